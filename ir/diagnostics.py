@@ -1,0 +1,179 @@
+"""Diagnostics are data; this module owns them and their renderers.
+
+An id is kebab-case and stable, a message is one terse lower-case sentence, a label says what the
+marked place does, a help says what to do about it. Layout as in `spec/diagnostics.md`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from .spans import Source, Span
+
+SEVERITIES = ("error", "warning")
+# A line longer than this is shown as a window around the marked place, so that a diagnostic stays
+# small whatever the source looks like.
+MAX_LINE = 140
+MAX_MESSAGE = 1000
+
+
+@attrs.frozen
+class Diagnostic:
+    """One finding about a program: `error` refuses it, `warning` does not."""
+
+    id: str
+    message: str
+    span: Span | None = None
+    label: str = ""
+    help: str | None = None
+    severity: str = "error"
+
+    @property
+    def is_error(self) -> bool:
+        return self.severity == "error"
+
+
+class CompileError(Exception):
+    """A program was refused; carries every diagnostic found, with the sources to show them in."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], sources: Iterable[Source] = ()) -> None:
+        self.diagnostics = tuple(diagnostics)
+        self.sources = tuple(sources)
+        super().__init__(self.diagnostics)
+
+    def __str__(self) -> str:
+        return render_all(self.diagnostics, self.sources)
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate a person most likely meant by `name`, or None if none is near.
+
+    Every unknown name of every kind goes through here.
+    """
+    import difflib
+
+    names = sorted({candidate for candidate in candidates if candidate})
+    folded = {candidate.lower(): candidate for candidate in reversed(names)}
+    match = difflib.get_close_matches(name.lower()[:100], folded, n=1, cutoff=0.6)
+    return folded[match[0]] if match else None
+
+
+def suggest(name: str, candidates: Iterable[str], what: str = "known names") -> str | None:
+    """The help line for an unknown name: the nearest candidate, else a bounded list of all."""
+    candidates = list(candidates)
+    found = nearest(name, candidates)
+    if found is not None:
+        return f"did you mean `{found}`?"
+    if not candidates:
+        return None
+    shown = ", ".join(f"`{candidate}`" for candidate in candidates[:12])
+    more = f" and {len(candidates) - 12} more" if len(candidates) > 12 else ""
+    return f"{what}: {shown}{more}"
+
+
+# --- rendering for people ---------------------------------------------------------------------
+
+_COLOR = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "frame": "\x1b[1;34m", "bold": "\x1b[1m"}
+
+
+def _paint(text: str, style: str, color: bool) -> str:
+    return f"{_COLOR[style]}{text}\x1b[0m" if color and text else text
+
+
+def clean(text: str, limit: int = MAX_MESSAGE) -> str:
+    """Text of unknown origin made fit for a terminal: no control characters, bounded length."""
+    if len(text) > limit:
+        text = text[: limit // 2] + " … " + text[-limit // 2 :]
+    return "".join(ch if ch == "\n" or ch >= " " and ch != "\x7f" else "�" for ch in text)
+
+
+def _columns(text: str) -> int:
+    """How many terminal columns a text takes."""
+    width = 0
+    for ch in text:
+        if unicodedata.combining(ch):
+            continue
+        width += 2 if unicodedata.east_asian_width(ch) in "WF" else 1
+    return width
+
+
+def _excerpt(line: str, start: int, end: int) -> tuple[str, int, int]:
+    """`line` cut to a window around [start, end), with the bounds moved along."""
+    line = clean(line.replace("\t", " "), limit=1 << 30)
+    end = min(max(end, start + 1), max(len(line), start) + 1)
+    if len(line) <= MAX_LINE:
+        return line, start, end
+    left = max(0, min(start - 30, len(line) - MAX_LINE))
+    right = min(len(line), left + MAX_LINE)
+    head = "…" if left else ""
+    text = head + line[left:right] + ("…" if right < len(line) else "")
+    shift = len(head) - left
+    return text, start + shift, min(end, right) + shift
+
+
+def render(diagnostic: Diagnostic, sources: Mapping[str, Source] | None = None, color: bool = False) -> str:
+    """One diagnostic as text with the source line and a caret, without a final newline."""
+    head = _paint(f"{diagnostic.severity}[{diagnostic.id}]", diagnostic.severity, color)
+    out = [head + _paint(f": {clean(diagnostic.message)}", "bold", color)]
+    span = diagnostic.span
+    gutter = ""
+    if span is not None:
+        number = str(span.line)
+        gutter = " " * len(number)
+        out.append(f"{gutter}{_paint(' -->', 'frame', color)} {clean(str(span))}")
+        source = (sources or {}).get(span.path)
+        lines = source.text.split("\n") if source is not None and source.text is not None else []
+        if 0 < span.line <= len(lines):
+            line = lines[span.line - 1].rstrip("\r")
+            end = span.end_column if span.end_line == span.line else len(line) + 1
+            text, start, stop = _excerpt(line, span.column - 1, end - 1)
+            bar = _paint("|", "frame", color)
+            marks = "^" * max(1, _columns(text[start:stop]))
+            caret = " " * _columns(text[:start]) + _paint(marks, diagnostic.severity, color)
+            label = f" {diagnostic.label}" if diagnostic.label else ""
+            out.append(f"{gutter} {bar}")
+            out.append(f"{_paint(number, 'frame', color)} {bar} {text}")
+            out.append(f"{gutter} {bar} {caret}{label}")
+    if diagnostic.help:
+        out.append(f"{gutter} {_paint('=', 'frame', color)} help: {clean(diagnostic.help)}")
+    return "\n".join(out)
+
+
+def render_all(diagnostics: Iterable[Diagnostic], sources: Iterable[Source] = (), color: bool = False) -> str:
+    """Diagnostics in the order of their places, a blank line between two."""
+    by_path = {source.path: source for source in sources}
+    return "\n\n".join(render(diagnostic, by_path, color) for diagnostic in in_order(diagnostics))
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Sorted by file, line and column; those without a place first."""
+
+    def place(diagnostic: Diagnostic) -> tuple[str, int, int]:
+        span = diagnostic.span
+        return ("", 0, 0) if span is None else (span.path, span.line, span.column)
+
+    return sorted(diagnostics, key=place)
+
+
+# --- rendering for programs -------------------------------------------------------------------
+
+
+def to_json(diagnostic: Diagnostic) -> dict[str, Any]:
+    """The diagnostic as a JSON object; a place is {file, line, column, end_line, end_column}."""
+    span = diagnostic.span
+    return {
+        "severity": diagnostic.severity,
+        "id": diagnostic.id,
+        "message": diagnostic.message,
+        "file": span.path if span else None,
+        "line": span.line if span else None,
+        "column": span.column if span else None,
+        "end_line": span.end_line if span else None,
+        "end_column": span.end_column if span else None,
+        "label": diagnostic.label or None,
+        "help": diagnostic.help,
+    }

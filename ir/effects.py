@@ -1,0 +1,75 @@
+"""What a program may ask of the world, and what it may tell it: effect and note kinds.
+
+Each kind is declared once, with the fields of its arguments and of its result; the verifier, the
+host and `spec/effects.md` read these rows. A field that ends in `?` may be absent.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class EffectKind(NamedTuple):
+    """`waits`: it may take long, so it is shown, bounded by `timeout_s` and `deadline_ms`.
+    `acts`: it changes the world, so `effect started` must be on disk before it is performed."""
+
+    name: str
+    waits: bool
+    acts: bool
+    args: str
+    result: str
+    doc: str
+
+
+class NoteKind(NamedTuple):
+    name: str
+    fields: str
+    doc: str
+
+
+EFFECT_ROWS = (
+    EffectKind(
+        "shell", True, True,
+        "command timeout_s? deadline_ms? on_unknown?",
+        "output stderr exit_code duration_ms elapsed_ms signal? timed_out? truncated? error?",
+        "Run a command in a shell, in its own process group, with standard input closed.",
+    ),
+    EffectKind(
+        "agent", True, True,
+        "command timeout_s? deadline_ms? on_unknown?",
+        "output stderr exit_code duration_ms elapsed_ms usage? signal? timed_out? truncated? error?",
+        "Give a slash command to the agent program.",
+    ),
+    EffectKind(
+        "evaluate", True, True,
+        "prompt output schema model max_tokens timeout_s deadline_ms? on_unknown?",
+        "reply? usage? duration_ms elapsed_ms timed_out? error?",
+        "Ask a model for a structured verdict on an output.",
+    ),
+    EffectKind(
+        "jq", False, False,
+        "program input",
+        "value? error?",
+        "Run a jq program on a JSON text, bounded in time; the first value it gives.",
+    ),
+    EffectKind(
+        "sleep", True, False,
+        "seconds deadline_ms?",
+        "elapsed_ms timed_out?",
+        "Wait.",
+    ),
+    EffectKind("clock", False, False, "", "time elapsed_ms", "Read the clock."),
+    EffectKind("env", False, False, "names", "values", "Read environment variables."),
+)  # fmt: skip
+
+NOTE_ROWS = (
+    NoteKind("loop_start", "loop", "A loop begins."),
+    NoteKind("state_enter", "state iteration", "Control enters one of the author's states."),
+    NoteKind("evaluate", "state type verdict details", "An evaluator gave its verdict."),
+    NoteKind("route", "from to verdict?", "Control goes to another of the author's states."),
+    NoteKind("cycle", "cycle", "A maintained loop begins its next cycle."),
+    NoteKind("loop_complete", "final_state iterations status terminated_by", "A loop ended."),
+)
+
+EFFECTS = {row.name: row for row in EFFECT_ROWS}
+NOTES = {row.name: row for row in NOTE_ROWS}
