@@ -1,0 +1,27 @@
+# Two commands: `make demo` runs the main job on the bundled project, `make test` passes the tests.
+# Both need Python 3.11 or later and nothing else; they keep what they install in .venv.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: demo test lint types bench clean
+
+$(BIN)/llc: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $(BIN)/llc
+
+demo: $(BIN)/llc
+	@PATH="$(abspath $(BIN)):$$PATH" sh examples/demo.sh
+
+test: $(BIN)/llc
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest
+
+bench: $(BIN)/llc
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
