@@ -1,0 +1,550 @@
+"""What a loop may say: one attrs class per block of a YAML loop, one field per key.
+
+Each field's metadata holds its `Type` and its documentation. Reading (`structure`), the JSON Schema
+for editors and the tables of `spec/loops.md` (`json_schema`) are made from them, so nothing about a
+key is said twice. Must not be in here: YAML, templates, checks across fields.
+
+Every object knows where it stands: `span` is the whole block, `spans[field]` the value of a key that
+was given, `spans["key:" + field]` the key itself; entries of maps are `route.success`, items of
+lists `steps[0]`. A state's own name is `spans["name"]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import attrs
+
+from ..ir.spans import Span
+
+DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
+CURRENT = "$current"
+# Longer waits than 30 years are a slip, and would overflow the clocks below us.
+MAX_SECONDS = 1e9
+
+
+class Type(NamedTuple):
+    """What the value of a field may be.
+
+    kind: text, template (text with `${…}`), target (a state's name or a template), integer, number,
+    measure (a number or a template), boolean, choice, json (anything), list, map, spec.
+    item: the type of a list's items or a map's values; spec: the classes a block may be;
+    least, most, above: bounds of a number, `above` being exclusive.
+    """
+
+    kind: str
+    item: Type | None = None
+    specs: tuple[type[Any], ...] = ()
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+
+
+TEXT = Type("text")
+TEMPLATE = Type("template")
+TARGET = Type("target")
+BOOLEAN = Type("boolean")
+JSON = Type("json")
+MEASURE = Type("measure")
+COUNT = Type("integer", least=1)
+DURATION = Type("number", above=0, most=MAX_SECONDS)
+PAUSE = Type("number", least=0, most=MAX_SECONDS)
+EXIT_CODES = Type("list", Type("integer", least=0, most=255))
+
+
+def _of(type: Type, doc: str) -> dict[str, Any]:
+    return {"type": type, "doc": doc}
+
+
+@attrs.frozen(kw_only=True)
+class Spec:
+    """A block of a document. `flawed`: some of it could not be read, and was reported."""
+
+    span: Span | None = attrs.field(default=None, eq=False, repr=False)
+    spans: Mapping[str, Span] = attrs.field(factory=dict, eq=False, repr=False)
+    flawed: bool = attrs.field(default=False, eq=False, repr=False)
+
+    def span_of(self, *keys: str) -> Span | None:
+        """Where the first of `keys` stands that was given, else the whole block."""
+        for key in keys:
+            if key in self.spans:
+                return self.spans[key]
+        return self.span
+
+
+# --- settings ---------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class LlmSettings(Spec):
+    """`llm`: how a model judges output."""
+
+    enabled: bool = attrs.field(
+        default=True,
+        metadata=_of(BOOLEAN, "Whether a model may be asked; `false` judges slash commands by exit code."),
+    )
+    model: str | None = attrs.field(
+        default=None,
+        metadata=_of(TEXT, "The model; absent or `${DEFAULT_LLM_MODEL}` is the built-in default."),
+    )
+    max_tokens: int = attrs.field(default=256, metadata=_of(COUNT, "The most tokens a judgement may take."))
+    timeout: float = attrs.field(default=30, metadata=_of(DURATION, "Seconds for one judgement."))
+
+
+@attrs.frozen(kw_only=True)
+class AgentSettings(Spec):
+    """`agent`: the program that runs slash commands; the command is its last argument."""
+
+    program: str = attrs.field(default="claude", metadata=_of(TEXT, "The program."))
+    args: tuple[str, ...] = attrs.field(
+        default=("--dangerously-skip-permissions", "-p"),
+        metadata=_of(Type("list", TEXT), "Its arguments before the command."),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Budget(Spec):
+    """`budget`: what agent and model calls together may use in a run, as they report it."""
+
+    usd: float | None = attrs.field(
+        default=None, metadata=_of(Type("number", above=0), "US dollars at most.")
+    )
+    tokens: int | None = attrs.field(default=None, metadata=_of(COUNT, "Tokens at most, in and out."))
+
+
+# --- evaluators -------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Evaluator(Spec):
+    """How an action's result becomes a verdict; `type` says which class it is."""
+
+    type: ClassVar[str] = ""
+    # What it can say apart from `error`; None: whatever a schema allows.
+    verdicts: ClassVar[tuple[str, ...] | None] = ("success", "failure")
+    details: ClassVar[tuple[str, ...]] = ()
+
+    source: str | None = attrs.field(
+        default=None,
+        metadata=_of(TEMPLATE, "What to judge instead of this state's own output."),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class OutputEvaluator(Evaluator):
+    """An evaluator that reads output, and so must know a crash from an answer."""
+
+    ignore_exit: bool = attrs.field(
+        default=False,
+        metadata=_of(BOOLEAN, "Judge the output even of a command that crashed (126, 127, a signal)."),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ExitCode(Evaluator):
+    """The exit code says it; what shell commands get by default."""
+
+    type: ClassVar[str] = "exit_code"
+    details: ClassVar[tuple[str, ...]] = ("exit_code",)
+
+    success: tuple[int, ...] | None = attrs.field(
+        default=None, metadata=_of(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
+    )
+    failure: tuple[int, ...] | None = attrs.field(
+        default=None, metadata=_of(EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`.")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class OutputNumeric(OutputEvaluator):
+    """The output is a number, compared with a target."""
+
+    type: ClassVar[str] = "output_numeric"
+    details: ClassVar[tuple[str, ...]] = ("value", "target", "operator")
+
+    operator: str = attrs.field(
+        metadata=_of(Type("choice", choices=("eq", "ne", "lt", "le", "gt", "ge")), "The comparison.")
+    )
+    target: int | float | str = attrs.field(metadata=_of(MEASURE, "What to compare with."))
+
+
+@attrs.frozen(kw_only=True)
+class OutputJson(OutputEvaluator):
+    """The output is JSON; a jq expression takes a value from it, compared with a target."""
+
+    type: ClassVar[str] = "output_json"
+    details: ClassVar[tuple[str, ...]] = ("value", "path", "target")
+
+    path: str = attrs.field(metadata=_of(TEXT, "A jq expression; the first value it gives counts."))
+    operator: str = attrs.field(
+        default="eq",
+        metadata=_of(
+            Type("choice", choices=("eq", "ne", "lt", "le", "gt", "ge")),
+            "The comparison; order needs numbers.",
+        ),
+    )
+    target: Any = attrs.field(metadata=_of(JSON, "What to compare with: any JSON value or a template."))
+
+
+@attrs.frozen(kw_only=True)
+class OutputContains(OutputEvaluator):
+    """The output contains a text or matches an expression."""
+
+    type: ClassVar[str] = "output_contains"
+    details: ClassVar[tuple[str, ...]] = ("matched", "pattern")
+
+    pattern: str = attrs.field(metadata=_of(TEMPLATE, "A substring or an RE2 regular expression."))
+    negate: bool = attrs.field(
+        default=False, metadata=_of(BOOLEAN, "`success` when the pattern is not found.")
+    )
+    match: str = attrs.field(
+        default="auto",
+        metadata=_of(
+            Type("choice", choices=("auto", "substring", "regex")),
+            "What the pattern is; `auto` takes it as either.",
+        ),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Convergence(OutputEvaluator):
+    """The output is a measurement, compared with a target and the measurement before."""
+
+    type: ClassVar[str] = "convergence"
+    verdicts: ClassVar[tuple[str, ...] | None] = ("target", "progress", "stall")
+    details: ClassVar[tuple[str, ...]] = ("current", "previous", "target", "delta")
+
+    target: int | float | str = attrs.field(metadata=_of(MEASURE, "The value to reach."))
+    tolerance: int | float | str = attrs.field(
+        default=0, metadata=_of(Type("measure", least=0), "How near counts as reached.")
+    )
+    previous: int | float | str | None = attrs.field(
+        default=None,
+        metadata=_of(MEASURE, "The measurement before; absent: the last one this state made."),
+    )
+    direction: str = attrs.field(
+        default="minimize",
+        metadata=_of(Type("choice", choices=("minimize", "maximize")), "Which way is progress."),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class LlmStructured(Evaluator):
+    """A model reads the output and gives a verdict; what slash commands get by default."""
+
+    type: ClassVar[str] = "llm_structured"
+    verdicts: ClassVar[tuple[str, ...] | None] = None
+    details: ClassVar[tuple[str, ...]] = ("confidence", "confident", "reason", "raw", "error", "message")
+
+    prompt: str | None = attrs.field(
+        default=None,
+        metadata=_of(TEMPLATE, "The question; absent: whether the action succeeded."),
+    )
+    schema: dict[str, Any] | None = attrs.field(
+        default=None,
+        metadata=_of(Type("map", JSON), "JSON Schema of the answer, an object with a `verdict`."),
+    )
+    min_confidence: float = attrs.field(
+        default=0.5,
+        metadata=_of(Type("number", least=0, most=1), "From which confidence on a verdict is confident."),
+    )
+    uncertain_suffix: bool = attrs.field(
+        default=False,
+        metadata=_of(BOOLEAN, "Whether a verdict below it gets `_uncertain` appended."),
+    )
+
+
+DEFAULT_VERDICTS = ("success", "failure", "blocked", "partial")
+DEFAULT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "verdict": {
+            "type": "string",
+            "enum": list(DEFAULT_VERDICTS),
+            "description": (
+                "- success: The action completed its goal\n"
+                "- failure: The action failed, should retry\n"
+                "- blocked: Cannot proceed without external help\n"
+                "- partial: Made progress but not complete\n"
+            ),
+        },
+        "confidence": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "description": "Confidence in this verdict (0-1)",
+        },
+        "reason": {"type": "string", "description": "Brief explanation"},
+    },
+    "required": ["verdict", "confidence", "reason"],
+}
+DEFAULT_PROMPT = "Evaluate whether this action succeeded based on its output."
+
+EVALUATORS: dict[str, type[Evaluator]] = {
+    cls.type: cls for cls in (ExitCode, OutputNumeric, OutputJson, OutputContains, Convergence, LlmStructured)
+}
+
+
+# --- states -----------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class StateSpec(Spec):
+    """A state: at most one action, a judgement of it, where to go."""
+
+    name: str
+    action: str | None = attrs.field(
+        default=None,
+        metadata=_of(TEMPLATE, "A shell command, or a slash command such as `/ll:check_code fix`."),
+    )
+    action_type: str | None = attrs.field(
+        default=None,
+        metadata=_of(
+            Type("choice", choices=("shell", "slash")), "Which it is, where its look does not say it."
+        ),
+    )
+    capture: str | None = attrs.field(
+        default=None, metadata=_of(TEXT, "Keep the action's result as `${captured.<name>.…}`.")
+    )
+    timeout: float | None = attrs.field(
+        default=None, metadata=_of(DURATION, "Seconds for the action; its whole process group is ended then.")
+    )
+    evaluate: Evaluator | None = attrs.field(
+        default=None,
+        metadata=_of(
+            Type("spec", specs=tuple(EVALUATORS.values())), "How to judge the action; see the evaluators."
+        ),
+    )
+    route: dict[str, str] | None = attrs.field(
+        default=None,
+        metadata=_of(
+            Type("map", TARGET),
+            "Verdict to next state; `_` takes any other verdict, `_error` takes errors.",
+        ),
+    )
+    on_success: str | None = attrs.field(
+        default=None, metadata=_of(TARGET, "Next state on `success`; also written `on_yes`.")
+    )
+    on_failure: str | None = attrs.field(
+        default=None, metadata=_of(TARGET, "Next state on `failure`; also written `on_no`.")
+    )
+    on_error: str | None = attrs.field(default=None, metadata=_of(TARGET, "Next state on an error."))
+    next: str | None = attrs.field(
+        default=None, metadata=_of(TARGET, "Next state whatever happened; nothing is judged.")
+    )
+    terminal: bool = attrs.field(
+        default=False, metadata=_of(BOOLEAN, "The loop ends here, after the state's action if it has one.")
+    )
+    status: str | None = attrs.field(
+        default=None,
+        metadata=_of(
+            Type("choice", choices=("success", "failure")),
+            "How the loop ends in this terminal; absent: `success`.",
+        ),
+    )
+    on_maintain: str | None = attrs.field(
+        default=None,
+        metadata=_of(TARGET, "Where the next cycle begins, in a terminal of a loop that maintains."),
+    )
+    on_unknown: str | None = attrs.field(
+        default=None,
+        metadata=_of(
+            Type("choice", choices=("rerun", "ask", "fail")),
+            "What a resumed run does with an action that may have run; absent: `rerun`.",
+        ),
+    )
+
+    @property
+    def routes(self) -> dict[str, str]:
+        """Verdict to target, with `_` for any other verdict and `_error` for `error`.
+
+        The route table comes first, its `_` included; shorthand fills what it leaves open. A state
+        with `next` keeps only where errors go. (Seed, Resolution Order and Special Route Keys.)
+        """
+        table = dict(self.route or {})
+        error = table.pop("error", None)
+        if self.on_error is not None:
+            error = error or self.on_error
+        if error is not None:
+            table.setdefault("_error", error)
+        if self.next is not None:
+            return {verdict: target for verdict, target in table.items() if verdict == "_error"}
+        if "_" not in table:
+            for verdict, target in (("success", self.on_success), ("failure", self.on_failure)):
+                if target is not None:
+                    table.setdefault(verdict, target)
+        return table
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the loop ends here: `terminal`, and nothing that the seed puts before it."""
+        return self.terminal and self.next is None and not self.routes.keys() - {"_error"}
+
+
+# --- loops ------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class LoopSettings(Spec):
+    """What every paradigm may set; it reaches the FSM unchanged."""
+
+    description: str | None = attrs.field(default=None, metadata=_of(TEXT, "What the loop is for."))
+    scope: tuple[str, ...] | None = attrs.field(
+        default=None,
+        metadata=_of(Type("list", TEXT), 'Paths the loop works on, for locks; absent: `["."]`.'),
+    )
+    context: dict[str, Any] = attrs.field(
+        factory=dict,
+        metadata=_of(Type("map", JSON), "The author's variables, `${context.<name>}`; may hold `${…}`."),
+    )
+    max_iterations: int = attrs.field(
+        default=50, metadata=_of(COUNT, "Iterations at most, per cycle where the loop maintains.")
+    )
+    max_steps: int | None = attrs.field(
+        default=None, metadata=_of(COUNT, "States entered at most, over the whole run.")
+    )
+    backoff: float | None = attrs.field(
+        default=None, metadata=_of(PAUSE, "Seconds to wait between two iterations.")
+    )
+    timeout: float | None = attrs.field(
+        default=None,
+        metadata=_of(DURATION, "Seconds for the whole run, time inside actions and model calls included."),
+    )
+    maintain: bool = attrs.field(
+        default=False, metadata=_of(BOOLEAN, "Start again where a terminal says `on_maintain`.")
+    )
+    maintain_delay: float | None = attrs.field(
+        default=None, metadata=_of(PAUSE, "Seconds to wait between two cycles; absent: `backoff`.")
+    )
+    llm: LlmSettings = attrs.field(
+        factory=LlmSettings,
+        metadata=_of(Type("spec", specs=(LlmSettings,)), "How a model judges output; see `llm`."),
+    )
+    agent: AgentSettings | None = attrs.field(
+        default=None,
+        metadata=_of(Type("spec", specs=(AgentSettings,)), "What runs slash commands; see `agent`."),
+    )
+    budget: Budget | None = attrs.field(
+        default=None,
+        metadata=_of(Type("spec", specs=(Budget,)), "What agent and model calls may use; see `budget`."),
+    )
+    on_error: str | None = attrs.field(
+        default=None, metadata=_of(TARGET, "The state that takes errors no state routes.")
+    )
+
+
+def _name(doc: str) -> dict[str, Any]:
+    return _of(TEXT, doc)
+
+
+@attrs.frozen(kw_only=True)
+class Loop(LoopSettings):
+    """`paradigm: fsm`, and what every paradigm becomes: states and transitions."""
+
+    name: str = attrs.field(metadata=_name("The loop's name."))
+    initial: str = attrs.field(metadata=_of(TARGET, "The state to begin in."))
+    states: dict[str, StateSpec] = attrs.field(
+        metadata=_of(Type("map", Type("spec", specs=(StateSpec,))), "The states by name.")
+    )
+    # Outside equality: a printed FSM does not say what it was written in.
+    paradigm: str = attrs.field(default="fsm", eq=False)
+
+
+@attrs.frozen(kw_only=True)
+class GoalSpec(LoopSettings):
+    """`paradigm: goal`: a state of the world to reach, and tools that look and repair."""
+
+    name: str | None = attrs.field(
+        default=None, metadata=_name("The loop's name; absent: `goal-` and the goal's words.")
+    )
+    goal: str = attrs.field(metadata=_of(TEXT, "What should be true."))
+    tools: tuple[str, ...] = attrs.field(
+        metadata=_of(
+            Type("list", TEMPLATE, least=1), "The first checks, the others repair, one after another."
+        )
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ConvergenceSpec(LoopSettings):
+    """`paradigm: convergence`: a metric to drive toward a target."""
+
+    name: str = attrs.field(metadata=_name("The loop's name."))
+    check: str = attrs.field(metadata=_of(TEMPLATE, "The command whose output is the metric."))
+    toward: int | float | str = attrs.field(metadata=_of(MEASURE, "The target."))
+    using: str = attrs.field(metadata=_of(TEMPLATE, "The action that moves the metric."))
+    tolerance: int | float | str = attrs.field(
+        default=0, metadata=_of(Type("measure", least=0), "How near counts as reached.")
+    )
+    direction: str | None = attrs.field(
+        default=None,
+        metadata=_of(
+            Type("choice", choices=("minimize", "maximize")), "Which way is progress; absent: `minimize`."
+        ),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Constraint(Spec):
+    """One of `constraints`."""
+
+    name: str = attrs.field(metadata=_of(TEXT, "Names the states `check_<name>` and `fix_<name>`."))
+    check: str = attrs.field(metadata=_of(TEMPLATE, "The action that tells whether it holds."))
+    fix: str = attrs.field(metadata=_of(TEMPLATE, "The action that restores it."))
+
+
+@attrs.frozen(kw_only=True)
+class InvariantsSpec(LoopSettings):
+    """`paradigm: invariants`: constraints to keep, each with its repair."""
+
+    name: str = attrs.field(metadata=_name("The loop's name."))
+    constraints: tuple[Constraint, ...] = attrs.field(
+        metadata=_of(Type("list", Type("spec", specs=(Constraint,)), least=1), "The constraints, in order.")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Until(Spec):
+    """`until`: when the steps have done their work."""
+
+    check: str = attrs.field(metadata=_of(TEMPLATE, "The action that tells."))
+    passes: bool = attrs.field(
+        default=True, metadata=_of(BOOLEAN, "Whether its `success` or its `failure` ends the loop.")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ImperativeSpec(LoopSettings):
+    """`paradigm: imperative`: steps to repeat until a check passes."""
+
+    name: str = attrs.field(metadata=_name("The loop's name."))
+    steps: tuple[str, ...] = attrs.field(
+        metadata=_of(Type("list", TEMPLATE, least=1), "The actions, one after another.")
+    )
+    until: Until = attrs.field(metadata=_of(Type("spec", specs=(Until,)), "When to stop."))
+
+
+LoopSpec = Loop | GoalSpec | ConvergenceSpec | InvariantsSpec | ImperativeSpec
+
+PARADIGMS: dict[str, type[LoopSettings]] = {
+    "goal": GoalSpec,
+    "convergence": ConvergenceSpec,
+    "invariants": InvariantsSpec,
+    "imperative": ImperativeSpec,
+    "fsm": Loop,
+}
+
+
+_VARIABLE = re.compile(r"\$\{[^}]*\}?")
+_SLASH_COMMAND = re.compile(r"\s*/[A-Za-z0-9_][A-Za-z0-9_:-]*(\s|$)")
+
+
+def is_slash_command(action: str) -> bool:
+    """Whether an action, its context expanded, looks like a slash command (`loops.md` 10).
+
+    `/ll:check_code fix` does; a path such as `/usr/bin/true` or `/setup.sh` does not.
+    """
+    return _SLASH_COMMAND.match(_VARIABLE.sub("v", action)) is not None
