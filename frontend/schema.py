@@ -452,6 +452,37 @@ class Loop(LoopSettings):
     # Outside equality: a printed FSM does not say what it was written in.
     paradigm: str = attrs.field(default="fsm", eq=False)
 
+    def kind_of(self, state: StateSpec) -> str:
+        """`shell` or `slash`: what a state's action is, its context looked into."""
+        if state.action_type is not None:
+            return state.action_type
+        action = state.action or ""
+        for _ in range(MAX_NESTING):
+            begins = _CONTEXT_FIRST.match(action)
+            value: Any = self.context if begins else None
+            for key in begins[1].split(".") if begins else ():
+                value = value.get(key) if isinstance(value, dict) else None
+            if begins is None or not isinstance(value, str):
+                break
+            action = value + action[begins.end() :]
+        return "slash" if is_slash_command(action) else "shell"
+
+    def evaluator_of(self, state: StateSpec) -> Evaluator:
+        """How a state is judged: as it says, else by the kind of its action (seed, Default Evaluation)."""
+        if state.evaluate is not None:
+            return state.evaluate
+        if state.action is not None and self.llm.enabled and self.kind_of(state) == "slash":
+            return LlmStructured()
+        return ExitCode()
+
+    def restart_of(self, state: StateSpec) -> str | None:
+        """Where the next cycle begins after a terminal; None where the loop ends there."""
+        if not self.maintain or not state.is_terminal:
+            return None
+        if state.on_maintain is not None:
+            return state.on_maintain
+        return None if state.status == "failure" else self.initial
+
 
 @attrs.frozen(kw_only=True)
 class GoalSpec(LoopSettings):
@@ -538,6 +569,9 @@ PARADIGMS: dict[str, type[LoopSettings]] = {
 }
 
 
+# How deep a context value may refer to others.
+MAX_NESTING = 100
+_CONTEXT_FIRST = re.compile(r"\s*\$\{(?:raw:)?context\.([^}:]+)\}")
 _VARIABLE = re.compile(r"\$\{[^}]*\}?")
 _SLASH_COMMAND = re.compile(r"\s*/[A-Za-z0-9_][A-Za-z0-9_:-]*(\s|$)")
 
