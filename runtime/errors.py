@@ -1,0 +1,30 @@
+"""Errors that end a command: what the user did wrong, or what the machine beneath us refused.
+
+Owns the exit codes (`spec/cli.md`). A `UserError` is shown as a diagnostic, never as a traceback.
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_LIMIT = 3
+EXIT_INTERNAL = 70
+EXIT_INTERRUPTED = 130
+
+
+class UserError(Exception):
+    """One terse lower-case `message`, an `id` in kebab-case, and what to do about it in `help`."""
+
+    def __init__(self, id: str, message: str, help: str | None = None, exit_code: int = EXIT_USAGE) -> None:
+        super().__init__(message)
+        self.id = id
+        self.message = message
+        self.help = help
+        self.exit_code = exit_code
+
+
+def reason(error: OSError) -> str:
+    """Why the system refused, in its own words: `no space left on device`."""
+    text = error.strerror or str(error) or type(error).__name__
+    return text[:1].lower() + text[1:]

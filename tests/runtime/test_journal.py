@@ -1,0 +1,270 @@
+"""The journal: one checksummed line an event, exact to read back, honest about damage."""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import subprocess
+import sys
+import textwrap
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llc.runtime import journal
+from llc.runtime.journal import BLOB_LIMIT, BlobError, Blobs, Journal, JournalError
+
+TS = "2024-01-15T10:30:00.000Z"
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def open_journal(folder: Path) -> Journal:
+    return Journal.create(str(folder / "x.events.jsonl"), lambda: TS)
+
+
+def write_events(folder: Path, *events: dict[str, Any]) -> Path:
+    book = open_journal(folder)
+    for event in events:
+        book.write("note", event)
+    book.close()
+    return Path(book.path)
+
+
+def events_of(path: Path) -> list[dict[str, Any] | None]:
+    return [record.event for record in journal.read(str(path))]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal, with the types of numbers kept apart and NaN equal to itself."""
+    if isinstance(a, float) and isinstance(b, float):
+        return repr(a) == repr(b)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    return type(a) is type(b) and a == b
+
+
+@given(json_values)
+def test_every_value_is_read_back_exactly(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:
+    """pack, seal, unseal and unpack give the value that was written, types and order included."""
+    blobs = Blobs(str(tmp_path_factory.getbasetemp() / "blobs"))
+    line = journal.seal({"event": "note", "value": journal.pack(value, blobs.store)})
+    event = journal.unseal(line.rstrip(b"\n"))
+    assert event is not None
+    assert same(journal.unpack(event["value"], blobs.fetch), value)
+
+
+@given(json_values)
+def test_a_line_is_strict_json_on_one_line(value: Any) -> None:
+    """No bare NaN or Infinity and no newline stands in a line, whatever the value."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    line = journal.seal({"event": "note", "value": journal.pack(value, lambda text: {})})
+    assert line.count(b"\n") == 1
+    json.loads(line, parse_constant=refuse)
+
+
+def test_the_checksum_is_the_crc32_of_the_line_before_it(tmp_path: Path) -> None:
+    """A line ends with `,"crc":"<8 hex digits>"}` over the bytes in front of that."""
+    line = write_events(tmp_path, {"a": "ä"}).read_bytes().rstrip(b"\n")
+    body, tail = line[:-18], line[-18:]
+    assert tail == b',"crc":"%08x"}' % zlib.crc32(body)
+    assert json.loads(line)["ts"] == TS
+
+
+@given(st.data())
+def test_any_changed_byte_is_noticed(data: st.DataObject) -> None:
+    """A line with one byte changed is not an event any more."""
+    line = bytearray(journal.seal({"event": "note", "text": "some text", "n": 17})[:-1])
+    place = data.draw(st.integers(0, len(line) - 1))
+    line[place] ^= data.draw(st.integers(1, 255))
+    assert journal.unseal(bytes(line)) is None
+
+
+def test_a_long_string_is_kept_once_beside_the_journal(tmp_path: Path) -> None:
+    """Two events with the same long output share one file, named by its hash."""
+    text = "x" * (BLOB_LIMIT + 1)
+    path = write_events(tmp_path, {"output": text}, {"output": text})
+    events = events_of(path)
+    assert events[0] is not None
+    assert events[0]["output"] == {"$blob": next((tmp_path / "outputs").iterdir()).name, "size": len(text)}
+    assert len(list((tmp_path / "outputs").iterdir())) == 1
+    assert path.stat().st_size < 1000
+    blobs = Blobs(str(tmp_path / "outputs"))
+    assert journal.unpack(events[0]["output"], blobs.fetch) == text
+
+
+@pytest.mark.parametrize("change", ["gone", "changed"])
+def test_a_lost_or_changed_output_file_is_an_error_that_says_so(tmp_path: Path, change: str) -> None:
+    """An output is never read back other than it was written."""
+    blobs = Blobs(str(tmp_path))
+    kept = blobs.store("y" * 100)
+    file = tmp_path / kept["$blob"]
+    if change == "gone":
+        file.unlink()
+    else:
+        file.write_text("z" * 100)
+    with pytest.raises(BlobError, match="cannot be read" if change == "gone" else "damaged"):
+        blobs.fetch(kept["$blob"], 100)
+
+
+def test_a_name_in_a_journal_cannot_point_outside_its_folder(tmp_path: Path) -> None:
+    """A hostile journal cannot make us read another file as an output."""
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "secret").write_text("s")
+    with pytest.raises(BlobError):
+        Blobs(str(tmp_path / "outputs")).fetch("../secret", 1)
+
+
+def test_a_value_nested_deeper_than_python_recurses_is_kept(tmp_path: Path) -> None:
+    """5,000 lists in each other are written and read back."""
+    value: Any = []
+    for _ in range(5_000):
+        value = [value]
+    event = events_of(write_events(tmp_path, {"value": value}))[0]
+    assert event is not None
+    depth, item = 0, event["value"]
+    while item:
+        depth, item = depth + 1, item[0]
+    assert depth == 5_000
+
+
+def test_a_lone_surrogate_is_kept(tmp_path: Path) -> None:
+    """Text that UTF-8 cannot hold comes back as it was."""
+    event = events_of(write_events(tmp_path, {"text": "a\ud800b"}))[0]
+    assert event is not None
+    assert event["text"] == "a\ud800b"
+
+
+def test_a_field_cannot_replace_what_every_event_has(tmp_path: Path) -> None:
+    """A note with fields called `event`, `ts` or `crc` keeps the journal's own."""
+    event = events_of(write_events(tmp_path, {"event": "run_end", "ts": "x", "crc": "y", "a": 1}))[0]
+    assert event == {"event": "note", "a": 1, "ts": TS}
+
+
+def test_a_torn_last_line_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
+    """A line that was cut off while it was written does not hide those before it."""
+    path = write_events(tmp_path, {"n": 1}, {"n": 2})
+    whole = path.read_bytes()
+    for cut in range(1, len(whole) // 2):
+        path.write_bytes(whole[:-cut])
+        records = list(journal.read(str(path)))
+        assert [record.event["n"] for record in records if record.event] == [1]
+        assert records[-1].damage is not None
+        assert records[-1].damage.at_end
+        assert "line 2 was cut off" in str(records[-1].damage)
+
+
+def test_damage_in_the_middle_is_located_and_the_rest_is_read(tmp_path: Path) -> None:
+    """Damaged lines are named by number; events after them are still given."""
+    path = write_events(tmp_path, {"n": 1}, {"n": 2}, {"n": 3}, {"n": 4})
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = b"\x00" * len(lines[1]) + b"\n"
+    lines[2] = lines[2].replace(b"3", b"7", 1)
+    path.write_bytes(b"".join(lines))
+    records = list(journal.read(str(path)))
+    assert [record.event["n"] if record.event else None for record in records] == [1, None, 4]
+    damage = records[1].damage
+    assert damage is not None
+    assert (damage.first_line, damage.last_line, damage.offset) == (2, 3, len(lines[0]))
+    assert not damage.at_end
+    assert "lines 2 to 3 are damaged" in str(damage)
+
+
+def test_an_empty_journal_has_no_events(tmp_path: Path) -> None:
+    """An empty file reads as nothing, not as an error."""
+    path = write_events(tmp_path)
+    assert events_of(path) == []
+
+
+def test_what_is_cut_off_is_set_aside_and_not_lost(tmp_path: Path) -> None:
+    """Repair moves the damaged rest to a file beside the journal, a new one each time."""
+    path = write_events(tmp_path, {"n": 1})
+    size = path.stat().st_size
+    for number in (1, 2):
+        with path.open("ab") as file:
+            file.write(b'{"torn')
+        kept = journal.set_aside(str(path), size)
+        assert kept == f"{path}.damaged-{number}"
+        assert Path(kept).read_bytes() == b'{"torn'
+    assert path.stat().st_size == size
+    assert journal.set_aside(str(path), size) is None
+
+
+def test_an_existing_journal_is_not_overwritten(tmp_path: Path) -> None:
+    """Creating a journal where there is one is refused."""
+    path = write_events(tmp_path, {"n": 1})
+    with pytest.raises(JournalError, match="file exists"):
+        Journal.create(str(path), lambda: TS)
+
+
+def test_what_is_flushed_survives_a_kill(tmp_path: Path) -> None:
+    """After flush an event is in the file even when the process is killed at once."""
+    path = tmp_path / "x.jsonl"
+    script = f"""
+        import os, signal
+        from llc.runtime.journal import Journal
+        book = Journal.create({str(path)!r}, lambda: "t")
+        book.write("note", {{"n": 1}}); book.flush()
+        book.write("note", {{"n": 2}})
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False)
+    assert [event["n"] for event in events_of(path) if event] == [1]
+
+
+def test_a_full_disk_is_an_error_and_leaves_whole_lines(tmp_path: Path) -> None:
+    """Where the system takes only part of a write, the journal says so and keeps no half line."""
+    path = tmp_path / "x.jsonl"
+    script = f"""
+        import resource, signal
+        from llc.runtime.journal import Journal, JournalError
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, resource.RLIM_INFINITY))
+        book = Journal.create({str(path)!r}, lambda: "t")
+        try:
+            for n in range(1000):
+                book.write("note", {{"n": n, "pad": "p" * 60}}); book.sync()
+        except JournalError as error:
+            print(n, error.message)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], check=True, capture_output=True, text=True
+    )
+    number, _, message = done.stdout.partition(" ")
+    assert "cannot write" in message
+    assert [event["n"] for event in events_of(path) if event] == list(range(int(number)))
+    assert all(record.damage is None for record in journal.read(str(path)))
+
+
+def test_memory_does_not_grow_with_the_journal(tmp_path: Path) -> None:
+    """Events are handed on in bounded portions: 200,000 of them do not stay in memory."""
+    book = open_journal(tmp_path)
+    for n in range(2_000):
+        book.write("note", {"n": n})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for n in range(200_000):
+        book.write("note", {"n": n, "pad": "p" * 50})
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8_000
+    book.close()
+
+
+def test_pack_leaves_what_it_is_given_alone() -> None:
+    """Packing copies: the program's value is not changed by being recorded."""
+    value = {"a": ["x" * (BLOB_LIMIT + 1), math.inf], "$b": 1}
+    before = repr(value)
+    journal.pack(value, lambda text: {"$blob": "0" * 64, "size": len(text)})
+    assert repr(value) == before
