@@ -1,0 +1,100 @@
+"""Processes of an earlier run: told from later ones that got their pid, and ended.
+
+Reads /proc; where there is none, nothing can be known and nothing is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+# Seconds between TERM and KILL, and between two looks at who is left.
+GRACE = 2.0
+POLL_EXIT = 0.01
+
+_boot: str | None = None
+
+
+def start_time(pid: int) -> str:
+    """What tells a process from a later one with its pid: boot and start tick; "" where unknown."""
+    fields = _stat(pid)
+    return "" if fields is None else f"{_boot_id()}:{fields[19].decode()}"
+
+
+def end_leftover(pid: int, started: str, effect_id: str) -> bool:
+    """End what is left of the group of an effect that an earlier run had started.
+
+    `pid` and `started` as `Context.on_process` got them. The leader must have that start time; where
+    it is gone, members of its group or session count that carry the effect's id in their
+    environment. So a pid that was used again is never signalled. Whether anything was running.
+    """
+    if not started or started.partition(":")[0] != _boot_id():
+        return False
+    leader = _stat(pid)
+    if leader is not None and start_time(pid) != started:
+        return False  # the pid belongs to somebody else, and with it no group of ours can exist
+    found = members = _members(pid, effect_id)
+    number = signal.SIGTERM
+    end = time.monotonic() + GRACE
+    while members:
+        for member in members:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(member, number)
+        time.sleep(POLL_EXIT)
+        members = _members(pid, effect_id)
+        if time.monotonic() >= end:
+            if number == signal.SIGKILL:
+                break
+            number = signal.SIGKILL
+            end = time.monotonic() + GRACE
+    return bool(found)
+
+
+def _members(group: int, effect_id: str) -> list[int]:
+    """The living processes of a group or session that carry an effect's id."""
+    mark = b"LLC_EFFECT_ID=" + effect_id.encode("utf-8", "replace")
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        fields = _stat(int(name))
+        if fields is None or fields[0] in (b"Z", b"X") or str(group).encode() not in fields[2:4]:
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                marked = mark in file.read().split(b"\0")
+        except OSError:
+            continue
+        # The leader's own identity is settled by its start time; it may have wiped its environment.
+        if marked or int(name) == group:
+            found.append(int(name))
+    return found
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The fields of /proc/<pid>/stat from the state on (the third) as the kernel gives them."""
+    try:
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        data = os.read(descriptor, 4096)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    # The second field is the program's name in parentheses and may hold anything.
+    return data[data.rindex(b")") + 2 :].split()
+
+
+def _boot_id() -> str:
+    global _boot
+    if _boot is None:
+        try:
+            with open("/proc/sys/kernel/random/boot_id") as file:
+                _boot = file.read().strip()
+        except OSError:
+            _boot = ""
+    return _boot

@@ -1,0 +1,377 @@
+"""One process group at a time: started, read, bounded in time, ended.
+
+Owns spawning, output capture and signals; knows nothing of shells or agents. A process gets its own
+session, an empty standard input and pipes for its output. The run's hot path is here: posix_spawn
+(vfork whatever the heap), one poll() over pipes, exit and interrupt, no threads, no per-line work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import stat
+import time
+
+from .capture import Capture
+from .leftover import start_time
+from .world import TICK, Interrupted, milliseconds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .world import Context, Interrupt
+
+# Seconds between TERM and KILL.
+GRACE = 2.0
+# Seconds a background child that holds the pipe may still write to it after the step's own process
+# has ended; the end of `cmd > >(tee log)` comes that late.
+LINGER = 0.1
+# How often the exit is asked for where the system has no pidfd, and whether a group is empty.
+POLL_EXIT = 0.01
+_CHUNK = 1 << 16
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
+# Pipes of background children that outlive their step, kept open and drained so that they do not
+# die of SIGPIPE; the oldest are closed beyond this many.
+MAX_LEFT_BEHIND = 64
+
+
+class Runner:
+    """Starts processes for one run, with the environment as it was when the runner was made."""
+
+    __slots__ = ("_left_behind", "_null", "env")
+
+    def __init__(self) -> None:
+        self.env = dict(os.environb)
+        self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        # Where llc itself was started with closed standard descriptors, pipes must not take their
+        # places: they are overwritten in the child.
+        while self._null <= 2:
+            self._null = os.dup(self._null)
+        self._left_behind: list[int] = []
+        if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+            # Inherited from a careless parent; with it the system throws exit codes away.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+    def close(self) -> None:
+        for descriptor in (self._null, *self._left_behind):
+            os.close(descriptor)
+        self._left_behind.clear()
+        self._null = -1
+
+    def find(self, program: str) -> str | None:
+        """The file that `program` names: itself if it has a slash, else the first on PATH."""
+        if "/" in program:
+            return program if _is_program(program) else None
+        path = os.fsdecode(self.env.get(b"PATH", b"")) or os.defpath
+        for directory in path.split(":"):
+            candidate = os.path.join(directory or ".", program)
+            if _is_program(candidate):
+                return candidate
+        return None
+
+    def run(self, path: str, argv: list[str], args: dict[str, Any], context: Context) -> dict[str, Any]:
+        """Run the program at `path` to its end; the result of a `shell` effect.
+
+        `args` give `timeout_s` and `deadline_ms`. Raises OSError or ValueError where it could not be
+        started, `Interrupted` when the wait was cut short (the group has been ended then).
+        """
+        started = time.monotonic()
+        limit, limited_by = context.limit(args, own="action")
+        if limit is not None and limit <= 0:
+            return failure(context, 124, timed_out=limited_by)
+        child = _Child(self, path, argv, context)
+        try:
+            end = None if limit is None else started + limit
+            timed_out = child.watch(end, limited_by, self._left_behind)
+        except BaseException:
+            child.abandon()
+            raise
+        exit_code = os.waitstatus_to_exitcode(child.status or 0)
+        result: dict[str, Any] = {
+            "output": child.output.finish(),
+            "stderr": child.stderr.finish(),
+            "exit_code": exit_code if exit_code >= 0 else 128 - exit_code,
+            "duration_ms": round((time.monotonic() - started) * 1000),
+            "elapsed_ms": context.elapsed_ms(),
+        }
+        if exit_code < 0:
+            result["signal"] = signal_name(-exit_code)
+        if timed_out is not None:
+            result["timed_out"] = timed_out
+        truncated = {
+            capture.stream: capture.total for capture in (child.output, child.stderr) if capture.is_truncated
+        }
+        if truncated:
+            result["truncated"] = truncated
+        return result
+
+    def spawn(self, path: str, argv: list[str], context: Context, output: int, errors: int) -> int:
+        env = self.env
+        for name, value in (
+            (b"LLC_EFFECT_ID", context.effect_id),
+            (b"LLC_RUN_ID", context.run_id),
+            (b"LLC_LOOP", context.loop),
+            (b"LLC_STATE", context.state),
+            (b"LLC_ITERATION", context.iteration),
+        ):
+            if value is None:
+                env.pop(name, None)  # an outer run's value must not show through
+            else:
+                env[name] = str(value).encode("utf-8", "replace")
+        return os.posix_spawn(
+            path,
+            argv,
+            env,
+            file_actions=(
+                (os.POSIX_SPAWN_DUP2, self._null, 0),
+                (os.POSIX_SPAWN_DUP2, output, 1),
+                (os.POSIX_SPAWN_DUP2, errors, 2),
+            ),
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_DEFAULT_SIGNALS,
+        )
+
+    def drain(self, descriptor: int) -> bool:
+        """Drop what a background child wrote; whether its pipe is still open."""
+        try:
+            if os.read(descriptor, _CHUNK):
+                return True
+        except BlockingIOError:
+            return True
+        self._left_behind.remove(descriptor)
+        os.close(descriptor)
+        return False
+
+    def keep(self, descriptor: int) -> None:
+        """Hold the pipe of a background child open, to be drained during later steps."""
+        os.set_blocking(descriptor, False)
+        self._left_behind.append(descriptor)
+        if len(self._left_behind) > MAX_LEFT_BEHIND:
+            os.close(self._left_behind.pop(0))
+
+
+class _Child:
+    """A running process group and its two pipes."""
+
+    __slots__ = ("_context", "_exit", "_poller", "_runner", "_streams", "output", "pid", "status", "stderr")
+
+    def __init__(self, runner: Runner, path: str, argv: list[str], context: Context) -> None:
+        self._runner = runner
+        self._context = context
+        self.status: int | None = None
+        self._exit = -1
+        output, output_end = os.pipe()
+        try:
+            errors, errors_end = os.pipe()
+        except OSError:
+            os.close(output)
+            os.close(output_end)
+            raise
+        try:
+            self.pid = runner.spawn(path, argv, context, output_end, errors_end)
+        except BaseException:
+            os.close(output)
+            os.close(errors)
+            raise
+        finally:
+            os.close(output_end)
+            os.close(errors_end)
+        self.output = Capture("output", context)
+        self.stderr = Capture("stderr", context)
+        self._streams = {output: self.output, errors: self.stderr}
+        self._poller = select.poll()
+        self._poller.register(output, select.POLLIN)
+        self._poller.register(errors, select.POLLIN)
+
+    def watch(self, end: float | None, limited_by: str, left_behind: list[int]) -> str | None:
+        """Read until the process has ended; what ended it early ("action", "loop") or None."""
+        context, poller = self._context, self._poller
+        if context.on_process is not None:
+            context.on_process(self.pid, start_time(self.pid))
+        self._exit = _exit_descriptor(self.pid)
+        if self._exit >= 0:
+            poller.register(self._exit, select.POLLIN)
+        interrupt, on_tick = context.interrupt, context.on_tick
+        poller.register(interrupt, select.POLLIN)
+        for descriptor in left_behind:
+            poller.register(descriptor, select.POLLIN)
+        longest = POLL_EXIT if self._exit < 0 else None if on_tick is None else TICK
+        next_tick = time.monotonic() + TICK
+        stopped_by: str | None = None
+        while self.status is None:
+            now = time.monotonic()
+            if interrupt.count:
+                stopped_by = "interrupt"
+            elif end is not None and now >= end:
+                stopped_by = limited_by
+            if stopped_by is not None:
+                self._end_group(interrupt)
+                break
+            if on_tick is not None and now >= next_tick:
+                on_tick()
+                next_tick = now + TICK
+            if end is not None and (longest is None or end - now < longest):
+                self._turn(end - now)
+            else:
+                self._turn(longest)
+        self._read_rest()
+        for descriptor in self._streams:
+            self._runner.keep(descriptor)
+        self._streams.clear()
+        self._close()
+        if stopped_by == "interrupt":
+            raise Interrupted
+        return stopped_by
+
+    def abandon(self) -> None:
+        """End everything at once: the caller cannot go on."""
+        if self.status is None:
+            _signal_group(self.pid, signal.SIGKILL)
+            _, self.status = os.waitpid(self.pid, 0)
+        self._close()
+
+    def _turn(self, wait: float | None) -> bool:
+        """Wait for one round of events and take them; whether there were any."""
+        events = self._poller.poll(None if wait is None else milliseconds(wait))
+        for descriptor, _ in events:
+            capture = self._streams.get(descriptor)
+            if capture is not None:
+                data = os.read(descriptor, _CHUNK)
+                if data:
+                    capture.feed(data)
+                else:
+                    del self._streams[descriptor]
+                    self._poller.unregister(descriptor)
+                    os.close(descriptor)
+            elif descriptor == self._exit:
+                self._reap()
+            elif descriptor == self._context.interrupt.fileno():
+                self._poller.unregister(descriptor)  # its count is looked at, and it stays readable
+            elif not self._runner.drain(descriptor):
+                self._poller.unregister(descriptor)
+        if self._exit < 0:
+            self._reap()
+        return bool(events)
+
+    def _reap(self) -> None:
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = status
+                if self._exit >= 0:
+                    self._poller.unregister(self._exit)
+                    os.close(self._exit)
+                    self._exit = -1
+
+    def _end_group(self, interrupt: Interrupt) -> None:
+        """TERM, time to clean up, KILL; a further request to stop cuts that time short."""
+        # Nothing was reaped so far, so the group is ours; afterwards a group that has members keeps
+        # its number from being used again.
+        requests = interrupt.count
+        end = time.monotonic() + GRACE
+        _signal_group(self.pid, signal.SIGTERM)
+        while self.status is None or _group_exists(self.pid):
+            if time.monotonic() >= end or interrupt.count > requests:
+                _signal_group(self.pid, signal.SIGKILL)
+                while self.status is None:
+                    self._turn(POLL_EXIT)
+                return
+            self._turn(POLL_EXIT)
+
+    def _read_rest(self) -> None:
+        """Take what is in the pipes; a background child that holds them gets LINGER, not more."""
+        end = time.monotonic() + LINGER
+        while self._streams:
+            left = end - time.monotonic()
+            self._turn(max(left, 0))
+            if left <= 0:
+                break
+
+    def _close(self) -> None:
+        for descriptor in self._streams:
+            os.close(descriptor)
+        self._streams.clear()
+        if self._exit >= 0:
+            os.close(self._exit)
+            self._exit = -1
+        self.output.close()
+        self.stderr.close()
+
+
+def failure(
+    context: Context, exit_code: int, *, timed_out: str | None = None, kind: str = "", message: str = ""
+) -> dict[str, Any]:
+    """The result of an action that was never started."""
+    result: dict[str, Any] = {
+        "output": "",
+        "stderr": message,
+        "exit_code": exit_code,
+        "duration_ms": 0,
+        "elapsed_ms": context.elapsed_ms(),
+    }
+    if timed_out is not None:
+        result["timed_out"] = timed_out
+    if kind:
+        result["error"] = {"kind": kind, "message": message}
+    return result
+
+
+def not_started(context: Context, program: str, error: Exception) -> dict[str, Any]:
+    """The result for what `Runner.run` raised when it could not start `program`."""
+    if isinstance(error, OSError):
+        reason = error.strerror or type(error).__name__
+        if error.errno == errno.E2BIG:
+            reason += ": the command or the environment is longer than the system takes"
+        if error.errno == errno.EACCES:
+            return failure(
+                context, 126, kind="not-executable", message=f"`{program}` cannot be run: {reason}"
+            )
+    elif isinstance(error, UnicodeError):
+        reason = "the command has characters that cannot be encoded"
+    else:
+        reason = "the command has a NUL character"
+    return failure(context, 126, kind="failed-to-start", message=f"`{program}` cannot be started: {reason}")
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9; `SIG40` where the number has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
+
+
+def _is_program(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode) and os.access(path, os.X_OK)
+    except (OSError, ValueError):
+        return False
+
+
+def _exit_descriptor(pid: int) -> int:
+    """A descriptor that becomes readable when the process ends, -1 where the system has none."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return -1
+
+
+def _signal_group(group: int, number: int) -> None:
+    # Nobody may be left in it, or only what is not ours to signal.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _group_exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -1,0 +1,80 @@
+"""Shell actions: which shell, and when none is needed (`loops.md` 10)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+
+from .process import Runner, not_started
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .world import Context
+
+# Words that mean the same to a program as to a shell: nothing in them expands or separates.
+_PLAIN = re.compile(
+    r"[ \t\n]*[A-Za-z0-9_./+@-][A-Za-z0-9_./:,@%+-]*(?:[ \t]+[A-Za-z0-9_./:,@%+=-]+)*[ \t\n]*"
+)
+# What bash or sh would not look up on PATH. `true` and `false` are left out: the programs of these
+# names do the same.
+_SHELL_WORDS = (
+    "! . : [ [[ ]] alias bg bind break builtin caller case cd command compgen complete compopt continue "
+    "coproc declare dirs disown do done echo elif else enable esac eval exec exit export fc fg fi for "
+    "function getopts hash help history if in jobs kill let local logout mapfile popd printf pushd pwd "
+    "read readarray readonly return select set shift shopt source suspend test then time times trap "
+    "type typeset ulimit umask unalias unset until wait while { }"
+)
+# Variables through which an environment changes what a shell does with a plain command.
+_SHELL_SETTINGS = (b"BASH_ENV", b"BASHOPTS", b"SHELLOPTS", b"POSIXLY_CORRECT")
+
+
+class Shell:
+    """Runs commands in `bash` where there is one, else in `sh`."""
+
+    __slots__ = ("_path", "_plain", "runner")
+
+    def __init__(self, runner: Runner | None = None) -> None:
+        self.runner = runner or Runner()
+        self._path = self.runner.find("bash") or self.runner.find("sh") or "/bin/sh"
+        env = self.runner.env
+        self._plain = b"PATH" in env and not any(
+            name in _SHELL_SETTINGS or name.startswith(b"BASH_FUNC_") for name in env
+        )
+
+    def close(self) -> None:
+        self.runner.close()
+
+    def perform(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
+    """The `shell` effect: the result of `args["command"]`."""
+        command = args["command"]
+        try:
+            if self._plain:
+                argv = plain_words(command)
+                path = self.runner.find(argv[0]) if argv else None
+                if path is not None:
+                    try:
+                        return self.runner.run(path, argv, args, context)
+                    except OSError as error:
+                        # No `#!` line, a missing interpreter: the shell knows what to do or to say.
+                        if error.errno not in (errno.ENOEXEC, errno.ENOENT, errno.EACCES):
+                            raise
+            name = os.path.basename(self._path)
+            return self.runner.run(self._path, [name, "-c", command], args, context)
+        except (OSError, ValueError) as error:
+            return not_started(context, self._path, error)
+
+
+def plain_words(command: str) -> list[str]:
+    """The command as a list of words where it is one program with plain arguments, else [].
+
+    A shell would do nothing with such a command but find the program and run it, and starting bash
+    takes as long again as a short step (`benchmarks/`). Anything a shell might read differently
+    (an assignment, a builtin, an expansion) is none.
+    """
+    if _PLAIN.fullmatch(command) is None:
+        return []
+    words = command.split()
+    return [] if words[0] in _SHELL_WORDS.split() else words
