@@ -48,7 +48,7 @@ class Shell:
         self.runner.close()
 
     def perform(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
-    """The `shell` effect: the result of `args["command"]`."""
+        """The `shell` effect: the result of `args["command"]`."""
         command = args["command"]
         try:
             if self._plain:
