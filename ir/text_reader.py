@@ -1,0 +1,430 @@
+"""Reads the text form of a program (`text.lark`) with an LALR parser, bottom-up, without recursion.
+
+Owns the meaning of each rule of the grammar and the wording of its errors. Loaded only when a text
+is parsed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import threading
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import attrs
+from lark import Lark, Token
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.lexer import PatternStr
+
+from .diagnostics import CompileError, Diagnostic, clean, suggest
+from .nodes import (
+    Branch,
+    Call,
+    Closure,
+    Const,
+    Exit,
+    Expr,
+    Fail,
+    Function,
+    Goto,
+    Handler,
+    Instruction,
+    Limits,
+    Meta,
+    Note,
+    Perform,
+    Prim,
+    Program,
+    Return,
+    Set,
+    SetBox,
+    Slot,
+    State,
+    Switch,
+    TailCall,
+)
+from .spans import Source, Span
+
+_ESCAPE = re.compile(
+    r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
+    r"|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]{1,6})\}|(.))"
+)
+_SINGLE = {'"': '"', "`": "`", "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_SPAN = re.compile(r'[@^](?:(\d+)|(".*")):(\d+):(\d+)-(\d+):(\d+)')
+# Python refuses to read longer integers in decimal (sys.set_int_max_str_digits).
+_MAX_DIGITS = 4000
+_MAX_PLACE = 10
+_MAX_SHOWN = 40
+_MAX_EXPECTED = 8
+_MAX_PROBLEMS = 100
+
+# What a person calls the terminals of the grammar.
+_TERMS = {
+    "NAME": "a name",
+    "QUOTED_NAME": "a name",
+    "STRING": "a string",
+    "INT": "a number",
+    "FLOAT": "a number",
+    "SHA256": "a digest",
+    "SPAN": "a place",
+    "EXPR_SPAN": "a place",
+    "$END": "the end of the text",
+}
+
+
+def read_program(text: str, path: str, locate: bool) -> Program:
+    """See `text.parse_program`."""
+    with _LOCK:
+        return _reader().read(text, path, locate)
+
+
+class _Unreadable(Exception):
+    """Reading cannot go on after this."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        self.diagnostic = diagnostic
+        super().__init__(diagnostic)
+
+
+# The parser binds its callbacks when it is built, which takes long; so there is one reader, used by
+# one thread at a time, and what belongs to one text is set anew by `read`.
+_LOCK = threading.Lock()
+
+
+@cache
+def _reader() -> _Reader:
+    return _Reader()
+
+
+Children = list[Any]
+
+
+class _Reader:
+    """One method for each rule of the grammar: the node that its children make.
+
+    Names and literals come as tokens; an optional child that is absent comes as None.
+    """
+
+    def __init__(self) -> None:
+        self.lark = Lark.open("text.lark", rel_to=__file__, parser="lalr", transformer=self)
+        self.terms = {
+            terminal.name: f"`{terminal.pattern.value}`"
+            if isinstance(terminal.pattern, PatternStr)
+            else _TERMS.get(terminal.name, terminal.name)
+            for terminal in self.lark.terminals
+        }
+        self.begin("", False)
+
+    def begin(self, path: str, locate: bool) -> None:
+        self.path = path
+        self.locate = locate
+        self.problems: list[Diagnostic] = []
+        self.sources: list[Source] = []
+        self.names: dict[str, str] = {}
+        self.spans: dict[str, Span | None] = {}
+
+    def read(self, text: str, path: str, locate: bool) -> Program:
+        self.begin(path, locate)
+        program: Any = None
+        try:
+            program = self.lark.parse(text)
+        except _Unreadable as error:
+            self.problems.append(error.diagnostic)
+        except UnexpectedInput as error:
+            self.problems.append(self.syntax_error(error, text))
+        problems = self.problems
+        self.begin("", False)
+        if problems:
+            digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+            raise CompileError(problems, [Source(path, digest, text)])
+        assert isinstance(program, Program)
+        return program
+
+    # --- errors -------------------------------------------------------------------------------
+
+    def syntax_error(self, error: UnexpectedInput, text: str) -> Diagnostic:
+        expected: Iterable[str] = ()
+        line, column = error.line or 1, error.column or 1
+        end = column + 1
+        if isinstance(error, UnexpectedToken):
+            token = error.token
+            expected = error.expected
+            if token.type == "$END":
+                return self.syntax_problem(_end_of(text, self.path), "the text ends too early", expected)
+            message = f"unexpected {_shown(token)}"
+            end = column + len(token)
+        else:
+            assert isinstance(error, UnexpectedCharacters)
+            character = text[error.pos_in_stream : error.pos_in_stream + 1]
+            expected = error.allowed or ()
+            if character in '"`':
+                what = "string" if character == '"' else "name"
+                message = f"this {what} is not closed on its line, or holds a bare control character"
+                expected = ()
+            else:
+                message = f"unexpected {_shown(character)}"
+        return self.syntax_problem(Span(self.path, line, column, line, end), message, expected)
+
+    def syntax_problem(self, span: Span, message: str, expected: Iterable[str]) -> Diagnostic:
+        terms = sorted({self.terms.get(name, name) for name in expected})
+        help_ = "expected " + " or ".join(terms) if 0 < len(terms) <= _MAX_EXPECTED else None
+        return Diagnostic("ir-syntax", message, span, help=help_)
+
+    def problem(self, token: Token, message: str, help_: str | None = None) -> None:
+        if len(self.problems) < _MAX_PROBLEMS:
+            self.problems.append(Diagnostic("ir-syntax", message, self.here(token), help=help_))
+
+    def here(self, token: Token) -> Span:
+        """Where a token stands in this text; no token goes over a line end."""
+        assert token.line is not None
+        assert token.column is not None
+        return Span(self.path, token.line, token.column, token.line, token.column + len(token))
+
+    # --- tokens -------------------------------------------------------------------------------
+
+    def name(self, token: Token) -> str:
+        name = self.names.get(token)
+        if name is None:
+            name = self.unquoted(token) if token.type == "QUOTED_NAME" else str(token)
+            self.names[str(token)] = name
+        return name
+
+    def unquoted(self, token: Token) -> str:
+        """The text in quotes or backticks."""
+        body = str(token)[1:-1]
+        if "\\" not in body:
+            return body
+
+        def meant(match: re.Match[str]) -> str:
+            high, low, unit, code, single = match.groups()
+            if high is not None:
+                return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)
+            if unit is not None:
+                return chr(int(unit, 16))
+            if code is not None and int(code, 16) <= 0x10FFFF:
+                return chr(int(code, 16))
+            if single is None or single not in _SINGLE:
+                self.problem(token, f"no escape is spelled {_shown(match.group())}")
+            return _SINGLE.get(single, "")
+
+        return _ESCAPE.sub(meant, body)
+
+    def span(self, token: Token | None, head: Token) -> Span | None:
+        """The place written in `token`; where there is none, that of `head` if that was asked for."""
+        if token is None:
+            return self.here(head) if self.locate else None
+        key = str(token)[1:]
+        if key not in self.spans:
+            self.spans[key] = self.written_span(token)
+        return self.spans[key]
+
+    def written_span(self, token: Token) -> Span | None:
+        match = _SPAN.fullmatch(token)
+        assert match is not None
+        number, quoted, *places = match.groups()
+        if any(len(digits) > _MAX_PLACE for digits in places):
+            self.problem(token, "a line or column number is too long")
+            return None
+        if quoted is not None:
+            path = self.unquoted(token.update(value=quoted))
+        elif len(number) <= _MAX_PLACE and int(number) < len(self.sources):
+            path = self.sources[int(number)].path
+        else:
+            self.problem(token, f"there is no source {_shown(number)}")
+            return None
+        line, column, end_line, end_column = map(int, places)
+        return Span(path, line, column, end_line, end_column)
+
+    # --- the program --------------------------------------------------------------------------
+
+    def start(self, children: Children) -> Program:
+        name, entry, meta, *rest = children
+        functions = tuple(item for item in rest if isinstance(item, Function))
+        return Program(
+            self.name(name), self.name(entry), functions, meta or Meta(), sources=tuple(self.sources)
+        )
+
+    def source(self, children: Children) -> None:
+        _, number, path, digest = children
+        if str(number) != str(len(self.sources)):
+            self.problem(number, f"sources are numbered in order; this one is {len(self.sources)}")
+        self.sources.append(Source(self.unquoted(path), str(digest)[7:] if digest else ""))
+
+    def meta(self, children: Children) -> Meta:
+        token, fields = children
+        limits = fields.pop("limits", {})
+        if type(limits) is not dict:
+            self.problem(token, "`limits` is a map")
+            limits = {}
+        for what, allowed, given in (("", Meta, fields), ("limits.", Limits, limits)):
+            names = [field.name for field in attrs.fields(allowed)]
+            for name in [name for name in given if name not in names]:
+                self.problem(token, f"unknown setting `{what}{_shown(name, '')}`", suggest(name, names))
+                del given[name]
+        return Meta(**fields, limits=Limits(**limits))
+
+    def function(self, children: Children) -> Function:
+        head, name, parameters, captures, locals_, span, *states = children
+        return Function(
+            self.name(name), parameters, tuple(states), captures or (), locals_ or (),
+            span=self.span(span, head),
+        )  # fmt: skip
+
+    def name_list(self, children: Children) -> tuple[str, ...]:
+        return tuple(map(self.name, children))
+
+    def state(self, children: Children) -> State:
+        head, name, handler, span, *body, exit_ = children
+        return State(self.name(name), tuple(body), exit_, handler, span=self.span(span, head))
+
+    def handler(self, children: Children) -> Handler:
+        target, slot = children
+        return Handler(self.name(target), self.name(slot))
+
+    # --- instructions -------------------------------------------------------------------------
+
+    def assign(self, children: Children) -> Instruction:
+        slot, value, span = children
+        return Set(self.name(slot), value, span=self.span(span, slot))
+
+    def setbox(self, children: Children) -> Instruction:
+        head, box, value, span = children
+        return SetBox(box, value, span=self.span(span, head))
+
+    def note(self, children: Children) -> Instruction:
+        head, kind, fields, span = children
+        return Note(self.name(kind), fields, span=self.span(span, head))
+
+    # --- exits --------------------------------------------------------------------------------
+
+    def goto(self, children: Children) -> Exit:
+        head, target, span = children
+        return Goto(self.name(target), span=self.span(span, head))
+
+    def branch(self, children: Children) -> Exit:
+        head, condition, then, otherwise, span = children
+        return Branch(condition, self.name(then), self.name(otherwise), span=self.span(span, head))
+
+    def switch(self, children: Children) -> Exit:
+        head, subject, cases, span = children
+        default: str | None = None
+        pairs = []
+        for case, target in cases:
+            if case is not None:
+                pairs.append((case, target))
+            elif default is None:
+                default = target
+            else:
+                self.problem(head, "`else` stands twice in this switch")
+        return Switch(subject, tuple(pairs), default, span=self.span(span, head))
+
+    def cases(self, children: Children) -> Children:
+        return children
+
+    def case(self, children: Children) -> tuple[str | None, str]:
+        case, target = children
+        return self.unquoted(case), self.name(target)
+
+    def otherwise(self, children: Children) -> tuple[str | None, str]:
+        return None, self.name(children[0])
+
+    def call(self, children: Children) -> Exit:
+        head, callee, args, slot, next_, span = children
+        return Call(callee, args, self.name(slot), self.name(next_), span=self.span(span, head))
+
+    def tailcall(self, children: Children) -> Exit:
+        head, callee, args, span = children
+        return TailCall(callee, args, span=self.span(span, head))
+
+    def perform(self, children: Children) -> Exit:
+        head, kind, args, slot, next_, span = children
+        return Perform(self.name(kind), args, self.name(slot), self.name(next_), span=self.span(span, head))
+
+    def return_(self, children: Children) -> Exit:
+        head, value, span = children
+        return Return(value, span=self.span(span, head))
+
+    def fail(self, children: Children) -> Exit:
+        head, error, span = children
+        return Fail(error, span=self.span(span, head))
+
+    # --- expressions --------------------------------------------------------------------------
+
+    def const(self, children: Children) -> Expr:
+        value, span = children
+        return Const(value, span=None if span is None else self.span(span, span))
+
+    def slot(self, children: Children) -> Expr:
+        name, span = children
+        return Slot(self.name(name), span=self.span(span, name))
+
+    def prim(self, children: Children) -> Expr:
+        op, args, span = children
+        return Prim(self.name(op), args, span=self.span(span, op))
+
+    def closure(self, children: Children) -> Expr:
+        function, captures, span = children
+        return Closure(self.name(function), captures, span=self.span(span, function))
+
+    def exprs(self, children: Children) -> tuple[Expr, ...]:
+        return tuple(children)
+
+    # --- constants ----------------------------------------------------------------------------
+
+    def null(self, _: Children) -> Any:
+        return None
+
+    def true(self, _: Children) -> Any:
+        return True
+
+    def false(self, _: Children) -> Any:
+        return False
+
+    def inf(self, _: Children) -> Any:
+        return math.inf
+
+    def minus_inf(self, _: Children) -> Any:
+        return -math.inf
+
+    def nan(self, _: Children) -> Any:
+        return math.nan
+
+    def integer(self, children: Children) -> Any:
+        token = children[0]
+        if "x" in token:
+            return int(token, 16)
+        if len(token) > _MAX_DIGITS:
+            self.problem(token, "this number is too long for decimal digits", "write it in hexadecimal, 0x…")
+            return 0
+        return int(token)
+
+    def number(self, children: Children) -> Any:
+        return float(children[0])
+
+    def string(self, children: Children) -> Any:
+        return self.unquoted(children[0])
+
+    def array(self, children: Children) -> Any:
+        return tuple(children)
+
+    def object(self, children: Children) -> dict[str, Any]:
+        entries: dict[str, Any] = {}
+        for key, value in zip(children[::2], children[1::2], strict=True):
+            name = self.unquoted(key)
+            if name in entries:
+                self.problem(key, f"the key {_shown(name)} stands twice in this map")
+            entries[name] = value
+        return entries
+
+
+def _shown(text: str, quote: str = "`") -> str:
+    return quote + clean(text, _MAX_SHOWN).replace("\n", " ") + quote
+
+
+def _end_of(text: str, path: str) -> Span:
+    lines = text.rstrip().split("\n")
+    line, column = len(lines), len(lines[-1]) + 1
+    return Span(path, line, column, line, column + 1)
