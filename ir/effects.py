@@ -6,25 +6,38 @@ host and `spec/effects.md` read these rows. A field that ends in `?` may be abse
 
 from __future__ import annotations
 
-from typing import NamedTuple
 
-
-class EffectKind(NamedTuple):
+class EffectKind:
     """`waits`: it may take long, so it is shown, bounded by `timeout_s` and `deadline_ms`.
-    `acts`: it changes the world, so `effect started` must be on disk before it is performed."""
+    `acts`: it changes the world, so `effect started` must be on disk before it is performed.
 
-    name: str
-    waits: bool
-    acts: bool
-    args: str
-    result: str
-    doc: str
+    Plain classes: a run of a compiled image reads these rows and must not pay for `typing`.
+    """
+
+    __slots__ = ("acts", "args", "doc", "name", "result", "waits")
+
+    def __init__(self, name: str, waits: bool, acts: bool, args: str, result: str, doc: str) -> None:
+        self.name = name
+        self.waits = waits
+        self.acts = acts
+        self.args = args
+        self.result = result
+        self.doc = doc
+
+    def __repr__(self) -> str:
+        return f"<effect {self.name}({self.args})>"
 
 
-class NoteKind(NamedTuple):
-    name: str
-    fields: str
-    doc: str
+class NoteKind:
+    __slots__ = ("doc", "fields", "name")
+
+    def __init__(self, name: str, fields: str, doc: str) -> None:
+        self.name = name
+        self.fields = fields
+        self.doc = doc
+
+    def __repr__(self) -> str:
+        return f"<note {self.name}({self.fields})>"
 
 
 EFFECT_ROWS = (

@@ -1,0 +1,87 @@
+"""How a program fails: faults, their maps and their backtraces.
+
+A fault is the program's error and is data; a Python exception that leaves the machine is ours.
+Must not be in here: anything that finds or unwinds frames (`machine`).
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    # path, line, column, end line, end column, as in `ir.spans.Span`
+    Place = tuple[str, int, int, int, int]
+    # function, state, place
+    TraceFrame = tuple[str, str, Place | None]
+
+# How many frames a backtrace keeps at each end.
+TRACE_ENDS = 8
+
+
+class PrimitiveFault(Exception):
+    """Raised by a primitive for the program's error; the machine turns it into a fault.
+
+    `kind` is kebab-case and stable, `message` one lower-case sentence, `details` extra facts as a
+    map of values.
+    """
+
+    def __init__(self, kind: str, message: str, details: dict[str, Any] | None = None) -> None:
+        self.kind = kind
+        self.message = message
+        self.details = details or {}
+        super().__init__(kind, message)
+
+
+class Fault:
+    """A program ended by its own error.
+
+    `span` is the innermost place known, None where the program was compiled without spans.
+    `backtrace` goes from the entry function to where it happened; where more than sixteen frames
+    were active it keeps the first and the last eight, and `omitted` says how many stood between.
+    `details` is plain data.
+    """
+
+    __slots__ = ("backtrace", "details", "kind", "message", "omitted", "span")
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        span: Place | None = None,
+        backtrace: tuple[TraceFrame, ...] = (),
+        omitted: int = 0,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.message = message
+        self.span = span
+        self.backtrace = backtrace
+        self.omitted = omitted
+        self.details = details or {}
+
+    def __repr__(self) -> str:
+        return f"Fault({self.kind!r}, {self.message!r}, {show_place(self.span)})"
+
+    def trace_lines(self) -> list[str]:
+        """The backtrace for people, one line a frame, from the entry function inwards."""
+        lines = [
+            f"in `{function}`, state `{state}`" + (f" ({show_place(place)})" if place else "")
+            for function, state, place in self.backtrace
+        ]
+        if self.omitted:
+            lines.insert(TRACE_ENDS, f"… {self.omitted} more")
+        return lines
+
+
+def show_place(place: Place | None) -> str | None:
+    """`path:line:column`, as diagnostics show a place."""
+    return None if place is None else f"{place[0]}:{place[1]}:{place[2]}"
+
+
+def fault_map(kind: str, message: str, place: str | None, details: dict[str, Any]) -> dict[str, Any]:
+    """The value a handler's slot gets: {kind, message, span, details?}."""
+    fault: dict[str, Any] = {"kind": kind, "message": message, "span": place}
+    if details:
+        fault["details"] = details
+    return fault
