@@ -1,0 +1,248 @@
+"""Where loops and runs are kept: names to files, run folders, the runs of a project.
+
+    .loops/<name>.yaml                    a loop
+    .loops/.running/<run>/                a run that has not ended: `<name>.events.jsonl` (its journal),
+                                          `<name>.state.json`, `program.llb`, `lock`, `outputs/`
+    .loops/.history/<run>/                the same folder once the run has ended
+    .loops/.cache/                        compiled images; see `cache`
+
+A run is called `<name>-YYYYMMDD-HHMMSS-xxxx`. Whatever a loop is called, its runs stay inside these
+folders. Who may run is decided by `locks`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+
+from .errors import EXIT_FAILURE, UserError, reason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+LOOPS = ".loops"
+RUNNING = os.path.join(LOOPS, ".running")
+HISTORY = os.path.join(LOOPS, ".history")
+SOURCE_SUFFIXES = (".yaml", ".yml")
+IMAGE_SUFFIX = ".llb"
+
+_RUN_ID = re.compile(r"(.+)-\d{8}-\d{6}-[0-9a-f]{4}")
+_LONGEST_NAME = 80
+
+
+# --- loops ------------------------------------------------------------------------------------
+
+
+def loop_files(root: str = ".") -> dict[str, str]:
+    """The loops of a project: name → path as shown (relative to `root`), sorted by name."""
+    try:
+        files = sorted(os.listdir(os.path.join(root, LOOPS)))
+    except OSError:
+        return {}
+    found: dict[str, str] = {}
+    for file in files:
+        stem, suffix = os.path.splitext(file)
+        # `x.fsm.yaml` is what `llc compile -o` writes; it can be run by its path.
+        if suffix in SOURCE_SUFFIXES and not file.startswith(".") and not stem.endswith(".fsm"):
+            found.setdefault(stem, os.path.join(LOOPS, file))
+    return dict(sorted(found.items()))
+
+
+def is_path(target: str) -> bool:
+    """Whether a target is meant as a file's path and not as a loop's name."""
+    return os.sep in target or target.endswith((*SOURCE_SUFFIXES, IMAGE_SUFFIX))
+
+
+def resolve(target: str, root: str = ".") -> str:
+    """The file that a loop's name or a path means. Raises UserError."""
+    if is_path(target):
+        if os.path.isfile(os.path.join(root, target)):
+            return target
+        if os.path.isdir(os.path.join(root, target)):
+            raise UserError("not-a-loop", f"`{target}` is a directory", "name a loop file in it")
+        if not os.path.lexists(os.path.join(root, target)):
+            raise UserError("unknown-file", f"there is no file `{target}`", _suggest_path(target, root))
+        return target  # a pipe or a device: reading it will tell
+    for suffix in SOURCE_SUFFIXES:
+        path = os.path.join(LOOPS, target + suffix)
+        if target and os.path.isfile(os.path.join(root, path)):
+            return path
+    raise UserError("unknown-loop", f"no loop named `{target}` in {LOOPS}/", _suggest_name(target, root))
+
+
+def _suggest_name(target: str, root: str) -> str:
+    from ..ir.diagnostics import suggest
+
+    if os.path.isfile(os.path.join(root, target)):
+        return f"to run the file `{target}`, write `./{target}`"
+    return suggest(target, loop_files(root), "loops here") or (
+        f"write the loop to {LOOPS}/{target or 'name'}.yaml, or give a path"
+    )
+
+
+def _suggest_path(target: str, root: str) -> str | None:
+    from ..ir.diagnostics import suggest
+
+    folder = os.path.dirname(target)
+    try:
+        entries = os.listdir(os.path.join(root, folder or "."))
+    except OSError:
+        return f"there is no directory `{folder}` either" if folder else None
+    loops = [os.path.join(folder, file) for file in entries if is_path(file)]
+    return suggest(target, sorted(loops), "loops there")
+
+
+# --- runs -------------------------------------------------------------------------------------
+
+
+def slug(name: str) -> str:
+    """A loop's name made fit for a file name: it cannot leave its folder, hide or grow long."""
+    safe = "".join(ch if ch.isalnum() or ch in "._-" else "-" for ch in name)
+    safe = safe.encode("ascii", "replace").decode().replace("?", "-").lstrip(".-")
+    return safe[:_LONGEST_NAME] or "loop"
+
+
+class RunFolder:
+    """The folder of one run and the files in it."""
+
+    __slots__ = ("id", "path", "root")
+
+    def __init__(self, root: str, path: str) -> None:
+        self.root = root
+        self.path = path
+        self.id = os.path.basename(path)
+
+    @classmethod
+    def create(cls, root: str, name: str, seconds: float | None = None) -> RunFolder:
+        """A new folder for a run of the loop `name`, begun `seconds` after 1970. Raises UserError."""
+        begun = time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds))
+        parent = os.path.join(root, RUNNING)
+        for _ in range(100):
+            path = os.path.join(parent, f"{slug(name)}-{begun}-{os.urandom(2).hex()}")
+            try:
+                os.mkdir(path)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise UserError(
+                    "cannot-write", f"cannot create {path}: {reason(error)}", exit_code=EXIT_FAILURE
+                ) from None
+            return cls(root, path)
+        raise UserError("cannot-write", f"no free name for a run in {parent}", exit_code=EXIT_FAILURE)
+
+    @property
+    def name(self) -> str:
+        """What the run's files are called after: the loop's name as `slug` gives it."""
+        match = _RUN_ID.fullmatch(self.id)
+        return match[1] if match else self.id
+
+    @property
+    def journal(self) -> str:
+        return os.path.join(self.path, f"{self.name}.events.jsonl")
+
+    @property
+    def state(self) -> str:
+        return os.path.join(self.path, f"{self.name}.state.json")
+
+    @property
+    def image(self) -> str:
+        return os.path.join(self.path, "program.llb")
+
+    @property
+    def lock(self) -> str:
+        return os.path.join(self.path, "lock")
+
+    @property
+    def outputs(self) -> str:
+        return os.path.join(self.path, "outputs")
+
+    def about(self) -> dict[str, Any]:
+        """What the lock file tells of the run: program, target, pid, scope …; {} where it is damaged."""
+        try:
+            with open(self.lock, "rb") as file:
+                found = json.loads(file.read(1 << 20))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def finish(self) -> None:
+        """Move the folder to the history: the run has ended. Raises UserError."""
+        target = os.path.join(self.root, HISTORY, self.id)
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.rename(self.path, target)
+        except OSError as error:
+            raise UserError(
+                "cannot-write", f"cannot move the run to {target}: {reason(error)}", exit_code=EXIT_FAILURE
+            ) from None
+        self.path = target
+
+
+def make_running_folder(root: str) -> str:
+    """The folder of the runs that have not ended, made where it is missing. Raises UserError."""
+    path = os.path.join(root, RUNNING)
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            "cannot-write",
+            f"cannot create {path}: {reason(error)}",
+            "a run keeps its journal there; run it in a directory that can be written",
+            EXIT_FAILURE,
+        ) from None
+    return path
+
+
+def runs_in(root: str, folder: str = RUNNING) -> Iterator[RunFolder]:
+    """The runs in RUNNING or HISTORY, those that began last first."""
+    parent = os.path.join(root, folder)
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return
+    found = [name for name in names if _RUN_ID.fullmatch(name)]
+    for name in sorted(found, key=_begun, reverse=True):
+        path = os.path.join(parent, name)
+        if os.path.isdir(path):
+            yield RunFolder(root, path)
+
+
+def _begun(run_id: str) -> tuple[str, str]:
+    return run_id[-20:-5], run_id
+
+
+def find(target: str, root: str = ".") -> RunFolder:
+    """The unfinished run that `target` means: a run's id, else the last one of a loop. Raises UserError."""
+    running = list(runs_in(root))
+    for run in running:
+        if run.id == target or _is_run_of(run, target):
+            return run
+    for run in runs_in(root, HISTORY):
+        if run.id == target or _is_run_of(run, target):
+            raise UserError(
+                "run-ended",
+                f"there is nothing to resume: {run.id} has ended",
+                f"its journal is {run.journal}",
+            )
+    from ..ir.diagnostics import suggest
+
+    names = [name for run in running for name in (str(run.about().get("program", run.name)), run.id)]
+    raise UserError(
+        "unknown-run",
+        f"no unfinished run of `{target}`",
+        suggest(target, names, "unfinished runs") or f"no run in {RUNNING}/ is unfinished",
+    )
+
+
+def _is_run_of(run: RunFolder, target: str) -> bool:
+    """Whether `target` is the program's name, or the name or path the run was started with."""
+    about = run.about()
+    if not about:
+        return run.name == slug(target)
+    path = str(about.get("path", ""))
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return target in (about.get("program"), path, stem if path.startswith(LOOPS + os.sep) else None)

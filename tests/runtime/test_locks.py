@@ -1,0 +1,178 @@
+"""One run at a time on the same paths; a dead holder holds nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llc.runtime import locks, runs
+from llc.runtime.errors import UserError
+
+components = st.sampled_from(["a", "ab", "b", "src", "srcs"])
+paths = st.lists(components, max_size=4).map(lambda parts: "/" + "/".join(parts))
+
+
+@contextmanager
+def other_process(root: Path, name: str, *scope: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds a run of `name` on `scope` until its standard input is closed."""
+    code = (
+        "import sys; from llc.runtime import locks\n"
+        f"run, lock = locks.start({str(root)!r}, {name!r}, {scope!r}, {{'program': {name!r}}})\n"
+        "print(run.id, flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@given(paths, paths)
+def test_overlap_is_by_component(a: str, b: str) -> None:
+    """Two paths overlap just where one is the other or an ancestor of it."""
+    one, two = PurePosixPath(a), PurePosixPath(b)
+    assert locks.overlap(a, b) == (one == two or one in two.parents or two in one.parents)
+    assert locks.overlap(a, b) == locks.overlap(b, a)
+
+
+def test_names_that_begin_alike_do_not_overlap() -> None:
+    """`src/a` and `src/ab` are apart; `src` holds both."""
+    assert not locks.overlap("/p/src/a", "/p/src/ab")
+    assert locks.overlap("/p/src", "/p/src/ab")
+
+
+def test_a_scope_is_compared_after_following_links(tmp_path: Path) -> None:
+    """A link to a folder and the folder are the same place."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert locks.resolve_scope(["link", "real", "./real/../real"], str(tmp_path)) == [
+        os.path.realpath(tmp_path / "real")
+    ]
+
+
+def test_an_overlapping_run_is_refused_and_the_holder_named(tmp_path: Path) -> None:
+    """The conflict names the run, its pid and the path it works on."""
+    with other_process(tmp_path, "first", "src/api") as process:
+        holder = line(process)
+        with pytest.raises(UserError) as caught:
+            locks.start(str(tmp_path), "second", ["src"], {})
+    assert caught.value.id == "scope-conflict"
+    assert holder in caught.value.message
+    assert f"pid {process.pid}" in caught.value.message
+    assert "`src/api`" in caught.value.message
+    assert [run.id for run in runs.runs_in(str(tmp_path))] == [holder]
+
+
+def test_runs_apart_start_side_by_side(tmp_path: Path) -> None:
+    """Scopes that do not overlap do not wait for each other."""
+    with other_process(tmp_path, "first", "src/a") as process:
+        line(process)
+        _, lock = locks.start(str(tmp_path), "second", ["src/ab"], {})
+        lock.close()
+
+
+def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
+    """After kill -9 the paths are free at once, whatever stands in the lock file."""
+    with other_process(tmp_path, "first", ".") as process:
+        line(process)
+        process.kill()
+        process.wait()
+        _, lock = locks.start(str(tmp_path), "second", ["."], {})
+        lock.close()
+
+
+def test_a_pid_used_again_fools_nobody(tmp_path: Path) -> None:
+    """A lock file that names a living process which is not its holder holds nothing."""
+    run, lock = locks.start(str(tmp_path), "first", ["."], {"pid": 1})
+    lock.close()
+    assert not locks.is_live(run)
+    _, other = locks.start(str(tmp_path), "second", ["."], {})
+    other.close()
+
+
+def test_a_child_of_a_run_does_not_hold_its_lock(tmp_path: Path) -> None:
+    """A process left behind by an action does not keep the paths after the run is gone."""
+    run, lock = locks.start(str(tmp_path), "first", ["."], {})
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        lock.close()
+        assert not locks.is_live(run)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_live_run_cannot_be_taken_over(tmp_path: Path) -> None:
+    """Resuming a run that is still running is refused with its pid."""
+    with other_process(tmp_path, "first", ".") as process:
+        run = runs.find(line(process), str(tmp_path))
+        with pytest.raises(UserError, match=f"still running .pid {process.pid}.") as caught:
+            locks.take_over(run, ["."], {})
+    assert caught.value.id == "run-is-live"
+
+
+def test_a_dead_run_can_be_taken_over_once(tmp_path: Path) -> None:
+    """Whoever takes a run over holds it; a second one is refused."""
+    run, lock = locks.start(str(tmp_path), "first", ["."], {})
+    lock.close()
+    taken = locks.take_over(run, ["."], {"program": "first"})
+    assert locks.is_live(run)
+    with pytest.raises(UserError):
+        locks.take_over(run, ["."], {})
+    taken.close()
+
+
+def test_taking_over_respects_the_scopes_of_others(tmp_path: Path) -> None:
+    """A dead run cannot go on while another run works on its paths."""
+    run, lock = locks.start(str(tmp_path), "first", ["src"], {})
+    lock.close()
+    with other_process(tmp_path, "second", ".") as process:
+        line(process)
+        with pytest.raises(UserError) as caught:
+            locks.take_over(run, ["src"], {})
+    assert caught.value.id == "scope-conflict"
+
+
+def test_of_many_that_start_at_once_one_runs(tmp_path: Path) -> None:
+    """Six processes start on the same path together: one holds it, five are refused."""
+    code = (
+        "import sys; from llc.runtime import locks\n"
+        "from llc.runtime.errors import UserError\n"
+        "sys.stdin.readline()\n"
+        "try:\n"
+        f"    run = locks.start({str(tmp_path)!r}, 'x', ['.'], {{}})\n"
+        "    print('held', flush=True)\n"
+        "except UserError as error:\n"
+        "    print(error.id, flush=True)\n"
+        "sys.stdin.read()"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(6)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    answers = sorted(line(process) for process in processes)
+    for process in processes:
+        process.communicate()
+    assert answers == ["held"] + ["scope-conflict"] * 5

@@ -1,0 +1,156 @@
+"""Names to files, and the folders runs live in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llc.runtime import runs
+from llc.runtime.errors import UserError
+from llc.runtime.runs import RunFolder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / ".loops").mkdir()
+    for name in ("lint-fix.yaml", "fix-types.yml", "old.fsm.yaml", ".hidden.yaml", "notes.md"):
+        (tmp_path / ".loops" / name).write_text("")
+    return tmp_path
+
+
+@given(st.text())
+def test_a_hostile_name_stays_inside(name: str) -> None:
+    """Whatever a loop is called, its file name is one short visible component."""
+    safe = runs.slug(name)
+    assert os.path.basename(safe) == safe
+    assert not safe.startswith((".", "-"))
+    assert 0 < len(safe.encode()) <= 80
+    assert safe.isprintable()
+
+
+def test_a_sensible_name_is_kept() -> None:
+    """Letters, digits, dots, dashes and underscores stand in run names as they are."""
+    assert runs.slug("fix-types_2.0") == "fix-types_2.0"
+    assert runs.slug("../../etc/passwd") == "etc-passwd" or "/" not in runs.slug("../../etc/passwd")
+
+
+def test_the_loops_of_a_project_are_its_yaml_files(project: Path) -> None:
+    """Hidden files, compiled FSMs and other files are no loops."""
+    assert runs.loop_files(str(project)) == {
+        "fix-types": ".loops/fix-types.yml",
+        "lint-fix": ".loops/lint-fix.yaml",
+    }
+
+
+def test_a_name_resolves_into_the_loops_folder(project: Path) -> None:
+    """A name is .loops/<name>.yaml or .yml; a path is itself."""
+    assert runs.resolve("lint-fix", str(project)) == ".loops/lint-fix.yaml"
+    assert runs.resolve("fix-types", str(project)) == ".loops/fix-types.yml"
+    assert runs.resolve(".loops/old.fsm.yaml", str(project)) == ".loops/old.fsm.yaml"
+
+
+@pytest.mark.parametrize(
+    ("target", "id", "help"),
+    [
+        ("lint-fx", "unknown-loop", "did you mean `lint-fix`?"),
+        ("zzz", "unknown-loop", "loops here: `fix-types`, `lint-fix`"),
+        ("", "unknown-loop", "loops here"),
+        (".loops/lint-fixx.yaml", "unknown-file", "did you mean `.loops/lint-fix.yaml`?"),
+        ("nowhere/x.yaml", "unknown-file", "there is no directory `nowhere` either"),
+        (".loops/", "not-a-loop", "name a loop file in it"),
+    ],
+)
+def test_an_unknown_target_is_refused_with_a_suggestion(
+    project: Path, target: str, id: str, help: str
+) -> None:
+    """The error says what was looked for and what was probably meant."""
+    with pytest.raises(UserError) as caught:
+        runs.resolve(target, str(project))
+    assert caught.value.id == id
+    assert help in (caught.value.help or "")
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_named_without_its_folder_gets_a_hint(project: Path) -> None:
+    """A file beside us that is named like a loop is pointed at."""
+    (project / "job").write_text("")
+    with pytest.raises(UserError) as caught:
+        runs.resolve("job", str(project))
+    assert caught.value.help == "to run the file `job`, write `./job`"
+
+
+def test_a_run_folder_is_named_after_loop_and_time(project: Path) -> None:
+    """<name>-YYYYMMDD-HHMMSS-xxxx, and its files after the loop."""
+    runs.make_running_folder(str(project))
+    run = RunFolder.create(str(project), "lint-fix", 1705314600)
+    assert run.id.startswith("lint-fix-20240115-103000-")
+    assert len(run.id) == len("lint-fix-20240115-103000-") + 4
+    assert run.journal.endswith("/lint-fix.events.jsonl")
+    assert run.state.endswith("/lint-fix.state.json")
+
+
+def test_two_runs_begun_at_once_have_two_folders(project: Path) -> None:
+    """The last four digits tell runs of the same second apart."""
+    runs.make_running_folder(str(project))
+    assert len({RunFolder.create(str(project), "x", 0).id for _ in range(50)}) == 50
+
+
+def test_a_finished_run_moves_to_the_history(project: Path) -> None:
+    """finish() moves the folder; the run is then no more among the running."""
+    runs.make_running_folder(str(project))
+    run = RunFolder.create(str(project), "x")
+    run.finish()
+    assert list(runs.runs_in(str(project))) == []
+    assert [other.id for other in runs.runs_in(str(project), runs.HISTORY)] == [run.id]
+    assert os.path.isdir(run.path)
+
+
+def test_the_last_unfinished_run_of_a_loop_is_found(project: Path) -> None:
+    """A loop's name means its latest unfinished run; a run's id means that run."""
+    runs.make_running_folder(str(project))
+    first = RunFolder.create(str(project), "lint-fix", 1000)
+    last = RunFolder.create(str(project), "lint-fix", 2000)
+    RunFolder.create(str(project), "lint-fix-more", 3000)
+    assert runs.find("lint-fix", str(project)).id == last.id
+    assert runs.find(first.id, str(project)).id == first.id
+
+
+def test_a_run_is_found_by_the_file_it_was_started_from(project: Path) -> None:
+    """Where file and loop are named differently either finds the run."""
+    runs.make_running_folder(str(project))
+    run = RunFolder.create(str(project), "inner")
+    Path(run.lock).write_text('{"program": "inner", "path": ".loops/outer.yaml"}')
+    for target in ("inner", "outer", ".loops/outer.yaml"):
+        assert runs.find(target, str(project)).id == run.id
+
+
+def test_an_ended_run_cannot_be_resumed(project: Path) -> None:
+    """The error says that the run has ended and where its journal is."""
+    runs.make_running_folder(str(project))
+    run = RunFolder.create(str(project), "lint-fix")
+    run.finish()
+    with pytest.raises(UserError) as caught:
+        runs.find("lint-fix", str(project))
+    assert caught.value.id == "run-ended"
+    assert run.id in caught.value.message
+
+
+def test_an_unknown_run_gets_a_suggestion(project: Path) -> None:
+    """A misspelt run is answered with the nearest unfinished one."""
+    runs.make_running_folder(str(project))
+    RunFolder.create(str(project), "lint-fix")
+    with pytest.raises(UserError) as caught:
+        runs.find("lint-fxi", str(project))
+    assert caught.value.help == "did you mean `lint-fix`?"
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_error(project: Path) -> None:
+    """Where .loops/.running cannot be created the error says why."""
+    (project / ".loops" / ".running").write_text("a file")
+    with pytest.raises(UserError) as caught:
+        runs.make_running_folder(str(project))
+    assert caught.value.id == "cannot-write"
+    assert caught.value.exit_code == 1
