@@ -275,21 +275,40 @@ def _report_syntax(document: Document, error: Any) -> None:
     mark = error.problem_mark or error.context_mark
     at = min(mark.index, len(document.text)) if mark is not None else 0
     span = document.span_at(at, min(at + 1, len(document.text)))
-    problem = (error.problem or "this is not YAML").removeprefix("did not find ").lower()
-    if error.problem is not None and error.problem.startswith("did not find "):
-        problem = f"{problem} is missing"
-    help = None
     if document.text[at : at + 1] == "\t":
         document.fail("yaml-tab", "a tab cannot indent in YAML", span, "a tab", "indent with spaces")
         return
-    if "mapping values are not allowed" in problem:
-        help = "put a text that contains `: ` in quotes, or check the indentation"
-    elif "cannot start any token" in problem:
-        help = "put the text in quotes"
-    elif error.context_mark is not None and error.context_mark.line != span.line - 1:
-        context = (error.context or "").lower()
-        help = f"{context} that begins in line {error.context_mark.line + 1}" if context else None
-    document.fail("yaml-syntax", problem, span, "here", help)
+    problem = error.problem or "this is not YAML"
+    begun = error.context_mark.line + 1 if error.context_mark is not None else 0
+    if problem == "found unexpected end of stream" and begun:
+        what = (error.context or "").removeprefix("while scanning ") or "something"
+        at = min(error.context_mark.index, len(document.text))
+        document.fail("yaml-syntax", f"{what} has no end", document.span_at(at, at + 1), "begins here")
+        return
+    for words, (message, help) in _SYNTAX.items():
+        if words in problem:
+            break
+    else:
+        found = problem.removeprefix("did not find expected ")
+        message = f"{found} is expected here" if found != problem else problem
+        help = f"in what begins in line {begun}" if begun and begun != span.line else None
+    document.fail("yaml-syntax", message, span, "here", help)
+
+
+# libyaml's words for what people get wrong most, and ours.
+_SYNTAX = {
+    "mapping values are not allowed": (
+        "a `:` cannot stand here",
+        "put a text that contains `: ` in quotes, or check the indentation",
+    ),
+    "cannot start any token": ("this character cannot begin a text", "put the text in quotes"),
+    "expected <document start>": ("this belongs to nothing before it", "check the indentation"),
+    "expected key": ("a key is expected here", "check the indentation and the quotes before it"),
+    "could not find expected ':'": ("this line is neither a key nor a value", "a key ends in `:`"),
+    "sequence entries are not allowed": ("a list item cannot stand here", "check the indentation"),
+    "expected '-' indicator": ("a list item is expected here", "an item begins with `- `"),
+    "expected node content": ("a value is expected here", None),
+}
 
 
 class _Builder:
@@ -358,6 +377,9 @@ class _Builder:
         if event.style in ("|", ">"):
             end = start + len(self.document.text[start:end].rstrip())
         self.counted(1, (start, end))
+        if "\0" in text:
+            self.fail("nul-character", "a text cannot contain a NUL character", (start, end))
+            text = text.replace("\0", "")
         value: Any = text
         tag = event.tag
         try:
@@ -382,7 +404,7 @@ class _Builder:
         if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
             self.fail("wrong-type", f"`{text[:40]}` is not a YAML {name}", place)
             return text
-        return float(value) if name == "float" else value
+        return float(read_scalar(text)) if name == "float" else value
 
     def unknown_tag(self, tag: str, place: tuple[int, int]) -> None:
         self.fail("unknown-tag", f"tag `{tag[:60]}` means nothing here", place, help="leave the tag out")

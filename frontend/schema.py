@@ -30,8 +30,9 @@ class Type(NamedTuple):
 
     kind: text, template (text with `${…}`), target (a state's name or a template), integer, number,
     measure (a number or a template), boolean, choice, json (anything), list, map, spec.
-    item: the type of a list's items or a map's values; spec: the classes a block may be;
-    least, most, above: bounds of a number, `above` being exclusive.
+    item: the type of a list's items or a map's values; specs: the classes a block may be;
+    least, most, above: bounds of a number, `above` being exclusive; `least` of a text or a list is
+    the shortest it may be.
     """
 
     kind: str
@@ -43,13 +44,13 @@ class Type(NamedTuple):
     above: float | None = None
 
 
-TEXT = Type("text")
-TEMPLATE = Type("template")
-TARGET = Type("target")
+TEXT = Type("text", least=1)
+TEMPLATE = Type("template", least=1)
+TARGET = Type("target", least=1)
 BOOLEAN = Type("boolean")
 JSON = Type("json")
 MEASURE = Type("measure")
-COUNT = Type("integer", least=1)
+COUNT = Type("integer", least=1, most=1e12)
 DURATION = Type("number", above=0, most=MAX_SECONDS)
 PAUSE = Type("number", least=0, most=MAX_SECONDS)
 EXIT_CODES = Type("list", Type("integer", least=0, most=255))
@@ -110,7 +111,7 @@ class Budget(Spec):
     """`budget`: what agent and model calls together may use in a run, as they report it."""
 
     usd: float | None = attrs.field(
-        default=None, metadata=_of(Type("number", above=0), "US dollars at most.")
+        default=None, metadata=_of(Type("number", above=0, most=1e12), "US dollars at most.")
     )
     tokens: int | None = attrs.field(default=None, metadata=_of(COUNT, "Tokens at most, in and out."))
 
@@ -391,10 +392,10 @@ class StateSpec(Spec):
 class LoopSettings(Spec):
     """What every paradigm may set; it reaches the FSM unchanged."""
 
-    description: str | None = attrs.field(default=None, metadata=_of(TEXT, "What the loop is for."))
+    description: str | None = attrs.field(default=None, metadata=_of(Type("text"), "What the loop is for."))
     scope: tuple[str, ...] | None = attrs.field(
         default=None,
-        metadata=_of(Type("list", TEXT), 'Paths the loop works on, for locks; absent: `["."]`.'),
+        metadata=_of(Type("list", TEXT, least=1), 'Paths the loop works on, for locks; absent: `["."]`.'),
     )
     context: dict[str, Any] = attrs.field(
         factory=dict,
@@ -436,15 +437,11 @@ class LoopSettings(Spec):
     )
 
 
-def _name(doc: str) -> dict[str, Any]:
-    return _of(TEXT, doc)
-
-
 @attrs.frozen(kw_only=True)
 class Loop(LoopSettings):
     """`paradigm: fsm`, and what every paradigm becomes: states and transitions."""
 
-    name: str = attrs.field(metadata=_name("The loop's name."))
+    name: str = attrs.field(metadata=_of(TEXT, "The loop's name."))
     initial: str = attrs.field(metadata=_of(TARGET, "The state to begin in."))
     states: dict[str, StateSpec] = attrs.field(
         metadata=_of(Type("map", Type("spec", specs=(StateSpec,))), "The states by name.")
@@ -489,7 +486,7 @@ class GoalSpec(LoopSettings):
     """`paradigm: goal`: a state of the world to reach, and tools that look and repair."""
 
     name: str | None = attrs.field(
-        default=None, metadata=_name("The loop's name; absent: `goal-` and the goal's words.")
+        default=None, metadata=_of(TEXT, "The loop's name; absent: `goal-` and the goal's words.")
     )
     goal: str = attrs.field(metadata=_of(TEXT, "What should be true."))
     tools: tuple[str, ...] = attrs.field(
@@ -503,7 +500,7 @@ class GoalSpec(LoopSettings):
 class ConvergenceSpec(LoopSettings):
     """`paradigm: convergence`: a metric to drive toward a target."""
 
-    name: str = attrs.field(metadata=_name("The loop's name."))
+    name: str = attrs.field(metadata=_of(TEXT, "The loop's name."))
     check: str = attrs.field(metadata=_of(TEMPLATE, "The command whose output is the metric."))
     toward: int | float | str = attrs.field(metadata=_of(MEASURE, "The target."))
     using: str = attrs.field(metadata=_of(TEMPLATE, "The action that moves the metric."))
@@ -531,7 +528,7 @@ class Constraint(Spec):
 class InvariantsSpec(LoopSettings):
     """`paradigm: invariants`: constraints to keep, each with its repair."""
 
-    name: str = attrs.field(metadata=_name("The loop's name."))
+    name: str = attrs.field(metadata=_of(TEXT, "The loop's name."))
     constraints: tuple[Constraint, ...] = attrs.field(
         metadata=_of(Type("list", Type("spec", specs=(Constraint,)), least=1), "The constraints, in order.")
     )
@@ -551,7 +548,7 @@ class Until(Spec):
 class ImperativeSpec(LoopSettings):
     """`paradigm: imperative`: steps to repeat until a check passes."""
 
-    name: str = attrs.field(metadata=_name("The loop's name."))
+    name: str = attrs.field(metadata=_of(TEXT, "The loop's name."))
     steps: tuple[str, ...] = attrs.field(
         metadata=_of(Type("list", TEMPLATE, least=1), "The actions, one after another.")
     )

@@ -1,0 +1,480 @@
+"""YAML trees to the objects of `schema`, with every finding on the way.
+
+Reads by the classes' own field types, so that a key is declared once. What cannot be read is
+reported and left out, and its block marked `flawed`, so that the checks that follow can still speak
+about the rest. Must not be in here: what needs more than one key to be seen (`check`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NamedTuple
+
+import attrs
+
+from ..ir.diagnostics import Diagnostic, nearest, suggest
+from ..ir.spans import Source, Span
+from .documents import Document, Mapping, Node, Scalar, Sequence, read_document, read_scalar
+from .schema import EVALUATORS, PARADIGMS, Evaluator, InvariantsSpec, Loop, LoopSpec, Spec, StateSpec, Type
+
+_SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
+_VERDICT_KEY = re.compile(r"on_([A-Za-z][\w-]*)")
+# What stands in for a required field of a loop that could not be read.
+_STAND_IN: dict[str, Any] = {"text": "", "target": "", "map": {}}
+
+
+class _Field(NamedTuple):
+    type: Type
+    required: bool
+
+
+class _Bad:
+    """Stands for a value that was reported and cannot be used."""
+
+
+BAD = _Bad()
+_tables: dict[type[Spec], dict[str, _Field]] = {}
+
+
+def fields_of(cls: type[Spec]) -> dict[str, _Field]:
+    """The keys a block may have, in the order of the schema."""
+    table = _tables.get(cls)
+    if table is None:
+        table = {
+            field.name: _Field(field.metadata["type"], field.default is attrs.NOTHING)
+            for field in attrs.fields(cls)
+            if "type" in field.metadata
+        }
+        _tables[cls] = table
+    return table
+
+
+def read_loop(source: Source) -> tuple[LoopSpec | None, Document, list[Diagnostic]]:
+    """The loop a YAML text describes, in the paradigm it is written in.
+
+    The spec is None where too little could be read to go on. Never raises for bad input.
+    """
+    document = read_document(source)
+    reader = _Reader(document)
+    spec = reader.loop(document.root) if document.root is not None else None
+    return spec, document, document.diagnostics
+
+
+_KINDS = {
+    "text": "a text",
+    "template": "a text",
+    "target": "the name of a state",
+    "integer": "a whole number",
+    "number": "a number",
+    "measure": "a number or a template",
+    "boolean": "true or false",
+    "choice": "a word",
+    "list": "a list",
+    "map": "a mapping",
+    "spec": "a mapping",
+}
+
+
+def describe(node: Node) -> str:
+    """What a person wrote, in a word or two."""
+    if isinstance(node, Sequence):
+        return "this is a list"
+    if isinstance(node, Mapping):
+        return "this is a mapping"
+    if node.value is None:
+        return "this is null" if node.text else "nothing is here"
+    if isinstance(node.value, bool):
+        return "this is a boolean"
+    return "this is a text" if isinstance(node.value, str) else "this is a number"
+
+
+def _read_number(text: str) -> int | float | None:
+    """The number a quoted text holds, or None."""
+    try:
+        value = read_scalar(text.strip())
+    except ValueError:
+        return None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+class _Reader:
+    def __init__(self, document: Document) -> None:
+        self.document = document
+
+    def error(
+        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+    ) -> _Bad:
+        self.document.diagnostics.append(Diagnostic(id, message, span, label, help))
+        return BAD
+
+    def warn(
+        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+    ) -> None:
+        self.document.diagnostics.append(Diagnostic(id, message, span, label, help, "warning"))
+
+    # --- blocks -----------------------------------------------------------------------------
+
+    def loop(self, root: Node) -> LoopSpec | None:
+        document = self.document
+        if not isinstance(root, Mapping):
+            self.error(
+                "wrong-type",
+                "a loop is a mapping of keys",
+                document.span(root),
+                describe(root),
+                "see `llc schema`",
+            )
+            return None
+        # A key is where a reader looks; the end of a whole document is of no use to anybody.
+        first = next(iter(root.entries.values()), None)
+        start = document.span(first[0]) if first is not None else document.span(root)
+        paradigm = self.paradigm(root, start)
+        if paradigm is None:
+            return None
+        cls = Loop if self.is_compiled(root, paradigm) else PARADIGMS[paradigm]
+        fixed = {"paradigm": paradigm} if cls is Loop else {}
+        spec = self.block(cls, root, start, f"a loop of paradigm `{paradigm}`", ignored="paradigm", **fixed)
+        if isinstance(spec, InvariantsSpec):
+            self.distinct(spec)
+        assert spec is None or isinstance(spec, LoopSpec)
+        return spec
+
+    def distinct(self, spec: InvariantsSpec) -> None:
+        """Constraints give states their names, so each has its own."""
+        seen: dict[str, Span | None] = {}
+        for constraint in spec.constraints:
+            place = constraint.span_of("name")
+            if constraint.name in seen:
+                first = seen[constraint.name]
+                help = f"it was given before in line {first.line}" if first else None
+                self.error(
+                    "duplicate-name", f"two constraints are called `{constraint.name}`", place, "", help
+                )
+            seen.setdefault(constraint.name, place)
+
+    def is_compiled(self, root: Mapping, paradigm: str) -> bool:
+        """Whether a document is a printed FSM that says what it was written in."""
+        own = [
+            key for key, field in fields_of(PARADIGMS[paradigm]).items() if field.required and key != "name"
+        ]
+        return "states" in root.entries and not any(key in root.entries for key in own)
+
+    def paradigm(self, root: Mapping, start: Span) -> str | None:
+        given = root.entries.get("paradigm")
+        if given is None:
+            if "states" in root.entries or "initial" in root.entries:
+                return "fsm"
+            guess = next(
+                (
+                    name
+                    for name, cls in PARADIGMS.items()
+                    for key, field in fields_of(cls).items()
+                    if field.required and key not in ("name", "check") and key in root.entries
+                ),
+                None,
+            )
+            help = f"add `paradigm: {guess}`" if guess else f"one of {', '.join(PARADIGMS)}"
+            self.error(
+                "missing-field", "the loop has neither `paradigm` nor `states`", start, "begins here", help
+            )
+            return None
+        _, node = given
+        if isinstance(node, Scalar) and isinstance(node.value, str) and node.value in PARADIGMS:
+            return node.value
+        text = node.text if isinstance(node, Scalar) else ""
+        self.error(
+            "unknown-paradigm",
+            f"no paradigm `{text}`",
+            self.document.span(node),
+            "",
+            suggest(text, PARADIGMS, "paradigms"),
+        )
+        return None
+
+    def block(
+        self,
+        cls: type[Spec],
+        node: Mapping,
+        place: Span,
+        what: str,
+        *,
+        ignored: str | None = None,
+        **fixed: Any,
+    ) -> Spec | None:
+        """An object of `cls` from a mapping; None where a required key has no usable value.
+
+        `place` is where to say that a key is missing, `what` how to name the block; `ignored` is a
+        key that was read before.
+        """
+        document = self.document
+        fields = fields_of(cls)
+        values: dict[str, Any] = dict(fixed)
+        spans: dict[str, Span] = {}
+        flawed = False
+        others: list[tuple[str, Scalar, Node]] = []
+        for key, (key_node, value_node) in node.entries.items():
+            if key not in fields:
+                if key == ignored:
+                    spans[f"key:{key}"], spans[key] = document.span(key_node), document.span(value_node)
+                else:
+                    others.append((key, key_node, value_node))
+                continue
+            spans[f"key:{key}"] = document.span(key_node)
+            spans[key] = document.span(value_node)
+            field = fields[key]
+            if isinstance(value_node, Scalar) and value_node.value is None and field.type.kind != "json":
+                if not field.required:
+                    self.warn(
+                        "empty-value",
+                        f"`{key}` is empty",
+                        spans[f"key:{key}"],
+                        "has no value",
+                        "leave it out",
+                    )
+                continue
+            value = self.value(field.type, value_node, key, spans)
+            if value is BAD:
+                flawed = True
+                values[key] = BAD
+            else:
+                values[key] = value
+        if others:
+            if cls is StateSpec:
+                others = self.sugar(others, values, spans)
+            for key, key_node, _ in others:
+                flawed = True
+                self.unknown_key(key, key_node, what, fields)
+        for key, field in fields.items():
+            if key not in values and field.required:
+                flawed = True
+                values[key] = BAD
+                label = "begins here" if f"key:{key}" not in spans else "has no value"
+                self.error("missing-field", f"{what} needs `{key}`", spans.get(f"key:{key}", place), label)
+            if values.get(key) is BAD:
+                if not field.required:
+                    del values[key]
+                elif cls is Loop:
+                    values[key] = _STAND_IN[field.type.kind]
+                else:
+                    return None
+        return cls(span=document.span(node), spans=spans, flawed=flawed, **values)
+
+    def unknown_key(self, key: str, node: Scalar, what: str, fields: dict[str, _Field]) -> None:
+        help = suggest(key, fields, "it may have")
+        if key == "<<":
+            help = "YAML 1.2 has no merge keys; write the keys out"
+        elif nearest(key, fields) is None:
+            home = next(
+                (name for name, cls in PARADIGMS.items() if key in fields_of(cls)),
+                "state" if key in fields_of(StateSpec) else None,
+            )
+            if home == "state":
+                help = f"`{key}` belongs to a state"
+            elif home is not None:
+                help = f"`{key}` belongs to `paradigm: {home}`"
+        self.error("unknown-key", f"{what} has no key `{key}`", self.document.span(node), "unknown", help)
+
+    def sugar(
+        self, others: list[tuple[str, Scalar, Node]], values: dict[str, Any], spans: dict[str, Span]
+    ) -> list[tuple[str, Scalar, Node]]:
+        """`on_yes`, `on_no` and `on_<verdict>` of a state (`loops.md` 15); returns what is neither."""
+        unknown = []
+        target = fields_of(StateSpec)["next"].type
+        for key, key_node, node in others:
+            match = _VERDICT_KEY.fullmatch(key)
+            if match is None:
+                unknown.append((key, key_node, node))
+                continue
+            value = self.value(target, node, key, spans)
+            place = self.document.span(key_node)
+            spans[f"key:{key}"] = place
+            spans[key] = self.document.span(node)
+            name = _SYNONYMS.get(key)
+            if name is not None and name in values:
+                message = f"`{key}` and `{name}` mean the same"
+                self.error("duplicate-key", message, place, "given again", "keep one of them")
+            elif name is not None:
+                values[name] = value
+                spans[f"key:{name}"], spans[name] = place, spans[key]
+            elif values.get("route") is BAD or value is BAD:
+                values["route"] = BAD
+            elif match[1] in (values.get("route") or {}):
+                message = f"`{key}` has no effect: `route` says where `{match[1]}` goes"
+                self.warn("shadowed-route", message, place, "overridden", "keep one of them")
+            else:
+                route = values.setdefault("route", {})
+                route[match[1]] = value
+                spans[f"key:route.{match[1]}"], spans[f"route.{match[1]}"] = place, spans[key]
+        return unknown
+
+    def state(self, name: str, key: Scalar, node: Node) -> StateSpec:
+        place = self.document.span(key)
+        what = f"state `{name}`"
+        if isinstance(node, Mapping):
+            spec = self.block(StateSpec, node, place, what, name=name)
+            assert isinstance(spec, StateSpec)
+            spans = {**spec.spans, "name": place}
+            return attrs.evolve(spec, span=self.document.span_at(key.start, node.end), spans=spans)
+        self.error(
+            "wrong-type",
+            f"{what} should be a mapping",
+            place if isinstance(node, Scalar) and not node.text else self.document.span(node),
+            describe(node),
+            "a state that ends the loop is `{terminal: true}`",
+        )
+        return StateSpec(name=name, span=place, spans={"name": place}, flawed=True)
+
+    def evaluator(self, node: Node, path: str) -> Any:
+        known = ", ".join(EVALUATORS)
+        place = self.document.span(node)
+        if not isinstance(node, Mapping):
+            return self.wrong(Type("spec"), node, path, f"such as `{{type: {next(iter(EVALUATORS))}}}`")
+        given = node.entries.get("type")
+        if given is None:
+            return self.error(
+                "missing-field", "an evaluator needs `type`", place, "begins here", f"one of {known}"
+            )
+        _, type_node = given
+        type_name = type_node.value if isinstance(type_node, Scalar) else None
+        if not isinstance(type_name, str) or type_name not in EVALUATORS:
+            text = type_node.text if isinstance(type_node, Scalar) else ""
+            help = suggest(text, EVALUATORS, "evaluators")
+            return self.error(
+                "unknown-evaluator", f"no evaluator `{text}`", self.document.span(type_node), "", help
+            )
+        place = self.document.span(type_node)
+        spec = self.block(EVALUATORS[type_name], node, place, f"evaluator `{type_name}`", ignored="type")
+        return BAD if spec is None else spec
+
+    # --- values -----------------------------------------------------------------------------
+
+    def value(self, type: Type, node: Node, path: str, spans: dict[str, Span]) -> Any:
+        """The value of a node by its type, or BAD; the places of its parts go into `spans`."""
+        match type.kind:
+            case "text" | "template" | "target":
+                return self.text(type, node, path)
+            case "boolean":
+                if isinstance(node, Scalar) and isinstance(node.value, bool):
+                    return node.value
+                return self.wrong(type, node, path)
+            case "integer" | "number" | "measure":
+                return self.number(type, node, path)
+            case "choice":
+                text = self.text(Type("text"), node, path)
+                if text is BAD or text in type.choices:
+                    return text
+                help = suggest(text, type.choices, "it may be")
+                return self.error(
+                    "unknown-value", f"`{path}` cannot be `{text}`", self.document.span(node), "", help
+                )
+            case "json":
+                return self.json(node, path)
+            case "list":
+                return self.list(type, node, path, spans)
+            case "map":
+                return self.map(type, node, path, spans)
+        return self.spec(type, node, path)
+
+    def wrong(self, type: Type, node: Node, path: str, help: str | None = None) -> _Bad:
+        message = f"`{path}` should be {_KINDS[type.kind]}"
+        return self.error("wrong-type", message, self.document.span(node), describe(node), help)
+
+    def text(self, type: Type, node: Node, path: str) -> Any:
+        if not isinstance(node, Scalar):
+            return self.wrong(type, node, path)
+        if not isinstance(node.value, str):
+            return self.wrong(type, node, path, f'write it in quotes: "{node.text}"' if node.text else None)
+        if type.least and not node.value.strip():
+            return self.error(
+                "empty-text", f"`{path}` is empty", self.document.span(node), "nothing is in it"
+            )
+        return node.value
+
+    def number(self, type: Type, node: Node, path: str) -> Any:
+        if not isinstance(node, Scalar):
+            return self.wrong(type, node, path)
+        value = node.value
+        if isinstance(value, str):
+            if type.kind == "measure" and "${" in value:
+                return value
+            number = _read_number(value)
+            if number is None or type.kind != "measure":
+                return self.wrong(type, node, path, "write it without quotes" if number is not None else None)
+            value = number
+        if value is None or isinstance(value, bool):
+            return self.wrong(type, node, path)
+        place = self.document.span(node)
+        if isinstance(value, float) and not math.isfinite(value):
+            return self.error("out-of-range", f"`{path}` should be finite", place)
+        if type.kind == "integer":
+            if value != int(value):
+                return self.wrong(type, node, path)
+            value = int(value)
+        bounds = (
+            (type.least is not None and value < type.least, "at least", type.least),
+            (type.above is not None and value <= type.above, "more than", type.above),
+            (type.most is not None and value > type.most, "at most", type.most),
+        )
+        for outside, words, bound in bounds:
+            if outside:
+                return self.error("out-of-range", f"`{path}` should be {words} {bound:,.10g}", place)
+        return value
+
+    def json(self, node: Node, path: str) -> Any:
+        """Plain data; a number that JSON cannot write is refused."""
+        if isinstance(node, Scalar):
+            if isinstance(node.value, float) and not math.isfinite(node.value):
+                return self.error("out-of-range", f"`{path}` should be finite", self.document.span(node))
+            return node.value
+        items = (
+            [(str(i), item) for i, item in enumerate(node.items)]
+            if isinstance(node, Sequence)
+            else [(key, item) for key, (_, item) in node.entries.items()]
+        )
+        values = {key: self.json(item, f"{path}.{key}") for key, item in items}
+        if any(value is BAD for value in values.values()):
+            return BAD
+        return list(values.values()) if isinstance(node, Sequence) else values
+
+    def list(self, type: Type, node: Node, path: str, spans: dict[str, Span]) -> Any:
+        assert type.item is not None
+        if not isinstance(node, Sequence):
+            single = isinstance(node, Scalar) and node.value is not None
+            help = (
+                f"write `[{node.text}]`"
+                if single and isinstance(node, Scalar) and len(node.text) < 40
+                else None
+            )
+            return self.wrong(type, node, path, help)
+        values = []
+        for i, item in enumerate(node.items):
+            spans[f"{path}[{i}]"] = self.document.span(item)
+            values.append(self.value(type.item, item, f"{path}[{i}]", spans))
+        if type.least and not values:
+            return self.error(
+                "empty-list", f"`{path}` is empty", self.document.span(node), "nothing is in it"
+            )
+        return BAD if any(value is BAD for value in values) else tuple(values)
+
+    def map(self, type: Type, node: Node, path: str, spans: dict[str, Span]) -> Any:
+        assert type.item is not None
+        if not isinstance(node, Mapping):
+            return self.wrong(type, node, path)
+        values: dict[str, Any] = {}
+        for key, (key_node, item) in node.entries.items():
+            if type.item.specs == (StateSpec,):
+                values[key] = self.state(key, key_node, item)
+                continue
+            spans[f"key:{path}.{key}"] = self.document.span(key_node)
+            spans[f"{path}.{key}"] = self.document.span(item)
+            values[key] = self.value(type.item, item, f"{path}.{key}", spans)
+        return BAD if any(value is BAD for value in values.values()) else values
+
+    def spec(self, type: Type, node: Node, path: str) -> Any:
+        if issubclass(type.specs[0], Evaluator):
+            return self.evaluator(node, path)
+        if not isinstance(node, Mapping):
+            return self.wrong(type, node, path)
+        found = self.block(type.specs[0], node, self.document.span(node), f"`{path}`")
+        return BAD if found is None else found
