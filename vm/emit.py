@@ -1,0 +1,300 @@
+"""From the program model to a code image.
+
+Owns layout: which constants, slots, states and spans get which index, and the code for each
+expression, instruction and exit. The program is taken to be a verified one (`ir.verify`); what
+cannot be emitted raises `EmitError`. What is emitted is checked against the opcode table as it is
+written. Nothing here recurses over an expression or a constant: both may be deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, assert_never
+
+import attrs
+
+from ..ir.nodes import (
+    Branch,
+    Call,
+    Closure,
+    Const,
+    Exit,
+    Expr,
+    Fail,
+    Function,
+    Goto,
+    Instruction,
+    Note,
+    Perform,
+    Prim,
+    Program,
+    Return,
+    Set,
+    SetBox,
+    Slot,
+    State,
+    Switch,
+    TailCall,
+)
+from ..ir.spans import Span
+from .image import FunctionCode, Image, SourceText, words
+from .opcodes import BY_NAME, MAX_WORD, NO_STATE
+from .values import SCALARS
+
+
+class EmitError(Exception):
+    """A program names what it does not have, or is too large for the code format."""
+
+
+def emit(program: Program, *, sources: bool = True) -> Image:
+    """The image of a program; `sources=False` leaves the sources' text out of it."""
+    constants = _Constants()
+    spans = _Spans([source.path for source in program.sources])
+    functions = {function.name: index for index, function in enumerate(program.functions)}
+    code = [_Emitter(function, functions, constants, spans).emit() for function in program.functions]
+    meta = attrs.asdict(program.meta)
+    return Image(
+        name=program.name,
+        entry=_index(functions, program.entry, "function"),
+        meta={**meta, "scope": list(program.meta.scope)},
+        constants=constants.values,
+        functions=code,
+        paths=list(spans.paths),
+        spans=words(spans.rows),
+        sources=[
+            SourceText(source.path, source.sha256, source.text if sources else None)
+            for source in program.sources
+        ],
+    )
+
+
+def _index(names: dict[str, int], name: str, what: str) -> int:
+    try:
+        return names[name]
+    except KeyError:
+        raise EmitError(f"there is no {what} `{name}`") from None
+
+
+class _Constants:
+    """The constant pool: equal constants of equal types are one."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._index: dict[Any, int] = {}
+        # A part of a container is known by its own number, so a key is never deep.
+        self._parts: dict[Any, int] = {}
+
+    def add(self, value: Any) -> int:
+        key = self._key(value)
+        if key not in self._index:
+            self._index[key] = len(self.values)
+            self.values.append(value)
+        return self._index[key]
+
+    def _key(self, value: Any) -> Any:
+        if type(value) in SCALARS:
+            return _scalar_key(value)
+        numbers: dict[int, int] = {}
+        stack = [value]
+        while stack:
+            node = stack[-1]
+            items = self._items(node)
+            waiting = [item for item in items if type(item) not in SCALARS and id(item) not in numbers]
+            if waiting and id(node) not in numbers:
+                stack.extend(waiting)
+                continue
+            stack.pop()
+            keys = [numbers[id(item)] if type(item) not in SCALARS else _scalar_key(item) for item in items]
+            names = tuple(node) if type(node) is dict else None
+            key = (names, tuple(keys))
+            numbers[id(node)] = self._parts.setdefault(key, len(self._parts))
+        return ("container", numbers[id(value)])
+
+    @staticmethod
+    def _items(node: Any) -> Sequence[Any]:
+        if type(node) is tuple:
+            return node
+        if type(node) is dict and all(type(key) is str for key in node):
+            return list(node.values())
+        raise EmitError(f"a constant holds a {type(node).__name__}")
+
+
+def _scalar_key(value: Any) -> Any:
+    return (type(value).__name__, repr(value) if type(value) is float else value)
+
+
+class _Spans:
+    """The span table of the image: equal spans are one; index 0 is no span."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.paths = {path: index for index, path in enumerate(dict.fromkeys(paths))}
+        self.rows: list[int] = []
+        self._index: dict[Span, int] = {}
+
+    def add(self, span: Span | None) -> int:
+        if span is None:
+            return 0
+        known = self._index.get(span)
+        if known is None:
+            path = self.paths.setdefault(span.path, len(self.paths))
+            self.rows += (path, span.line, span.column, span.end_line, span.end_column)
+            known = self._index[span] = len(self.rows) // 5
+        return known
+
+
+class _Emitter:
+    """One function's code."""
+
+    def __init__(
+        self, function: Function, functions: dict[str, int], constants: _Constants, spans: _Spans
+    ) -> None:
+        self.function = function
+        self.functions = functions
+        self.constants = constants
+        self.spans = spans
+        self.slots = {name: index for index, name in enumerate(function.slots)}
+        self.states = {state.name: index for index, state in enumerate(function.states)}
+        self.tables: dict[tuple[tuple[str, int], ...], int] = {}
+        self.code: list[int] = []
+        self.positions: list[int] = []
+        self.depth = 0
+        self.max_stack = 0
+        self.done = False  # the state being emitted has had its exit
+
+    def emit(self) -> FunctionCode:
+        function = self.function
+        if len(self.slots) != len(function.slots) or len(self.states) != len(function.states):
+            raise EmitError(f"function `{function.name}` has two slots or two states of one name")
+        offsets = []
+        for state in function.states:
+            offsets.append(len(self.code))
+            self.state(state)
+        return FunctionCode(
+            name=function.name,
+            parameters=len(function.parameters),
+            captures=len(function.captures),
+            slots=function.slots,
+            states=[state.name for state in function.states],
+            offsets=words(offsets),
+            code=words(self.code),
+            handlers={
+                self.states[state.name]: (self.target(state.handler.target), self.slot(state.handler.slot))
+                for state in function.states
+                if state.handler is not None
+            },
+            tables=[dict(table) for table in self.tables],
+            max_stack=self.max_stack,
+            span=self.spans.add(function.span),
+            state_spans=words(self.spans.add(state.span) for state in function.states),
+            positions=words(self.positions),
+        )
+
+    def op(self, name: str, span: int, *operands: int) -> None:
+        """Append one instruction, held to its row; `span` is the index of the innermost known."""
+        row = BY_NAME[name]
+        if len(operands) != len(row.operands) or not all(0 <= word <= MAX_WORD for word in operands):
+            raise EmitError(f"operands {operands} do not fit {name}")
+        self.depth -= row.popped(operands)
+        if self.depth < 0 or self.done:
+            raise EmitError(f"{name} does not fit where it stands")
+        self.depth += row.pushes
+        self.max_stack = max(self.max_stack, self.depth)
+        self.done = row.is_exit
+        if row.is_exit and self.depth:
+            raise EmitError(f"{name} leaves values behind")
+        if span != (self.positions[-1] if self.positions else 0):
+            self.positions += (len(self.code), span)
+        self.code += (row.number, *operands)
+
+    def slot(self, name: str) -> int:
+        return _index(self.slots, name, "slot")
+
+    def target(self, name: str) -> int:
+        return _index(self.states, name, "state")
+
+    def state(self, state: State) -> None:
+        self.done = False
+        add = self.spans.add
+        span = add(state.span) or add(self.function.span)
+        for instruction in state.body:
+            self.instruction(instruction, add(instruction.span) or span)
+        self.exit(state.exit, add(state.exit.span) or span)
+
+    def instruction(self, instruction: Instruction, span: int) -> None:
+        match instruction:
+            case Set(slot, value):
+                self.expression(value, span)
+                self.op("STORE", span, self.slot(slot))
+            case SetBox(box, value):
+                self.expression(box, span)
+                self.expression(value, span)
+                self.op("SETBOX", span)
+            case Note(kind, fields):
+                self.expression(fields, span)
+                self.op("NOTE", span, self.constants.add(kind))
+            case _:
+                assert_never(instruction)
+
+    def exit(self, exit: Exit, span: int) -> None:
+        match exit:
+            case Goto(target):
+                self.op("JUMP", span, self.target(target))
+            case Branch(condition, then, otherwise):
+                self.expression(condition, span)
+                self.op("BRANCH", span, self.target(then), self.target(otherwise))
+            case Switch(subject, cases, default):
+                self.expression(subject, span)
+                table: dict[str, int] = {}
+                for name, target in cases:
+                    table.setdefault(name, self.target(target))
+                index = self.tables.setdefault(tuple(table.items()), len(self.tables))
+                self.op("SWITCH", span, index, NO_STATE if default is None else self.target(default))
+            case Call(callee, args, slot, next):
+                self.operands((callee, *args), span)
+                self.op("CALL", span, len(args), self.slot(slot), self.target(next))
+            case TailCall(callee, args):
+                self.operands((callee, *args), span)
+                self.op("TAILCALL", span, len(args))
+            case Perform(kind, args, slot, next):
+                self.expression(args, span)
+                self.op("PERFORM", span, self.constants.add(kind), self.slot(slot), self.target(next))
+            case Return(value):
+                self.expression(value, span)
+                self.op("RETURN", span)
+            case Fail(error):
+                self.expression(error, span)
+                self.op("FAIL", span)
+            case _:
+                assert_never(exit)
+
+    def operands(self, expressions: Iterable[Expr], span: int) -> None:
+        for expression in expressions:
+            self.expression(expression, span)
+
+    def expression(self, expression: Expr, span: int) -> None:
+        """Code that pushes the expression's value; `span` holds where it has none of its own."""
+        # Post-order from a work list; True marks what has had its operands emitted.
+        todo: list[tuple[bool, Expr, int]] = [(False, expression, span)]
+        while todo:
+            ready, node, around = todo.pop()
+            inner = self.spans.add(node.span) or around
+            match node:
+                case Const(value):
+                    self.op("CONST", inner, self.constants.add(value))
+                case Slot(name):
+                    self.op("LOAD", inner, self.slot(name))
+                case Prim(name, args):
+                    if not ready:
+                        todo.append((True, node, around))
+                        todo += [(False, arg, inner) for arg in reversed(args)]
+                    else:
+                        self.op("PRIM", inner, self.constants.add(name), len(args))
+                case Closure(name, captures):
+                    if not ready:
+                        todo.append((True, node, around))
+                        todo += [(False, capture, inner) for capture in reversed(captures)]
+                    else:
+                        function = _index(self.functions, name, "function")
+                        self.op("CLOSURE", inner, function, len(captures))
+                case _:
+                    assert_never(node)
