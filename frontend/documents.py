@@ -285,18 +285,16 @@ def _report_syntax(document: Document, error: Any) -> None:
         at = min(error.context_mark.index, len(document.text))
         document.fail("yaml-syntax", f"{what} has no end", document.span_at(at, at + 1), "begins here")
         return
-    for words, (message, help) in _SYNTAX.items():
-        if words in problem:
-            break
-    else:
+    known = next((answer for words, answer in _SYNTAX.items() if words in problem), None)
+    if known is None:
         found = problem.removeprefix("did not find expected ")
         message = f"{found} is expected here" if found != problem else problem
-        help = f"in what begins in line {begun}" if begun and begun != span.line else None
-    document.fail("yaml-syntax", message, span, "here", help)
+        known = message, f"in what begins in line {begun}" if begun and begun != span.line else None
+    document.fail("yaml-syntax", known[0], span, "here", known[1])
 
 
 # libyaml's words for what people get wrong most, and ours.
-_SYNTAX = {
+_SYNTAX: dict[str, tuple[str, str | None]] = {
     "mapping values are not allowed": (
         "a `:` cannot stand here",
         "put a text that contains `: ` in quotes, or check the indentation",
