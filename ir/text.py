@@ -41,10 +41,8 @@ from .nodes import (
 from .spans import Source, Span
 
 # Words the grammar accepts where a name could stand too; a name that is one is printed in backticks.
-KEYWORDS = frozenset(
-    ("on", "setbox", "note", "goto", "branch", "switch", "call", "tailcall", "perform", "return", "fail")
-    + ("closure", "null", "true", "false", "inf", "nan")
-)
+_HEADS = {"setbox", "note", "goto", "branch", "switch", "call", "tailcall", "perform", "return", "fail"}
+KEYWORDS = _HEADS | {"on", "closure", "null", "true", "false", "inf", "nan"}
 BARE_NAME = re.compile(r"[A-Za-z_/][A-Za-z0-9_./]*(?:-[A-Za-z0-9_./]+)*")
 # What JSON leaves bare and an editor, a terminal or a text file would not keep. A surrogate is
 # written `\u{d83d}`, since two `\ud83d`-like escapes in a row mean one character.

@@ -147,7 +147,7 @@ class _Reader:
 
     def syntax_error(self, error: UnexpectedInput, text: str) -> Diagnostic:
         expected: Iterable[str] = ()
-        line, column = error.line or 1, error.column or 1
+        line, column = int(error.line or 1), int(error.column or 1)
         end = column + 1
         if isinstance(error, UnexpectedToken):
             token = error.token
@@ -158,7 +158,8 @@ class _Reader:
             end = column + len(token)
         else:
             assert isinstance(error, UnexpectedCharacters)
-            character = text[error.pos_in_stream : error.pos_in_stream + 1]
+            at = error.pos_in_stream or 0
+            character = text[at : at + 1]
             expected = error.allowed or ()
             if character in '"`':
                 what = "string" if character == '"' else "name"

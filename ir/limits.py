@@ -1,0 +1,522 @@
+"""The proof that a loop keeps to the limits its meta declares, whatever the world answers.
+
+The rules and why they suffice are in `spec/ir.md` (Limits). In short: `iteration` is compared with
+its bound and then counted on every way round, except on ways that a state takes at most once a lap;
+`steps` likewise; whatever waits is given the deadline; what is spent is compared with the budget
+before more is spent. Only the entry function may have cycles.
+
+Takes a well-formed program (`verify`). Knows the slot names that `spec/ir.md` reserves, and nothing
+of how a frontend comes to use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .analysis import cycles, graph, may_fault, slots_read
+from .diagnostics import Diagnostic, clean
+from .effects import EFFECTS
+from .nodes import (
+    Branch,
+    Call,
+    Closure,
+    Const,
+    Expr,
+    Function,
+    Instruction,
+    Meta,
+    Note,
+    Perform,
+    Prim,
+    Program,
+    Set,
+    Slot,
+    State,
+    TailCall,
+)
+
+ITERATION, LAP, STEPS = "iteration", "lap", "steps"
+SPENT = {"budget_usd": "spent.usd", "budget_tokens": "spent.tokens"}
+SPENDERS = ("agent", "evaluate")
+_SHOWN_STATES = 8
+
+Edge = tuple[int, int]
+
+
+def verify_limits(program: Program) -> Iterator[Diagnostic]:
+    """A diagnostic for each way round a limit of this loop program."""
+    entry = program.function(program.entry)
+    yield from _calls(program)
+    for function in program.functions:
+        yield from _deadlines(function, program.meta)
+        if function.name != entry.name:
+            yield from _called(function, program.meta)
+    proof = _Proof(entry, program.meta)
+    yield from proof.iterations()
+    yield from proof.steps()
+    yield from proof.time()
+    yield from proof.budgets()
+
+
+# --- calls ------------------------------------------------------------------------------------
+
+
+def _calls(program: Program) -> Iterator[Diagnostic]:
+    """Calls go to functions that are known, and never round in a circle."""
+    index = {function.name: number for number, function in enumerate(program.functions)}
+    calls: list[list[int]] = []
+    for function in program.functions:
+        callees = []
+        for state in function.states:
+            if isinstance(state.exit, Call | TailCall):
+                callee = state.exit.callee
+                if isinstance(callee, Closure):
+                    callees.append(index[callee.function])
+                else:
+                    yield _problem(
+                        "unbounded-call", "calls a function that is not known before it runs", state,
+                        "in a loop the callee is a `closure`, so that recursion can be ruled out",
+                    )  # fmt: skip
+        calls.append(callees)
+    for cycle in cycles(calls):
+        names = _list([program.functions[number].name for number in cycle])
+        yield Diagnostic(
+            "unbounded-recursion",
+            f"a loop's functions must not call each other in a circle: {names}",
+            program.functions[cycle[0]].span,
+        )
+
+
+def _called(function: Function, meta: Meta) -> Iterator[Diagnostic]:
+    """A function the loop calls: it ends by itself and spends nothing."""
+    for cycle in cycles(graph(function)):
+        yield _cycle("unbounded-cycle", "only a loop's entry function may have cycles", function, cycle)
+    if meta.limits.budget_usd is None and meta.limits.budget_tokens is None:
+        return
+    for state in function.states:
+        if isinstance(state.exit, Perform) and state.exit.kind in SPENDERS:
+            yield _problem("unbounded-budget", "may spend only in the loop's entry function", state)
+
+
+def _deadlines(function: Function, meta: Meta) -> Iterator[Diagnostic]:
+    """Whatever waits is told when the loop's time is over."""
+    timeout = meta.limits.timeout_ms
+    if timeout is None:
+        return
+    for state in function.states:
+        exit_ = state.exit
+        if (
+            isinstance(exit_, Perform)
+            and EFFECTS[exit_.kind].waits
+            and not _has_deadline(exit_.args, timeout)
+        ):
+            yield _problem(
+                "unbounded-wait", f"performs `{exit_.kind}` without the loop's deadline", state,
+                f'its arguments are a map with "deadline_ms", {timeout}',
+            )  # fmt: skip
+
+
+def _has_deadline(args: Expr, timeout: int) -> bool:
+    """Whether the map `args` surely has `deadline_ms` equal to `timeout`."""
+    if isinstance(args, Prim) and args.op == "without_nulls":
+        args = args.args[0]
+    if isinstance(args, Const) and type(args.value) is dict:
+        found = args.value.get("deadline_ms")
+        return type(found) is int and found == timeout
+    if not isinstance(args, Prim) or args.op != "map":
+        return False
+    found = []
+    for key, value in zip(args.args[::2], args.args[1::2], strict=True):
+        if not isinstance(key, Const):
+            return False
+        if key.value == "deadline_ms":
+            found.append(value)
+    # A second one would replace the first.
+    return len(found) == 1 and _is_number(found[0], timeout)
+
+
+# --- the entry function -----------------------------------------------------------------------
+
+
+class _Proof:
+    """What holds of the graph of the entry function. An edge is (state, position among its ways)."""
+
+    def __init__(self, function: Function, meta: Meta) -> None:
+        self.function = function
+        self.meta = meta
+        self.states = function.states
+        self.ways = graph(function)
+        self.writers = _writers(function)
+        # Position in a state's body of what sets a counter there.
+        self.conditions = {
+            number: _condition(state, state.exit)
+            for number, state in enumerate(self.states)
+            if isinstance(state.exit, Branch)
+        }
+
+    def edges(self) -> Iterator[tuple[Edge, int]]:
+        for number, targets in enumerate(self.ways):
+            for position, target in enumerate(targets):
+                yield (number, position), target
+
+    def without(self, edges: set[Edge]) -> list[list[int]]:
+        touched = {number for number, _ in edges}
+        return [
+            [target for position, target in enumerate(targets) if (number, position) not in edges]
+            if number in touched
+            else targets
+            for number, targets in enumerate(self.ways)
+        ]
+
+    def below(self, slot: str, bound: float | None) -> set[Edge]:
+        """The `otherwise` edges of branches on `ge(slot, bound)`: there the bound is not reached."""
+        if bound is None:
+            return set()
+        return {(number, 1) for number, test in self.conditions.items() if _is_bound(test, slot, bound)}
+
+    # --- iterations -------------------------------------------------------------------------
+
+    def iterations(self) -> Iterator[Diagnostic]:
+        bound = self.meta.limits.max_iterations
+        counting: set[int] = set()
+        resets: set[int] = set()
+        for number in sorted({*self.writers.get(ITERATION, ()), *self.writers.get(LAP, ())}):
+            state = self.states[number]
+            if number == 0:
+                yield from self.initial(ITERATION, 1)
+                yield from self.initial(LAP, None)
+            elif self.adds_one(number, LAP) and self.adds_one(number, ITERATION):
+                counting.add(number)
+                yield from self.counts_surely(state, (ITERATION, LAP))
+            elif self.meta.maintain and self.adds_one(number, LAP) and self.is_set_to_one(number):
+                resets.add(number)
+            else:
+                yield _problem(
+                    "counter-set", f"sets `{ITERATION}` or `{LAP}` in a way that no limit allows", state,
+                    f"`{ITERATION} = add({ITERATION}, 1)` and `{LAP} = add({LAP}, 1)` go together",
+                )  # fmt: skip
+        if bound is None and self.meta.limits.max_steps is not None:
+            return  # the bound on steps holds on every cycle
+        counted = self.below(ITERATION, bound)
+        yield from self.only_counted(counting, counted, ITERATION)
+        visits = self.first_visits()
+        if counting or resets or visits:
+            yield from self.must_begin((ITERATION, LAP))
+        allowed = {edge for edge in counted if self.target(edge) in counting} | visits
+        allowed |= {edge for edge, target in self.edges() if target in resets}
+        for cycle in cycles(self.without(allowed)):
+            yield _cycle(
+                "unbounded-cycle", "nothing bounds the iterations of this cycle", self.function, cycle
+            )
+
+    def first_visits(self) -> set[Edge]:
+        """Edges taken at most once a lap: they lead from `branch eq(seen, lap)` to where seen is set."""
+        found = set()
+        for number, test in self.conditions.items():
+            seen = _compared_with_lap(test)
+            target = self.target((number, 1))
+            if seen is None or self.writers.get(seen, {}).keys() != {target}:
+                continue
+            sets = self.writers[seen][target]
+            if len(sets) == 1 and sets[0] is not None and self.is_sure(self.states[target], sets[0]):
+                value = sets[0].value
+                if isinstance(value, Slot) and value.name == LAP:
+                    found.add((number, 1))
+        return found
+
+    # --- steps ------------------------------------------------------------------------------
+
+    def steps(self) -> Iterator[Diagnostic]:
+        bound = self.meta.limits.max_steps
+        if bound is None:
+            return
+        counting: set[int] = set()
+        for number in sorted(self.writers.get(STEPS, ())):
+            if number == 0:
+                yield from self.initial(STEPS, 0)
+            elif self.adds_one(number, STEPS):
+                counting.add(number)
+                yield from self.counts_surely(self.states[number], (STEPS,))
+            else:
+                yield _problem(
+                    "counter-set", f"sets `{STEPS}` in a way that no limit allows", self.states[number],
+                    f"`{STEPS} = add({STEPS}, 1)` counts a step",
+                )  # fmt: skip
+        counted = self.below(STEPS, bound)
+        yield from self.only_counted(counting, counted, STEPS)
+        if counting:
+            yield from self.must_begin((STEPS,))
+        allowed = {edge for edge in counted if self.target(edge) in counting}
+        for cycle in cycles(self.without(allowed)):
+            yield _cycle("unbounded-cycle", "nothing bounds the steps of this cycle", self.function, cycle)
+
+    # --- counters ---------------------------------------------------------------------------
+
+    def target(self, edge: Edge) -> int:
+        return self.ways[edge[0]][edge[1]]
+
+    def adds_one(self, number: int, slot: str) -> bool:
+        """Whether all that a state does with `slot` is to add one to it, once."""
+        sets = self.writers.get(slot, {}).get(number, ())
+        return len(sets) == 1 and sets[0] is not None and _is_increment(sets[0], slot)
+
+    def is_set_to_one(self, number: int) -> bool:
+        sets = self.writers.get(ITERATION, {}).get(number, ())
+        return len(sets) == 1 and sets[0] is not None and _is_number(sets[0].value, 1)
+
+    def initial(self, slot: str, least: int | None) -> Iterator[Diagnostic]:
+        """The entry state sets a counter to whole numbers from `least` on."""
+        for instruction in self.writers.get(slot, {}).get(0, ()):
+            value = instruction.value if instruction is not None else None
+            number = value.value if isinstance(value, Const) else None
+            if type(number) is not int or (least is not None and number < least):
+                wanted = "a whole number" if least is None else f"a whole number from {least} on"
+                yield _problem("counter-set", f"must set `{slot}` to {wanted}", self.states[0])
+
+    def must_begin(self, slots: tuple[str, ...]) -> Iterator[Diagnostic]:
+        """Counters have their first value before anything else happens, and only once."""
+        entry = self.states[0]
+        for slot in slots:
+            sets = self.writers.get(slot, {}).get(0, [])
+            if not sets or sets[0] is None or not self.is_sure(entry, sets[0]):
+                message = f"must set `{slot}` before anything in it can fault"
+                yield _problem("counter-unset", message, entry)
+        for (number, _), target in self.edges():
+            if target == 0:
+                message = f"goes back to {_name(entry)}, where {_list(slots, ' and ')} begin again"
+                yield _problem("counter-reset", message, self.states[number])
+                return
+
+    def counts_surely(self, state: State, slots: tuple[str, ...]) -> Iterator[Diagnostic]:
+        """Where a fault can be caught, counting comes before anything that can fault."""
+        for instruction in state.body:
+            if not isinstance(instruction, Set) or instruction.slot not in slots:
+                continue
+            if not self.is_sure(state, instruction):
+                message = f"can fault before `{instruction.slot}` is counted, and goes on from there"
+                yield _problem("counter-skipped", message, state)
+                return
+
+    def is_sure(self, state: State, wanted: Instruction) -> bool:
+        """Whether control that enters `state` and leaves it to another state has done `wanted`."""
+        if state.handler is None:
+            return any(instruction is wanted for instruction in state.body)
+        for instruction in state.body:
+            if instruction is wanted:
+                return True
+            if not _is_harmless(instruction):
+                return False
+        return False
+
+    def only_counted(self, counting: set[int], counted: set[Edge], slot: str) -> Iterator[Diagnostic]:
+        for edge, target in self.edges():
+            if target in counting and edge not in counted:
+                yield _problem(
+                    "uncounted-way",
+                    f"goes to {_name(self.states[target])}, which counts `{slot}`, without comparing it"
+                    " with the limit",
+                    self.states[edge[0]],
+                )
+
+    # --- time -------------------------------------------------------------------------------
+
+    def time(self) -> Iterator[Diagnostic]:
+        """Every cycle waits under the deadline or asks for the time."""
+        if self.meta.limits.timeout_ms is None:
+            return
+        allowed = {
+            (number, 0)
+            for number, state in enumerate(self.states)
+            if isinstance(state.exit, Perform)
+            and (EFFECTS[state.exit.kind].waits or state.exit.kind == "clock")
+        }
+        for cycle in cycles(self.without(allowed)):
+            yield _cycle("unbounded-time", "this cycle never sees the clock", self.function, cycle)
+
+    # --- budgets ----------------------------------------------------------------------------
+
+    def budgets(self) -> Iterator[Diagnostic]:
+        for name, slot in SPENT.items():
+            bound = getattr(self.meta.limits, name)
+            if bound is not None:
+                yield from self.budget(slot, bound)
+
+    def budget(self, slot: str, bound: float) -> Iterator[Diagnostic]:
+        for number, sets in sorted(self.writers.get(slot, {}).items()):
+            for instruction in sets:
+                starts = number == 0 and instruction is not None and _is_number(instruction.value, 0)
+                if not starts and (instruction is None or not _is_spending(instruction, slot)):
+                    yield _problem(
+                        "counter-set", f"sets `{slot}` in a way that no budget allows", self.states[number],
+                        f"`{slot} = add({slot}, …)` adds what a call reported",
+                    )  # fmt: skip
+        if any(target == 0 for _, target in self.edges()) and 0 in self.writers.get(slot, {}):
+            yield _problem("counter-reset", f"is gone back to, and `{slot}` begins again", self.states[0])
+        yield from self.spending(slot, self.below(slot, bound))
+
+    def spending(self, slot: str, checked: set[Edge]) -> Iterator[Diagnostic]:
+        """Between two calls that spend, what the first one spent is added and compared."""
+        clear, added, owed = 0, 1, 2
+        facts = [-1] * len(self.states)
+        facts[0] = clear
+        todo = [0]
+        overspent: set[int] = set()
+        while todo:
+            number = todo.pop()
+            state = self.states[number]
+            before = after = caught = facts[number]
+            if before == owed:
+                caught = added if self.spends_first(state, slot) else owed
+                if any(isinstance(part, Set) and part.slot == slot for part in state.body):
+                    after = added
+            spends = isinstance(state.exit, Perform) and state.exit.kind in SPENDERS
+            if spends and after != clear:
+                overspent.add(number)
+            for position, target in enumerate(self.ways[number]):
+                fact = after
+                if state.handler is not None and position == len(self.ways[number]) - 1:
+                    fact = caught
+                elif spends:
+                    fact = owed
+                elif (number, position) in checked and after == added:
+                    fact = clear
+                if fact > facts[target]:
+                    facts[target] = fact
+                    todo.append(target)
+        for number in sorted(overspent):
+            message = f"may spend again before `{slot}` is added to and compared with the budget"
+            yield _problem("unbounded-budget", message, self.states[number])
+
+    def spends_first(self, state: State, slot: str) -> bool:
+        """Whether adding to `slot` is tried before anything else can fault.
+
+        What a call reports need not be a number; then adding it faults, and that is as far as a
+        program can go.
+        """
+        for instruction in state.body:
+            if isinstance(instruction, Set) and instruction.slot == slot:
+                return True
+            spends = isinstance(instruction, Set) and instruction.slot in SPENT.values()
+            if not spends and not _is_harmless(instruction):
+                return False
+        return False
+
+
+# --- shapes -----------------------------------------------------------------------------------
+
+
+def _writers(function: Function) -> dict[str, dict[int, list[Set | None]]]:
+    """For each slot the states that write it and with what; None is an answer, result or fault."""
+    found: dict[str, dict[int, list[Set | None]]] = {}
+
+    def add(slot: str, number: int, instruction: Set | None) -> None:
+        found.setdefault(slot, {}).setdefault(number, []).append(instruction)
+
+    for number, state in enumerate(function.states):
+        for instruction in state.body:
+            if isinstance(instruction, Set):
+                add(instruction.slot, number, instruction)
+        if isinstance(state.exit, Call | Perform):
+            add(state.exit.slot, number, None)
+        if state.handler is not None:
+            add(state.handler.slot, number, None)
+    return found
+
+
+def _condition(state: State, exit_: Branch) -> Expr | None:
+    """What a branch tests, in terms of the slots as they are where the state ends.
+
+    A slot set in the same body stands for the expression it was last set to, as long as nothing
+    that expression reads has been set since; None where it has.
+    """
+    condition = exit_.condition
+    if not isinstance(condition, Slot):
+        return condition
+    written: set[str] = set()
+    for instruction in reversed(state.body):
+        if isinstance(instruction, Set):
+            written.add(instruction.slot)
+            if instruction.slot == condition.name:
+                return None if written.intersection(slots_read(instruction.value)) else instruction.value
+    return condition
+
+
+def _is_number(expr: Expr, number: float) -> bool:
+    return isinstance(expr, Const) and type(expr.value) in (int, float) and expr.value == number
+
+
+def _is_slot(expr: Expr, slot: str) -> bool:
+    return isinstance(expr, Slot) and expr.name == slot
+
+
+def _is_bound(test: Expr | None, slot: str, bound: float) -> bool:
+    return (
+        isinstance(test, Prim)
+        and test.op == "ge"
+        and _is_slot(test.args[0], slot)
+        and _is_number(test.args[1], bound)
+    )
+
+
+def _compared_with_lap(test: Expr | None) -> str | None:
+    """The slot that `test` compares with the lap for equality."""
+    if isinstance(test, Prim) and test.op == "eq":
+        for one, other in (test.args, test.args[::-1]):
+            if isinstance(one, Slot) and one.name != LAP and _is_slot(other, LAP):
+                return one.name
+    return None
+
+
+def _is_increment(instruction: Set, slot: str) -> bool:
+    value = instruction.value
+    return (
+        isinstance(value, Prim)
+        and value.op == "add"
+        and len(value.args) == 2
+        and _is_slot(value.args[0], slot)
+        and isinstance(value.args[1], Const)
+        and type(value.args[1].value) is int
+        and value.args[1].value == 1
+    )
+
+
+def _is_spending(instruction: Set, slot: str) -> bool:
+    value = instruction.value
+    return (
+        isinstance(value, Prim)
+        and value.op == "add"
+        and len(value.args) == 2
+        and _is_slot(value.args[0], slot)
+        and not isinstance(value.args[1], Const)
+    )
+
+
+def _is_harmless(instruction: Instruction) -> bool:
+    """Whether an instruction cannot fault; counters are numbers from the entry state on."""
+    if isinstance(instruction, Set):
+        counts = instruction.slot in (ITERATION, LAP, STEPS) and _is_increment(instruction, instruction.slot)
+        return counts or not may_fault(instruction.value)
+    return isinstance(instruction, Note) and not may_fault(instruction.fields)
+
+
+# --- wording ----------------------------------------------------------------------------------
+
+
+def _name(state: State) -> str:
+    return f"`{clean(state.name, 80)}`"
+
+
+def _list(names: list[str] | tuple[str, ...], separator: str = " → ") -> str:
+    shown = [f"`{clean(name, 80)}`" for name in names[:_SHOWN_STATES]]
+    if len(names) > _SHOWN_STATES:
+        shown.append(f"… ({len(names) - _SHOWN_STATES} more)")
+    return separator.join(shown)
+
+
+def _problem(id: str, what: str, state: State, help_: str | None = None) -> Diagnostic:
+    return Diagnostic(id, f"state {_name(state)} {what}", state.exit.span or state.span, help=help_)
+
+
+def _cycle(id: str, what: str, function: Function, cycle: list[int]) -> Diagnostic:
+    names = [function.states[number].name for number in cycle]
+    return Diagnostic(id, f"{what}: {_list([*names, names[0]])}", function.states[cycle[0]].span)

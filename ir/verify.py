@@ -1,0 +1,271 @@
+"""Whether a program is one: every name resolves, every constant is a value, every bound holds.
+
+Owns the rules of well-formedness (`spec/ir.md`, Verifier); the proof that a loop keeps to its
+limits is in `limits` and starts only once the program is well formed. A verifier yields what it
+finds and goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .analysis import expressions, graph, reachable
+from .diagnostics import Diagnostic, clean, suggest
+from .effects import EFFECTS, NOTES
+from .limits import verify_limits
+from .nodes import (
+    Branch,
+    Call,
+    Closure,
+    Const,
+    Expr,
+    Function,
+    Goto,
+    Meta,
+    Note,
+    Perform,
+    Prim,
+    Program,
+    Set,
+    Slot,
+    State,
+    Switch,
+)
+from .primitives import PRIMITIVES
+from .spans import Span
+
+# How deep an expression or a constant may be nested: what walks one may then use Python's stack.
+MAX_NESTING = 200
+# Names are looked up for a suggestion so many times; each time costs as much as there are names.
+_MAX_SUGGESTIONS = 20
+KINDS = ("loop", "flow")
+
+
+def verify(program: Program) -> Iterator[Diagnostic]:
+    """Everything wrong with `program`; without an error among it, the program can be run.
+
+    A warning (`unreachable-state`) refuses nothing.
+    """
+    sound = True
+    for diagnostic in _Verifier(program).run():
+        sound = sound and not diagnostic.is_error
+        yield diagnostic
+    if sound and program.meta.kind == "loop":
+        yield from verify_limits(program)
+
+
+class _Verifier:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.functions = {function.name: function for function in program.functions}
+        self.suggestions = 0
+        self.where = ""
+
+    def suggest(self, name: str, candidates: Iterable[str], what: str) -> str | None:
+        self.suggestions += 1
+        return suggest(name, candidates, what) if self.suggestions <= _MAX_SUGGESTIONS else None
+
+    def run(self) -> Iterator[Diagnostic]:
+        program = self.program
+        yield from self.meta(program.meta)
+        yield from self.duplicates("function", (function.name for function in program.functions), None)
+        entry = self.functions.get(program.entry)
+        if entry is None:
+            help_ = self.suggest(program.entry, self.functions, "functions")
+            yield Diagnostic(
+                "unknown-function", f"the entry {_name(program.entry)} is no function", help=help_
+            )
+        elif entry.captures:
+            yield Diagnostic("bad-entry", f"the entry {_name(entry.name)} has captures", entry.span)
+        for function in program.functions:
+            yield from self.function(function)
+
+    def duplicates(self, what: str, names: Iterable[str], span: Span | None) -> Iterator[Diagnostic]:
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                yield Diagnostic(
+                    f"duplicate-{what}", f"{what} {_name(name)} is declared twice{self.where}", span
+                )
+            seen.add(name)
+
+    def meta(self, meta: Meta) -> Iterator[Diagnostic]:
+        def bad(what: str) -> Diagnostic:
+            return Diagnostic("bad-meta", f"meta: {what}")
+
+        if meta.kind not in KINDS:
+            yield bad(f"`kind` is one of {', '.join(KINDS)}")
+        if meta.paradigm is not None and type(meta.paradigm) is not str:
+            yield bad("`paradigm` is a string or null")
+        if type(meta.scope) is not tuple or not all(type(path) is str for path in meta.scope):
+            yield bad("`scope` is a list of paths")
+        if type(meta.maintain) is not bool:
+            yield bad("`maintain` is true or false")
+        limits = meta.limits
+        for name in ("max_iterations", "max_steps", "timeout_ms"):
+            bound = getattr(limits, name)
+            if bound is not None and (type(bound) is not int or bound < 1):
+                yield bad(f"`{name}` is a whole number from 1 on")
+        if limits.budget_tokens is not None and (
+            type(limits.budget_tokens) is not int or limits.budget_tokens < 0
+        ):
+            yield bad("`budget_tokens` is a whole number from 0 on")
+        usd = limits.budget_usd
+        if usd is not None and (type(usd) not in (int, float) or not math.isfinite(usd) or usd < 0):
+            yield bad("`budget_usd` is a number from 0 on")
+
+    def function(self, function: Function) -> Iterator[Diagnostic]:
+        self.where = f" in function {_name(function.name)}"
+        yield from self.duplicates("slot", function.slots, function.span)
+        yield from self.duplicates("state", (state.name for state in function.states), function.span)
+        if not function.states:
+            yield Diagnostic("empty-function", f"function {_name(function.name)} has no state", function.span)
+            return
+        slots = frozenset(function.slots)
+        states = frozenset(state.name for state in function.states)
+        sound = True
+        for state in function.states:
+            for diagnostic in self.state(state, slots, states):
+                sound = sound and diagnostic.id != "unknown-state"
+                yield diagnostic
+        if sound and len(states) == len(function.states):
+            found = reachable(graph(function))
+            for number, state in enumerate(function.states):
+                if number not in found:
+                    message = f"state {_name(state.name)} cannot be reached{self.where}"
+                    yield Diagnostic("unreachable-state", message, state.span, severity="warning")
+
+    def state(self, state: State, slots: frozenset[str], states: frozenset[str]) -> Iterator[Diagnostic]:
+        self.where = f" in state {_name(state.name)}"
+        for instruction in state.body:
+            span = instruction.span or state.span
+            if isinstance(instruction, Set):
+                if instruction.slot not in slots:
+                    yield self.unknown("slot", instruction.slot, slots, span)
+                yield from self.expression(instruction.value, slots, span)
+                continue
+            if isinstance(instruction, Note) and instruction.kind not in NOTES:
+                yield self.unknown("note", instruction.kind, NOTES, span)
+            for expr in expressions(instruction):
+                yield from self.expression(expr, slots, span)
+        exit_ = state.exit
+        span = exit_.span or state.span
+        for expr in expressions(exit_):
+            yield from self.expression(expr, slots, span)
+        targets: tuple[str, ...] = ()
+        if isinstance(exit_, Goto):
+            targets = (exit_.target,)
+        elif isinstance(exit_, Branch):
+            targets = (exit_.then, exit_.otherwise)
+        elif isinstance(exit_, Switch):
+            targets = tuple(target for _, target in exit_.cases)
+            if exit_.default is not None:
+                targets = (*targets, exit_.default)
+            yield from self.duplicates("case", (case for case, _ in exit_.cases), span)
+        elif isinstance(exit_, Call | Perform):
+            targets = (exit_.next,)
+            if exit_.slot not in slots:
+                yield self.unknown("slot", exit_.slot, slots, span)
+            if isinstance(exit_, Perform) and exit_.kind not in EFFECTS:
+                yield self.unknown("effect", exit_.kind, EFFECTS, span)
+        if state.handler is not None:
+            targets = (*targets, state.handler.target)
+            if state.handler.slot not in slots:
+                yield self.unknown("slot", state.handler.slot, slots, state.span)
+        for target in targets:
+            if target not in states:
+                yield self.unknown("state", target, states, span)
+
+    def unknown(self, what: str, name: str, names: Iterable[str], span: Span | None) -> Diagnostic:
+        kinds = {"note": "note kinds", "effect": "effect kinds"}
+        help_ = self.suggest(name, names, kinds.get(what, f"{what}s"))
+        return Diagnostic(f"unknown-{what}", f"no {what} {_name(name)}{self.where}", span, help=help_)
+
+    def expression(self, root: Expr, slots: frozenset[str], span: Span | None) -> Iterator[Diagnostic]:
+        """Without recursion, level by level; `span` is shown where a part has none of its own."""
+        level: list[Expr] = [root]
+        depth = 0
+        while level:
+            below: list[Expr] = []
+            for item in level:
+                if isinstance(item, Slot):
+                    if item.name not in slots:
+                        yield self.unknown("slot", item.name, slots, item.span or span)
+                elif isinstance(item, Const):
+                    if type(item.value) not in _ATOMS:
+                        problem = constant_problem(item.value)
+                        if problem is not None:
+                            yield Diagnostic("bad-constant", problem + self.where, item.span or span)
+                elif isinstance(item, Prim):
+                    below += item.args
+                    yield from self.primitive(item, item.span or span)
+                else:
+                    below += item.captures
+                    yield from self.closure(item, item.span or span)
+            depth += 1
+            if depth > MAX_NESTING:
+                message = f"an expression is nested deeper than {MAX_NESTING}{self.where}"
+                yield Diagnostic("nested-too-deep", message, span)
+                return
+            level = below
+
+    def primitive(self, item: Prim, span: Span | None) -> Iterator[Diagnostic]:
+        row = PRIMITIVES.get(item.op)
+        count = len(item.args)
+        if row is None:
+            yield self.unknown("primitive", item.op, PRIMITIVES, span)
+        elif count < row.least or (row.most is not None and count > row.most):
+            message = f"`{row.name}` takes {_count(row.least, row.most)}, not {count}{self.where}"
+            yield Diagnostic("operand-count", message, span, help=f"{row.name}({row.operands})")
+        elif item.op == "map" and count % 2:
+            yield Diagnostic("operand-count", f"`map` has a key without a value{self.where}", span)
+
+    def closure(self, item: Closure, span: Span | None) -> Iterator[Diagnostic]:
+        function = self.functions.get(item.function)
+        if function is None:
+            yield self.unknown("function", item.function, self.functions, span)
+        elif len(item.captures) != len(function.captures):
+            wanted = _count(len(function.captures), len(function.captures), "capture")
+            message = f"{_name(item.function)} takes {wanted}, not {len(item.captures)}{self.where}"
+            yield Diagnostic("operand-count", message, span)
+
+
+_ATOMS = frozenset({type(None), bool, int, float, str})
+
+
+def constant_problem(value: Any) -> str | None:
+    """What keeps `value` from being a constant of a program, None where nothing does."""
+    level = [value]
+    depth = 0
+    while level:
+        below: list[Any] = []
+        for item in level:
+            kind = type(item)
+            if kind is tuple:
+                below += item
+            elif kind is dict:
+                for key in item:
+                    if type(key) is not str:
+                        return f"a map's key must be a string, not {type(key).__name__}"
+                below += item.values()
+            elif kind not in _ATOMS:
+                return f"a {kind.__name__} is no value of the language"
+        depth += 1
+        if depth > MAX_NESTING:
+            return f"a constant is nested deeper than {MAX_NESTING}"
+        level = below
+    return None
+
+
+def _name(name: str) -> str:
+    return f"`{clean(name, 80)}`"
+
+
+def _count(least: int, most: int | None, what: str = "operand") -> str:
+    if most is None:
+        return f"{least} or more {what}s"
+    if least == most:
+        return f"{least} {what}{'' if least == 1 else 's'}"
+    return f"{least} to {most} {what}s"
