@@ -1,0 +1,358 @@
+"""The progress of a run as people see it; `spec/cli.md`, Progress.
+
+    [1/20] check → mypy src/
+           ✗ failure (exit 1)
+           → fix
+
+On a terminal the running action's output follows live, dim and indented, above a line with a
+spinner and the elapsed time. In a pipe the same in plain lines, output behind a bar. Nothing in
+here decides anything: it is told what happens.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from .screen import Screen, columns, fit, printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .driver import Outcome
+
+# Lines of one action that are shown as they come; of what follows only the last few are.
+MOST_LINES = 2_000
+LAST_LINES = 10
+LONGEST_LINE = 2_000
+
+_FANCY = {"ok": "✓", "bad": "✗", "other": "•", "to": "→", "bar": "│", "more": "…", "spin": "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"}
+_ASCII = {"ok": "+", "bad": "x", "other": "*", "to": "->", "bar": "|", "more": "...", "spin": "|/-\\"}
+_OPERATORS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
+_ASCII_OPERATORS = {**_OPERATORS, "ne": "!=", "le": "<=", "ge": ">="}
+_WAITING = {"agent": "", "shell": "", "evaluate": "asking the model", "sleep": "waiting"}
+
+
+def duration(ms: float) -> str:
+    """A duration for people: `0.3s`, `2m 34s`, `1h 2m`."""
+    if ms < 10_000:
+        return f"{ms / 1000:.1f}s"
+    seconds = int(ms / 1000)
+    if seconds < 60:
+        return f"{seconds}s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes}m {seconds}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes}m"
+
+
+class Display:
+    """What a run tells while it goes on; this one shows nothing."""
+
+    def begin(self, run_id: str, program: str) -> None:
+        """A run starts."""
+
+    def resume(self, run_id: str, program: str, state: str | None, iteration: int) -> None:
+        """A run goes on in a state."""
+
+    def note(self, kind: str, fields: dict[str, Any]) -> None:
+        """The program said something; `ir.effects.NOTES`."""
+
+    def effect_start(self, kind: str, args: dict[str, Any]) -> None:
+        """An effect is performed from now on."""
+
+    def output(self, stream: str, text: str) -> None:
+        """The running action wrote."""
+
+    def tick(self) -> None:
+        """Some time passed while waiting."""
+
+    def effect_end(self, kind: str, result: dict[str, Any]) -> None:
+        """The effect has its result."""
+
+    def effect_cut(self) -> None:
+        """The effect was interrupted."""
+
+    def notice(self, text: str) -> None:
+        """Something the user should know, said by the driver."""
+
+    def end(self, outcome: Outcome) -> None:
+        """The run is over, or was interrupted."""
+
+
+class ProgressDisplay(Display):
+    """Shows progress on a screen. `limit`: the program's max_iterations, None for none."""
+
+    def __init__(self, screen: Screen, limit: int | None, verbose: bool = False) -> None:
+        self._screen = screen
+        self._limit = limit
+        self._verbose = verbose
+        self._marks = _FANCY if screen.unicode else _ASCII
+        self._indent = " " * 7
+        self._pending: tuple[str, int] | None = None
+        self._output = _ActionOutput(1 << 60 if verbose else MOST_LINES)
+        self._status_shown = False
+        self._waiting_for = ""
+        self._begun = 0.0
+        self._ticks = 0
+
+    # --- lines --------------------------------------------------------------------------------
+
+    def _line(self, text: str, style: str = "") -> None:
+        self._erase_status()
+        self._screen.write(self._screen.paint(text, style) + "\n")
+
+    def _detail(self, text: str, style: str = "") -> None:
+        self._line(self._indent + text, style)
+
+    def _erase_status(self) -> None:
+        if self._status_shown:
+            self._status_shown = False
+            self._screen.write("\r\x1b[K")
+
+    def _header(self, action: str | None = None) -> None:
+        """`[1/20] check → mypy src/` for the state that was entered last."""
+        if self._pending is None:
+            if action is None:
+                return
+            head = self._indent
+        else:
+            state, iteration = self._pending
+            self._pending = None
+            head = f"[{iteration}/{self._limit}] " if self._limit is not None else f"[{iteration}] "
+            self._indent = " " * len(head)
+            head += printable(state)
+        if action is not None:
+            head += f" {self._marks['to']} {self._one_line(action)}"
+        if self._screen.is_live:
+            head = fit(head, self._screen.width - 1, self._marks["more"])
+        self._line(head)
+
+    def _one_line(self, text: str) -> str:
+        """An action's first line, marked where there is more."""
+        lines = [line for line in text.strip().splitlines() if line.strip()]
+        if not lines:
+            return ""
+        shown = printable(lines[0].strip())
+        return f"{shown} {self._marks['more']}" if len(lines) > 1 else shown
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def begin(self, run_id: str, program: str) -> None:
+        if self._verbose:
+            self._line(f"Run {run_id}", "dim")
+
+    def resume(self, run_id: str, program: str, state: str | None, iteration: int) -> None:
+        where = f" in {printable(state)}" if state else ""
+        self._line(f"Resuming {run_id}{where}")
+        if state is not None:
+            self._pending = (state, iteration)
+
+    def note(self, kind: str, fields: dict[str, Any]) -> None:
+        if kind == "state_enter":
+            if self._pending is not None:
+                self._header()
+            self._pending = (str(fields.get("state")), int(fields.get("iteration") or 0))
+        elif kind == "evaluate":
+            self._verdict(fields)
+        elif kind == "route":
+            self._header()
+            self._detail(f"{self._marks['to']} {printable(str(fields.get('to')))}")
+        elif kind == "cycle":
+            self._pending = None
+            self._line(f"Cycle {fields.get('cycle')}", "bold")
+        elif kind == "loop_complete":
+            self._pending = None
+
+    def _verdict(self, fields: dict[str, Any]) -> None:
+        self._header()
+        verdict = printable(str(fields.get("verdict")))
+        details = fields.get("details")
+        details = details if isinstance(details, dict) else {}
+        if verdict in ("success", "target"):
+            mark, style = self._marks["ok"], "green"
+        elif verdict in ("failure", "error"):
+            mark, style = self._marks["bad"], "red"
+        else:
+            mark, style = self._marks["other"], "yellow"
+        about = self._about(str(fields.get("type")), verdict, details)
+        text = self._screen.paint(f"{mark} {verdict}", style) + (f" ({about})" if about else "")
+        self._detail(text)
+        if self._verbose and details.get("reason"):
+            self._detail(self._one_line(str(details["reason"])), "dim")
+
+    def _about(self, type: str, verdict: str, details: dict[str, Any]) -> str:
+        """What a verdict rests on, in a few words."""
+        operators = _OPERATORS if self._screen.unicode else _ASCII_OPERATORS
+        if verdict == "error":
+            text = details.get("message") or details.get("error") or ""
+            if not text and details.get("exit_code") is not None:
+                text = f"exit {details['exit_code']}"
+            return fit(self._one_line(str(text)), 200, self._marks["more"])
+        if type == "exit_code":
+            return f"exit {details.get('exit_code')}"
+        if type == "llm_structured":
+            return f"confidence: {_number(details.get('confidence'))}"
+        if type in ("output_numeric", "output_json"):
+            operator = operators.get(str(details.get("operator", "eq")), "=")
+            value = f"{_number(details.get('value'))} {operator} {_number(details.get('target'))}"
+            return f"{printable(str(details['path']))}: {value}" if "path" in details else value
+        if type == "output_contains":
+            return "found" if details.get("matched") else "not found"
+        if type == "convergence":
+            before = details.get("previous")
+            step = "" if before is None else f"{_number(before)} {self._marks['to']} "
+            return f"{step}{_number(details.get('current'))}, target {_number(details.get('target'))}"
+        return ""
+
+    def effect_start(self, kind: str, args: dict[str, Any]) -> None:
+        if kind in ("shell", "agent"):
+            self._header(str(args.get("command", "")))
+            self._output.reset()
+        elif self._verbose and kind in ("evaluate", "sleep"):
+            self._header()
+            what = f"{args.get('seconds')} s" if kind == "sleep" else printable(str(args.get("model")))
+            self._detail(f"{_WAITING[kind]}: {what}", "dim")
+        self._waiting_for = _WAITING.get(kind, "")
+        self._begun = monotonic()
+        self._ticks = 0
+
+    def output(self, stream: str, text: str) -> None:
+        self._show_output(self._output.feed(stream, text))
+
+    def _show_output(self, lines: list[str]) -> None:
+        if not lines:
+            return
+        self._erase_status()
+        screen = self._screen
+        if screen.is_live:
+            shown = "".join(screen.paint(self._indent + line, "dim") + "\n" for line in lines)
+        else:
+            head = f"{self._indent}{self._marks['bar']} "
+            shown = "".join((head + line).rstrip() + "\n" for line in lines)
+        screen.write(shown)
+
+    def tick(self) -> None:
+        if not self._screen.is_live:
+            return
+        spin = self._marks["spin"]
+        ms = (monotonic() - self._begun) * 1000
+        parts = [spin[self._ticks % len(spin)], duration(ms) if ms < 10_000 else duration(int(ms))]
+        self._ticks += 1
+        text = self._waiting_for or self._output.partial()
+        if text:
+            parts.append(text)
+        line = fit(self._indent + " ".join(parts), self._screen.width - 1, self._marks["more"])
+        self._screen.write("\r" + self._screen.paint(line, "dim") + "\x1b[K")
+        self._status_shown = columns(line) > 0
+
+    def effect_end(self, kind: str, result: dict[str, Any]) -> None:
+        self._finish_output(kind)
+        if self._verbose and kind in ("shell", "agent"):
+            self._detail(f"took {duration(result.get('duration_ms') or 0)}", "dim")
+
+    def effect_cut(self) -> None:
+        self._finish_output("shell")
+
+    def _finish_output(self, kind: str) -> None:
+        self._erase_status()
+        if kind in ("shell", "agent"):
+            lines, hidden, last = self._output.finish()
+            self._show_output(lines)
+            if hidden:
+                self._detail(f"{self._marks['more']} {hidden} lines not shown", "dim")
+            self._show_output(last)
+
+    def notice(self, text: str) -> None:
+        self._line(printable(text), "yellow")
+
+    def end(self, outcome: Outcome) -> None:
+        self._erase_status()
+        if outcome.kind != "loop":
+            return
+        if outcome.status in ("error", "interrupted"):
+            self._header()
+        count = outcome.iterations
+        facts = f"({count} iteration{'' if count == 1 else 's'}, {duration(outcome.duration_ms)})"
+        state = printable(outcome.final_state or "-")
+        style = "green" if outcome.status == "success" else "red"
+        if outcome.status in ("success", "failure"):
+            word = "completed" if outcome.status == "success" else "failed"
+            text = f"Loop {word}: {state} {facts}"
+        elif outcome.status == "limit":
+            text = f"Loop stopped by {outcome.terminated_by}: {state} {facts}"
+        elif outcome.status == "interrupted":
+            text = f"Loop interrupted: {state} {facts}"
+        else:
+            text = f"Loop ended by an error: {state} {facts}"
+        self._line("")
+        self._line(text, style)
+
+
+class _ActionOutput:
+    """The output of one action taken apart in lines fit to show, bounded in number and length."""
+
+    __slots__ = ("_hidden", "_last", "_limit", "_partial", "_shown")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.reset()
+
+    def reset(self) -> None:
+        self._partial = {"output": "", "stderr": ""}
+        self._shown = 0
+        self._hidden = 0
+        self._last: list[str] = []
+
+    def feed(self, stream: str, text: str) -> list[str]:
+        """The whole lines that can be shown now."""
+        text = self._partial.get(stream, "") + text
+        if "\n" not in text:
+            # A progress bar or an endless line: its end is what counts.
+            self._partial[stream] = text if len(text) <= 4 * LONGEST_LINE else text[-LONGEST_LINE:]
+            return []
+        room = self._limit - self._shown
+        if room > 0:
+            lines = text.split("\n", room)
+            self._partial[stream] = lines.pop()
+            self._shown += len(lines)
+            shown = [_shown_line(line) for line in lines]
+            if "\n" in self._partial[stream]:
+                shown += self.feed(stream, "")
+            return shown
+        whole, _, self._partial[stream] = text.rpartition("\n")
+        self._hidden += whole.count("\n") + 1
+        self._last = (self._last + whole[-LAST_LINES * LONGEST_LINE :].split("\n")[-LAST_LINES:])[
+            -LAST_LINES:
+        ]
+        return []
+
+    def partial(self) -> str:
+        """The line that is being written."""
+        return _shown_line(self._partial["output"] or self._partial["stderr"])
+
+    def finish(self) -> tuple[list[str], int, list[str]]:
+        """Unended lines, how many lines were not shown, and the last of those."""
+        lines: list[str] = []
+        for stream, text in self._partial.items():
+            if text:
+                self._partial[stream] = ""
+                lines += self.feed(stream, text + "\n")
+        last = [_shown_line(line) for line in self._last]
+        result = (lines, self._hidden - len(last), last)
+        self.reset()
+        return result
+
+
+def _shown_line(line: str) -> str:
+    """A line as a terminal would have left it: after its last carriage return, without controls."""
+    line = line.rstrip("\r")
+    line = printable(line[line.rfind("\r") + 1 :])
+    return line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + " …"
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return printable(str(value))[:60]

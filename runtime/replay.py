@@ -1,0 +1,308 @@
+"""Coming back to where a run was cut off: its program runs again over its recorded results.
+
+Owns what a journal means for that: which effects have their result, which had started, what damage
+costs. The world is not touched here. `launch` decides what becomes of an effect whose outcome is
+unknown; the driver goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ..vm.faults import Fault
+from ..vm.machine import Done, Effect, OutOfFuel
+from . import journal
+from .errors import EXIT_FAILURE, UserError
+from .journal import BlobError, Blobs, Damage
+from .progress import QUANTUM, Progress, event_fields
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..vm.machine import Machine
+    from .world import WorldLike
+
+_STARTS = ("action_start", "effect_start")
+_ENDS = ("action_complete", "effect_complete")
+# Events of the driver; every other one is a note of the program.
+_OWN = frozenset(("run_start", "run_resume", "run_interrupted", "run_end", "process", *_STARTS, *_ENDS))
+
+
+class Recorded:
+    """What is on record of one effect; values as they stand in the journal (`journal.unpack`)."""
+
+    __slots__ = ("args", "end_offset", "finished", "kind", "processes", "result", "started")
+
+    def __init__(self) -> None:
+        self.kind: str | None = None
+        self.args: Any = None
+        self.started = False
+        self.finished = False
+        self.result: Any = None
+        self.end_offset = 0
+        self.processes: list[tuple[int, str]] = []
+
+
+class History:
+    """A journal taken apart.
+
+    notes[n]: what the program noted before effect n. unsure: those n whose notes stand next to
+    damage, so that some may be missing. active_ms: for how long the run has been active.
+    """
+
+    def __init__(self) -> None:
+        self.effects: dict[int, Recorded] = {}
+        self.notes: dict[int, list[dict[str, Any]]] = {}
+        self.unsure: set[int] = set()
+        self.damage: list[Damage] = []
+        self.ended = False
+        self.begun: str | None = None
+        self.active_ms = 0
+        self.last = 0
+
+    @classmethod
+    def load(cls, path: str) -> History:
+        """What the journal at `path` holds. Raises journal.JournalError."""
+        history = cls()
+        group = 1
+        hole_since: int | None = None
+        segment: float | None = None
+        before = 0
+        for record in journal.read(path):
+            event = record.event
+            if event is None:
+                if record.damage is not None:
+                    history.damage.append(record.damage)
+                history.unsure.add(group)
+                hole_since = group if hole_since is None else hole_since
+                continue
+            kind = event["event"]
+            at = _seconds(event.get("ts"))
+            if at is not None:
+                if segment is None or kind == "run_resume":
+                    segment, before = at, history.active_ms
+                history.active_ms = max(history.active_ms, before + int((at - segment) * 1000))
+            seq = event.get("seq")
+            if kind in _OWN and isinstance(seq, int):
+                effect = history.effects.setdefault(seq, Recorded())
+                history.last = max(history.last, seq)
+                group = seq + 1
+                if hole_since is not None:
+                    history.unsure.update(range(hole_since, group + 1))
+                    hole_since = None
+                _take(effect, kind, event, record.offset)
+            elif kind == "run_start":
+                history.begun = history.begun or event.get("ts")
+            elif kind == "run_end":
+                history.ended = True
+            elif kind not in _OWN:
+                history.notes.setdefault(group, []).append(event)
+        return history
+
+
+def _take(effect: Recorded, kind: str, event: dict[str, Any], offset: int) -> None:
+    if kind in _STARTS:
+        effect.started = True
+        effect.processes = []
+        args = event.get("args")
+        effect.kind = event.get("kind")
+        effect.args = {**(args if isinstance(args, dict) else {})}
+        if "action" in event:
+            effect.args["command"] = event["action"]
+    elif kind == "process":
+        pid, begun = event.get("pid"), event.get("start_time")
+        if isinstance(pid, int) and isinstance(begun, str):
+            effect.processes.append((pid, begun))
+    elif kind in _ENDS and isinstance(event.get("result"), dict):
+        effect.finished = True
+        effect.result = event["result"]
+        effect.end_offset = offset
+
+
+def _seconds(ts: Any) -> float | None:
+    """Seconds since 1970 of a time stamp in a journal; None for what is none."""
+    try:
+        whole, _, milli = str(ts).rstrip("Z").partition(".")
+        import calendar
+
+        return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + int(milli or 0) / 1000
+    except (ValueError, OverflowError):
+        return None
+
+
+class Position:
+    """Where a replay arrived.
+
+    outcome: what the machine said last; where it is an effect, that effect has no result yet, and
+    `recorded` is what is on record of it. notes: those not in the journal yet. cut: the journal's
+    length to keep, None to keep it all. lost: what damage cost, a sentence each.
+    """
+
+    __slots__ = ("cut", "lost", "notes", "outcome", "progress", "recorded")
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.outcome: Effect | Done | Fault | OutOfFuel = OutOfFuel()
+        self.recorded: Recorded | None = None
+        self.notes: list[tuple[str, dict[str, Any]]] = []
+        self.cut: int | None = None
+        self.lost: list[str] = []
+
+
+class _Replay:
+    """One replay; `seq` is the effect that the program comes to next."""
+
+    def __init__(self, machine: Machine, history: History, blobs: Blobs, world: WorldLike) -> None:
+        self.machine = machine
+        self.history = history
+        self.blobs = blobs
+        self.world = world
+        self.seq = 1
+        self.taken = 0
+        self.position = Position(Progress())
+
+    def run(self) -> Position:
+        machine, position = self.machine, self.position
+        answer: Any = None
+        while True:
+            machine.refuel(QUANTUM)
+            outcome = machine.resume(answer)
+            answer = None
+            for kind, fields in machine.take_notes():
+                self._note(kind, fields)
+            if isinstance(outcome, Effect):
+                self._check_effect(outcome)
+                answer = self._answer(outcome)
+                if answer is None:
+                    break
+                self.world.observe(outcome, answer)
+                self.seq += 1
+                self.taken = 0
+            elif not isinstance(outcome, OutOfFuel) or self._is_past_record():
+                break
+        position.outcome = outcome
+        self._account_for_damage()
+        return position
+
+    def _is_past_record(self) -> bool:
+        """Whether the program went beyond its journal without asking for an effect."""
+        return self.seq > self.history.last and bool(self.position.notes)
+
+    def _note(self, kind: str, fields: dict[str, Any]) -> None:
+        self.position.progress.note(kind, fields)
+        recorded = self.history.notes.get(self.seq, [])
+        if self.taken < len(recorded):
+            if self.seq in self.history.unsure:
+                # Some may be missing: find this one further on, or count it as missing.
+                for index in range(self.taken, len(recorded)):
+                    if _same_note(kind, fields, recorded[index]):
+                        self.taken = index + 1
+                        return
+            elif _same_note(kind, fields, recorded[self.taken]):
+                self.taken += 1
+                return
+            else:
+                raise _diverged(
+                    f"it noted `{recorded[self.taken].get('event')}` before and now `{kind}`", self.seq
+                )
+        elif self.seq <= self.history.last and self.seq not in self.history.unsure:
+            raise _diverged(f"it notes `{kind}`, which it did not before", self.seq)
+        if self.seq > self.history.last or self.seq in self.history.unsure:
+            self.position.notes.append((kind, fields))
+
+    def _check_effect(self, effect: Effect) -> None:
+        recorded = self.history.effects.get(effect.seq)
+        if recorded is None or not recorded.started:
+            return
+        args = journal.pack(effect.args, _digest_only)
+        if recorded.kind != effect.kind or journal.to_json(_sorted(recorded.args)) != journal.to_json(
+            _sorted(args)
+        ):
+            was = f"`{recorded.kind}` {_command(recorded.args)}".rstrip()
+            now = f"`{effect.kind}` {_command(args)}".rstrip()
+            raise _diverged(f"effect {effect.seq} was {was} and now is {now}", effect.seq)
+
+    def _answer(self, effect: Effect) -> dict[str, Any] | None:
+        """The result on record, None where there is none; then the run goes on from here."""
+        recorded = self.history.effects.get(effect.seq)
+        position = self.position
+        if recorded is not None and recorded.finished:
+            try:
+                answer = journal.unpack(recorded.result, self.blobs.fetch)
+            except BlobError as error:
+                position.lost.append(f"{error}: the result of effect {effect.seq} is lost")
+                position.cut = recorded.end_offset
+            else:
+                # Only the notes since the last result can still be missing in the journal.
+                position.notes.clear()
+                return answer  # type: ignore[no-any-return]
+        position.recorded = recorded
+        return None
+
+    def _account_for_damage(self) -> None:
+        """Say what each stretch of damage costs, and where the journal must be cut to go on."""
+        position, history = self.position, self.history
+        later = [seq for seq, effect in history.effects.items() if seq > self.seq and effect.finished]
+        for damage in history.damage:
+            if damage.at_end:
+                position.lost.append(f"{damage}; nothing that was recorded as finished is lost")
+                position.cut = damage.offset if position.cut is None else min(position.cut, damage.offset)
+            elif not later:
+                position.lost.append(f"{damage}; no result of an effect is lost")
+        if later and isinstance(position.outcome, Effect):
+            for damage in history.damage:
+                if not damage.at_end:
+                    cut = position.cut
+                    position.cut = damage.offset if cut is None else min(cut, damage.offset)
+                    position.lost.append(f"{damage}; the result of effect {self.seq} is lost with it")
+                    break
+            span = f"{min(later)} to {max(later)}" if len(later) > 1 else f"{later[0]}"
+            position.lost.append(
+                f"the results of effect{'s' if len(later) > 1 else ''} {span} rest on it and are set aside"
+            )
+
+
+def replay(machine: Machine, history: History, blobs: Blobs, world: WorldLike) -> Position:
+    """Run a fresh machine over what is on record, to where the record ends.
+
+    Raises UserError where the program does something else than it did.
+    """
+    return _Replay(machine, history, blobs, world).run()
+
+
+def _same_note(kind: str, fields: dict[str, Any], event: dict[str, Any]) -> bool:
+    if event.get("event") != kind:
+        return False
+    then = {name: value for name, value in event.items() if name not in journal.RESERVED}
+    now = {
+        name: journal.pack(value, _digest_only)
+        for name, value in event_fields(kind, fields).items()
+        if name not in journal.RESERVED
+    }
+    return journal.to_json(then) == journal.to_json(now)
+
+
+def _digest_only(text: str) -> dict[str, Any]:
+    from hashlib import sha256
+
+    data = text.encode("utf-8", "surrogatepass")
+    return {"$blob": sha256(data).hexdigest(), "size": len(data)}
+
+
+def _sorted(args: Any) -> Any:
+    return dict(sorted(args.items())) if isinstance(args, dict) else args
+
+
+def _command(args: Any) -> str:
+    command = args.get("command") if isinstance(args, dict) else None
+    return repr(command[:80]) if isinstance(command, str) else ""
+
+
+def _diverged(what: str, seq: int) -> UserError:
+    return UserError(
+        "not-repeatable",
+        f"the run cannot be resumed: run again over its record the program differs; {what} (effect {seq})",
+        "another version of llc may have begun it; its journal is left as it is",
+        EXIT_FAILURE,
+    )
