@@ -74,6 +74,7 @@ ROWS = (
     _row("shell_word", "value", "The text as one bare word of a POSIX shell."),
     _row("shell_single", "value", "The text for a place inside single quotes of a POSIX shell."),
     _row("shell_double", "value", "The text for a place inside double quotes of a POSIX shell."),
+    _row("shell_heredoc", "value", "The text for a here-document with an unquoted delimiter."),
     # variables
     _row(
         "lookup",
