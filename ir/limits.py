@@ -25,7 +25,6 @@ from .nodes import (
     Function,
     Instruction,
     Meta,
-    Note,
     Perform,
     Prim,
     Program,
@@ -493,10 +492,10 @@ def _is_spending(instruction: Set, slot: str) -> bool:
 
 def _is_harmless(instruction: Instruction) -> bool:
     """Whether an instruction cannot fault; counters are numbers from the entry state on."""
-    if isinstance(instruction, Set):
-        counts = instruction.slot in (ITERATION, LAP, STEPS) and _is_increment(instruction, instruction.slot)
-        return counts or not may_fault(instruction.value)
-    return isinstance(instruction, Note) and not may_fault(instruction.fields)
+    if not isinstance(instruction, Set):
+        return False  # a note faults on what cannot leave the machine
+    counts = instruction.slot in (ITERATION, LAP, STEPS) and _is_increment(instruction, instruction.slot)
+    return counts or not may_fault(instruction.value)
 
 
 # --- wording ----------------------------------------------------------------------------------

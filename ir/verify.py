@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from .analysis import expressions, graph, reachable
+from .constants import MAX_NESTING, constant_problem
 from .diagnostics import Diagnostic, clean, suggest
 from .effects import EFFECTS, NOTES
 from .limits import verify_limits
@@ -36,8 +36,6 @@ from .nodes import (
 from .primitives import PRIMITIVES
 from .spans import Span
 
-# How deep an expression or a constant may be nested: what walks one may then use Python's stack.
-MAX_NESTING = 200
 # Names are looked up for a suggestion so many times; each time costs as much as there are names.
 _MAX_SUGGESTIONS = 20
 KINDS = ("loop", "flow")
@@ -61,7 +59,14 @@ class _Verifier:
         self.program = program
         self.functions = {function.name: function for function in program.functions}
         self.suggestions = 0
-        self.where = ""
+        self.within: Function | State | None = None
+
+    @property
+    def where(self) -> str:
+        """What a message ends with; worked out only when there is one."""
+        if self.within is None:
+            return ""
+        return f" in {type(self.within).__name__.lower()} {_name(self.within.name)}"
 
     def suggest(self, name: str, candidates: Iterable[str], what: str) -> str | None:
         self.suggestions += 1
@@ -117,7 +122,7 @@ class _Verifier:
             yield bad("`budget_usd` is a number from 0 on")
 
     def function(self, function: Function) -> Iterator[Diagnostic]:
-        self.where = f" in function {_name(function.name)}"
+        self.within = function
         yield from self.duplicates("slot", function.slots, function.span)
         yield from self.duplicates("state", (state.name for state in function.states), function.span)
         if not function.states:
@@ -130,6 +135,7 @@ class _Verifier:
             for diagnostic in self.state(state, slots, states):
                 sound = sound and diagnostic.id != "unknown-state"
                 yield diagnostic
+        self.within = function
         if sound and len(states) == len(function.states):
             found = reachable(graph(function))
             for number, state in enumerate(function.states):
@@ -138,7 +144,7 @@ class _Verifier:
                     yield Diagnostic("unreachable-state", message, state.span, severity="warning")
 
     def state(self, state: State, slots: frozenset[str], states: frozenset[str]) -> Iterator[Diagnostic]:
-        self.where = f" in state {_name(state.name)}"
+        self.within = state
         for instruction in state.body:
             span = instruction.span or state.span
             if isinstance(instruction, Set):
@@ -194,10 +200,9 @@ class _Verifier:
                     if item.name not in slots:
                         yield self.unknown("slot", item.name, slots, item.span or span)
                 elif isinstance(item, Const):
-                    if type(item.value) not in _ATOMS:
-                        problem = constant_problem(item.value)
-                        if problem is not None:
-                            yield Diagnostic("bad-constant", problem + self.where, item.span or span)
+                    problem = constant_problem(item.value)
+                    if problem is not None:
+                        yield Diagnostic("bad-constant", problem + self.where, item.span or span)
                 elif isinstance(item, Prim):
                     below += item.args
                     yield from self.primitive(item, item.span or span)
@@ -230,33 +235,6 @@ class _Verifier:
             wanted = _count(len(function.captures), len(function.captures), "capture")
             message = f"{_name(item.function)} takes {wanted}, not {len(item.captures)}{self.where}"
             yield Diagnostic("operand-count", message, span)
-
-
-_ATOMS = frozenset({type(None), bool, int, float, str})
-
-
-def constant_problem(value: Any) -> str | None:
-    """What keeps `value` from being a constant of a program, None where nothing does."""
-    level = [value]
-    depth = 0
-    while level:
-        below: list[Any] = []
-        for item in level:
-            kind = type(item)
-            if kind is tuple:
-                below += item
-            elif kind is dict:
-                for key in item:
-                    if type(key) is not str:
-                        return f"a map's key must be a string, not {type(key).__name__}"
-                below += item.values()
-            elif kind not in _ATOMS:
-                return f"a {kind.__name__} is no value of the language"
-        depth += 1
-        if depth > MAX_NESTING:
-            return f"a constant is nested deeper than {MAX_NESTING}"
-        level = below
-    return None
 
 
 def _name(name: str) -> str:
