@@ -47,13 +47,13 @@ class Recorded:
 class History:
     """A journal taken apart.
 
-    notes[n]: what the program noted before effect n. unsure: those n whose notes stand next to
-    damage, so that some may be missing. active_ms: for how long the run has been active.
+    notes[n]: what the program noted before effect n, each with its offset. unsure: those n whose
+    notes stand next to damage, so that some may be missing. active_ms: how long the run was active.
     """
 
     def __init__(self) -> None:
         self.effects: dict[int, Recorded] = {}
-        self.notes: dict[int, list[dict[str, Any]]] = {}
+        self.notes: dict[int, list[tuple[dict[str, Any], int]]] = {}
         self.unsure: set[int] = set()
         self.damage: list[Damage] = []
         self.ended = False
@@ -97,7 +97,7 @@ class History:
             elif kind == "run_end":
                 history.ended = True
             elif kind not in _OWN:
-                history.notes.setdefault(group, []).append(event)
+                history.notes.setdefault(group, []).append((event, record.offset))
         return history
 
 
@@ -151,7 +151,11 @@ class Position:
 
 
 class _Replay:
-    """One replay; `seq` is the effect that the program comes to next."""
+    """One replay; `seq` is the effect that the program comes to next.
+
+    pending: the notes since the last result, each with its offset in the journal, None where it is
+    not there.
+    """
 
     def __init__(self, machine: Machine, history: History, blobs: Blobs, world: WorldLike) -> None:
         self.machine = machine
@@ -160,6 +164,7 @@ class _Replay:
         self.world = world
         self.seq = 1
         self.taken = 0
+        self.pending: list[tuple[str, dict[str, Any], int | None]] = []
         self.position = Position(Progress())
 
     def run(self) -> Position:
@@ -179,49 +184,53 @@ class _Replay:
                 self.world.observe(outcome, answer)
                 self.seq += 1
                 self.taken = 0
+                self.pending.clear()
             elif not isinstance(outcome, OutOfFuel) or self._is_past_record():
                 break
         position.outcome = outcome
         self._account_for_damage()
+        cut = position.cut
+        position.notes = [
+            (kind, fields)
+            for kind, fields, offset in self.pending
+            if offset is None or (cut is not None and offset >= cut)
+        ]
         return position
 
     def _is_past_record(self) -> bool:
         """Whether the program went beyond its journal without asking for an effect."""
-        return self.seq > self.history.last and bool(self.position.notes)
+        return self.seq > self.history.last and any(offset is None for _, _, offset in self.pending)
 
     def _note(self, kind: str, fields: dict[str, Any]) -> None:
         self.position.progress.note(kind, fields)
         recorded = self.history.notes.get(self.seq, [])
-        if self.taken < len(recorded):
-            if self.seq in self.history.unsure:
-                # Some may be missing: find this one further on, or count it as missing.
-                for index in range(self.taken, len(recorded)):
-                    if _same_note(kind, fields, recorded[index]):
-                        self.taken = index + 1
-                        return
-            elif _same_note(kind, fields, recorded[self.taken]):
-                self.taken += 1
+        is_unsure = self.seq in self.history.unsure
+        # Next to damage some notes may be missing: look for this one further on.
+        for index in range(self.taken, len(recorded) if is_unsure else min(self.taken + 1, len(recorded))):
+            event, offset = recorded[index]
+            if _same_note(kind, fields, event):
+                self.taken = index + 1
+                self.pending.append((kind, fields, offset))
                 return
-            else:
+        if not is_unsure:
+            if self.taken < len(recorded):
+                was = recorded[self.taken][0].get("event")
                 raise _diverged(
-                    f"it noted `{recorded[self.taken].get('event')}` before and now `{kind}`", self.seq
+                    f"where it noted `{was}` it now notes `{kind}`, or with other fields", self.seq
                 )
-        elif self.seq <= self.history.last and self.seq not in self.history.unsure:
-            raise _diverged(f"it notes `{kind}`, which it did not before", self.seq)
-        if self.seq > self.history.last or self.seq in self.history.unsure:
-            self.position.notes.append((kind, fields))
+            if self.seq <= self.history.last:
+                raise _diverged(f"it notes `{kind}`, which it did not before", self.seq)
+        self.pending.append((kind, fields, None))
 
     def _check_effect(self, effect: Effect) -> None:
         recorded = self.history.effects.get(effect.seq)
         if recorded is None or not recorded.started:
             return
         args = journal.pack(effect.args, _digest_only)
-        if recorded.kind != effect.kind or journal.to_json(_sorted(recorded.args)) != journal.to_json(
-            _sorted(args)
-        ):
+        if recorded.kind != effect.kind or _sorted_json(recorded.args) != _sorted_json(args):
             was = f"`{recorded.kind}` {_command(recorded.args)}".rstrip()
             now = f"`{effect.kind}` {_command(args)}".rstrip()
-            raise _diverged(f"effect {effect.seq} was {was} and now is {now}", effect.seq)
+            raise _diverged(f"it asked for {was} and now asks for {now}", effect.seq)
 
     def _answer(self, effect: Effect) -> dict[str, Any] | None:
         """The result on record, None where there is none; then the run goes on from here."""
@@ -229,38 +238,43 @@ class _Replay:
         position = self.position
         if recorded is not None and recorded.finished:
             try:
-                answer = journal.unpack(recorded.result, self.blobs.fetch)
+                return journal.unpack(recorded.result, self.blobs.fetch)  # type: ignore[no-any-return]
             except BlobError as error:
                 position.lost.append(f"{error}: the result of effect {effect.seq} is lost")
                 position.cut = recorded.end_offset
-            else:
-                # Only the notes since the last result can still be missing in the journal.
-                position.notes.clear()
-                return answer  # type: ignore[no-any-return]
         position.recorded = recorded
         return None
 
     def _account_for_damage(self) -> None:
         """Say what each stretch of damage costs, and where the journal must be cut to go on."""
         position, history = self.position, self.history
-        later = [seq for seq, effect in history.effects.items() if seq > self.seq and effect.finished]
+        before = history.effects.get(self.seq - 1)
+        floor = before.end_offset if before is not None else 0
         for damage in history.damage:
-            if damage.at_end:
-                position.lost.append(f"{damage}; nothing that was recorded as finished is lost")
-                position.cut = damage.offset if position.cut is None else min(position.cut, damage.offset)
-            elif not later:
+            if damage.offset < floor:
                 position.lost.append(f"{damage}; no result of an effect is lost")
-        if later and isinstance(position.outcome, Effect):
-            for damage in history.damage:
-                if not damage.at_end:
-                    cut = position.cut
-                    position.cut = damage.offset if cut is None else min(cut, damage.offset)
-                    position.lost.append(f"{damage}; the result of effect {self.seq} is lost with it")
-                    break
+            elif position.cut is None or damage.offset < position.cut:
+                position.cut = damage.offset
+                if damage.at_end and damage.torn and damage.first_line == damage.last_line:
+                    position.lost.append(f"{damage}; it is dropped")
+                else:
+                    position.lost.append(f"{damage}; what followed the result before it is not known")
+                    self._suspect()
+                break
+        later = [seq for seq, effect in history.effects.items() if seq > self.seq and effect.finished]
+        if later and position.cut is not None:
             span = f"{min(later)} to {max(later)}" if len(later) > 1 else f"{later[0]}"
             position.lost.append(
-                f"the results of effect{'s' if len(later) > 1 else ''} {span} rest on it and are set aside"
+                f"the result{'s' if len(later) > 1 else ''} of effect{'s' if len(later) > 1 else ''} {span} "
+                f"rest{'s' if len(later) == 1 else ''} on effect {self.seq} and cannot be used without it"
             )
+
+    def _suspect(self) -> None:
+        """The record of the effect may be lost: it may have started."""
+        if isinstance(self.position.outcome, Effect):
+            if self.position.recorded is None:
+                self.position.recorded = Recorded()
+            self.position.recorded.started = True
 
 
 def replay(machine: Machine, history: History, blobs: Blobs, world: WorldLike) -> Position:
@@ -290,8 +304,8 @@ def _digest_only(text: str) -> dict[str, Any]:
     return {"$blob": sha256(data).hexdigest(), "size": len(data)}
 
 
-def _sorted(args: Any) -> Any:
-    return dict(sorted(args.items())) if isinstance(args, dict) else args
+def _sorted_json(args: Any) -> bytes:
+    return journal.to_json(dict(sorted(args.items())) if isinstance(args, dict) else args)
 
 
 def _command(args: Any) -> str:
