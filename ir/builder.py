@@ -9,26 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .analysis import expressions, slots_read
 from .nodes import (
-    Branch,
     Call,
     Closure,
     Const,
     Exit,
     Expr,
-    Fail,
     Function,
     Handler,
     Instruction,
-    Note,
     Perform,
     Prim,
-    Return,
-    SetBox,
     Slot,
     State,
-    Switch,
-    TailCall,
 )
 from .nodes import Set as SetSlot
 from .spans import Span
@@ -37,6 +31,15 @@ from .spans import Span
 def expr(value: Any) -> Expr:
     """An expression as it is, anything else as a literal."""
     return value if isinstance(value, (Const, Slot, Prim, Closure)) else Const(value)
+
+
+def freeze(value: Any) -> Any:
+    """JSON-like Python data as a constant: lists become tuples, all the way down."""
+    if isinstance(value, dict):
+        return {name: freeze(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(freeze(item) for item in value)
+    return value
 
 
 def prim(op: str, *args: Any, span: Span | None = None) -> Prim:
@@ -85,48 +88,10 @@ class FunctionBuilder:
 
 
 def _slots_of_state(state: State) -> Iterator[str]:
-    for instruction in state.body:
-        match instruction:
-            case SetSlot(slot, value):
-                yield from _slots_of(value)
-                yield slot
-            case SetBox(box, value):
-                yield from _slots_of(box)
-                yield from _slots_of(value)
-            case Note(_, fields):
-                yield from _slots_of(fields)
-    match state.exit:
-        case Branch(condition):
-            yield from _slots_of(condition)
-        case Switch(subject):
-            yield from _slots_of(subject)
-        case Call(callee, args, slot):
-            for arg in (callee, *args):
-                yield from _slots_of(arg)
-            yield slot
-        case TailCall(callee, args):
-            for arg in (callee, *args):
-                yield from _slots_of(arg)
-        case Perform(_, args, slot):
-            yield from _slots_of(args)
-            yield slot
-        case Return(value):
-            yield from _slots_of(value)
-        case Fail(error):
-            yield from _slots_of(error)
+    for part in (*state.body, state.exit):
+        for expression in expressions(part):
+            yield from slots_read(expression)
+        if isinstance(part, SetSlot | Call | Perform):
+            yield part.slot
     if state.handler is not None:
         yield state.handler.slot
-
-
-def _slots_of(root: Expr) -> Iterator[str]:
-    """Slots an expression reads, left to right; iterative, since expressions may be deep."""
-    todo = [root]
-    while todo:
-        node = todo.pop()
-        match node:
-            case Slot(name):
-                yield name
-            case Prim(_, args):
-                todo.extend(reversed(args))
-            case Closure(_, captures):
-                todo.extend(reversed(captures))

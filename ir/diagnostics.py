@@ -88,7 +88,7 @@ def clean(text: str, limit: int = MAX_MESSAGE) -> str:
     """Text of unknown origin made fit for a terminal: no control characters, bounded length."""
     if len(text) > limit:
         text = text[: limit // 2] + " … " + text[-limit // 2 :]
-    return "".join(ch if ch == "\n" or ch >= " " and ch != "\x7f" else "�" for ch in text)
+    return "".join(ch if ch == "\n" or (ch >= " " and ch != "\x7f") else "�" for ch in text)
 
 
 def _columns(text: str) -> int:

@@ -1,0 +1,497 @@
+"""Loops to states and jumps: everything a loop means becomes slots, instructions and exits.
+
+Each of the author's states `check` becomes a handful of IR states:
+
+    check            has it run in this iteration already?
+    check/again      is another iteration allowed?      check/next       count it, back off
+    check/enter      note it, fill in the action        check/act        perform it
+    check/judge      the verdict                        check/route      go where it leads
+    check/error      a fault or a crash, where something routes errors
+
+What belongs to the whole program begins with a slash: `/start`, `/max_iterations`, `/timeout`, ….
+The slots and the proof that no limit can be bypassed are in `spec/lowering.md`. Takes a loop
+that `check` found no errors in; knows nothing of YAML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from ..ir.analysis import components
+from ..ir.builder import FunctionBuilder, prim, record, store
+from ..ir.nodes import (
+    Branch,
+    Exit,
+    Expr,
+    Fail,
+    Goto,
+    Handler,
+    Instruction,
+    Limits,
+    Meta,
+    Note,
+    Perform,
+    Program,
+    Return,
+    Slot,
+    Switch,
+)
+from ..ir.spans import Source, Span
+from . import interpolate, judging
+from .interpolate import Needs, Place
+from .schema import CURRENT, Loop, StateSpec
+from .templates import Template, parse
+
+Within = Callable[[Span | None, str, int, int], Span | None]
+ACTION_EFFECT = {"shell": "shell", "slash": "agent"}
+
+
+def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model: str) -> Program:
+    """The program of a checked loop.
+
+    `within(span, text, start, end)` finds the place of a part of a text (`Document.within`).
+    """
+    return _Lowering(loop, within, default_model).program(sources)
+
+
+def milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else max(1, round(seconds * 1000))
+
+
+@attrs.define
+class _Chain:
+    """States written one after the other: the one that is open takes instructions until its exit."""
+
+    builder: FunctionBuilder
+    handler: Handler | None = None
+    span: Span | None = None
+    name: str = ""
+    body: list[Instruction] = attrs.Factory(list)
+
+    def open(self, name: str) -> None:
+        self.name, self.body = name, []
+
+    def add(self, *instructions: Instruction) -> None:
+        self.body.extend(instructions)
+
+    def close(self, exit: Exit) -> None:
+        self.builder.state(self.name, self.body, exit, handler=self.handler, span=self.span)
+
+    def perform(self, kind: str, args: dict[str, Any], slot: str, then: str) -> None:
+        """End the open state with an effect and open the one that takes its answer."""
+        self.close(Perform(kind, record(args), slot, then, span=self.span))
+        self.open(then)
+
+    def unless(self, condition: Expr, away: str, then: str) -> None:
+        """End the open state: `away` if the condition holds, else on in a new state."""
+        self.close(Branch(condition, away, then, span=self.span))
+        self.open(then)
+
+
+class _Lowering:
+    def __init__(self, loop: Loop, within: Within, default_model: str) -> None:
+        self.loop = loop
+        self.within = within
+        self.model = judging.model_name(loop, default_model)
+        self.deadline = milliseconds(loop.timeout)
+        self.limits = Limits(
+            max_iterations=loop.max_iterations,
+            max_steps=loop.max_steps,
+            timeout_ms=self.deadline,
+            budget_usd=loop.budget.usd if loop.budget else None,
+            budget_tokens=loop.budget.tokens if loop.budget else None,
+        )
+        self.builder = FunctionBuilder("main")
+        self.looping = self.states_on_cycles()
+        self.ends: set[str] = set()
+        self.dynamic = False
+        self.templates = {
+            (name, field): parse(
+                text, kind=kind, context=loop.context, known={"loop.name": loop.name, "state.name": name}
+            )
+            for name, state in loop.states.items()
+            for field, kind, text in judging.texts(state, loop)
+        }
+        used = [v for template in self.templates.values() for v in template.variables]
+        self.reads_prev = any(variable.namespace == "prev" for variable in used)
+        self.reads_start = any(v.namespace == "loop" and v.path[0] == "started_at" for v in used)
+
+    def program(self, sources: tuple[Source, ...]) -> Program:
+        loop = self.loop
+        self.start()
+        for state in loop.states.values():
+            if state.is_terminal:
+                self.terminal(state)
+            else:
+                self.working(state)
+        if self.dynamic:
+            self.dispatch()
+        for reason in sorted(self.ends):
+            self.end_at_limit(reason)
+        meta = Meta(
+            kind="loop",
+            paradigm=loop.paradigm,
+            scope=tuple(loop.scope) if loop.scope is not None else (".",),
+            maintain=self.maintains,
+            limits=self.limits,
+        )
+        return Program(loop.name, "main", (self.builder.build(loop.span),), meta, sources=sources)
+
+    # --- the program's own states -----------------------------------------------------------
+
+    @property
+    def maintains(self) -> bool:
+        return any(self.loop.restart_of(state) is not None for state in self.loop.states.values())
+
+    def start(self) -> None:
+        chain = _Chain(self.builder, span=self.loop.span)
+        chain.open("/start")
+        chain.add(store("iteration", 1), store("lap", 1), store("steps", 0))
+        if self.maintains:
+            chain.add(store("cycle", 1))
+        if self.limits.budget_usd is not None:
+            chain.add(store("spent.usd", 0))
+        if self.limits.budget_tokens is not None:
+            chain.add(store("spent.tokens", 0))
+        chain.add(Note("loop_start", record({"loop": self.loop.name})))
+        if self.reads_start:
+            chain.perform("clock", {}, "now", "/started")
+            chain.add(store("started_at", prim("get", Slot("now"), "time")))
+        chain.close(Goto(self.loop.initial))
+
+    def end_at_limit(self, reason: str) -> None:
+        chain = _Chain(self.builder, span=self.loop.span)
+        chain.open(f"/{reason}")
+        self.finish(chain, Slot("state"), "limit", reason)
+
+    def finish(self, chain: _Chain, final_state: Any, status: str, terminated_by: str) -> None:
+        """Note that the loop is over and return its outcome."""
+        common = {"final_state": final_state, "iterations": Slot("iteration"), "status": status}
+        if self.maintains:
+            common["cycles"] = Slot("cycle")
+        common["terminated_by"] = terminated_by
+        chain.add(Note("loop_complete", record(common)))
+        chain.close(Return(record({**common, "steps": Slot("steps")})))
+
+    def dispatch(self) -> None:
+        """Where a target worked out at run time is looked up among the author's states."""
+        names = list(self.loop.states)
+        cases = tuple((name, name) for name in names)
+        self.builder.state("/dispatch", (), Switch(Slot("goal"), cases, "/unknown_state"))
+        shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+        message = prim("concat", "no state named `", Slot("goal"), f"`; the states are: {shown}")
+        self.builder.state("/unknown_state", (), Fail(message))
+
+    def states_on_cycles(self) -> set[str]:
+        """The author's states that control can come back to within a cycle of the loop."""
+        states = self.loop.states
+        index = {name: number for number, name in enumerate(states)}
+        ways: list[list[int]] = []
+        for name, state in states.items():
+            targets = [self.error_route(state)]
+            if not state.is_terminal:
+                targets += [state.next, *state.routes.values()]
+            named = {name if target == CURRENT else target for target in targets if target is not None}
+            dynamic = any("${" in target for target in named)
+            ways.append(list(index.values()) if dynamic else [index[target] for target in named])
+        names = list(states)
+        return {
+            names[number]
+            for component in components(ways)
+            for number in component
+            if len(component) > 1 or number in ways[number]
+        }
+
+    # --- the author's states ----------------------------------------------------------------
+
+    def place(self, state: StateSpec, field: str, text: str) -> Place:
+        block, _, key = field.partition(".")
+        if block == "evaluate" and state.evaluate is not None:
+            span = state.evaluate.span_of(key)
+        else:
+            span = state.span_of(field, f"on_{key}")
+        return Place(state.name, self.loop.name, lambda start, end: self.within(span, text, start, end))
+
+    def error_route(self, state: StateSpec) -> str | None:
+        """Where errors of a state go: its own route, then the loop's `on_error`."""
+        target = state.routes.get("_error") or self.loop.on_error
+        return state.name if target == CURRENT else target
+
+    def chain(self, state: StateSpec) -> _Chain:
+        routed = self.error_route(state) is not None
+        handler = Handler(f"{state.name}/error", "fault") if routed else None
+        return _Chain(self.builder, handler, span=state.span)
+
+    def gate(self, state: StateSpec) -> str:
+        """Count the step and the iteration before a state is entered; see `spec/lowering.md`.
+
+        Gives the name of the state that is to follow. A state that no way leads back to needs no
+        iteration counted, and where there is nothing to count there is no gate.
+        """
+        name, enter = state.name, f"{state.name}/enter"
+        counts_visits = name in self.looping
+        if not counts_visits and self.limits.max_steps is None:
+            return name
+        chain = _Chain(self.builder, span=state.span)
+        chain.open(name)
+        if self.limits.max_steps is not None:
+            self.ends.add("max_steps")
+            chain.unless(prim("ge", Slot("steps"), self.limits.max_steps), "/max_steps", f"{name}/step")
+            chain.add(store("steps", prim("add", Slot("steps"), 1)))
+        if not counts_visits:
+            chain.close(Goto(enter))
+            return enter
+        self.ends.add("max_iterations")
+        again = prim("eq", Slot(f"seen.{name}"), Slot("lap"))
+        chain.close(Branch(again, f"{name}/again", enter, span=state.span))
+        chain.open(f"{name}/again")
+        most = prim("ge", Slot("iteration"), self.limits.max_iterations)
+        chain.unless(most, "/max_iterations", f"{name}/next")
+        chain.add(store("iteration", prim("add", Slot("iteration"), 1)))
+        chain.add(store("lap", prim("add", Slot("lap"), 1)))
+        if self.loop.backoff:
+            self.sleep(chain, self.loop.backoff, f"{name}/rested")
+        chain.close(Goto(enter))
+        return enter
+
+    def enter(self, chain: _Chain, state: StateSpec) -> None:
+        """Open the state proper: what is true from here on is that the state has been entered."""
+        chain.open(self.gate(state))
+        if state.name in self.looping:
+            chain.add(store(f"seen.{state.name}", Slot("lap")))
+        if self.limits.max_steps is None:
+            chain.add(store("steps", prim("add", Slot("steps"), 1)))
+        chain.add(store("state", state.name))
+        chain.add(Note("state_enter", record({"state": state.name, "iteration": Slot("iteration")})))
+        if state.action is not None and self.reads_prev and chain.handler is not None:
+            chain.add(store("last", None))  # so that `…/error` can tell whether the action ran
+
+    def sleep(self, chain: _Chain, seconds: float, then: str) -> None:
+        chain.perform("sleep", {"seconds": seconds, "deadline_ms": self.deadline}, "slept", then)
+        if self.deadline is not None:
+            self.ends.add("timeout")
+            late = prim("eq", prim("get", Slot("slept"), "timed_out"), "loop")
+            chain.unless(late, "/timeout", f"{then}/in_time")
+
+    def prepare(self, chain: _Chain, state: StateSpec, phase: str, needs: Needs) -> None:
+        """Ask for the environment and the clock where the texts of a phase name them."""
+        if needs.env:
+            chain.perform("env", {"names": tuple(needs.env)}, "env", f"{state.name}/{phase}_env")
+        if needs.clock:
+            chain.perform("clock", {}, "now", f"{state.name}/{phase}_clock")
+
+    def watch_deadline(self, chain: _Chain, state: StateSpec) -> None:
+        """A state that waits for nothing still sees that the loop's time is over."""
+        if self.deadline is None:
+            return
+        self.ends.add("timeout")
+        chain.perform("clock", {}, "now", f"{state.name}/time")
+        late = prim("ge", prim("get", Slot("now"), "elapsed_ms"), self.deadline)
+        chain.unless(late, "/timeout", f"{state.name}/in_time")
+
+    def check_budget(self, chain: _Chain, state: StateSpec, phase: str) -> None:
+        """A call that would start over budget does not start."""
+        for unit, bound in (("usd", self.limits.budget_usd), ("tokens", self.limits.budget_tokens)):
+            if bound is not None:
+                self.ends.add("budget")
+                over = prim("ge", Slot(f"spent.{unit}"), bound)
+                chain.unless(over, "/budget", f"{state.name}/{phase}_{unit}")
+
+    def spend(self, chain: _Chain, reply: str) -> None:
+        """Add what a call reported as used to what the run has spent."""
+        for unit, bound in (("usd", self.limits.budget_usd), ("tokens", self.limits.budget_tokens)):
+            if bound is not None:
+                used = prim("or", prim("lookup_or", Slot(reply), ("usage", unit), 0), 0)
+                chain.add(store(f"spent.{unit}", prim("add", Slot(f"spent.{unit}"), used)))
+
+    def in_time(self, chain: _Chain, slot: str, then: str) -> None:
+        """To `/timeout` where an effect was ended because the loop's time was over."""
+        if self.deadline is not None:
+            self.ends.add("timeout")
+            late = prim("eq", prim("get", Slot(slot), "timed_out"), "loop")
+            chain.unless(late, "/timeout", then)
+
+    def act(self, chain: _Chain, state: StateSpec) -> None:
+        """Perform the action; its result is in `last` and in the capture."""
+        assert state.action is not None
+        kind = ACTION_EFFECT[self.loop.kind_of(state)]
+        needs = Needs()
+        template = self.templates[state.name, "action"]
+        command = interpolate.text_of(template, self.place(state, "action", state.action), needs)
+        self.prepare(chain, state, "act", needs)
+        args: dict[str, Any] = {"command": command}
+        if kind == "agent":
+            self.check_budget(chain, state, "act")
+            if self.loop.agent is not None:
+                args["argv"] = (self.loop.agent.program, *self.loop.agent.args)
+        args["timeout_s"] = state.timeout
+        args["deadline_ms"] = self.deadline
+        args["on_unknown"] = state.on_unknown
+        chain.perform(kind, args, "last", f"{state.name}/acted")
+        if kind == "agent":
+            self.spend(chain, "last")
+        if state.capture is not None:
+            chain.add(store(f"captured.{state.capture}", Slot("last")))
+        self.in_time(chain, "last", f"{state.name}/acted_in_time")
+
+    def remember(self, state: StateSpec) -> list[Instruction]:
+        """Make the action that ran the `prev` of the states to come."""
+        if not self.reads_prev or state.action is None:
+            return []
+        return [store("prev", prim("put", Slot("last"), "state", state.name))]
+
+    def working(self, state: StateSpec) -> None:
+        """A state that is left again."""
+        chain = self.chain(state)
+        self.enter(chain, state)
+        if state.action is not None:
+            self.act(chain, state)
+        else:
+            self.watch_deadline(chain, state)
+        if state.next is not None:
+            if state.action is not None:
+                broken = prim(
+                    "or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error")
+                )
+                chain.unless(broken, f"{state.name}/crashed", f"{state.name}/route")
+                self.crashed(state)
+                chain.add(*self.remember(state))
+            self.go(chain, state, state.next, verdict=False)
+        else:
+            self.judge(chain, state)
+        if chain.handler is not None:
+            self.error(state)
+
+    def crashed(self, state: StateSpec) -> None:
+        """The action was ended or could not start, where no evaluator says what that means."""
+        chain = self.chain(state)
+        chain.open(f"{state.name}/crashed")
+        chain.add(store("result", prim("judge_crash", Slot("last"))))
+        chain.add(*self.remember(state))
+        self.note_verdict(chain, state, self.loop.evaluator_of(state).type)
+        target = self.error_route(state)
+        if target is None:
+            chain.close(Fail(self.unrouted_message(state), span=state.spans.get("action")))
+        else:
+            self.go(chain, state, target)
+
+    def judge(self, chain: _Chain, state: StateSpec) -> None:
+        """The verdict on what the action gave, and where it leads."""
+        judgement = judging.Judgement(self, chain, state)
+        judgement.lower()
+        chain.add(*self.remember(state))
+        self.note_verdict(chain, state, judgement.type)
+        self.route(chain, state)
+
+    def note_verdict(self, chain: _Chain, state: StateSpec, kind: str) -> None:
+        fields: dict[str, Any] = {"state": state.name, "type": kind}
+        fields["verdict"] = prim("get", Slot("result"), "verdict")
+        if kind == "llm_structured":
+            fields["confidence"] = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
+        fields["details"] = prim("get", Slot("result"), "details")
+        note = record(fields)
+        chain.add(Note("evaluate", prim("without_nulls", note) if kind == "llm_structured" else note))
+
+    def route(self, chain: _Chain, state: StateSpec) -> None:
+        """The verdict's target: an exact entry, for errors the error route, else the default."""
+        name = state.name
+        table = {verdict: target for verdict, target in state.routes.items() if verdict[0] != "_"}
+        error = self.error_route(state)
+        if error is not None:
+            table["error"] = error
+        default = state.routes.get("_")
+        table = {verdict: name if target == CURRENT else target for verdict, target in table.items()}
+        default = name if default == CURRENT else default
+        verdict = prim("get", Slot("result"), "verdict")
+        unrouted = f"{name}/unrouted"
+        targets = dict.fromkeys([*table.values(), *([default] if default else [])])
+        go = {
+            target: f"{name}/to/{target}" if "${" not in target else f"{name}/to/{i}"
+            for i, target in enumerate(targets)
+        }
+        cases = [(key, go[target]) for key, target in table.items()]
+        if default is not None and "error" not in table:
+            cases.append(("error", unrouted))  # an error is never an "other verdict"
+        chain.close(Switch(verdict, tuple(cases), go[default] if default else unrouted))
+        for target, label in go.items():
+            chain.open(label)
+            self.go(chain, state, target)
+        if default is None or "error" not in table:
+            self.unrouted(chain, state)
+
+    def go(self, chain: _Chain, state: StateSpec, target: str, verdict: bool = True) -> None:
+        """Note the way taken and take it."""
+        fields: dict[str, Any] = {"from": state.name, "to": target}
+        if target == CURRENT:
+            fields["to"] = target = state.name
+        exit: Exit = Goto(target)
+        if "${" in target:
+            template, field = self.target(state, target)
+            needs = Needs()
+            goal = interpolate.text_of(template, self.place(state, field, target), needs)
+            self.prepare(chain, state, f"to_{len(self.builder.states)}", needs)
+            goal = prim("select", prim("eq", goal, CURRENT), state.name, goal)
+            chain.add(store("goal", goal))
+            fields["to"] = Slot("goal")
+            exit = Goto("/dispatch")
+            self.dynamic = True
+        if verdict:
+            fields["verdict"] = prim("get", Slot("result"), "verdict")
+        chain.add(Note("route", record(fields)))
+        chain.close(exit)
+
+    def target(self, state: StateSpec, text: str) -> tuple[Template, str]:
+        """The parsed template of a target that is worked out at run time, and its field."""
+        for (name, field), template in self.templates.items():
+            if name == state.name and template.text == text and field != "action":
+                return template, field
+        return parse(text, kind="value", context=self.loop.context), "on_error"
+
+    def unrouted_message(self, state: StateSpec) -> Expr:
+        return prim("unrouted", state.name, Slot("result"))
+
+    def unrouted(self, chain: _Chain, state: StateSpec) -> None:
+        chain.open(f"{state.name}/unrouted")
+        chain.close(Fail(self.unrouted_message(state), span=state.span))
+
+    def error(self, state: StateSpec) -> None:
+        """A fault in the state, taken as the verdict `error`."""
+        target = self.error_route(state)
+        assert target is not None
+        chain = _Chain(self.builder, span=state.span)
+        chain.open(f"{state.name}/error")
+        chain.add(store("result", prim("judge_fault", Slot("fault"))))
+        if self.reads_prev and state.action is not None:
+            ran = prim("put", Slot("last"), "state", state.name)
+            chain.add(store("prev", prim("select", prim("is_null", Slot("last")), Slot("prev"), ran)))
+        self.note_verdict(chain, state, self.loop.evaluator_of(state).type)
+        self.go(chain, state, target)
+
+    # --- terminal states --------------------------------------------------------------------
+
+    def terminal(self, state: StateSpec) -> None:
+        chain = self.chain(state)
+        self.enter(chain, state)
+        if state.action is not None:
+            self.act(chain, state)
+            chain.add(*self.remember(state))
+        restart = self.loop.restart_of(state)
+        if restart is None:
+            self.finish(chain, state.name, state.status or "success", "terminal")
+        else:
+            delay = self.loop.maintain_delay if self.loop.maintain_delay is not None else self.loop.backoff
+            if delay:
+                self.sleep(chain, delay, f"{state.name}/rested")
+            else:
+                self.watch_deadline(chain, state)
+            chain.close(Goto(f"{state.name}/cycle"))
+            chain.open(f"{state.name}/cycle")
+            chain.add(store("iteration", 1), store("lap", prim("add", Slot("lap"), 1)))
+            chain.add(store("cycle", prim("add", Slot("cycle"), 1)))
+            chain.add(Note("cycle", record({"cycle": Slot("cycle")})))
+            chain.close(Goto(state.name if restart == CURRENT else restart))
+        if chain.handler is not None:
+            self.error(state)
