@@ -39,6 +39,27 @@ _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 MAX_LEFT_BEHIND = 64
 
 
+class NotStarted(Exception):
+    """The system refused to start a program: why is the exception's text; `errno` 0 if it was not asked."""
+
+    def __init__(self, program: str, error: OSError | ValueError) -> None:
+        self.errno = 0
+        if isinstance(error, OSError):
+            self.errno = error.errno or 0
+            reason = error.strerror or type(error).__name__
+            if self.errno == errno.E2BIG:
+                reason += "; the command or the environment is longer than the system takes"
+        elif isinstance(error, UnicodeError):
+            reason = "the command has a character that UTF-8 cannot say"
+        else:
+            reason = "the command has a NUL character"
+        super().__init__(f"`{program}` could not be started: {reason}")
+
+    def result(self, context: Context) -> dict[str, Any]:
+        kind = "not-executable" if self.errno == errno.EACCES else "failed-to-start"
+        return failure(context, 126, kind=kind, message=str(self))
+
+
 class Runner:
     """Starts processes for one run, with the environment as it was when the runner was made."""
 
@@ -76,8 +97,9 @@ class Runner:
     def run(self, path: str, argv: list[str], args: dict[str, Any], context: Context) -> dict[str, Any]:
         """Run the program at `path` to its end; the result of a `shell` effect.
 
-        `args` give `timeout_s` and `deadline_ms`. Raises OSError or ValueError where it could not be
-        started, `Interrupted` when the wait was cut short (the group has been ended then).
+        `args` give `timeout_s` and `deadline_ms`. Raises `NotStarted`, and `Interrupted` when the wait
+        was cut short (the group has been ended then); what a callback of the context raises goes
+        through, and ends the group too.
         """
         started = time.monotonic()
         limit, limited_by = context.limit(args, own="action")
@@ -165,22 +187,18 @@ class _Child:
         self._context = context
         self.status: int | None = None
         self._exit = -1
-        output, output_end = os.pipe()
+        pipes: list[int] = []
         try:
-            errors, errors_end = os.pipe()
-        except OSError:
-            os.close(output)
-            os.close(output_end)
-            raise
-        try:
+            pipes += os.pipe()
+            pipes += os.pipe()
+            output, output_end, errors, errors_end = pipes
             self.pid = runner.spawn(path, argv, context, output_end, errors_end)
-        except BaseException:
-            os.close(output)
-            os.close(errors)
-            raise
-        finally:
-            os.close(output_end)
-            os.close(errors_end)
+        except (OSError, ValueError) as error:
+            for descriptor in pipes:
+                os.close(descriptor)
+            raise NotStarted(argv[0], error) from error
+        os.close(output_end)
+        os.close(errors_end)
         self.output = Capture("output", context)
         self.stderr = Capture("stderr", context)
         self._streams = {output: self.output, errors: self.stderr}
@@ -319,23 +337,6 @@ def failure(
     if kind:
         result["error"] = {"kind": kind, "message": message}
     return result
-
-
-def not_started(context: Context, program: str, error: Exception) -> dict[str, Any]:
-    """The result for what `Runner.run` raised when it could not start `program`."""
-    if isinstance(error, OSError):
-        reason = error.strerror or type(error).__name__
-        if error.errno == errno.E2BIG:
-            reason += ": the command or the environment is longer than the system takes"
-        if error.errno == errno.EACCES:
-            return failure(
-                context, 126, kind="not-executable", message=f"`{program}` cannot be run: {reason}"
-            )
-    elif isinstance(error, UnicodeError):
-        reason = "the command has characters that cannot be encoded"
-    else:
-        reason = "the command has a NUL character"
-    return failure(context, 126, kind="failed-to-start", message=f"`{program}` cannot be started: {reason}")
 
 
 def signal_name(number: int) -> str:

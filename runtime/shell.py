@@ -6,7 +6,7 @@ import errno
 import os
 import re
 
-from .process import Runner, not_started
+from .process import NotStarted, Runner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,20 +51,18 @@ class Shell:
         """The `shell` effect: the result of `args["command"]`."""
         command = args["command"]
         try:
-            if self._plain:
-                argv = plain_words(command)
-                path = self.runner.find(argv[0]) if argv else None
-                if path is not None:
-                    try:
-                        return self.runner.run(path, argv, args, context)
-                    except OSError as error:
-                        # No `#!` line, a missing interpreter: the shell knows what to do or to say.
-                        if error.errno not in (errno.ENOEXEC, errno.ENOENT, errno.EACCES):
-                            raise
-            name = os.path.basename(self._path)
-            return self.runner.run(self._path, [name, "-c", command], args, context)
-        except (OSError, ValueError) as error:
-            return not_started(context, self._path, error)
+            argv = plain_words(command) if self._plain else []
+            path = self.runner.find(argv[0]) if argv else None
+            if path is not None:
+                try:
+                    return self.runner.run(path, argv, args, context)
+                except NotStarted as error:
+                    # No `#!` line, a missing interpreter: the shell knows what to do or to say.
+                    if error.errno not in (errno.ENOEXEC, errno.ENOENT, errno.EACCES):
+                        raise
+            return self.runner.run(self._path, [os.path.basename(self._path), "-c", command], args, context)
+        except NotStarted as error:
+            return error.result(context)
 
 
 def plain_words(command: str) -> list[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from .jq import JqWorker
+    from .model import ModelWorker
     from .shell import Shell
 
     class EffectLike(Protocol):
@@ -182,13 +183,19 @@ class Context:
 
 
 class World:
-    """Performs effects for real; one per run. Reads the environment when it is made."""
+    """Performs effects for real; one per run. The environment is read once.
 
-    __slots__ = ("_jq", "_shell")
+    kinds: the effects the program may ask for, where that is known; what takes long to start and
+    will be needed is then started early.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_jq", "_kinds", "_model", "_shell")
+
+    def __init__(self, kinds: frozenset[str] = frozenset()) -> None:
+        self._kinds = kinds
         self._shell: Shell | None = None
         self._jq: JqWorker | None = None
+        self._model: ModelWorker | None = None
 
     def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
         context.interrupt.check()
@@ -207,11 +214,10 @@ class World:
         return time.monotonic()
 
     def close(self) -> None:
-        if self._shell is not None:
-            self._shell.close()
-        if self._jq is not None:
-            self._jq.close()
-        self._shell = self._jq = None
+        for kept in (self._shell, self._jq, self._model):
+            if kept is not None:
+                kept.close()
+        self._shell = self._jq = self._model = None
 
     @property
     def shell(self) -> Shell:
@@ -221,25 +227,37 @@ class World:
             self._shell = Shell()
         return self._shell
 
+    @property
+    def jq(self) -> JqWorker:
+        if self._jq is None:
+            from .jq import JqWorker
+
+            self._jq = JqWorker()
+        return self._jq
+
+    @property
+    def model(self) -> ModelWorker:
+        if self._model is None:
+            from .model import ModelWorker
+
+            self._model = ModelWorker()
+        return self._model
+
     def _perform_shell(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         return self.shell.perform(args, context)
 
     def _perform_agent(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         from . import agent
 
+        if "evaluate" in self._kinds and self._model is None:
+            self.model.start()
         return agent.perform(args, context, self.shell.runner)
 
     def _perform_evaluate(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
-        from . import model
-
-        return model.perform(args, context)
+        return self.model.perform(args, context)
 
     def _perform_jq(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
-        if self._jq is None:
-            from .jq import JqWorker
-
-            self._jq = JqWorker()
-        return self._jq.perform(args, context)
+        return self.jq.perform(args, context)
 
     def _perform_sleep(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         wanted = max(0.0, args["seconds"])

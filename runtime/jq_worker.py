@@ -1,0 +1,72 @@
+"""The helper process of `jq`: libjq with a bound on memory."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import signal
+from functools import lru_cache
+from typing import Any
+
+import jq  # type: ignore[import-not-found, unused-ignore]
+
+from .worker import serve
+
+# Bytes of address space; a document of 1 MiB needs about 100 MiB.
+MEMORY = 1 << 30
+MAX_MESSAGE = 500
+# libjq reads 10,000 levels; what takes a result on from here (JSON, snapshots) needs fewer.
+MAX_DEPTH = 200
+
+
+def main() -> None:
+    with contextlib.suppress(ValueError, OSError):  # a tighter bound may stand already
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    serve(answer)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    # Should the run be killed meanwhile, nobody else would end an endless program.
+    signal.setitimer(signal.ITIMER_REAL, request["limit"] + 1)
+    try:
+        try:
+            values = iter(_compiled(request["program"]).input_text(request["input"]))
+            value = next(values)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        if _is_deep(value):
+            return _error("too-deep", f"the value is nested more than {MAX_DEPTH} levels deep")
+        return {"value": value}
+    except StopIteration:
+        return _error("no-value", "the jq program gave no value")
+    except ValueError as error:
+        text = str(error).strip()[:MAX_MESSAGE]
+        if text.startswith("parse error"):
+            return _error("invalid-json", f"the text is not JSON: {text.removeprefix('parse error: ')}")
+        return _error("jq", text)
+    except MemoryError:
+        return _error("memory", "the jq program needs too much memory")
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            child
+            for item in level
+            if isinstance(item, list | dict)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return False
+    return True
+
+
+@lru_cache(maxsize=64)
+def _compiled(program: str) -> Any:
+    return jq.compile(program)
+
+
+def _error(kind: str, message: str) -> dict[str, Any]:
+    return {"error": {"kind": kind, "message": message}}

@@ -1,0 +1,93 @@
+"""What tests of the world share: a context to perform effects in, a world, a model server."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from llc.runtime.world import Context, Interrupt, World
+
+
+class Effect:
+    """An effect as a machine gives it: a kind and arguments."""
+
+    def __init__(self, kind: str, **args: Any) -> None:
+        self.kind = kind
+        self.args = args
+
+
+@pytest.fixture
+def effect() -> type[Effect]:
+    return Effect
+
+
+@pytest.fixture
+def interrupt() -> Iterator[Interrupt]:
+    interrupt = Interrupt()
+    yield interrupt
+    interrupt.close()
+
+
+@pytest.fixture
+def context(interrupt: Interrupt) -> Callable[..., Context]:
+    """Makes a context; keyword arguments replace the defaults."""
+
+    def make(**given: Any) -> Context:
+        defaults: dict[str, Any] = {
+            "run_id": "lint-1",
+            "effect_id": "lint-1/7",
+            "loop": "lint",
+            "state": "check",
+            "iteration": 2,
+            "elapsed_ms": lambda: 0,
+            "interrupt": interrupt,
+        }
+        return Context(**{**defaults, **given})
+
+    return make
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def perform(world: World, context: Callable[..., Context]) -> Callable[..., dict[str, Any]]:
+    """`perform("shell", command="true")`; context fields go in `within={…}`."""
+
+    def perform(kind: str, within: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
+        return world.perform(Effect(kind, **args), context(**(within or {})))
+
+    return perform
+
+
+@pytest.fixture(scope="session")
+def answers() -> ModuleType:
+    """The module `messages_server`, whose functions make the answers of the server."""
+    name = "llc_tests_messages_server"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("messages_server.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+@pytest.fixture
+def messages_server(answers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A Messages API on the loopback device, and an environment that points to it."""
+    with answers.MessagesServer() as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+        monkeypatch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        yield server

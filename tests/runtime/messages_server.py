@@ -1,0 +1,216 @@
+"""A server that speaks the Messages API on the loopback device, for tests with the real client.
+
+    with MessagesServer() as server:
+        server.then(verdict("success", 0.9), status(429, retry_after=0.1), ...)
+        ... ANTHROPIC_BASE_URL=server.url ...
+
+Each request takes the next answer; the last one answers for ever. `server.requests` has the bodies,
+`server.headers` the headers of what came. In a test: the fixture `messages_server`, which also sets
+the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = Callable[["_Handler", dict[str, Any]], None]
+
+
+def message(
+    content: list[dict[str, Any]], *, stop_reason: str = "tool_use", tokens: tuple[int, int] = (120, 30)
+) -> Answer:
+    """A message of the API with the given content blocks."""
+
+    def answer(handler: _Handler, request: dict[str, Any]) -> None:
+        handler.send_json(
+            200,
+            {
+                "id": "msg_1",
+                "type": "message",
+                "role": "assistant",
+                "model": request.get("model", ""),
+                "content": content,
+                "stop_reason": stop_reason,
+                "stop_sequence": None,
+                "usage": {"input_tokens": tokens[0], "output_tokens": tokens[1]},
+            },
+        )
+
+    return answer
+
+
+def tool(
+    input: Any, *, name: str = "evaluate", stop_reason: str = "tool_use", tokens: tuple[int, int] = (120, 30)
+) -> Answer:
+    """A call of a tool with any input."""
+    block = {"type": "tool_use", "id": "toolu_1", "name": name, "input": input}
+    return message([block], stop_reason=stop_reason, tokens=tokens)
+
+
+def verdict(
+    verdict: str, confidence: float = 0.9, reason: str = "because", *, tokens: tuple[int, int] = (120, 30)
+) -> Answer:
+    """A reply by the seed's default schema."""
+    return tool({"verdict": verdict, "confidence": confidence, "reason": reason}, tokens=tokens)
+
+
+def text(words: str, *, stop_reason: str = "end_turn") -> Answer:
+    """Words instead of a tool call."""
+    return message([{"type": "text", "text": words}], stop_reason=stop_reason)
+
+
+def status(code: int, words: str = "", *, retry_after: float | None = None) -> Answer:
+    """An error of the API."""
+    kinds = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error"}
+
+    def answer(handler: _Handler, request: dict[str, Any]) -> None:
+        headers = {} if retry_after is None else {"retry-after": str(retry_after)}
+        error = {"type": kinds.get(code, "api_error"), "message": words or f"status {code}"}
+        handler.send_json(code, {"type": "error", "error": error}, headers)
+
+    return answer
+
+
+def refuse_forced(otherwise: Answer) -> Answer:
+    """What a model does that cannot be forced to use a tool: 400 where it is, else `otherwise`."""
+
+    def answer(handler: _Handler, request: dict[str, Any]) -> None:
+        if request["tool_choice"]["type"] == "tool":
+            status(400, "tool_choice: forced tool use is not supported")(handler, request)
+        else:
+            otherwise(handler, request)
+
+    return answer
+
+
+def body(data: bytes, content_type: str = "application/json") -> Answer:
+    """Any bytes with status 200."""
+
+    def answer(handler: _Handler, request: dict[str, Any]) -> None:
+        handler.send(200, data, {"content-type": content_type})
+
+    return answer
+
+
+def half(answer: Answer) -> Answer:
+    """The first half of an answer's body, then the connection ends."""
+
+    def halved(handler: _Handler, request: dict[str, Any]) -> None:
+        handler.cut = True
+        answer(handler, request)
+
+    return halved
+
+
+def drop() -> Answer:
+    """No answer: the connection is reset."""
+
+    def answer(handler: _Handler, request: dict[str, Any]) -> None:
+        # Linger of zero makes close() send RST.
+        handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        handler.close_connection = True
+        handler.connection.close()
+
+    return answer
+
+
+def drip(seconds: float = 0.02) -> Answer:
+    """A body that comes byte by byte and never ends, so that no single read takes long."""
+
+    def answer(handler: _Handler, request: dict[str, Any]) -> None:
+        handler.send_response(200)
+        handler.send_header("content-type", "application/json")
+        handler.send_header("content-length", "1000000")
+        handler.end_headers()
+        while not handler.server.stopping.wait(seconds):
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+
+    return answer
+
+
+def stall() -> Answer:
+    """Nothing at all."""
+
+    def answer(handler: _Handler, request: dict[str, Any]) -> None:
+        handler.server.stopping.wait(60)
+
+    return answer
+
+
+class MessagesServer(ThreadingHTTPServer):
+    """Listens on a free port from `with` on."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.stopping = threading.Event()
+        self._answers: list[Answer] = []
+        self._lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def then(self, *answers: Answer) -> None:
+        """Answer the next requests like this."""
+        self._answers += answers
+
+    def take(self, headers: dict[str, str], request: dict[str, Any]) -> Answer:
+        with self._lock:
+            self.headers.append(headers)
+            self.requests.append(request)
+            return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that goes away in the middle is what some tests are about."""
+
+    def __enter__(self) -> MessagesServer:
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stopping.set()
+        self.shutdown()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: MessagesServer
+    cut = False
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        if self.path.partition("?")[0] != "/v1/messages":
+            self.send(404, b"{}", {"content-type": "application/json"})
+            return
+        self.server.take(headers, request)(self, request)
+
+    def send_json(self, code: int, value: Any, headers: dict[str, str] | None = None) -> None:
+        self.send(code, json.dumps(value).encode(), {"content-type": "application/json", **(headers or {})})
+
+    def send(self, code: int, data: bytes, headers: dict[str, str]) -> None:
+        self.send_response(code)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        if self.cut:
+            self.close_connection = True
+            data = data[: len(data) // 2]
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Tests look at `requests`, not at standard error."""
