@@ -179,7 +179,7 @@ class OutputJson(OutputEvaluator):
     type: ClassVar[str] = "output_json"
     details: ClassVar[tuple[str, ...]] = ("value", "path", "target")
 
-    path: str = attrs.field(metadata=_of(TEXT, "A jq expression; the first value it gives counts."))
+    path: str = attrs.field(metadata=_of(TEMPLATE, "A jq expression; the first value it gives counts."))
     operator: str = attrs.field(
         default="eq",
         metadata=_of(

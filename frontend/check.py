@@ -1,0 +1,434 @@
+"""Whether a loop that could be read makes sense.
+
+Owns the rules across keys and states: targets that exist, ways that end, verdicts that lead
+somewhere, keys that contradict each other, expressions that compile. Everything is reported, in one
+go; an error refuses the loop, a warning does not (`spec/loops.md`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ..ir.diagnostics import Diagnostic, nearest, suggest
+from ..ir.spans import Span
+from .documents import Document
+from .graph import Graph
+from .schema import (
+    CURRENT,
+    DEFAULT_MODEL_TEXT,
+    DEFAULT_VERDICTS,
+    LlmStructured,
+    Loop,
+    OutputContains,
+    OutputJson,
+    StateSpec,
+)
+from .templates import parse
+from .variables import Text, check_variables, fixed_text, read_texts
+
+MAX_NAME = 200
+# A suggestion compares with every name: with many names, only the first few findings get one.
+MAX_COMPARISONS = 100_000
+_SPECIAL_KEYS = ("on_success", "on_failure", "on_error", "on_yes", "on_no", "on_maintain", "on_unknown")
+_CAPTURE_NAME = re.compile(r"[\w-]+")
+
+
+def check(loop: Loop, document: Document | None = None) -> Iterator[Diagnostic]:
+    """Every finding about a loop; `document` gives the places of variables inside texts."""
+    yield from _Checker(loop, document).run()
+
+
+def _warning(
+    id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+) -> Diagnostic:
+    return Diagnostic(id, message, span, label, help, "warning")
+
+
+class _Checker:
+    def __init__(self, loop: Loop, document: Document | None) -> None:
+        self.loop = loop
+        self.document = document
+        self.comparisons = 0
+        self.compiled: dict[tuple[str, str], str | None] = {}
+
+    def run(self) -> Iterator[Diagnostic]:
+        loop = self.loop
+        texts = list(read_texts(loop))
+        graph = Graph(loop, self.resolve)
+        yield from self.names()
+        yield from self.settings()
+        for state in loop.states.values():
+            yield from self.targets(state)
+            yield from self.leftovers(state)
+            if not state.flawed:
+                yield from self.flow(state)
+                yield from self.evaluator(state)
+        yield from self.expressions(texts)
+        yield from self.ways(graph)
+        yield from check_variables(loop, graph, texts, self.document)
+
+    # --- names and settings -----------------------------------------------------------------
+
+    def names(self) -> Iterator[Diagnostic]:
+        loop = self.loop
+        if loop.name or not loop.flawed:
+            problem = _name_problem(loop.name, may_have_spaces=True)
+            if problem is not None:
+                yield Diagnostic("bad-name", f"the loop's name {problem}", loop.span_of("name"))
+        for state in loop.states.values():
+            problem = _name_problem(state.name)
+            if state.name.startswith("$") and problem is None:
+                problem = "begins with `$`, as only `$current` does"
+            if problem is not None:
+                yield Diagnostic("bad-name", f"the state's name {problem}", state.span_of("name"))
+            if state.capture is not None and not _CAPTURE_NAME.fullmatch(state.capture):
+                help = "use letters, digits, `_` and `-`"
+                message = f"`${{captured.{state.capture}.output}}` could not be written"
+                yield Diagnostic("bad-name", message, state.span_of("capture"), "", help)
+        if not loop.states and not loop.flawed:
+            yield Diagnostic("no-states", "the loop has no states", loop.span_of("states"))
+
+    def settings(self) -> Iterator[Diagnostic]:
+        loop = self.loop
+        model = loop.llm.model
+        if model is not None and "${" in model and model != DEFAULT_MODEL_TEXT:
+            message = f"`model` holds no variable but `{DEFAULT_MODEL_TEXT}`"
+            yield Diagnostic("unknown-variable", message, loop.llm.span_of("model"))
+        for i, path in enumerate(loop.scope or ()):
+            if "${" in path:
+                message = "a scope holds no variables: it is claimed before anything runs"
+                yield Diagnostic("bad-scope", message, loop.span_of(f"scope[{i}]"))
+        if loop.maintain_delay is not None and not loop.maintain:
+            yield self.unused(
+                loop.span_of("key:maintain_delay"), "maintain_delay", "the loop does not maintain"
+            )
+
+    def unused(self, span: Span | None, key: str, why: str, help: str | None = None) -> Diagnostic:
+        return _warning("unused-key", f"`{key}` has no effect: {why}", span, "has no effect", help)
+
+    # --- targets ----------------------------------------------------------------------------
+
+    def resolve(self, target: str) -> str | None:
+        """The state a target names; None where only a run can tell."""
+        if "${" not in target:
+            return target
+        return fixed_text(parse(target, kind="value", context=self.loop.context))
+
+    def targets(self, state: StateSpec) -> Iterator[Diagnostic]:
+        for key in ("on_success", "on_failure", "on_error", "next", "on_maintain"):
+            target = getattr(state, key)
+            if target is not None:
+                yield from self.target(target, state.span_of(key))
+        for verdict, target in (state.route or {}).items():
+            yield from self.target(target, state.span_of(f"route.{verdict}"))
+
+    def target(self, target: str, span: Span | None, label: str = "jumps here") -> Iterator[Diagnostic]:
+        if target in self.loop.states or target == CURRENT:
+            return
+        name = self.resolve(target)
+        if name is None or name in self.loop.states or name == CURRENT:
+            return
+        if target != name and parse(target, kind="value", context=self.loop.context).problems:
+            return
+        help = None
+        self.comparisons += len(self.loop.states)
+        if target.startswith("$"):
+            help = f"did you mean `{CURRENT}`?"
+        elif self.comparisons <= MAX_COMPARISONS:
+            help = suggest(name, self.loop.states, "the states are")
+        yield Diagnostic("unknown-state", f"no state named `{name}`", span, label, help)
+
+    def ways(self, graph: Graph) -> Iterator[Diagnostic]:
+        """Where the loop begins, what it never enters, what never ends."""
+        loop = self.loop
+        if loop.on_error is not None:
+            yield from self.target(loop.on_error, loop.span_of("on_error"), "errors go here")
+        if loop.initial or not loop.flawed:
+            if loop.initial == CURRENT or "${" in loop.initial:
+                message = "the initial state is named, not worked out"
+                yield Diagnostic("unknown-state", message, loop.span_of("initial"))
+            else:
+                yield from self.target(loop.initial, loop.span_of("initial"), "begins here")
+        if graph.initial is None:
+            return
+        reachable = graph.reachable()
+        for number, state in enumerate(loop.states.values()):
+            if number not in reachable and not loop.flawed:
+                message = f"nothing leads to state `{state.name}`"
+                yield _warning("unreachable-state", message, state.span_of("name"), "never entered")
+        stuck = sorted(reachable - graph.finishing() - {graph.any})
+        if stuck and not loop.flawed:
+            first = loop.states[graph.names[stuck[0]]]
+            more = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
+            help = "only a limit or an error ends the loop then; let one of them lead to a terminal state"
+            message = f"no terminal state can be reached from `{first.name}`{more}"
+            yield _warning("never-ends", message, first.span_of("name"), "goes round for ever", help)
+
+    # --- one state --------------------------------------------------------------------------
+
+    def leftovers(self, state: StateSpec) -> Iterator[Diagnostic]:
+        """Keys that mean nothing beside the others."""
+        if state.action is None:
+            for key in ("capture", "timeout", "action_type", "on_unknown"):
+                if getattr(state, key) is not None:
+                    yield self.unused(state.span_of(f"key:{key}"), key, "the state has no action")
+        if not state.is_terminal:
+            for key in ("status", "on_maintain"):
+                if getattr(state, key) is not None:
+                    why = "the state is not terminal"
+                    yield self.unused(state.span_of(f"key:{key}"), key, why, "add `terminal: true`")
+        elif state.on_maintain is not None and not self.loop.maintain:
+            why = "the loop does not maintain"
+            yield self.unused(
+                state.span_of("key:on_maintain"), "on_maintain", why, "add `maintain: true` to the loop"
+            )
+        if state.next is not None:
+            others = [verdict for verdict in state.route or {} if verdict not in ("error", "_error")]
+            first = f"key:route.{others[0]}" if others else ""
+            for key, given, place in (
+                ("evaluate", state.evaluate is not None, "key:evaluate"),
+                ("route", bool(others), first),
+                ("on_success", state.on_success is not None, "key:on_success"),
+                ("on_failure", state.on_failure is not None, "key:on_failure"),
+                ("terminal", state.terminal, "key:terminal"),
+            ):
+                if given:
+                    yield self.contradiction(state, place, key, "`next` goes on whatever happened")
+        elif state.terminal and not state.is_terminal:
+            yield self.contradiction(
+                state, "key:terminal", "terminal", "the state has routes, and they come first"
+            )
+        elif state.is_terminal and state.evaluate is not None:
+            yield self.unused(
+                state.span_of("key:evaluate"), "evaluate", "the loop ends here whatever it says"
+            )
+        route = state.route or {}
+        for key, covering in (
+            ("on_success", ("success", "_")),
+            ("on_failure", ("failure", "_")),
+            ("on_error", ("_error", "error")),
+        ):
+            by = next((verdict for verdict in covering if verdict in route), None)
+            if getattr(state, key) is not None and by is not None and state.next is None:
+                message = f"`{key}` has no effect: `route` has `{by}`"
+                yield _warning(
+                    "shadowed-route", message, state.span_of(f"key:{key}"), "overridden", "keep one of them"
+                )
+        if "error" in route and route.get("_error", route["error"]) != route["error"]:
+            message = "`error` has no effect: `_error` comes first"
+            yield _warning(
+                "shadowed-route", message, state.span_of("key:route.error"), "overridden", "keep one of them"
+            )
+
+    def contradiction(self, state: StateSpec, place: str, key: str, why: str) -> Diagnostic:
+        message = f"`{key}` has no effect: {why}"
+        return _warning(
+            "contradictory-keys",
+            message,
+            state.span_of(place, f"key:{key}"),
+            "has no effect",
+            "keep one of them",
+        )
+
+    def flow(self, state: StateSpec) -> Iterator[Diagnostic]:
+        """Whether there is something to do, something to judge, and somewhere to go."""
+        if state.next is not None or state.is_terminal:
+            return
+        name = state.name
+        if not state.routes.keys() - {"_error"}:
+            help = "add `next`, `on_success` and `on_failure`, `route` or `terminal: true`"
+            yield Diagnostic(
+                "no-way-out", f"state `{name}` leads nowhere", state.span_of("name"), "ends here", help
+            )
+        elif state.action is None and state.evaluate is None:
+            help = "add an action, or an evaluator with `source`; `next` goes on without a verdict"
+            message = f"state `{name}` has nothing to judge"
+            yield Diagnostic("nothing-to-judge", message, state.span_of("name"), "gives no verdict", help)
+        elif state.action is None and state.evaluate is not None and state.evaluate.source is None:
+            help = 'add `source`, such as `source: "${prev.output}"`'
+            message = f"state `{name}` has no action, and its evaluator no `source`"
+            yield Diagnostic(
+                "missing-source", message, state.evaluate.span_of("type"), "judges nothing", help
+            )
+        else:
+            yield from self.verdicts(state)
+
+    def verdicts(self, state: StateSpec) -> Iterator[Diagnostic]:
+        """Verdicts that can come and lead nowhere, and routes for verdicts that cannot come."""
+        evaluator = self.loop.evaluator_of(state)
+        produced = evaluator.verdicts
+        if isinstance(evaluator, LlmStructured):
+            if not self.loop.llm.enabled:
+                return
+            produced = _schema_verdicts(evaluator)
+        routes = state.routes
+        routed = [verdict for verdict in routes if verdict not in ("_", "_error")]
+        where = (
+            state.evaluate.span_of("type") if state.evaluate is not None else state.span_of("action", "name")
+        )
+        kind = evaluator.type
+        if produced is None:
+            if "_" not in routes:
+                message = "the schema does not list its verdicts, and nothing routes the others"
+                yield _warning("unrouted-verdict", message, where, "may say anything", "add `_` to the route")
+            return
+        if isinstance(evaluator, LlmStructured) and evaluator.uncertain_suffix:
+            produced = (*produced, *(f"{verdict}_uncertain" for verdict in produced))
+        unrouted = [verdict for verdict in produced if verdict not in routes and verdict != "error"]
+        if unrouted and "_" not in routes:
+            names = ", ".join(f"`{verdict}`" for verdict in unrouted)
+            help = "the loop ends with an error then; add `_` to the route to take every other verdict"
+            if self.loop.paradigm != "fsm":
+                help = (
+                    "the loop ends with an error then; `llc compile --emit fsm` gives states to add routes to"
+                )
+            yield _warning("unrouted-verdict", f"nothing routes {names}", where, f"`{kind}` may say so", help)
+        possible = {*produced, *(DEFAULT_VERDICTS if self.loop.kind_of(state) == "slash" else ())}
+        for verdict in routed:
+            if verdict not in possible:
+                yield self.unknown_verdict(state, verdict, kind, produced)
+
+    def unknown_verdict(
+        self, state: StateSpec, verdict: str, kind: str, produced: tuple[str, ...]
+    ) -> Diagnostic:
+        place = state.span_of(f"key:route.{verdict}", f"key:on_{verdict}")
+        key = f"on_{verdict}"
+        meant = nearest(key, _SPECIAL_KEYS) if f"key:{key}" in state.spans else None
+        if meant is not None:
+            message = f"state `{state.name}` has no key `{key}`"
+            meaning = f"did you mean `{meant}`? `{kind}` never says `{verdict}`"
+            return Diagnostic("unknown-key", message, place, "unknown", meaning)
+        said = {"yes": "success", "no": "failure"}.get(verdict)
+        help = f"did you mean `{said}`?" if said in produced else suggest(verdict, produced, "it says")
+        return _warning("unknown-verdict", f"`{kind}` never says `{verdict}`", place, "never taken", help)
+
+    # --- evaluators -------------------------------------------------------------------------
+
+    def evaluator(self, state: StateSpec) -> Iterator[Diagnostic]:
+        evaluator = state.evaluate
+        if not isinstance(evaluator, LlmStructured):
+            return
+        if not self.loop.llm.enabled and "_error" not in state.routes and self.loop.on_error is None:
+            yield Diagnostic(
+                "llm-disabled",
+                f"state `{state.name}` asks a model, and models are switched off",
+                evaluator.span_of("type"),
+                "always an error",
+                "add `_error` to its route, or choose another evaluator",
+            )
+        if evaluator.schema is not None:
+            yield from _schema_problems(evaluator, evaluator.schema)
+
+    def expressions(self, texts: list[Text]) -> Iterator[Diagnostic]:
+        """jq and regular expressions that do not compile, where they are known before a run."""
+        parsed = {(text.state.name, text.field): text for text in texts if text.state is not None}
+        for state in self.loop.states.values():
+            evaluator = state.evaluate
+            if isinstance(evaluator, OutputJson):
+                key, written = "path", evaluator.path
+            elif isinstance(evaluator, OutputContains) and evaluator.match != "substring":
+                key, written = "pattern", evaluator.pattern
+            else:
+                continue
+            text = parsed.get((state.name, f"evaluate.{key}"))
+            fixed = written if text is None else fixed_text(text.template)
+            if fixed is None or (text is not None and text.template.problems):
+                continue
+            message = self.compile(key, fixed)
+            if message is None:
+                continue
+            if key == "path":
+                yield Diagnostic("invalid-jq", f"not a jq expression: {message}", evaluator.span_of(key))
+            else:
+                help = "`match: substring` takes it as plain text"
+                yield Diagnostic(
+                    "invalid-regex", f"not a regular expression: {message}", evaluator.span_of(key), "", help
+                )
+
+    def compile(self, key: str, text: str) -> str | None:
+        """What is wrong with an expression, or None."""
+        if (key, text) not in self.compiled:
+            self.compiled[key, text] = _jq_problem(text) if key == "path" else _regex_problem(text)
+        return self.compiled[key, text]
+
+
+def _jq_problem(text: str) -> str | None:
+    import jq  # type: ignore[import-not-found, unused-ignore]
+
+    try:
+        jq.compile(text)
+    except ValueError as error:
+        first = str(error).strip().partition("\n")[0]
+        return re.sub(r"^jq: error:\s*|\s+at <top-level>.*|\s*\(Unix shell quoting issues\?\)", "", first)
+    return None
+
+
+def _regex_problem(text: str) -> str | None:
+    import re2  # type: ignore[import-untyped, unused-ignore]
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(text, options)
+    except re2.error as error:
+        found = error.args[0]
+        return found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
+    return None
+
+
+def _schema_verdicts(evaluator: LlmStructured) -> tuple[str, ...] | None:
+    """The verdicts a model may give, None where its schema leaves them open."""
+    if evaluator.schema is None:
+        return DEFAULT_VERDICTS
+    properties = evaluator.schema.get("properties")
+    verdict = properties.get("verdict") if isinstance(properties, dict) else None
+    if not isinstance(verdict, dict):
+        return None
+    values = verdict.get("enum", [verdict["const"]] if "const" in verdict else None)
+    if not isinstance(values, list):
+        return None
+    return tuple(value for value in values if isinstance(value, str))
+
+
+def _schema_problems(evaluator: LlmStructured, schema: dict[str, Any]) -> Iterator[Diagnostic]:
+    span = evaluator.span_of("key:schema")
+    if schema.get("type") != "object":
+        message = "the schema should describe an object"
+        yield Diagnostic("bad-schema", message, span, "", "add `type: object`")
+        return
+    properties = schema.get("properties")
+    verdict = properties.get("verdict") if isinstance(properties, dict) else None
+    if not isinstance(verdict, dict):
+        message = "the schema has no property `verdict`"
+        yield Diagnostic("bad-schema", message, span, "", "add `verdict: {type: string}` to its `properties`")
+        return
+    values = verdict.get("enum", [verdict["const"]] if "const" in verdict else None)
+    is_text = verdict.get("type", "string") == "string" and (
+        values is None or (isinstance(values, list) and values and all(isinstance(v, str) for v in values))
+    )
+    if not is_text:
+        yield Diagnostic(
+            "bad-schema", "a verdict is a text", evaluator.span_of("schema.verdict", "key:schema")
+        )
+    required = schema.get("required")
+    if not (isinstance(required, list) and "verdict" in required):
+        message = "the schema does not require `verdict`"
+        yield _warning("optional-verdict", message, span, "", "without one the evaluation is an error")
+
+
+def _name_problem(name: str, may_have_spaces: bool = False) -> str | None:
+    if not name.strip():
+        return "is empty"
+    if len(name) > MAX_NAME:
+        return f"is longer than {MAX_NAME} characters"
+    if not name.isprintable():
+        return "has characters that cannot be shown"
+    if "/" in name:
+        return "has a `/` in it"
+    if any(ch.isspace() for ch in name) and not may_have_spaces:
+        return "has white space in it"
+    if name != name.strip():
+        return "begins or ends with white space"
+    return "is a folder's" if name in (".", "..") else None

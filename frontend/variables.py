@@ -1,0 +1,292 @@
+"""What the texts of a loop read, and whether it will be there.
+
+Owns the checks on `${…}`: what `templates` finds wrong, fields that no namespace has, captures that
+nothing sets or that some way reaches before they are set, values spliced unquoted on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from ..ir.diagnostics import Diagnostic, suggest
+from ..ir.spans import Span
+from .documents import Document
+from .graph import Graph
+from .schema import EVALUATORS, Loop, Spec, StateSpec
+from .structure import fields_of
+from .templates import NAMESPACES, Constant, Problem, Template, Variable, parse, text_of
+
+DETAILS = sorted(
+    {name for cls in EVALUATORS.values() for name in cls.details} | {"message", "error", "reason"}
+)
+# How many "may not be set" findings show the way that shows it; finding one costs a search.
+SHOWN_WAYS = 20
+
+
+@attrs.frozen
+class Text:
+    """A text of a loop that may hold variables.
+
+    field: such as `action` or `evaluate.target`; state: whose it is, None for the loop's own.
+    """
+
+    state: StateSpec | None
+    field: str
+    kind: str
+    text: str
+    span: Span | None
+    template: Template
+
+
+def read_texts(loop: Loop) -> Iterator[Text]:
+    """Every text of the loop with variables in it, parsed."""
+    for state, field, kind, text, span in _texts(loop):
+        if "$" in text:
+            known = {"loop.name": loop.name}
+            if state is not None:
+                known["state.name"] = state.name
+            template = parse(text, kind=kind, context=loop.context, known=known)
+            yield Text(state, field, kind, text, span, template)
+
+
+def fixed_text(template: Template) -> str | None:
+    """What a template always gives, or None where only a run can tell."""
+    only = template.single
+    return text_of(only.value) if isinstance(only, Constant) else template.fixed
+
+
+def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str, Span | None]]:
+    for state in loop.states.values():
+        for key, field in fields_of(StateSpec).items():
+            value = getattr(state, key)
+            if value is None:
+                continue
+            if key == "action":
+                kind: str = "slash" if loop.kind_of(state) == "slash" else "shell"
+                yield state, key, kind, value, state.span_of(key)
+            elif key == "route":
+                for verdict, target in value.items():
+                    yield state, f"route.{verdict}", "value", target, state.span_of(f"route.{verdict}")
+            elif field.type.kind == "target":
+                yield state, key, "value", value, state.span_of(key)
+        if state.evaluate is not None:
+            for key, text in _templates(state.evaluate):
+                yield state, f"evaluate.{key}", "value", text, state.evaluate.span_of(key)
+    for key in ("initial", "on_error"):
+        value = getattr(loop, key)
+        if value is not None:
+            yield None, key, "value", value, loop.span_of(key)
+
+
+def _templates(spec: Spec) -> Iterator[tuple[str, str]]:
+    for key, field in fields_of(type(spec)).items():
+        value = getattr(spec, key)
+        if isinstance(value, str) and field.type.kind in ("template", "measure", "json"):
+            yield key, value
+
+
+def check_variables(
+    loop: Loop, graph: Graph, texts: list[Text], document: Document | None
+) -> Iterator[Diagnostic]:
+    """Everything wrong with the variables of a loop."""
+    checker = _Checker(loop, graph, document)
+    yield from checker.context()
+    for text in texts:
+        yield from checker.problems(text)
+        for variable in text.template.variables:
+            yield from checker.fields(text, variable)
+    yield from checker.order(texts)
+
+
+class _Checker:
+    def __init__(self, loop: Loop, graph: Graph, document: Document | None) -> None:
+        self.loop = loop
+        self.graph = graph
+        self.document = document
+        self.bad_context: set[str] = set()
+        self.captures = {state.capture for state in loop.states.values() if state.capture and state.action}
+        self.is_whole = not loop.flawed and not any(state.flawed for state in loop.states.values())
+
+    def place(self, span: Span | None, text: str, start: int, end: int) -> Span | None:
+        return self.document.within(span, text, start, end) if self.document is not None else span
+
+    def at(self, text: Text, variable: Variable) -> Span | None:
+        return self.place(text.span, text.text, variable.start, variable.end)
+
+    # --- what the templates say -------------------------------------------------------------
+
+    def context(self) -> Iterator[Diagnostic]:
+        """What is wrong inside context values, said once and there, not at every use."""
+        through: list[tuple[str, str, Span | None, Problem]] = []
+        for key, value in self.loop.context.items():
+            span = self.loop.span_of(f"context.{key}")
+            for text in _strings(value):
+                if "$" not in text:
+                    continue
+                for problem in parse(text, kind="slash", context=self.loop.context).problems:
+                    if _context_key(text, problem) in (None, key):
+                        self.bad_context.add(key)
+                        yield self.diagnostic(problem, span, text)
+                    else:
+                        through.append((key, text, span, problem))
+        for key, text, span, problem in through:
+            other = _context_key(text, problem)
+            if other not in self.bad_context:
+                yield self.diagnostic(problem, span, text)
+            self.bad_context.add(key)
+
+    def problems(self, text: Text) -> Iterator[Diagnostic]:
+        for problem in text.template.problems:
+            if _context_key(text.text, problem) not in self.bad_context:
+                yield self.diagnostic(problem, text.span, text.text)
+
+    def diagnostic(self, problem: Problem, span: Span | None, text: str) -> Diagnostic:
+        place = self.place(span, text, problem.start, problem.end)
+        return Diagnostic(problem.id, problem.message, place, "", problem.help, problem.severity)
+
+    # --- fields -----------------------------------------------------------------------------
+
+    def fields(self, text: Text, variable: Variable) -> Iterator[Diagnostic]:
+        """Names after the namespace that cannot be there."""
+        space, path = NAMESPACES[variable.namespace], variable.path
+        place = self.at(text, variable)
+        if variable.raw:
+            yield self.raw(text, variable, place)
+        if variable.namespace == "captured" and len(path) == 1:
+            message = f"`{variable.name}` is a whole result"
+            yield Diagnostic("unknown-field", message, place, "", f"write `${{{variable.name}.output}}`")
+            return
+        keys = path[1:] if space.is_keyed else path
+        if space.fields is None:
+            if variable.namespace == "env" and keys:
+                yield Diagnostic("unknown-field", "an environment variable has no fields", place)
+            return
+        name, *rest = keys
+        if name not in space.fields:
+            known = [*space.fields]
+            help = suggest(name, known, "it has")
+            if variable.namespace == "result" and name in DETAILS:
+                help = f"did you mean `${{result.details.{name}}}`?"
+            owner = ".".join((variable.namespace, *path[:1])) if space.is_keyed else variable.namespace
+            yield Diagnostic("unknown-field", f"`{owner}` has no field `{name}`", place, "", help)
+        elif name != "details" and rest:
+            yield Diagnostic(
+                "unknown-field", f"`{name}` has no fields", place, "", f"drop `.{'.'.join(rest)}`"
+            )
+        elif name == "details" and rest and rest[0] not in DETAILS and self.is_whole:
+            message = f"no evaluator gives a detail `{rest[0]}`"
+            help = suggest(rest[0], DETAILS, "there are")
+            yield Diagnostic("unknown-detail", message, place, "", help, "warning")
+
+    def raw(self, text: Text, variable: Variable, place: Span | None) -> Diagnostic:
+        if text.kind == "shell":
+            message = f"`{variable.text}` is spliced into the command unquoted"
+            help = f"write `${{{variable.name}}}` unless it is meant to be code"
+            return Diagnostic("raw-variable", message, place, "runs as code", help, "warning")
+        message = "`raw:` has no effect here: nothing is quoted"
+        return Diagnostic("raw-variable", message, place, "", "leave `raw:` out", "warning")
+
+    # --- order ------------------------------------------------------------------------------
+
+    def order(self, texts: list[Text]) -> Iterator[Diagnostic]:
+        """Variables that nothing sets, or that some way reaches before they are set."""
+        names = sorted({_bit(variable) for text in texts for variable in text.template.variables} - {""})
+        bit = {name: 1 << i for i, name in enumerate(names)}
+        states = list(self.loop.states.values())
+        captured = [bit.get(f"captured.{state.capture}", 0) if state.action else 0 for state in states]
+        given = [
+            bits
+            | (bit.get("prev", 0) if state.action else 0)
+            | (bit.get("result", 0) if _is_judged(state) else 0)
+            for bits, state in zip(captured, states, strict=True)
+        ]
+        before = self.graph.definite(given)
+        reachable = self.graph.reachable()
+        shown = 0
+        for text in texts:
+            number = self.graph.number[text.state.name] if text.state is not None else -1
+            for variable in text.template.variables:
+                name = _bit(variable)
+                if not name or (text.field == "evaluate.previous"):
+                    continue
+                if variable.namespace == "captured" and variable.path[0] not in self.captures:
+                    yield from self.never_set(text, variable)
+                    continue
+                if number not in reachable or variable.default is not None or not self.is_whole:
+                    continue
+                there = before[number]
+                if text.field.startswith("evaluate."):
+                    there |= captured[number]
+                elif text.field != "action":
+                    there |= given[number]
+                if there & bit[name]:
+                    continue
+                shown += 1
+                setters = (
+                    [i for i, bits in enumerate(given) if bits & bit[name]] if shown <= SHOWN_WAYS else None
+                )
+                yield self.maybe_unset(text, variable, number, setters)
+
+    def never_set(self, text: Text, variable: Variable) -> Iterator[Diagnostic]:
+        if not self.is_whole:
+            return
+        name = variable.path[0]
+        help = (
+            suggest(name, self.captures, "the loop captures")
+            or f"add `capture: {name}` to a state with an action"
+        )
+        severity = "error" if variable.default is None else "warning"
+        yield Diagnostic(
+            "unset-capture", f"nothing captures `{name}`", self.at(text, variable), "", help, severity
+        )
+
+    def maybe_unset(
+        self, text: Text, variable: Variable, number: int, setters: list[int] | None
+    ) -> Diagnostic:
+        what = {
+            "prev": "an action has run",
+            "result": "anything was evaluated",
+        }.get(variable.namespace, f"`{variable.path[0]}` is captured")
+        help = f"`${{{variable.name}:default=…}}` gives a value for that case"
+        if setters is not None:
+            way = self.graph.way(number, setters)
+            if len(way) > 6:
+                way = [*way[:3], "…", *way[-2:]]
+            if way:
+                help = f"on the way {' → '.join(way)}; {help}"
+        message = f"`{variable.text}` may be read before {what}"
+        return Diagnostic(
+            "maybe-unset", message, self.at(text, variable), "undefined on some way", help, "warning"
+        )
+
+
+def _is_judged(state: StateSpec) -> bool:
+    return state.next is None and not state.is_terminal
+
+
+def _bit(variable: Variable) -> str:
+    """The name under which the order of a variable is followed; '' where it is always there."""
+    if variable.namespace == "captured":
+        return f"captured.{variable.path[0]}"
+    return variable.namespace if variable.namespace in ("prev", "result") else ""
+
+
+def _context_key(text: str, problem: Problem) -> str | None:
+    """The context value that a problem came through, if it came through one."""
+    written = text[problem.start : problem.end].removeprefix("${").removeprefix("raw:")
+    if problem.id == "unknown-variable" and f"`${{{written.rstrip('}')}}}`" in problem.message:
+        return None
+    if not written.startswith("context."):
+        return None
+    return written.removeprefix("context.").partition(".")[0].partition(":")[0].rstrip("}")
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
