@@ -45,6 +45,17 @@ from .interpolate import Needs, Place
 from .schema import CURRENT, Loop, StateSpec
 from .templates import Template, parse
 
+# Nodes that stand in every state alike are made once.
+ITERATION, LAP, STEPS = Slot("iteration"), Slot("lap"), Slot("steps")
+COUNT_ITERATION = store("iteration", prim("add", ITERATION, 1))
+COUNT_LAP = store("lap", prim("add", LAP, 1))
+COUNT_STEP = store("steps", prim("add", STEPS, 1))
+VERDICT = prim("get", Slot("result"), "verdict")
+DETAILS = prim("get", Slot("result"), "details")
+CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
+BROKEN = prim("or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error"))
+FORGET_LAST = store("last", None)
+
 Within = Callable[[Span | None, str, int, int], Span | None]
 ACTION_EFFECT = {"shell": "shell", "slash": "agent"}
 
@@ -169,12 +180,12 @@ class _Lowering:
 
     def finish(self, chain: _Chain, final_state: Any, status: str, terminated_by: str) -> None:
         """Note that the loop is over and return its outcome."""
-        common = {"final_state": final_state, "iterations": Slot("iteration"), "status": status}
+        common = {"final_state": final_state, "iterations": ITERATION, "status": status}
         if self.maintains:
             common["cycles"] = Slot("cycle")
         common["terminated_by"] = terminated_by
         chain.add(Note("loop_complete", record(common)))
-        chain.close(Return(record({**common, "steps": Slot("steps")})))
+        chain.close(Return(record({**common, "steps": STEPS})))
 
     def dispatch(self) -> None:
         """Where a target worked out at run time is looked up among the author's states."""
@@ -239,19 +250,19 @@ class _Lowering:
         chain.open(name)
         if self.limits.max_steps is not None:
             self.ends.add("max_steps")
-            chain.unless(prim("ge", Slot("steps"), self.limits.max_steps), "/max_steps", f"{name}/step")
-            chain.add(store("steps", prim("add", Slot("steps"), 1)))
+            chain.unless(prim("ge", STEPS, self.limits.max_steps), "/max_steps", f"{name}/step")
+            chain.add(COUNT_STEP)
         if not counts_visits:
             chain.close(Goto(enter))
             return enter
         self.ends.add("max_iterations")
-        again = prim("eq", Slot(f"seen.{name}"), Slot("lap"))
+        again = prim("eq", Slot(f"seen.{name}"), LAP)
         chain.close(Branch(again, f"{name}/again", enter, span=state.span))
         chain.open(f"{name}/again")
-        most = prim("ge", Slot("iteration"), self.limits.max_iterations)
+        most = prim("ge", ITERATION, self.limits.max_iterations)
         chain.unless(most, "/max_iterations", f"{name}/next")
-        chain.add(store("iteration", prim("add", Slot("iteration"), 1)))
-        chain.add(store("lap", prim("add", Slot("lap"), 1)))
+        chain.add(COUNT_ITERATION)
+        chain.add(COUNT_LAP)
         if self.loop.backoff:
             self.sleep(chain, self.loop.backoff, f"{name}/rested")
         chain.close(Goto(enter))
@@ -261,13 +272,13 @@ class _Lowering:
         """Open the state proper: what is true from here on is that the state has been entered."""
         chain.open(self.gate(state))
         if state.name in self.looping:
-            chain.add(store(f"seen.{state.name}", Slot("lap")))
+            chain.add(store(f"seen.{state.name}", LAP))
         if self.limits.max_steps is None:
-            chain.add(store("steps", prim("add", Slot("steps"), 1)))
+            chain.add(COUNT_STEP)
         chain.add(store("state", state.name))
-        chain.add(Note("state_enter", record({"state": state.name, "iteration": Slot("iteration")})))
+        chain.add(Note("state_enter", record({"state": state.name, "iteration": ITERATION})))
         if state.action is not None and self.reads_prev and chain.handler is not None:
-            chain.add(store("last", None))  # so that `…/error` can tell whether the action ran
+            chain.add(FORGET_LAST)  # so that `…/error` can tell whether the action ran
 
     def sleep(self, chain: _Chain, seconds: float, then: str) -> None:
         chain.perform("sleep", {"seconds": seconds, "deadline_ms": self.deadline}, "slept", then)
@@ -353,10 +364,7 @@ class _Lowering:
             self.watch_deadline(chain, state)
         if state.next is not None:
             if state.action is not None:
-                broken = prim(
-                    "or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error")
-                )
-                chain.unless(broken, f"{state.name}/crashed", f"{state.name}/route")
+                chain.unless(BROKEN, f"{state.name}/crashed", f"{state.name}/route")
                 self.crashed(state)
                 chain.add(*self.remember(state))
             self.go(chain, state, state.next, verdict=False)
@@ -388,10 +396,10 @@ class _Lowering:
 
     def note_verdict(self, chain: _Chain, state: StateSpec, kind: str) -> None:
         fields: dict[str, Any] = {"state": state.name, "type": kind}
-        fields["verdict"] = prim("get", Slot("result"), "verdict")
+        fields["verdict"] = VERDICT
         if kind == "llm_structured":
-            fields["confidence"] = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
-        fields["details"] = prim("get", Slot("result"), "details")
+            fields["confidence"] = CONFIDENCE
+        fields["details"] = DETAILS
         note = record(fields)
         chain.add(Note("evaluate", prim("without_nulls", note) if kind == "llm_structured" else note))
 
@@ -405,7 +413,7 @@ class _Lowering:
         default = state.routes.get("_")
         table = {verdict: name if target == CURRENT else target for verdict, target in table.items()}
         default = name if default == CURRENT else default
-        verdict = prim("get", Slot("result"), "verdict")
+        verdict = VERDICT
         unrouted = f"{name}/unrouted"
         targets = dict.fromkeys([*table.values(), *([default] if default else [])])
         go = {
@@ -439,7 +447,7 @@ class _Lowering:
             exit = Goto("/dispatch")
             self.dynamic = True
         if verdict:
-            fields["verdict"] = prim("get", Slot("result"), "verdict")
+            fields["verdict"] = VERDICT
         chain.add(Note("route", record(fields)))
         chain.close(exit)
 
@@ -489,7 +497,7 @@ class _Lowering:
                 self.watch_deadline(chain, state)
             chain.close(Goto(f"{state.name}/cycle"))
             chain.open(f"{state.name}/cycle")
-            chain.add(store("iteration", 1), store("lap", prim("add", Slot("lap"), 1)))
+            chain.add(store("iteration", 1), COUNT_LAP)
             chain.add(store("cycle", prim("add", Slot("cycle"), 1)))
             chain.add(Note("cycle", record({"cycle": Slot("cycle")})))
             chain.close(Goto(state.name if restart == CURRENT else restart))

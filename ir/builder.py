@@ -6,7 +6,7 @@ nothing: that is the verifier's work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from .analysis import expressions, slots_read
@@ -15,7 +15,6 @@ from .nodes import (
     Closure,
     Const,
     Exit,
-    Expr,
     Function,
     Handler,
     Instruction,
@@ -27,10 +26,12 @@ from .nodes import (
 from .nodes import Set as SetSlot
 from .spans import Span
 
+_EXPRESSIONS = frozenset({Const, Slot, Prim, Closure})
 
-def expr(value: Any) -> Expr:
+
+def expr(value: Any) -> Any:
     """An expression as it is, anything else as a literal."""
-    return value if isinstance(value, (Const, Slot, Prim, Closure)) else Const(value)
+    return value if type(value) in _EXPRESSIONS else Const(value)
 
 
 def freeze(value: Any) -> Any:
@@ -44,7 +45,7 @@ def freeze(value: Any) -> Any:
 
 def prim(op: str, *args: Any, span: Span | None = None) -> Prim:
     """A primitive applied; operands that are no expressions are literals."""
-    return Prim(op, tuple(expr(arg) for arg in args), span=span)
+    return Prim(op, tuple([expr(arg) for arg in args]), span=span)
 
 
 def record(fields: dict[str, Any]) -> Prim:
@@ -81,17 +82,24 @@ class FunctionBuilder:
         self.states.append(State(name, tuple(body), exit, handler, span=span))
 
     def build(self, span: Span | None = None) -> Function:
-        named = dict.fromkeys(name for state in self.states for name in _slots_of_state(state))
+        named: dict[str, None] = {}
+        seen: set[int] = set()
+        for state in self.states:
+            for part in (*state.body, state.exit):
+                # A frontend may use one node in many places; once is enough to see its slots.
+                if id(part) not in seen:
+                    seen.add(id(part))
+                    named.update(_slots_of(part))
+            if state.handler is not None:
+                named[state.handler.slot] = None
         outer = {*self.parameters, *self.captures}
         locals_ = tuple(name for name in named if name not in outer)
         return Function(self.name, self.parameters, tuple(self.states), self.captures, locals_, span=span)
 
 
-def _slots_of_state(state: State) -> Iterator[str]:
-    for part in (*state.body, state.exit):
-        for expression in expressions(part):
-            yield from slots_read(expression)
-        if isinstance(part, SetSlot | Call | Perform):
-            yield part.slot
-    if state.handler is not None:
-        yield state.handler.slot
+def _slots_of(part: Instruction | Exit) -> dict[str, None]:
+    """The slots an instruction or exit names, in order."""
+    slots = dict.fromkeys(name for read in expressions(part) for name in slots_read(read))
+    if isinstance(part, SetSlot | Call | Perform):
+        slots[part.slot] = None
+    return slots
