@@ -49,13 +49,13 @@ EFFECT_ROWS = (
     ),
     EffectKind(
         "agent", True, True,
-        "command timeout_s? deadline_ms? on_unknown?",
+        "command argv? timeout_s? deadline_ms? on_unknown?",
         "output stderr exit_code duration_ms elapsed_ms usage? signal? timed_out? truncated? error?",
         "Give a slash command to the agent program.",
     ),
     EffectKind(
         "evaluate", True, True,
-        "prompt output schema model max_tokens timeout_s deadline_ms? on_unknown?",
+        "prompt output schema model max_tokens timeout_s? deadline_ms? on_unknown?",
         "reply? usage? duration_ms elapsed_ms timed_out? error?",
         "Ask a model for a structured verdict on an output.",
     ),
