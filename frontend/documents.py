@@ -19,6 +19,8 @@ from ..ir.spans import Source, Span
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 100
+# After so many findings nobody reads on, and a hostile file could make millions.
+MAX_FINDINGS = 1000
 # Nodes counted with aliases written out; a loop of 10,000 states has about 150,000.
 MAX_NODES = 1_000_000
 
@@ -63,6 +65,10 @@ class Mapping:
 
 
 Node = Scalar | Sequence | Mapping
+
+
+class Refused(Exception):
+    """Reading ended early; the document's diagnostics say why."""
 
 
 class Document:
@@ -127,10 +133,18 @@ class Document:
             return [self.plain(item) for item in node.items]
         return {key: self.plain(value) for key, (_, value) in node.entries.items()}
 
+    def report(self, finding: Diagnostic) -> None:
+        """Keep a finding; `Refused` when there are too many."""
+        if len(self.diagnostics) >= MAX_FINDINGS:
+            message = f"there are more than {MAX_FINDINGS:,} findings; the others are left out"
+            self.diagnostics.append(Diagnostic("too-many-findings", message, finding.span))
+            raise Refused
+        self.diagnostics.append(finding)
+
     def fail(
         self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
     ) -> None:
-        self.diagnostics.append(Diagnostic(id, message, span, label, help))
+        self.report(Diagnostic(id, message, span, label, help))
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -147,18 +161,16 @@ def text_source(text: str, path: str = "<text>") -> Source:
 def read_source(path: str) -> Source:
     """The text of a file; CompileError where it cannot be read, is too large or is not UTF-8."""
     try:
+        # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
-    with open(descriptor, "rb") as file:
-        try:
+        with open(descriptor, "rb") as file:
             mode = os.fstat(descriptor).st_mode
-            os.set_blocking(descriptor, True)
             if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
                 raise OSError(0, "it is a device")
+            os.set_blocking(descriptor, True)
             data = file.read(MAX_BYTES + 1)
-        except OSError as error:
-            raise _unreadable(path, error) from None
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
     if len(data) > MAX_BYTES:
         message = f"`{path}` is larger than {MAX_BYTES // (1024 * 1024)} MiB"
         raise CompileError([Diagnostic("file-too-large", message, Span(path, 1, 1, 1, 1))])
@@ -241,10 +253,6 @@ _TAG_TYPES: dict[str, tuple[type, ...]] = {
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
-class _Refused(Exception):
-    """Reading ended early; the document says why."""
-
-
 def read_document(source: Source) -> Document:
     """The document in a source. Never raises for bad YAML: `diagnostics` says what is wrong."""
     document = Document(source)
@@ -260,8 +268,8 @@ def read_document(source: Source) -> Document:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         _Builder(document).build(yaml.parse(document.text, Loader=loader))
-    except _Refused:
-        pass
+    except Refused:
+        document.root = None
     except yaml.MarkedYAMLError as error:
         document.root = None
         _report_syntax(document, error)
@@ -351,7 +359,7 @@ class _Builder:
     ) -> None:
         self.document.root = None
         self.document.fail(id, message, self.document.span_at(*place), label, help)
-        raise _Refused
+        raise Refused
 
     def fail(
         self, id: str, message: str, place: tuple[int, int], label: str = "", help: str | None = None

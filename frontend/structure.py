@@ -15,7 +15,7 @@ import attrs
 
 from ..ir.diagnostics import Diagnostic, nearest, suggest
 from ..ir.spans import Source, Span
-from .documents import Document, Mapping, Node, Scalar, Sequence, read_document, read_scalar
+from .documents import Document, Mapping, Node, Refused, Scalar, Sequence, read_document, read_scalar
 from .schema import EVALUATORS, PARADIGMS, Evaluator, InvariantsSpec, Loop, LoopSpec, Spec, StateSpec, Type
 
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
@@ -56,8 +56,10 @@ def read_loop(source: Source) -> tuple[LoopSpec | None, Document, list[Diagnosti
     The spec is None where too little could be read to go on. Never raises for bad input.
     """
     document = read_document(source)
-    reader = _Reader(document)
-    spec = reader.loop(document.root) if document.root is not None else None
+    try:
+        spec = _Reader(document).loop(document.root) if document.root is not None else None
+    except Refused:
+        spec = None
     return spec, document, document.diagnostics
 
 
@@ -105,13 +107,13 @@ class _Reader:
     def error(
         self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
     ) -> _Bad:
-        self.document.diagnostics.append(Diagnostic(id, message, span, label, help))
+        self.document.report(Diagnostic(id, message, span, label, help))
         return BAD
 
     def warn(
         self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
     ) -> None:
-        self.document.diagnostics.append(Diagnostic(id, message, span, label, help, "warning"))
+        self.document.report(Diagnostic(id, message, span, label, help, "warning"))
 
     # --- blocks -----------------------------------------------------------------------------
 
@@ -209,8 +211,8 @@ class _Reader:
         """
         document = self.document
         fields = fields_of(cls)
-        values: dict[str, Any] = dict(fixed)
-        spans: dict[str, Span] = {}
+        values: dict[str, Any] = {"span": document.span(node), **fixed}
+        spans: dict[str, Span] = {"name": place} if cls is StateSpec else {}
         flawed = False
         others: list[tuple[str, Scalar, Node]] = []
         for key, (key_node, value_node) in node.entries.items():
@@ -258,7 +260,7 @@ class _Reader:
                     values[key] = _STAND_IN[field.type.kind]
                 else:
                     return None
-        return cls(span=document.span(node), spans=spans, flawed=flawed, **values)
+        return cls(spans=spans, flawed=flawed, **values)
 
     def unknown_key(self, key: str, node: Scalar, what: str, fields: dict[str, _Field]) -> None:
         help = suggest(key, fields, "it may have")
@@ -312,10 +314,10 @@ class _Reader:
         place = self.document.span(key)
         what = f"state `{name}`"
         if isinstance(node, Mapping):
-            spec = self.block(StateSpec, node, place, what, name=name)
+            span = self.document.span_at(key.start, node.end)
+            spec = self.block(StateSpec, node, place, what, name=name, span=span)
             assert isinstance(spec, StateSpec)
-            spans = {**spec.spans, "name": place}
-            return attrs.evolve(spec, span=self.document.span_at(key.start, node.end), spans=spans)
+            return spec
         self.error(
             "wrong-type",
             f"{what} should be a mapping",
