@@ -73,6 +73,11 @@ _TERMS = {
     "EXPR_SPAN": "a place",
     "$END": "the end of the text",
 }
+# Words that may stand where a name does; a name stands for them in the list of what was expected.
+_WORDS = {
+    word.upper() for word in ["program", "entry", "meta", "source", "function", "captures", "locals", "state"]
+}
+_WORDS |= {"FAULT", "THEN", "ELSE"}
 
 
 def read_program(text: str, path: str, locate: bool) -> Program:
@@ -170,6 +175,8 @@ class _Reader:
         return self.syntax_problem(Span(self.path, line, column, line, end), message, expected)
 
     def syntax_problem(self, span: Span, message: str, expected: Iterable[str]) -> Diagnostic:
+        if "NAME" in expected:
+            expected = set(expected) - _WORDS
         terms = sorted({self.terms.get(name, name) for name in expected})
         help_ = "expected " + " or ".join(terms) if 0 < len(terms) <= _MAX_EXPECTED else None
         return Diagnostic("ir-syntax", message, span, help=help_)
