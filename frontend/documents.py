@@ -163,12 +163,15 @@ def read_source(path: str) -> Source:
     try:
         # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
+        try:
             mode = os.fstat(descriptor).st_mode
-            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-                raise OSError(0, "it is a device")
+            if stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                raise OSError(0, "it is a folder" if stat.S_ISDIR(mode) else "it is a device")
             os.set_blocking(descriptor, True)
-            data = file.read(MAX_BYTES + 1)
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
     if len(data) > MAX_BYTES:
