@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from time import monotonic
 
+from ..vm.primitives import duration
 from .screen import Screen, columns, fit, printable
 
 TYPE_CHECKING = False
@@ -31,20 +32,6 @@ _ASCII = {"ok": "+", "bad": "x", "other": "*", "to": "->", "bar": "|", "more": "
 _OPERATORS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
 _ASCII_OPERATORS = {**_OPERATORS, "ne": "!=", "le": "<=", "ge": ">="}
 _WAITING = {"agent": "", "shell": "", "evaluate": "asking the model", "sleep": "waiting"}
-
-
-def duration(ms: float) -> str:
-    """A duration for people: `0.3s`, `2m 34s`, `1h 2m`."""
-    if ms < 10_000:
-        return f"{ms / 1000:.1f}s"
-    seconds = int(ms / 1000)
-    if seconds < 60:
-        return f"{seconds}s"
-    minutes, seconds = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes}m {seconds}s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h {minutes}m"
 
 
 class Display:
@@ -238,7 +225,7 @@ class ProgressDisplay(Display):
             return
         spin = self._marks["spin"]
         ms = (monotonic() - self._begun) * 1000
-        parts = [spin[self._ticks % len(spin)], duration(ms) if ms < 10_000 else duration(int(ms))]
+        parts = [spin[self._ticks % len(spin)], duration(int(ms))]
         self._ticks += 1
         text = self._waiting_for or self._output.partial()
         if text:

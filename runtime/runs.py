@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+ROOT = "."
 LOOPS = ".loops"
 RUNNING = os.path.join(LOOPS, ".running")
 HISTORY = os.path.join(LOOPS, ".history")
@@ -37,7 +38,7 @@ _LONGEST_NAME = 80
 # --- loops ------------------------------------------------------------------------------------
 
 
-def loop_files(root: str = ".") -> dict[str, str]:
+def loop_files(root: str = ROOT) -> dict[str, str]:
     """The loops of a project: name → path as shown (relative to `root`), sorted by name."""
     try:
         files = sorted(os.listdir(os.path.join(root, LOOPS)))
@@ -57,7 +58,7 @@ def is_path(target: str) -> bool:
     return os.sep in target or target.endswith((*SOURCE_SUFFIXES, IMAGE_SUFFIX))
 
 
-def resolve(target: str, root: str = ".") -> str:
+def resolve(target: str, root: str = ROOT) -> str:
     """The file that a loop's name or a path means. Raises UserError."""
     if is_path(target):
         if os.path.isfile(os.path.join(root, target)):
@@ -215,7 +216,7 @@ def _begun(run_id: str) -> tuple[str, str]:
     return run_id[-20:-5], run_id
 
 
-def find(target: str, root: str = ".") -> RunFolder:
+def find(target: str, root: str = ROOT) -> RunFolder:
     """The unfinished run that `target` means: a run's id, else the last one of a loop. Raises UserError."""
     running = list(runs_in(root))
     for run in running:

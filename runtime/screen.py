@@ -67,9 +67,10 @@ class Screen:
 
     def write(self, text: str) -> None:
         """Write all of a text; a reader that is gone is forgotten quietly."""
-        if self._gone:
-            return
-        data = memoryview(text.encode(self._encoding, "replace"))
+        self.write_bytes(text.encode(self._encoding, "replace"))
+
+    def write_bytes(self, content: bytes) -> None:
+        data = memoryview(b"" if self._gone else content)
         while data:
             try:
                 data = data[os.write(self._fd, data) :]

@@ -1,0 +1,147 @@
+"""Compiled images kept in `.loops/.cache/`, so that an unchanged loop runs without its compiler.
+
+An entry's name is a digest of all that the image depends on: the source, its path, the overrides,
+this llc. What is missing, damaged or not ours is compiled again; the folder may be deleted at any
+time. An entry is used without being verified, so it carries a keyed digest: somebody else's
+repository cannot bring an entry that stands in for the loop one has read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from .journal import JournalError, write_file
+from .runs import LOOPS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..vm.image import Image
+
+FOLDER = os.path.join(LOOPS, ".cache")
+SUFFIX = ".cached"
+MOST_ENTRIES = 64
+_MAC = 32
+# What an image is made by; a change in there makes all entries old.
+_MAKERS = ("ir", "frontend", "vm", "stdlib")
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def entry_key(source: bytes, path: str, settings: Iterable[str]) -> str:
+    """The name of the entry for a source compiled under `settings` by this llc."""
+    from hashlib import blake2b
+
+    digest = blake2b(digest_size=20)
+    for part in (b"1", _makers(), path.encode("utf-8", "surrogateescape"), source):
+        digest.update(b"%d:" % len(part) + part)
+    for text in settings:
+        part = text.encode("utf-8", "surrogateescape")
+        digest.update(b"%d:" % len(part) + part)
+    return digest.hexdigest()
+
+
+def load(root: str, key: str) -> Image | None:
+    """The image kept under `key`, None where there is none that can be trusted."""
+    try:
+        with open(os.path.join(root, FOLDER, key + SUFFIX), "rb") as file:
+            data = file.read()
+    except OSError:
+        return None
+    secret = _secret(make=False)
+    if secret is None or data[:_MAC] != _mac(secret, key, data[_MAC:]):
+        return None
+    from ..vm.image import Image, ImageError
+
+    try:
+        return Image.from_bytes(data[_MAC:])
+    except ImageError:
+        return None
+
+
+def store(root: str, key: str, image: Image) -> None:
+    """Keep an image; where that cannot be done, it is not kept."""
+    secret = _secret(make=True)
+    if secret is None:
+        return
+    data = image.to_bytes()
+    folder = os.path.join(root, FOLDER)
+    with contextlib.suppress(OSError, JournalError):
+        os.makedirs(folder, exist_ok=True)
+        _prune(folder)
+        write_file(os.path.join(folder, key + SUFFIX), _mac(secret, key, data) + data, durable=False)
+
+
+def _prune(folder: str) -> None:
+    """Make room: of too many entries, those go that were made first."""
+    entries = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(SUFFIX)]
+    if len(entries) >= MOST_ENTRIES:
+        entries.sort(key=os.path.getmtime)
+        for path in entries[: len(entries) - MOST_ENTRIES + 1]:
+            os.unlink(path)
+
+
+def _makers() -> bytes:
+    """What tells one llc from another, a working copy that is being changed included."""
+    from .. import __version__
+
+    facts = [__version__]
+    for folder in _MAKERS:
+        try:
+            with os.scandir(os.path.join(_PACKAGE, folder)) as found:
+                for item in found:
+                    if item.is_file():
+                        state = item.stat()
+                        facts.append(f"{folder}/{item.name} {state.st_size} {state.st_mtime_ns}")
+        except OSError:
+            facts.append(folder)
+    return "\n".join(sorted(facts)).encode()
+
+
+def _mac(secret: bytes, key: str, data: bytes) -> bytes:
+    from hashlib import blake2b
+
+    return blake2b(
+        data, digest_size=_MAC, key=secret, person=b"llc-image", salt=bytes.fromhex(key)[:16]
+    ).digest()
+
+
+def _secret(make: bool) -> bytes | None:
+    """This user's key, kept where only they can read it; None where there is none to be had."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    path = os.path.join(home, "llc", "key")
+    if not os.path.isabs(path):
+        return None
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return _make_secret(path) if make else None
+    except OSError:
+        return None
+    try:
+        state = os.fstat(fd)
+        secret = os.read(fd, 64)
+    finally:
+        os.close(fd)
+    is_ours = state.st_uid == os.geteuid() and not state.st_mode & 0o077
+    return secret if is_ours and len(secret) == 32 else None
+
+
+def _make_secret(path: str) -> bytes | None:
+    secret = os.urandom(32)
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        scratch = f"{path}.{os.getpid()}"
+        fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, secret)
+        finally:
+            os.close(fd)
+        try:
+            os.link(scratch, path)
+        finally:
+            os.unlink(scratch)
+    except OSError:
+        return None  # or another process was quicker; its key serves the next time
+    return secret

@@ -1,0 +1,92 @@
+"""Where `llc` and `ll-loop` begin: what can be run at once is, all else goes to `cli`.
+
+`llc run …` with plainly known options does not wait for the command-line library. Also owns the
+last resort: an error of ours is reported in one line with its traceback in a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from .errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_PIPE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def main() -> int:
+    """The program `llc`; the exit code."""
+    return guarded(lambda: _start("llc", sys.argv[1:]))
+
+
+def main_ll_loop() -> int:
+    """The program `ll-loop`: `ll-loop NAME …` is `llc run NAME …`, its other verbs are llc's."""
+
+    def start() -> int:
+        words = sys.argv[1:]
+        from .options import RUN
+
+        names = {name for option in RUN for name in option.names}
+        first = words[0].partition("=")[0] if words else "--help"
+        if "_LL_LOOP_COMPLETE" not in os.environ:
+            from .verbs import VERBS
+
+            if first in names or (not first.startswith("-") and first not in VERBS):
+                words = ["run", *words]
+        return _start("ll-loop", words)
+
+    return guarded(start)
+
+
+def _start(program: str, words: list[str]) -> int:
+    if words and words[0] in ("run", "resume") and not any(name.endswith("_COMPLETE") for name in os.environ):
+        from . import options
+
+        values = options.read(options.RUN if words[0] == "run" else options.RESUME, words[1:])
+        if values is not None:
+            from . import launch
+
+            return launch.run(values) if words[0] == "run" else launch.resume(values)
+    from . import cli
+
+    return cli.main(program, words)
+
+
+def guarded(action: Callable[[], int]) -> int:
+    """The exit code of `action`, whatever it raises."""
+    from .screen import flush_standard_streams
+
+    try:
+        code = action()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        code = EXIT_PIPE
+    except Exception as error:
+        code = _report(error)
+    flush_standard_streams()
+    return code
+
+
+def _report(error: Exception) -> int:
+    """Say that we failed, and where the traceback is."""
+    import tempfile
+    import traceback
+
+    lines = traceback.format_exception(error)
+    try:
+        fd, path = tempfile.mkstemp(prefix="llc-crash-", suffix=".txt")
+        with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{' '.join(sys.argv)}\n\n{''.join(lines)}")
+        where = f"please report it with the file {path}"
+    except OSError:
+        where = "please report it: " + " | ".join(line.strip() for line in lines[-3:])
+    summary = " ".join(traceback.format_exception_only(error)[-1].split())[:300]
+    text = f"error[internal]: internal error: {summary}\n = help: {where}\n"
+    with contextlib.suppress(OSError, UnicodeError, AttributeError):
+        sys.stderr.write(text)
+    return EXIT_INTERNAL

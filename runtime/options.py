@@ -1,0 +1,117 @@
+"""The options of `run` and `resume`, each declared once.
+
+`entry` reads them directly, so that a run need not wait for the command-line library; `cli` makes
+its parameters, help and completion from the same rows. Must not be in here: what the options do.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+FLAG, COUNT, TEXT, PAIR = "flag", "count", "text", "pair"
+
+
+class Option:
+    """kind: FLAG takes no value, COUNT a number ≥ 1, TEXT any text, PAIR a `K=V` and may be repeated."""
+
+    __slots__ = ("doc", "kind", "metavar", "name", "names")
+
+    def __init__(self, name: str, names: str, kind: str, doc: str, metavar: str | None = None) -> None:
+        self.name = name
+        self.names = tuple(names.split())
+        self.kind = kind
+        self.doc = doc
+        self.metavar = metavar
+
+    @property
+    def default(self) -> Any:
+        return {FLAG: False, PAIR: ()}.get(self.kind)
+
+
+_SHOWING = (
+    Option("json", "--json", FLAG, "Write one JSON object to stdout when the run ends; progress to stderr."),
+    Option("quiet", "--quiet -q", FLAG, "Show no progress."),
+    Option("verbose", "--verbose -v", FLAG, "Show more: waits, model calls, reasons, all output."),
+)
+OVERRIDES = (
+    Option("max_iterations", "--max-iterations", COUNT, "Override the loop's limit of iterations.", "N"),
+    Option("no_llm", "--no-llm", FLAG, "Judge slash commands by their exit code, without a model."),
+    Option("llm_model", "--llm-model", TEXT, "Override the model that judges output.", "MODEL"),
+    Option("context", "--context", PAIR, "Set a context variable of the loop; may be repeated.", "K=V"),
+)
+RUN = (
+    Option("dry_run", "--dry-run", FLAG, "Show what would be run, and run nothing."),
+    *OVERRIDES,
+    Option("script", "--script", TEXT, "Perform nothing: take all results from this file.", "WORLD.yaml"),
+    *_SHOWING,
+)
+RESUME = (
+    Option(
+        "on_unknown",
+        "--on-unknown",
+        TEXT,
+        "What to do with an action that was cut off: rerun it, let it fail, or ask.",
+        "rerun|fail|ask",
+    ),
+    *_SHOWING,
+)
+
+
+class Values:
+    """Option values by name, and the one argument."""
+
+    def __init__(self, options: Sequence[Option], target: str, **given: Any) -> None:
+        self.target = target
+        for option in options:
+            setattr(self, option.name, given.get(option.name, option.default))
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def read(options: Sequence[Option], words: Sequence[str]) -> Values | None:
+    """The values in a command's words; None where they are not plainly right.
+
+    Then the full parser reads them, which knows `--help` and says what is wrong.
+    """
+    by_name = {name: option for option in options for name in option.names}
+    given: dict[str, Any] = {}
+    targets: list[str] = []
+    queue = list(words)
+    while queue:
+        word = queue.pop(0)
+        if word == "--":
+            targets += queue
+            break
+        if not word.startswith("-") or word == "-":
+            targets.append(word)
+            continue
+        name, has_value, value = word.partition("=")
+        option = by_name.get(name)
+        if option is None or (has_value and (option.kind == FLAG or not name.startswith("--"))):
+            return None
+        if option.kind == FLAG:
+            given[option.name] = True
+            continue
+        if not has_value:
+            if not queue or queue[0].startswith("-"):
+                return None
+            value = queue.pop(0)
+        if option.kind == COUNT:
+            if not (value.isascii() and value.isdigit() and int(value[:9]) > 0 and len(value) < 10):
+                return None
+            given[option.name] = int(value)
+        elif option.kind == PAIR:
+            if value.find("=") < 1:
+                return None
+            key, _, text = value.partition("=")
+            given[option.name] = (*given.get(option.name, ()), (key, text))
+        else:
+            given[option.name] = value
+    if len(targets) != 1:
+        return None
+    return Values(options, targets[0], **given)

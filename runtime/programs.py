@@ -1,0 +1,136 @@
+"""Programs to run: from a loop's file through the cache or the compiler, or from an image.
+
+An image is untrusted input and is verified before anything of it runs. The compiler is imported
+only where there is something to compile.
+"""
+
+from __future__ import annotations
+
+import os
+
+from . import runs
+from .errors import UserError, reason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..frontend.compile import Compiled, Overrides
+    from ..vm.image import Image
+    from .options import Values
+
+# A source larger than this is refused by the compiler; it is not looked up in the cache.
+_MOST_SOURCE = 16 << 20
+
+
+def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Image:
+    """The image for a loop's file or an image's. Raises UserError and CompileError.
+
+    What the compiler warns of goes to `warn`, as text.
+    """
+    if path.endswith(runs.IMAGE_SUFFIX):
+        image = load_image(path)
+        return _compile_anew(image, path, values, warn) if _overridden(values) else image
+    from . import cache
+
+    key = None
+    try:
+        with open(path, "rb") as file:
+            source = file.read(_MOST_SOURCE)
+    except OSError:
+        source = b""  # the compiler says what is wrong with it
+    if 0 < len(source) < _MOST_SOURCE:
+        key = cache.entry_key(source, path, _settings(values))
+        image_or_none = cache.load(runs.ROOT, key)
+        if image_or_none is not None:
+            return image_or_none
+    from ..frontend.compile import compile_file
+
+    image, has_warnings = _emit(compile_file(path, overrides(values)), warn)
+    if key is not None and not has_warnings:
+        cache.store(runs.ROOT, key, image)
+    return image
+
+
+def load_image(path: str) -> Image:
+    """A verified image from a file, which is untrusted input. Raises UserError and CompileError."""
+    from ..vm.image import Image, ImageError
+
+    try:
+        with open(path, "rb") as file:
+            image = Image.from_bytes(file.read())
+    except OSError as error:
+        raise UserError("unreadable-file", f"cannot read {path}: {reason(error)}") from None
+    except ImageError as error:
+        raise UserError("bad-image", f"{path}: {error}", "compile it again with `llc compile`") from None
+    verify_image(image)
+    return image
+
+
+def verify_image(image: Image) -> None:
+    """Refuse, with a CompileError, an image that is not what the compiler could have made."""
+    from ..ir.diagnostics import CompileError
+    from ..ir.verify import verify
+    from ..vm import verify as code
+    from ..vm.lift import lift
+
+    found = [diagnostic for diagnostic in code.verify_image(image) if diagnostic.is_error]
+    if not found:
+        found = [diagnostic for diagnostic in verify(lift(image)) if diagnostic.is_error]
+    if found:
+        raise CompileError(found)
+
+
+def overrides(values: Values) -> Overrides:
+    """What the options of a command set over what the loop says."""
+    import attrs
+
+    return attrs.evolve(
+        compile_options(),
+        max_iterations=values.max_iterations,
+        context=tuple(values.context),
+        llm_enabled=False if values.no_llm else None,
+        llm_model=values.llm_model,
+    )
+
+
+def compile_options() -> Overrides:
+    """What the environment sets: `LLC_LLM_MODEL` is the model where nothing else names one."""
+    from ..frontend.compile import DEFAULT_LLM_MODEL, Overrides
+
+    return Overrides(default_model=os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL)
+
+
+def _overridden(values: Values) -> bool:
+    return bool(values.max_iterations or values.context or values.no_llm or values.llm_model)
+
+
+def _settings(values: Values) -> list[str]:
+    """All that an image depends on but its source, as texts."""
+    context = [f"{key}={text}" for key, text in values.context]
+    model = os.environ.get("LLC_LLM_MODEL") or ""
+    return [str(values.max_iterations), str(values.no_llm), str(values.llm_model), model, *context]
+
+
+def _compile_anew(image: Image, path: str, values: Values, warn: Callable[[str], None]) -> Image:
+    text = image.sources[0].text if image.sources else None
+    if text is None:
+        raise UserError(
+            "no-sources",
+            f"{path} was compiled without its sources, so nothing in it can be overridden",
+            "compile it with the overrides instead: `llc compile LOOP --context K=V -o x.llb`",
+        )
+    from ..frontend.compile import compile_text
+
+    return _emit(compile_text(text, image.sources[0].path, overrides(values)), warn)[0]
+
+
+def _emit(compiled: Compiled, warn: Callable[[str], None]) -> tuple[Image, bool]:
+    from ..vm.emit import emit
+
+    warnings = [diagnostic for diagnostic in compiled.diagnostics if not diagnostic.is_error]
+    if warnings:
+        from ..ir.diagnostics import render_all
+
+        warn(render_all(warnings, compiled.sources))
+    return emit(compiled.program), bool(warnings)

@@ -1,0 +1,88 @@
+"""Checking loops without running them: many at once, for people and for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
+from ..ir.spans import Source
+from . import runs
+from .errors import UserError
+from .programs import compile_options, load_image
+
+
+class Finding:
+    """What was found in one file."""
+
+    def __init__(self, target: str, diagnostics: Sequence[Diagnostic], sources: Sequence[Source]) -> None:
+        self.target = target
+        self.diagnostics = in_order(diagnostics)
+        self.sources = sources
+
+    def count(self, severity: str) -> int:
+        return sum(diagnostic.severity == severity for diagnostic in self.diagnostics)
+
+    def is_valid(self, strict: bool) -> bool:
+        return not self.count("error") and not (strict and self.diagnostics)
+
+
+def check(targets: Sequence[str]) -> list[Finding]:
+    """Check loops by name or path; without any, all of `.loops/`. UserError where there are none."""
+    found = list(targets) or list(runs.loop_files().values())
+    if not found:
+        raise UserError("no-loops", f"there are no loops in {runs.LOOPS}/", "name the files to check")
+    return [_check_one(target) for target in dict.fromkeys(found)]
+
+
+def _check_one(target: str) -> Finding:
+    path = target
+    try:
+        path = runs.resolve(target)
+        if path.endswith(runs.IMAGE_SUFFIX):
+            load_image(path)
+            return Finding(path, [], [])
+        from ..frontend.compile import compile_file
+
+        compiled = compile_file(path, compile_options())
+        return Finding(path, compiled.diagnostics, compiled.sources)
+    except UserError as error:
+        return Finding(path, [Diagnostic(error.id, error.message, help=error.help)], [])
+    except CompileError as error:
+        return Finding(path, error.diagnostics, error.sources)
+
+
+def as_text(findings: Sequence[Finding], strict: bool, color: bool) -> str:
+    """All that was found, and a line that sums it up."""
+    parts = [render_all(f.diagnostics, f.sources, color) for f in findings if f.diagnostics]
+    bad = [finding for finding in findings if not finding.is_valid(strict)]
+    errors = sum(finding.count("error") for finding in findings)
+    warnings = sum(finding.count("warning") for finding in findings)
+    facts = [f"{len(findings)} {_plural('loop', len(findings))} checked"]
+    if bad:
+        facts.append(f"{len(bad)} invalid")
+    if errors:
+        facts.append(f"{errors} {_plural('error', errors)}")
+    if warnings:
+        facts.append(f"{warnings} {_plural('warning', warnings)}")
+    return "".join(f"{part}\n\n" for part in parts) + ", ".join(facts) + "\n"
+
+
+def as_json(findings: Sequence[Finding], strict: bool) -> dict[str, Any]:
+    return {
+        "valid": all(finding.is_valid(strict) for finding in findings),
+        "errors": sum(finding.count("error") for finding in findings),
+        "warnings": sum(finding.count("warning") for finding in findings),
+        "files": [
+            {
+                "file": finding.target,
+                "valid": finding.is_valid(strict),
+                "diagnostics": [to_json(diagnostic) for diagnostic in finding.diagnostics],
+            }
+            for finding in findings
+        ],
+    }
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else word + "s"

@@ -1,0 +1,11 @@
+"""The verbs of the command line; `cli` has one command for each, paired when it is loaded."""
+
+VERBS = {
+    "run": "Run a loop.",
+    "resume": "Go on with a run that was cut off.",
+    "validate": "Check loops without running them.",
+    "compile": "Compile a loop.",
+    "disasm": "Show the bytecode of a loop or an image.",
+    "list": "List the loops here, or what is running.",
+    "schema": "Print the JSON Schema of loop files, for editors.",
+}
