@@ -1,3 +1,67 @@
-"""llc: compile automation loops and workflows to states and jumps, and run them."""
+"""llc: compile automation loops and workflows to states and jumps, and run them.
+
+    image = llc.compile(text)          # a loop's YAML to an image
+    machine = llc.Machine(image)       # performs nothing: asks for effects, takes results
+    outcome = llc.run("fix-types")     # the whole of `llc run`, silently
+
+The names below are the public API; everything is imported when first used, so that `import llc`
+costs nothing.
+"""
+
+from __future__ import annotations
 
 __version__ = "0.1.0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .ir.diagnostics import CompileError, Diagnostic
+    from .runtime.api import compile, run
+    from .runtime.driver import Outcome
+    from .runtime.errors import UserError
+    from .vm.faults import Fault
+    from .vm.image import Image, ImageError
+    from .vm.machine import Done, Effect, Machine, OutOfFuel
+
+__all__ = [
+    "CompileError",
+    "Diagnostic",
+    "Done",
+    "Effect",
+    "Fault",
+    "Image",
+    "ImageError",
+    "Machine",
+    "OutOfFuel",
+    "Outcome",
+    "UserError",
+    "__version__",
+    "compile",
+    "run",
+]
+
+_HOMES = {
+    "CompileError": "ir.diagnostics",
+    "Diagnostic": "ir.diagnostics",
+    "Done": "vm.machine",
+    "Effect": "vm.machine",
+    "Fault": "vm.faults",
+    "Image": "vm.image",
+    "ImageError": "vm.image",
+    "Machine": "vm.machine",
+    "OutOfFuel": "vm.machine",
+    "Outcome": "runtime.driver",
+    "UserError": "runtime.errors",
+    "compile": "runtime.api",
+    "run": "runtime.api",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

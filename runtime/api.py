@@ -1,0 +1,72 @@
+"""llc from Python: compile a text, run a loop, hold a machine in your own hands.
+
+What the package exports (`llc.compile`, `llc.run`, `llc.Machine`); nothing here that the command
+line does not do too. Errors are raised, not printed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..vm.image import Image
+    from .driver import Outcome
+
+
+def compile(
+    text: str,
+    path: str = "<text>",
+    *,
+    context: Mapping[str, Any] | None = None,
+    max_iterations: int | None = None,
+    llm: bool | None = None,
+    llm_model: str | None = None,
+) -> Image:
+    """Compile the YAML text of a loop to an image for `Machine`.
+
+    path: the name that stands in diagnostics. The rest overrides what the loop says, as the options
+    of `llc compile` do. Raises CompileError with every diagnostic.
+    """
+    from ..frontend.compile import Overrides, compile_text
+    from ..vm.emit import emit
+
+    overrides = Overrides(
+        max_iterations=max_iterations,
+        context=tuple((name, str(value)) for name, value in (context or {}).items()),
+        llm_enabled=llm,
+        llm_model=llm_model,
+    )
+    return emit(compile_text(text, path, overrides).program)
+
+
+def run(
+    target: str | os.PathLike[str],
+    *,
+    script: str | os.PathLike[str] | None = None,
+    context: Mapping[str, Any] | None = None,
+    max_iterations: int | None = None,
+    llm: bool | None = None,
+    llm_model: str | None = None,
+) -> Outcome:
+    """Run a loop by name or path in the current folder, silently, and say how it ended.
+
+    script: a scripted world instead of the real one. Raises CompileError for an invalid loop,
+    UserError for what the user can mend (no such loop, scope taken), JournalError where the
+    journal cannot be written. A loop that ends badly is no exception: see `Outcome.status`.
+    """
+    from . import launch, options
+
+    values = options.Values(
+        options.RUN,
+        os.fspath(target),
+        quiet=True,
+        script=None if script is None else os.fspath(script),
+        context=tuple((name, str(value)) for name, value in (context or {}).items()),
+        max_iterations=max_iterations,
+        no_llm=llm is False,
+        llm_model=llm_model,
+    )
+    return launch.outcome(values)
