@@ -39,6 +39,10 @@ SPENT = {"budget_usd": "spent.usd", "budget_tokens": "spent.tokens"}
 SPENDERS = ("agent", "evaluate")
 _SHOWN_STATES = 8
 
+# What is known of the price of the last call that spent: it was compared with the budget, it was
+# added to what is spent, it is in the call's answer, or the answer is gone.
+_CLEAR, _ADDED, _OWED, _LOST = range(4)
+
 Edge = tuple[int, int]
 
 
@@ -146,7 +150,12 @@ class _Proof:
         self.states = function.states
         self.ways = graph(function)
         self.writers = _writers(function)
-        # Position in a state's body of what sets a counter there.
+        # Slots that hold the answer to a call that spends.
+        self.answers = {
+            state.exit.slot
+            for state in self.states
+            if isinstance(state.exit, Perform) and state.exit.kind in SPENDERS
+        }
         self.conditions = {
             number: _condition(state, state.exit)
             for number, state in enumerate(self.states)
@@ -344,47 +353,58 @@ class _Proof:
         for number, sets in sorted(self.writers.get(slot, {}).items()):
             for instruction in sets:
                 starts = number == 0 and instruction is not None and _is_number(instruction.value, 0)
-                if not starts and (instruction is None or not _is_spending(instruction, slot)):
+                if not starts and (instruction is None or not _is_spending(instruction, slot, self.answers)):
                     yield _problem(
                         "counter-set", f"sets `{slot}` in a way that no budget allows", self.states[number],
-                        f"`{slot} = add({slot}, …)` adds what a call reported",
+                        f"`{slot} = add({slot}, …)` adds what the answer to a call reported",
                     )  # fmt: skip
         if any(target == 0 for _, target in self.edges()) and 0 in self.writers.get(slot, {}):
             yield _problem("counter-reset", f"is gone back to, and `{slot}` begins again", self.states[0])
-        yield from self.spending(slot, self.below(slot, bound))
-
-    def spending(self, slot: str, checked: set[Edge]) -> Iterator[Diagnostic]:
-        """Between two calls that spend, what the first one spent is added and compared."""
-        clear, added, owed = 0, 1, 2
+        checked = self.below(slot, bound)
         facts = [-1] * len(self.states)
-        facts[0] = clear
+        facts[0] = _CLEAR
         todo = [0]
         overspent: set[int] = set()
         while todo:
             number = todo.pop()
             state = self.states[number]
-            before = after = caught = facts[number]
-            if before == owed:
-                caught = added if self.spends_first(state, slot) else owed
-                if any(isinstance(part, Set) and part.slot == slot for part in state.body):
-                    after = added
+            after, caught = self.after_body(state, slot, facts[number])
             spends = isinstance(state.exit, Perform) and state.exit.kind in SPENDERS
-            if spends and after != clear:
+            if spends and after != _CLEAR:
                 overspent.add(number)
+            last = len(self.ways[number]) - 1
             for position, target in enumerate(self.ways[number]):
                 fact = after
-                if state.handler is not None and position == len(self.ways[number]) - 1:
+                if state.handler is not None and position == last:
                     fact = caught
                 elif spends:
-                    fact = owed
-                elif (number, position) in checked and after == added:
-                    fact = clear
+                    fact = _OWED
+                elif isinstance(state.exit, Call | Perform) and state.exit.slot in self.answers:
+                    fact = _LOST if after == _OWED else after
+                elif (number, position) in checked and after == _ADDED:
+                    fact = _CLEAR
                 if fact > facts[target]:
                     facts[target] = fact
                     todo.append(target)
         for number in sorted(overspent):
             message = f"may spend again before `{slot}` is added to and compared with the budget"
             yield _problem("unbounded-budget", message, self.states[number])
+
+    def after_body(self, state: State, slot: str, before: int) -> tuple[int, int]:
+        """What is known of a call's price at a state's exit, and where a fault in it is caught."""
+        if before != _OWED:
+            return before, before
+        after = before
+        for instruction in state.body:
+            if isinstance(instruction, Set) and after == _OWED:
+                if instruction.slot == slot:
+                    after = _ADDED
+                elif instruction.slot in self.answers:
+                    after = _LOST
+        if self.spends_first(state, slot):
+            return after, _ADDED
+        kept = after != _LOST and (state.handler is None or state.handler.slot not in self.answers)
+        return after, _OWED if kept else _LOST
 
     def spends_first(self, state: State, slot: str) -> bool:
         """Whether adding to `slot` is tried before anything else can fault.
@@ -479,14 +499,14 @@ def _is_increment(instruction: Set, slot: str) -> bool:
     )
 
 
-def _is_spending(instruction: Set, slot: str) -> bool:
+def _is_spending(instruction: Set, slot: str, answers: set[str]) -> bool:
     value = instruction.value
     return (
         isinstance(value, Prim)
         and value.op == "add"
         and len(value.args) == 2
         and _is_slot(value.args[0], slot)
-        and not isinstance(value.args[1], Const)
+        and not answers.isdisjoint(slots_read(value.args[1]))
     )
 
 
