@@ -50,13 +50,22 @@ def resume(values: Values) -> int:
     return _Command(values).guarded(_Command.resume)
 
 
+def outcome(values: Values) -> Outcome:
+    """As `run`, but shows nothing, leaves signals alone and raises what goes wrong."""
+    ended = _Command(values, is_silent=True).run()
+    if ended is None:
+        raise ValueError("a dry run has no outcome")
+    return ended
+
+
 class _Command:
     """One `run` or `resume`: where it shows what, and how it answers."""
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Values, is_silent: bool = False) -> None:
         self.values = values
-        self.errors = Screen(sys.stderr)
-        self.screen = self.errors if values.json else Screen(sys.stdout)
+        self.is_silent = is_silent
+        self.errors = Screen(None if is_silent else sys.stderr)
+        self.screen = self.errors if values.json or is_silent else Screen(sys.stdout)
         self.image: Image | None = None
         self.folder: RunFolder | None = None
         self.begun = monotonic()
@@ -68,9 +77,9 @@ class _Command:
         path = runs.resolve(values.target, ROOT)
         self.image = image = load_program(path, values, self.warn)
         if values.dry_run:
-            from .plan import show_plan
+            from .plan import dry_run
 
-            show_plan(image, values.json)
+            self.screen.write(dry_run(image, values.json))
             return None
         world, refusals = self.world(values.script)
         about = {"program": image.name, "path": path}
@@ -94,8 +103,7 @@ class _Command:
         driver = Driver(
             Machine(image), world, journal, folder, display, interrupt, begun=begun, refusals=refusals
         )
-        with Signals(interrupt):
-            return self.drive(driver.run, world, journal, lock)
+        return self.drive(driver.run, interrupt, world, journal, lock)
 
     def resume(self) -> Outcome | None:
         values = self.values
@@ -161,24 +169,31 @@ class _Command:
             refusals=refusals,
         )
         answer = _UNKNOWN if policy == "fail" else None
-        with Signals(interrupt):
-            return self.drive(
-                lambda: driver.run(position.outcome, position.notes, answer), world, journal, lock
-            )
+        return self.drive(
+            lambda: driver.run(position.outcome, position.notes, answer), interrupt, world, journal, lock
+        )
 
-    def drive(self, go: Callable[[], Outcome], world: WorldLike, journal: Journal, lock: Lock) -> Outcome:
+    def drive(
+        self, go: Callable[[], Outcome], interrupt: Interrupt, world: WorldLike, journal: Journal, lock: Lock
+    ) -> Outcome:
         """Drive to the end and put everything away; a run that has ended goes to the history."""
+        signals = None if self.is_silent else Signals(interrupt)
         try:
-            outcome = go()
-            if outcome.status != "interrupted" and self.folder is not None:
+            if signals is not None:
+                signals.take()
+            ended = go()
+            if ended.status != "interrupted" and self.folder is not None:
                 self.folder.finish()
-            return outcome
+            return ended
         finally:
             world.close()
             try:
                 journal.close()
             finally:
                 lock.close()
+                if signals is not None:
+                    signals.give_back()
+                interrupt.close()
 
     # --- parts ----------------------------------------------------------------------------
 

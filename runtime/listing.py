@@ -13,6 +13,7 @@ from .locks import is_live
 def loops() -> list[dict[str, Any]]:
     """The loops here: name, file, paradigm and description; `valid` false where one cannot be read."""
     from ..frontend.documents import read_source
+    from ..frontend.paradigms import to_fsm
     from ..frontend.structure import read_loop
 
     rows = []
@@ -29,7 +30,7 @@ def loops() -> list[dict[str, Any]]:
         except CompileError:
             spec, found = None, []
         if spec is not None:
-            row["paradigm"] = spec.paradigm
+            row["paradigm"] = to_fsm(spec).paradigm
             row["description"] = spec.description
             row["valid"] = not any(diagnostic.is_error for diagnostic in found)
         rows.append(row)

@@ -21,7 +21,10 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """While entered, the stopping signals go to `interrupt`. An ignored SIGHUP (nohup) stays ignored."""
+    """Between `take` and `give_back` the stopping signals go to `interrupt`.
+
+    A SIGHUP that is ignored (nohup) stays ignored.
+    """
 
     __slots__ = ("_before", "_interrupt")
 
@@ -34,7 +37,7 @@ class Signals:
             os._exit(EXIT_INTERRUPTED)
         self._interrupt.set()
 
-    def __enter__(self) -> None:
+    def take(self) -> None:
         for number in _STOPPING:
             before = signal.getsignal(number)
             if number == signal.SIGHUP and before == signal.SIG_IGN:
@@ -42,6 +45,6 @@ class Signals:
             self._before[number] = before
             signal.signal(number, self._handle)
 
-    def __exit__(self, *exc: object) -> None:
+    def give_back(self) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
