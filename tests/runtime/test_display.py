@@ -1,0 +1,278 @@
+"""Progress as people see it, in a pipe or a file; the terminal has its own tests."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llc.runtime import display as displays
+from llc.runtime.display import ProgressDisplay
+from llc.runtime.driver import Outcome
+from llc.runtime.screen import Screen, columns, fit, printable
+
+Show = Callable[..., str]
+
+
+@pytest.fixture
+def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Show:
+    """Show something on a file and give what is written: show(lambda display: …, encoding=…)."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+    def show(
+        tell: Callable[[ProgressDisplay], object],
+        limit: int | None = 20,
+        verbose: bool = False,
+        encoding: str = "utf-8",
+    ) -> str:
+        path = tmp_path / "shown"
+        with path.open("w", encoding=encoding) as file:
+            tell(ProgressDisplay(Screen(file), limit, verbose))
+        return path.read_text(encoding)
+
+    return show
+
+
+def action(display: ProgressDisplay, command: str, *output: str, kind: str = "shell") -> None:
+    display.effect_start(kind, {"command": command})
+    for text in output:
+        display.output("output", text)
+    display.effect_end(kind, {"duration_ms": 10})
+
+
+def enter(display: ProgressDisplay, state: str, iteration: int = 1) -> None:
+    display.note("state_enter", {"state": state, "iteration": iteration})
+
+
+def judge(display: ProgressDisplay, type: str, verdict: str, **details: Any) -> None:
+    display.note("evaluate", {"state": "x", "type": type, "verdict": verdict, "details": details})
+
+
+def route(display: ProgressDisplay, to: str) -> None:
+    display.note("route", {"from": "x", "to": to})
+
+
+def ended(status: str = "success", **facts: Any) -> Outcome:
+    outcome = Outcome("run", "program", "loop", status)
+    outcome.final_state, outcome.iterations, outcome.duration_ms = "done", 1, 154_000
+    for name, value in facts.items():
+        setattr(outcome, name, value)
+    return outcome
+
+
+def test_progress_is_shown_as_the_seed_shows_it(show: Show) -> None:
+    """The seed's example, line for line."""
+
+    def tell(display: ProgressDisplay) -> None:
+        enter(display, "check")
+        action(display, "mypy src/")
+        judge(display, "exit_code", "failure", exit_code=1)
+        route(display, "fix")
+        enter(display, "fix")
+        action(display, "/ll:manage_issue bug fix", kind="agent")
+        judge(display, "llm_structured", "success", confidence=0.92)
+        route(display, "verify")
+        enter(display, "verify")
+        action(display, "pytest tests/")
+        judge(display, "exit_code", "success", exit_code=0)
+        route(display, "done")
+        enter(display, "done")
+        display.note("loop_complete", {"final_state": "done"})
+        display.end(ended())
+
+    assert show(tell) == (
+        "[1/20] check → mypy src/\n"
+        "       ✗ failure (exit 1)\n"
+        "       → fix\n"
+        "[1/20] fix → /ll:manage_issue bug fix\n"
+        "       ✓ success (confidence: 0.92)\n"
+        "       → verify\n"
+        "[1/20] verify → pytest tests/\n"
+        "       ✓ success (exit 0)\n"
+        "       → done\n"
+        "\n"
+        "Loop completed: done (1 iteration, 2m 34s)\n"
+    )
+
+
+def test_output_in_a_pipe_stands_behind_a_bar(show: Show) -> None:
+    """Lines are kept whole over chunks, a line without end is shown at the end."""
+    text = show(lambda display: action(display, "x", "one\ntw", "o\nthree"))
+    assert text.splitlines()[1:] == ["       │ one", "       │ two", "       │ three"]
+
+
+def test_a_state_without_action_has_its_line(show: Show) -> None:
+    """A decision state shows its name, verdict and route."""
+
+    def tell(display: ProgressDisplay) -> None:
+        enter(display, "decide", 3)
+        judge(display, "output_numeric", "success", value=3, target=5, operator="le")
+        route(display, "done")
+
+    assert show(tell) == "[3/20] decide\n       ✓ success (3 ≤ 5)\n       → done\n"
+
+
+def test_without_a_limit_only_the_iteration_is_shown(show: Show) -> None:
+    """A program without max_iterations counts all the same."""
+    assert show(lambda d: (enter(d, "a", 7), action(d, "x")), limit=None) == "[7] a → x\n"
+
+
+@pytest.mark.parametrize(
+    ("type", "verdict", "details", "shown"),
+    [
+        ("exit_code", "error", {"exit_code": 2}, "✗ error (exit 2)"),
+        ("exit_code", "error", {"exit_code": 127, "message": "`foo` not found"}, "✗ error (`foo` not found)"),
+        ("llm_structured", "success_uncertain", {"confidence": 0.5}, "• success_uncertain (confidence: 0.5)"),
+        ("output_contains", "failure", {"matched": False, "pattern": "x"}, "✗ failure (not found)"),
+        ("output_contains", "success", {"matched": True, "pattern": "x"}, "✓ success (found)"),
+        (
+            "output_json",
+            "success",
+            {"path": ".n", "value": 0, "target": 0, "operator": "eq"},
+            "✓ success (.n: 0 = 0)",
+        ),
+        (
+            "convergence",
+            "progress",
+            {"previous": 5, "current": 3, "target": 0},
+            "• progress (5 → 3, target 0)",
+        ),
+        ("convergence", "target", {"previous": None, "current": 0, "target": 0}, "✓ target (0, target 0)"),
+        (
+            "convergence",
+            "stall",
+            {"previous": 3.5, "current": 3.5, "target": 0},
+            "• stall (3.5 → 3.5, target 0)",
+        ),
+        ("other", "blocked", {}, "• blocked"),
+    ],
+)
+def test_a_verdict_says_what_it_rests_on(
+    show: Show, type: str, verdict: str, details: dict[str, Any], shown: str
+) -> None:
+    """Each evaluator's verdict is followed by its measure."""
+    assert show(lambda display: judge(display, type, verdict, **details)).strip() == shown
+
+
+def test_where_the_encoding_has_no_arrows_others_are_used(show: Show) -> None:
+    """In a locale without Unicode the display writes what it can."""
+
+    def tell(display: ProgressDisplay) -> None:
+        enter(display, "a")
+        action(display, "echo é", "é\n")
+        judge(display, "output_numeric", "failure", value=9, target=5, operator="le")
+        route(display, "b")
+
+    assert show(tell, encoding="ascii") == (
+        "[1/20] a -> echo ?\n       | ?\n       x failure (9 <= 5)\n       -> b\n"
+    )
+
+
+def test_colour_is_off_in_a_pipe_and_can_be_forced(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FORCE_COLOR colours a pipe; NO_COLOR wins over it."""
+
+    def tell(display: ProgressDisplay) -> None:
+        judge(display, "exit_code", "success", exit_code=0)
+
+    assert "\x1b" not in show(tell)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[32m✓ success\x1b[0m (exit 0)" in show(tell)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in show(tell)
+
+
+def test_an_action_of_many_lines_takes_one(show: Show) -> None:
+    """Of a script the first line stands in the header, marked as part of more."""
+    text = show(lambda d: (enter(d, "a"), action(d, "\n  set -e\n  make\n")))
+    assert text == "[1/20] a → set -e …\n"
+
+
+def test_a_flood_of_output_is_cut_and_counted(show: Show) -> None:
+    """After some thousand lines only the last ones are shown, and how many are not."""
+    total = displays.MOST_LINES + 500
+    text = show(lambda d: action(d, "x", *(f"line {n}\n" for n in range(total))))
+    lines = text.splitlines()
+    assert f"{500 - displays.LAST_LINES} lines not shown" in lines[-1 - displays.LAST_LINES]
+    assert lines[-1].endswith(f"line {total - 1}")
+    assert len(lines) == 1 + displays.MOST_LINES + 1 + displays.LAST_LINES
+
+
+def test_verbose_shows_all_output(show: Show) -> None:
+    """--verbose cuts nothing."""
+    total = displays.MOST_LINES + 500
+    text = show(lambda d: action(d, "x", "line\n" * total), verbose=True)
+    assert text.count("│ line") == total
+
+
+def test_an_endless_line_does_not_fill_memory(show: Show) -> None:
+    """100 MB without a newline are shown as one short line."""
+    chunk = "x" * 1_000_000
+    text = show(lambda d: action(d, "y", *(chunk for _ in range(100))))
+    assert len(text) < 3 * displays.LONGEST_LINE
+
+
+def test_output_cannot_steer_the_terminal(show: Show) -> None:
+    """Escape sequences, bells and direction marks of an action are not passed on."""
+    hostile = "a\x1b[2Jb\x1b]0;title\x07c\x07d\x1b(Be\u202ef\x9b31mg\n"
+    text = show(lambda d: action(d, "x", hostile))
+    assert text.splitlines()[-1] == "       │ abcdef31mg"
+
+
+def test_a_rewritten_line_is_shown_as_it_ended(show: Show) -> None:
+    """A progress bar with carriage returns shows its last state."""
+    text = show(lambda d: action(d, "x", "10%\r50%\r100%\nwindows\r\n"))
+    assert text.splitlines()[-2:] == ["       │ 100%", "       │ windows"]
+
+
+@given(st.text())
+def test_printable_text_has_no_controls(text: str) -> None:
+    """Nothing below space but tab and newline is left, and nothing else is lost."""
+    shown = printable(text)
+    assert all(ch in "\t\n" or ch >= " " for ch in shown)
+    assert "\x1b" not in shown
+
+
+@given(st.text(), st.integers(0, 50))
+def test_fit_keeps_to_its_width(text: str, width: int) -> None:
+    """A text cut to a width never takes more columns."""
+    assert columns(fit(text, width)) <= max(width, 0) or columns(text) <= width
+
+
+@pytest.mark.parametrize(
+    ("outcome", "line"),
+    [
+        (ended("failure"), "Loop failed: done (1 iteration, 2m 34s)"),
+        (
+            ended("limit", terminated_by="max_iterations", final_state="fix", iterations=20),
+            "Loop stopped by max_iterations: fix (20 iterations, 2m 34s)",
+        ),
+        (ended("error", final_state="fix"), "Loop ended by an error: fix (1 iteration, 2m 34s)"),
+        (ended("interrupted", final_state="fix"), "Loop interrupted: fix (1 iteration, 2m 34s)"),
+    ],
+)
+def test_the_last_line_says_how_it_ended(show: Show, outcome: Outcome, line: str) -> None:
+    """Each status has its own last line."""
+    assert show(lambda display: display.end(outcome)).splitlines()[-1] == line
+
+
+def test_a_reader_that_went_away_does_not_end_the_run() -> None:
+    """Writing into a closed pipe is quiet, again and again."""
+    read, write = os.pipe()
+    os.close(read)
+    with io.open(write, "w", encoding="utf-8") as file:  # noqa: UP020 - a descriptor, not a path
+        screen = Screen(file)
+        for _ in range(3):
+            screen.write("text\n")
+
+
+def test_a_screen_that_does_not_exist_takes_everything() -> None:
+    """With stdout closed (`>&-`) a run shows nothing and goes on."""
+    screen = Screen(None)
+    screen.write("text\n")
+    assert not screen.is_live
