@@ -35,7 +35,7 @@ def compile(
 
     overrides = Overrides(
         max_iterations=max_iterations,
-        context=tuple((name, str(value)) for name, value in (context or {}).items()),
+        context=_texts(context),
         llm_enabled=llm,
         llm_model=llm_model,
     )
@@ -64,9 +64,19 @@ def run(
         os.fspath(target),
         quiet=True,
         script=None if script is None else os.fspath(script),
-        context=tuple((name, str(value)) for name, value in (context or {}).items()),
+        context=_texts(context),
         max_iterations=max_iterations,
         no_llm=llm is False,
         llm_model=llm_model,
     )
     return launch.outcome(values)
+
+
+def _texts(context: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
+    """Context values as texts that read back as the scalars they are."""
+    import json
+
+    return tuple(
+        (name, value if isinstance(value, str) else json.dumps(value))
+        for name, value in (context or {}).items()
+    )

@@ -51,6 +51,13 @@ def resume(values: Values) -> int:
 
 
 def outcome(values: Values) -> Outcome:
+    """A run for a caller in this process, who is told of errors by exceptions (`api.run`)."""
+    ended = _Command(values).run()
+    assert ended is not None  # only a dry run has no outcome
+    return ended
+
+
+def outcome(values: Values) -> Outcome:
     """As `run`, but shows nothing, leaves signals alone and raises what goes wrong."""
     ended = _Command(values, is_silent=True).run()
     if ended is None:
