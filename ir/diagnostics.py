@@ -6,6 +6,7 @@ marked place does, a help says what to do about it. Layout as in `spec/diagnosti
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,6 +20,8 @@ SEVERITIES = ("error", "warning")
 # small whatever the source looks like.
 MAX_LINE = 140
 MAX_MESSAGE = 1000
+# Control characters, and lone surrogates, which no output stream takes.
+_UNFIT = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @attrs.frozen
@@ -85,10 +88,10 @@ def _paint(text: str, style: str, color: bool) -> str:
 
 
 def clean(text: str, limit: int = MAX_MESSAGE) -> str:
-    """Text of unknown origin made fit for a terminal: no control characters, bounded length."""
+    """Text of unknown origin made fit for a terminal: bounded, without what one obeys or chokes on."""
     if len(text) > limit:
         text = text[: limit // 2] + " … " + text[-limit // 2 :]
-    return "".join(ch if ch == "\n" or (ch >= " " and ch != "\x7f") else "�" for ch in text)
+    return _UNFIT.sub("�", text)
 
 
 def _columns(text: str) -> int:

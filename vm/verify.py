@@ -1,0 +1,225 @@
+"""Whether a code image can be run: every state's code is followed once, on types of nothing but depth.
+
+An image is untrusted input. `Image.from_bytes` has seen to it that it is whole and well formed; here
+what it *says* is checked against the opcode table: that the operand stack never underflows nor
+passes the declared height, that operands are in range and mean what their row says, that each state's code
+ends in its one exit and covers exactly its part of the code. States begin with an empty stack and
+exits name states, so one pass over the code is a proof. Limits are proved of the lifted program
+(`lift`, `ir.verify`).
+
+Must not import what a run of an image does not need: diagnostics are loaded when there is one.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ..ir.constants import constant_problem
+from ..ir.effects import EFFECTS, NOTES
+from ..ir.primitives import PRIMITIVES
+from .opcodes import BY_NUMBER, NO_STATE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator
+
+    from ..ir.diagnostics import Diagnostic
+    from .image import FunctionCode, Image
+    from .opcodes import Opcode
+
+# Stacks and frames beyond this are refused: a state that needs one was not written by a compiler.
+MAX_STACK = 1 << 20
+
+
+def verify_image(image: Image) -> Iterator[Diagnostic]:
+    """Everything that keeps `image` from being run; nothing, and it can be run and lifted."""
+    yield from _image(image)
+    for index, constant in enumerate(image.constants):
+        problem = constant_problem(constant)
+        if problem is not None:
+            yield _diagnostic("bad-constant", f"constant {index}: {problem}")
+    for function in image.functions:
+        yield from _Verifier(image, function).run()
+
+
+def _image(image: Image) -> Iterator[Diagnostic]:
+    if not 0 <= image.entry < len(image.functions):
+        yield _diagnostic("bad-image", f"the entry is function {image.entry} of {len(image.functions)}")
+    elif image.functions[image.entry].captures:
+        yield _diagnostic("bad-image", "the entry has captures")
+    yield from _unique("function", (function.name for function in image.functions))
+    spans = len(image.spans) // 5
+    if len(image.spans) % 5 or max(image.spans[::5], default=0) >= max(len(image.paths), 1):
+        yield _diagnostic("bad-image", "the table of places is damaged")
+    for function in image.functions:
+        positions = function.positions
+        used = (function.span, *function.state_spans, *positions[1::2])
+        starts = positions[::2]
+        rising = all(one < next for one, next in pairwise(starts))
+        if max(used) > spans or len(function.state_spans) != len(function.states) or not rising:
+            yield _diagnostic("bad-image", f"the places of function {_name(function.name)} are damaged")
+
+
+def _unique(what: str, names: Iterable[str], function: FunctionCode | None = None) -> Iterator[Diagnostic]:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            yield _diagnostic("bad-image", f"two {what}s are called {_name(name)}{_where(function)}")
+        seen.add(name)
+
+
+class _Verifier:
+    """One function of an image."""
+
+    def __init__(self, image: Image, function: FunctionCode) -> None:
+        self.image = image
+        self.function = function
+
+    def run(self) -> Iterator[Diagnostic]:
+        function = self.function
+        yield from _unique("slot", function.slots, function)
+        yield from _unique("state", function.states, function)
+        if not 0 <= function.parameters + function.captures <= len(function.slots):
+            yield self.bad("there are fewer slots than parameters and captures")
+        if function.max_stack > MAX_STACK:
+            yield self.bad("the operand stack is too high")
+        for number, table in enumerate(function.tables):
+            for case, target in table.items():
+                if not 0 <= target < len(function.states):
+                    yield self.bad(f"case {_name(case)} of table {number} leads nowhere")
+        for state, (target, slot) in function.handlers.items():
+            if max(state, target) >= len(function.states) or slot >= len(function.slots):
+                yield self.bad(f"the handler of state {state} is out of range")
+        offsets = [*function.offsets, len(function.code)]
+        if len(offsets) != len(function.states) + 1 or not function.states or offsets[0] != 0:
+            yield self.bad("the states do not cover the code")
+            return
+        for number in range(len(function.states)):
+            if offsets[number] >= offsets[number + 1] or offsets[number + 1] > len(function.code):
+                yield self.bad(f"state {_name(function.states[number])} has no code")
+                return
+        for number in range(len(function.states)):
+            yield from self.state(number, offsets[number], offsets[number + 1])
+
+    def bad(self, what: str) -> Diagnostic:
+        return _diagnostic("bad-image", what + _where(self.function))
+
+    def problem(self, id: str, state: int, offset: int, what: str) -> Diagnostic:
+        function = self.function
+        message = f"state {_name(function.states[state])} of function {_name(function.name)} {what}"
+        return _diagnostic(id, f"{message} (at {offset})", self.image, function, offset)
+
+    def state(self, state: int, start: int, end: int) -> Iterator[Diagnostic]:
+        """Follows a state's code; stops where what comes next could not be understood."""
+        code = self.function.code
+        depth = 0
+        offset = start
+        while True:
+            row = BY_NUMBER.get(code[offset])
+            if row is None:
+                yield self.problem("bad-opcode", state, offset, f"has no opcode but {code[offset]}")
+                return
+            after = offset + 1 + len(row.operands)
+            if after > end:
+                yield self.problem("bad-opcode", state, offset, f"is cut off in {row.name}")
+                return
+            operands = code[offset + 1 : after]
+            for kind, word in zip(row.operands, operands, strict=True):
+                what = self.operand_problem(kind, word)
+                if what is not None:
+                    yield self.problem("bad-operand", state, offset, f"has {row.name} with {what}")
+            if row.pops_count:
+                what = self.count_problem(row, operands)
+                if what is not None:
+                    yield self.problem("bad-operand", state, offset, what)
+            depth -= row.popped(operands)
+            if depth < 0:
+                yield self.problem("stack-underflow", state, offset, f"has {row.name} with too few operands")
+                return
+            depth += row.pushes
+            if depth > self.function.max_stack:
+                what = f"needs a higher stack than the {self.function.max_stack} that is declared"
+                yield self.problem("stack-overflow", state, offset, what)
+                return
+            if row.is_exit:
+                break
+            offset = after
+            if offset >= end:
+                yield self.problem("no-exit", state, offset, "has no exit")
+                return
+        if after != end:
+            yield self.problem("code-after-exit", state, after, "has code after its exit")
+        if depth:
+            yield self.problem("stack-leftover", state, offset, "leaves values on the stack")
+
+    def operand_problem(self, kind: str, word: int) -> str | None:
+        """What is wrong with an operand, None where nothing is."""
+        function, image = self.function, self.image
+        if kind == "constant":
+            return None if word < len(image.constants) else f"constant {word}, which there is not"
+        if kind in _NAMED:
+            name = image.constants[word] if word < len(image.constants) else None
+            if type(name) is str and name in _NAMED[kind]:
+                return None
+            return f"{_name(name)}, which is no {kind}" if type(name) is str else f"no name of a {kind}"
+        if kind == "slot":
+            return None if word < len(function.slots) else f"slot {word}, which there is not"
+        if kind == "state" or kind == "state?":
+            optional = kind == "state?" and word == NO_STATE
+            return None if optional or word < len(function.states) else f"state {word}, which there is not"
+        if kind == "function":
+            return None if word < len(image.functions) else f"function {word}, which there is not"
+        if kind == "table":
+            return None if word < len(function.tables) else f"table {word}, which there is not"
+        return None if kind == "count" else f"an operand of unknown kind {kind}"
+
+    def count_problem(self, row: Opcode, operands: Iterable[int]) -> str | None:
+        """What is wrong with how many operands an instruction takes."""
+        words = dict(zip(row.operands, operands, strict=True))
+        count = words["count"]
+        if "primitive" in words:
+            name = self.constant(words["primitive"])
+            signature = PRIMITIVES.get(name) if type(name) is str else None
+            if signature is None:
+                return None
+            most = signature.most
+            if (
+                count < signature.least
+                or (most is not None and count > most)
+                or (name == "map" and count % 2)
+            ):
+                return f"gives `{name}` {count} operands; it takes `{signature.operands}`"
+        elif "function" in words and words["function"] < len(self.image.functions):
+            callee = self.image.functions[words["function"]]
+            if count != callee.captures:
+                return f"gives {_name(callee.name)} {count} captures, not {callee.captures}"
+        return None
+
+    def constant(self, index: int) -> object:
+        return self.image.constants[index] if index < len(self.image.constants) else None
+
+
+_NAMED: dict[str, Container[str]] = {"primitive": PRIMITIVES, "note": NOTES, "effect": EFFECTS}
+
+
+def _name(name: str) -> str:
+    from ..ir.diagnostics import clean
+
+    return f"`{clean(name, 80)}`"
+
+
+def _where(function: FunctionCode | None) -> str:
+    return f" in function {_name(function.name)}" if function is not None else ""
+
+
+def _diagnostic(
+    id: str, message: str, image: Image | None = None, function: FunctionCode | None = None, offset: int = 0
+) -> Diagnostic:
+    from ..ir.diagnostics import Diagnostic
+    from ..ir.spans import Span
+
+    place = None
+    if image is not None and function is not None:
+        span = function.span_at(offset)
+        place = image.place(span) if 5 * span <= len(image.spans) else None
+    return Diagnostic(id, message, Span(*place) if place else None)
