@@ -52,14 +52,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 def _is_deep(value: Any) -> bool:
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        level = [
-            child
-            for item in level
-            if isinstance(item, list | dict)
-            for child in (item.values() if isinstance(item, dict) else item)
-        ]
+        level = [item for item in level if isinstance(item, list | dict)]
         if not level:
             return False
+        level = [child for item in level for child in (item.values() if isinstance(item, dict) else item)]
     return True
 
 

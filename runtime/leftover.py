@@ -10,6 +10,10 @@ import os
 import signal
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 # Seconds between TERM and KILL, and between two looks at who is left.
 GRACE = 2.0
 POLL_EXIT = 0.01
@@ -52,25 +56,40 @@ def end_leftover(pid: int, started: str, effect_id: str) -> bool:
     return bool(found)
 
 
+def has_living(group: int) -> bool:
+    """Whether somebody in a process group is more than a zombie that nobody has reaped."""
+    try:
+        return any(fields[2] == b"%d" % group for _, fields in _living())
+    except OSError:
+        return True  # no /proc: the caller knows that the group exists
+
+
 def _members(group: int, effect_id: str) -> list[int]:
     """The living processes of a group or session that carry an effect's id."""
     mark = b"LLC_EFFECT_ID=" + effect_id.encode("utf-8", "replace")
+    number = b"%d" % group
     found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        fields = _stat(int(name))
-        if fields is None or fields[0] in (b"Z", b"X") or str(group).encode() not in fields[2:4]:
+    for pid, fields in _living():
+        if number not in fields[2:4]:
             continue
         try:
-            with open(f"/proc/{name}/environ", "rb") as file:
+            with open(f"/proc/{pid}/environ", "rb") as file:
                 marked = mark in file.read().split(b"\0")
         except OSError:
             continue
         # The leader's own identity is settled by its start time; it may have wiped its environment.
-        if marked or int(name) == group:
-            found.append(int(name))
+        if marked or pid == group:
+            found.append(pid)
     return found
+
+
+def _living() -> Iterator[tuple[int, list[bytes]]]:
+    """Every process that is no zombie, with its `_stat`."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            fields = _stat(int(name))
+            if fields is not None and fields[0] not in (b"Z", b"X"):
+                yield int(name), fields
 
 
 def _stat(pid: int) -> list[bytes] | None:

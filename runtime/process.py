@@ -16,7 +16,7 @@ import stat
 import time
 
 from .capture import Capture
-from .leftover import start_time
+from .leftover import has_living, start_time
 from .world import TICK, Interrupted, milliseconds
 
 TYPE_CHECKING = False
@@ -67,6 +67,7 @@ class Runner:
 
     def __init__(self) -> None:
         self.env = dict(os.environb)
+        self.env[b"PWD"] = _working_folder(self.env.get(b"PWD"))
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         # Where llc itself was started with closed standard descriptors, pipes must not take their
         # places: they are overwritten in the child.
@@ -339,12 +340,28 @@ def failure(
     return result
 
 
+def _working_folder(named: bytes | None) -> bytes:
+    """PWD as a shell would have it: as it was named if that still leads here."""
+    try:
+        if named is not None and os.path.isabs(named) and os.path.samefile(named, b"."):
+            return named
+        return os.getcwdb()
+    except OSError:
+        return named or b"/"  # the folder is gone; every command will say so
+
+
 def signal_name(number: int) -> str:
     """`SIGKILL` for 9; `SIG40` where the number has no name."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"SIG{number}"
+
+
+def signal_number(name: str) -> int:
+    """9 for `SIGKILL`; 0 for a name that no signal has."""
+    number = getattr(signal.Signals, name, None)
+    return 0 if number is None else int(number)
 
 
 def _is_program(path: str) -> bool:
@@ -375,4 +392,5 @@ def _group_exists(group: int) -> bool:
         return False
     except PermissionError:
         pass
-    return True
+    # Where process 1 reaps nobody, as in many containers, a group of zombies stays for ever.
+    return has_living(group)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
             """The effect's result; raises `Interrupted`, or `NoRule` in a scripted world."""
 
-        def observe(self, effect: EffectLike, result: dict[str, Any]) -> None:
-            """Take note of an effect whose result is already on record: it is not performed again."""
+        def observe(self, effect: EffectLike, result: dict[str, Any], state: str | None = None) -> None:
+            """Take note of an effect in `state` whose result is on record: it is not performed again."""
 
         def time(self) -> float:
             """Seconds since 1970, for time stamps."""
@@ -204,7 +204,7 @@ class World:
             raise ValueError(f"no effect of kind `{effect.kind}`")
         return handler(self, effect.args, context)
 
-    def observe(self, effect: EffectLike, result: dict[str, Any]) -> None:
+    def observe(self, effect: EffectLike, result: dict[str, Any], state: str | None = None) -> None:
         """Nothing to do: the real world remembers by itself."""
 
     def time(self) -> float:

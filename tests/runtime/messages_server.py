@@ -154,7 +154,7 @@ class MessagesServer(ThreadingHTTPServer):
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.stopping = threading.Event()
-        self._answers: list[Answer] = []
+        self.answers: list[Answer] = []
         self._lock = threading.Lock()
 
     @property
@@ -163,13 +163,13 @@ class MessagesServer(ThreadingHTTPServer):
 
     def then(self, *answers: Answer) -> None:
         """Answer the next requests like this."""
-        self._answers += answers
+        self.answers += answers
 
     def take(self, headers: dict[str, str], request: dict[str, Any]) -> Answer:
         with self._lock:
             self.headers.append(headers)
             self.requests.append(request)
-            return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+            return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that goes away in the middle is what some tests are about."""

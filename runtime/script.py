@@ -1,0 +1,224 @@
+"""Scripted worlds: results come from a list of rules, and nothing is performed.
+
+Owns which rule answers an effect and with what, and a clock that only the script moves; the file
+format is `script_file`'s. jq programs run for real: they touch nothing. See `spec/effects.md`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from .process import failure, signal_number
+from .world import timestamp
+
+if TYPE_CHECKING:
+    from ..ir.spans import Source
+    from .jq import JqWorker
+    from .world import Context, EffectLike
+
+# When a scripted clock starts where the script does not say: the day of the seed's examples.
+EPOCH = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
+
+_ANSWERED = ("shell", "agent", "evaluate", "jq")
+
+
+class NoRule(Exception):
+    """An effect that no rule of the script answers; the text names it and the nearest rule."""
+
+
+class Rule:
+    """One rule: what it answers, its results in order, and how often it has answered."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.kinds: tuple[str, ...] = ()
+        self.state: str | None = None
+        self.command: str | None = None
+        self.pattern: Any = None
+        self.times: int | None = None
+        self.results: list[dict[str, Any]] = []
+        self.used = 0
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.times is not None and self.used >= self.times
+
+    def mismatches(self, effect: EffectLike, state: str | None) -> list[str]:
+        """Why the rule does not answer an effect; empty where it does."""
+        reasons = []
+        if effect.kind not in self.kinds:
+            reasons.append(f"is for {' or '.join(f'`{kind}`' for kind in self.kinds)}")
+        if self.state is not None and self.state != state:
+            reasons.append(f"is for state `{self.state}`")
+        if self.pattern is not None and not self.pattern.search(_command(effect)):
+            reasons.append(f"wants a command with `{self.command}`")
+        if self.is_used_up:
+            reasons.append(f"has answered {self.used} time{'s' * (self.used != 1)} and is used up")
+        return reasons
+
+    def take(self) -> dict[str, Any]:
+        result = self.results[min(self.used, len(self.results) - 1)]
+        self.used += 1
+        return result
+
+
+class ScriptedWorld:
+    """A world whose answers stand in a file; follows `world.WorldLike`."""
+
+    def __init__(
+        self, rules: list[Rule], env: dict[str, str] | None = None, start: datetime = EPOCH, path: str = ""
+    ) -> None:
+        self.rules = rules
+        self._env = env or {}
+        self._start = start.timestamp()
+        self._passed = 0.0
+        self._path = path
+        self._jq: JqWorker | None = None
+
+    @classmethod
+    def load(cls, path: str) -> ScriptedWorld:
+        """The world in a file; CompileError with every problem found in it."""
+        from ..frontend.documents import read_source
+
+        return cls.read(read_source(path))
+
+    @classmethod
+    def read(cls, source: Source) -> ScriptedWorld:
+        """The world in a source that is already here; CompileError as `load`."""
+        from .script_file import read
+
+        return read(source)
+
+    def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
+        context.interrupt.check()
+        kind, args = effect.kind, effect.args
+        if kind == "clock":
+            return {"time": timestamp(self.time()), "elapsed_ms": context.elapsed_ms()}
+        if kind == "env":
+            return {"values": {name: self._env.get(name) for name in args["names"]}}
+        if kind == "sleep":
+            return self._sleep(args, context)
+        limit, limited_by = context.limit(args, own="action")
+        if limit is not None and limit <= 0:
+            return self._late(kind, context, limited_by)
+        rule = self._rule(effect, context.state)
+        if rule is None:
+            if kind == "jq":
+                return self.jq.perform(args, context)
+            raise NoRule(self._complaint(effect, context.state))
+        given = rule.take()
+        if kind == "jq":
+            return _with_error(given)
+        duration = given.get("duration_ms", 0) / 1000
+        if limit is not None and duration > limit:
+            self._passed += limit
+            given = {"timed_out": limited_by, "duration_ms": round(limit * 1000)}
+        else:
+            self._passed += duration
+        result = _reply(given) if kind == "evaluate" else _action(given, args["command"])
+        result["elapsed_ms"] = context.elapsed_ms()
+        if context.on_output is not None and kind != "evaluate":
+            for stream in ("output", "stderr"):
+                if result[stream]:
+                    context.on_output(stream, result[stream])
+        return result
+
+    def observe(self, effect: EffectLike, result: dict[str, Any], state: str | None = None) -> None:
+        """Use up the rule that answered an effect when it was recorded, and let its time pass."""
+        if effect.kind == "sleep":
+            self._passed += effect.args["seconds"]
+        rule = self._rule(effect, state) if effect.kind in _ANSWERED else None
+        if rule is not None:
+            rule.take()
+        self._passed += result.get("duration_ms", 0) / 1000
+
+    def time(self) -> float:
+        return self._start + self._passed
+
+    def monotonic(self) -> float:
+        return self._passed
+
+    def close(self) -> None:
+        if self._jq is not None:
+            self._jq.close()
+            self._jq = None
+
+    @property
+    def jq(self) -> JqWorker:
+        if self._jq is None:
+            from .jq import JqWorker
+
+            self._jq = JqWorker()
+        return self._jq
+
+    def _rule(self, effect: EffectLike, state: str | None) -> Rule | None:
+        return next((rule for rule in self.rules if not rule.mismatches(effect, state)), None)
+
+    def _sleep(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
+        bound, _ = context.limit(args, own="loop")
+        cut = bound is not None and bound < args["seconds"]
+        self._passed += max(0.0, bound if bound is not None and cut else args["seconds"])
+        result: dict[str, Any] = {"elapsed_ms": context.elapsed_ms()}
+        if cut:
+            result["timed_out"] = "loop"
+        return result
+
+    def _late(self, kind: str, context: Context, limited_by: str) -> dict[str, Any]:
+        """The result of an effect for which there was no time left."""
+        if kind != "evaluate":
+            return failure(context, 124, timed_out=limited_by)
+        return {**_reply({"timed_out": limited_by}), "elapsed_ms": context.elapsed_ms()}
+
+    def _complaint(self, effect: EffectLike, state: str | None) -> str:
+        asked = f"no rule answers `{effect.kind}`"
+        if state is not None:
+            asked += f" in state `{state}`"
+        command = _command(effect)
+        if command:
+            asked += f" (command `{command if len(command) <= 200 else command[:200] + '…'}`)"
+        if not self.rules:
+            return f"{asked}: the script has no rules"
+        # The rule with the least against it; of several the first.
+        nearest = min(self.rules, key=lambda rule: len(rule.mismatches(effect, state)))
+        reasons = " and ".join(nearest.mismatches(effect, state))
+        return f"{asked}; the nearest rule, {self._path}:{nearest.line}, {reasons}"
+
+
+def _command(effect: EffectLike) -> str:
+    """What `command` of a rule is searched in: an action's command."""
+    command = effect.args.get("command")
+    # RE2 takes UTF-8, which cannot say a lone surrogate.
+    return command.encode("utf-8", "replace").decode() if isinstance(command, str) else ""
+
+
+def _with_error(given: dict[str, Any]) -> dict[str, Any]:
+    """A result whose `error`, where it is one word, is written out."""
+    error = given.get("error")
+    if isinstance(error, str):
+        return {**given, "error": {"kind": error, "message": error}}
+    return dict(given)
+
+
+def _action(given: dict[str, Any], command: str) -> dict[str, Any]:
+    """An action's result from what a rule says of it."""
+    given = _with_error(given)
+    code = 0
+    if "timed_out" in given:
+        given.setdefault("signal", "SIGTERM")
+    if "signal" in given:
+        code = 128 + signal_number(given["signal"])
+    elif "error" in given:
+        code = 127 if given["error"].get("kind") == "not-found" else 126
+    return {"output": "", "stderr": "", "exit_code": code, "duration_ms": 0, **given}
+
+
+def _reply(given: dict[str, Any]) -> dict[str, Any]:
+    """A model call's result from what a rule says of it."""
+    given = _with_error(given)
+    shown = {name: given.pop(name) for name in ("verdict", "confidence", "reason") if name in given}
+    if "timed_out" in given:
+        given.setdefault("error", {"kind": "timeout", "message": "no reply in time"})
+    elif shown and "error" not in given:
+        given["reply"] = {"confidence": 1.0, "reason": "", **shown, **given.get("reply", {})}
+    return {"duration_ms": 0, **given}

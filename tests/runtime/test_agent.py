@@ -1,0 +1,194 @@
+"""Slash commands, sentence by sentence of `loops.md` 10, with stub agents on PATH."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llc.runtime.world import Interrupt, Interrupted
+
+Perform = Callable[..., dict[str, Any]]
+Stub = Callable[..., Path]
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
+    """Writes an agent program on PATH, `claude` unless another name is given."""
+    monkeypatch.delenv("LLC_AGENT", raising=False)
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def write(script: str, name: str = "claude") -> Path:
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+ARGUMENTS = 'for a in "$@"; do echo "<$a>"; done'
+
+
+def test_a_slash_command_goes_to_claude_as_one_argument(stub: Stub, perform: Perform) -> None:
+    """`claude --dangerously-skip-permissions -p "<command>"`, whatever stands in the command."""
+    stub(ARGUMENTS)
+    result = perform("agent", command='/ll:fix it\'s $HOME; `x` "q"\nmore')
+    assert result["output"] == (
+        '<--dangerously-skip-permissions>\n<-p>\n</ll:fix it\'s $HOME; `x` "q"\nmore>\n'
+    )
+    assert result["exit_code"] == 0
+
+
+def test_the_program_and_its_arguments_can_be_configured(stub: Stub, perform: Perform) -> None:
+    """The loop's `agent:` arrives as `argv`."""
+    stub(ARGUMENTS, "aider")
+    assert (
+        perform("agent", command="/fix", argv=["aider", "--yes", "-m"])["output"] == "<--yes>\n<-m>\n</fix>\n"
+    )
+
+
+def test_the_environment_can_name_the_program(
+    stub: Stub, perform: Perform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`LLC_AGENT` is read as a shell reads words."""
+    path = stub(ARGUMENTS, "my agent")
+    monkeypatch.setenv("LLC_AGENT", f"'{path}' --flag 'two words'")
+    assert perform("agent", command="/fix")["output"] == "<--flag>\n<two words>\n</fix>\n"
+
+
+def test_the_loop_comes_before_the_environment(
+    stub: Stub, perform: Perform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the loop's file says is part of the program."""
+    stub("echo loop", "one")
+    monkeypatch.setenv("LLC_AGENT", "two")
+    assert perform("agent", command="/fix", argv=["one"])["output"] == "loop\n"
+
+
+def test_an_empty_variable_means_the_default(
+    stub: Stub, perform: Perform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`LLC_AGENT=` names nothing."""
+    stub("echo default")
+    monkeypatch.setenv("LLC_AGENT", " ")
+    assert perform("agent", command="/fix")["output"] == "default\n"
+
+
+def test_a_variable_with_an_open_quote_is_an_error(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That names the variable."""
+    monkeypatch.setenv("LLC_AGENT", "claude 'x")
+    result = perform("agent", command="/fix")
+    assert (result["exit_code"], result["error"]["kind"]) == (126, "failed-to-start")
+    assert "LLC_AGENT" in result["error"]["message"]
+
+
+def test_a_missing_program_is_an_error_that_names_it(
+    perform: Perform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And says how to name another."""
+    monkeypatch.setenv("LLC_AGENT", "no-such-agent --flag")
+    result = perform("agent", command="/fix")
+    assert result["exit_code"] == 127
+    help = "name the agent program in the loop's `agent:` or in LLC_AGENT"
+    assert result["error"] == {"kind": "not-found", "message": f"`no-such-agent` is not on PATH; {help}"}
+
+
+def test_a_program_that_is_no_program_is_an_error_that_names_it(perform: Perform, tmp_path: Path) -> None:
+    """A file without execute permission, a path that does not exist, a program the system cannot run."""
+    plain = tmp_path / "plain"
+    plain.write_text("text")
+    result = perform("agent", command="/fix", argv=[str(plain)])
+    assert (result["exit_code"], result["error"]["kind"]) == (126, "not-executable")
+    result = perform("agent", command="/fix", argv=[str(tmp_path / "none")])
+    assert (result["exit_code"], result["error"]["kind"]) == (127, "not-found")
+    plain.chmod(0o755)
+    result = perform("agent", command="/fix", argv=[str(plain)])
+    assert (result["exit_code"], result["error"]["kind"]) == (126, "failed-to-start")
+    assert "Exec format error" in result["error"]["message"]
+
+
+def test_an_agent_finds_its_keys_in_its_environment(stub: Stub, perform: Perform) -> None:
+    """As a shell action does."""
+    stub('echo "$LLC_EFFECT_ID $LLC_STATE"')
+    assert perform("agent", command="/fix")["output"] == "lint-1/7 check\n"
+
+
+def test_an_agents_output_is_shown_while_it_works(stub: Stub, perform: Perform) -> None:
+    """Both streams."""
+    stub("echo working; echo hmm >&2; exit 5")
+    seen: list[tuple[str, str]] = []
+    result = perform("agent", {"on_output": lambda *part: seen.append(part)}, command="/fix")
+    assert sorted(seen) == [("output", "working\n"), ("stderr", "hmm\n")]
+    assert (result["output"], result["stderr"], result["exit_code"]) == ("working\n", "hmm\n", 5)
+
+
+def test_an_agent_is_bounded_in_time(stub: Stub, perform: Perform) -> None:
+    """A time-out ends it with everything it started."""
+    stub("sleep 60 & sleep 60")
+    assert perform("agent", command="/fix", timeout_s=0.2)["timed_out"] == "action"
+
+
+def test_an_interrupt_ends_an_agent(stub: Stub, perform: Perform, interrupt: Interrupt) -> None:
+    """At once."""
+    stub("exec sleep 60")
+    threading.Timer(0.2, interrupt.set).start()
+    with pytest.raises(Interrupted):
+        perform("agent", command="/fix")
+
+
+REPORT = {
+    "type": "result",
+    "subtype": "success",
+    "is_error": False,
+    "result": "Fixed 3 files.",
+    "total_cost_usd": 0.0421,
+    "usage": {
+        "input_tokens": 10,
+        "cache_creation_input_tokens": 2000,
+        "cache_read_input_tokens": 30000,
+        "output_tokens": 400,
+    },
+}
+
+
+def test_claudes_json_report_becomes_output_and_usage(stub: Stub, perform: Perform) -> None:
+    """`--output-format json`: the text is the output, tokens and money are what a budget counts."""
+    stub(f"cat <<'E'\n{json.dumps(REPORT)}\nE")
+    result = perform("agent", command="/fix")
+    assert result["output"] == "Fixed 3 files."
+    assert result["usage"] == {"usd": 0.0421, "input_tokens": 32010, "output_tokens": 400, "tokens": 32410}
+
+
+@pytest.mark.parametrize(
+    ("report", "usage"),
+    [
+        ({"total_cost_usd": 1}, {"usd": 1, "input_tokens": 0, "output_tokens": 0, "tokens": 0}),
+        ({"usage": {"output_tokens": 5}}, {"usd": None, "input_tokens": 0, "output_tokens": 5, "tokens": 5}),
+        ({"usage": 3, "total_cost_usd": -1}, None),
+        ({"usage": {"output_tokens": "many", "input_tokens": True}, "total_cost_usd": 1e999},
+         {"usd": None, "input_tokens": 0, "output_tokens": 0, "tokens": 0}),
+    ],
+)  # fmt: skip
+def test_a_report_with_gaps_or_nonsense_counts_as_what_it_tells(
+    stub: Stub, perform: Perform, report: dict[str, Any], usage: dict[str, Any] | None
+) -> None:
+    """A number that is none counts nothing; it never fails the step."""
+    stub(f"cat <<'E'\n{json.dumps({'type': 'result', **report})}\nE")
+    assert perform("agent", command="/fix").get("usage") == usage
+
+
+@pytest.mark.parametrize("output", ['{"type": "other"}', "{}", "[1]", "{broken", "plain", "", "{" * 50000])
+def test_other_output_is_taken_as_it_is(stub: Stub, perform: Perform, output: str, tmp_path: Path) -> None:
+    """Only an object of type "result" is a report."""
+    (tmp_path / "output").write_text(output)
+    stub(f"cat {tmp_path / 'output'}")
+    result = perform("agent", command="/fix")
+    assert result["output"] == output
+    assert "usage" not in result

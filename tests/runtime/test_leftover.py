@@ -1,0 +1,126 @@
+"""Processes that an earlier run left: ended if they are surely ours, else not touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from llc.runtime import leftover
+from llc.runtime.leftover import end_leftover, start_time
+
+EFFECT = "lint-20240115-103000-ab12/3"
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a command as a shell action is started; it prints a line when it is ready."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(command: str, effect: str = EFFECT) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            ["bash", "-c", command],
+            env={**os.environ, "LLC_EFFECT_ID": effect},
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_running_group_is_ended(start: Start) -> None:
+    """Leader and children."""
+    process = start("sleep 60 & echo $!; exec sleep 60")
+    assert end_leftover(process.pid, start_time(process.pid), EFFECT) is True
+    assert process.wait() == -signal.SIGTERM
+
+
+def test_a_group_that_ignores_term_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the grace."""
+    monkeypatch.setattr(leftover, "GRACE", 0.2)
+    process = start("trap '' TERM; echo; while :; do sleep 60; done")
+    assert end_leftover(process.pid, start_time(process.pid), EFFECT) is True
+    assert process.wait() == -signal.SIGKILL
+
+
+def test_children_whose_leader_is_gone_are_ended(start: Start, tmp_path: Path) -> None:
+    """They are known by the effect's id in their environment."""
+    process = start(f"sleep 60 & echo $! > {tmp_path / 'pid'}; echo; sleep 0.1")
+    begun = start_time(process.pid)
+    process.wait()
+    child = int((tmp_path / "pid").read_text())
+    assert is_running(child)
+    assert end_leftover(process.pid, begun, EFFECT) is True
+    assert not is_running(child)
+
+
+def test_nothing_left_is_no_error(start: Start) -> None:
+    """The answer is that nothing was running."""
+    process = start("echo")
+    begun = start_time(process.pid)
+    process.wait()
+    assert end_leftover(process.pid, begun, EFFECT) is False
+
+
+def test_a_pid_that_was_used_again_is_not_touched(start: Start) -> None:
+    """Another start time is another process."""
+    process = start("echo; exec sleep 60")
+    boot, _, ticks = start_time(process.pid).partition(":")
+    assert end_leftover(process.pid, f"{boot}:{int(ticks) - 1}", EFFECT) is False
+    assert process.poll() is None
+
+
+def test_a_process_of_an_earlier_boot_is_not_looked_for(start: Start) -> None:
+    """Pids and start times begin again with each boot."""
+    process = start("echo; exec sleep 60")
+    ticks = start_time(process.pid).partition(":")[2]
+    assert end_leftover(process.pid, f"another-boot:{ticks}", EFFECT) is False
+    assert process.poll() is None
+
+
+def test_an_unknown_start_time_ends_nothing(start: Start) -> None:
+    """Where the system could not tell, nothing is guessed."""
+    process = start("echo; exec sleep 60")
+    assert end_leftover(process.pid, "", EFFECT) is False
+    assert process.poll() is None
+
+
+def test_a_strangers_group_with_our_number_is_not_touched(start: Start, tmp_path: Path) -> None:
+    """With the leader gone, only processes that carry the effect's id count."""
+    process = start(f"sleep 60 & echo $! > {tmp_path / 'pid'}; echo", effect="other-run/1")
+    begun = start_time(process.pid)
+    process.wait()
+    child = int((tmp_path / "pid").read_text())
+    assert end_leftover(process.pid, begun, EFFECT) is False
+    assert is_running(child)
+    os.kill(child, signal.SIGKILL)
+
+
+def test_a_start_time_does_not_change(start: Start) -> None:
+    """It identifies the process for as long as it lives; a later one has another."""
+    first = start("echo; exec sleep 60")
+    begun = start_time(first.pid)
+    time.sleep(0.02)
+    second = start("echo; exec sleep 60")
+    assert start_time(first.pid) == begun != start_time(second.pid)
+    assert start_time(2**22 + 1) == ""

@@ -1,0 +1,324 @@
+"""Scripted worlds: which rule answers, with what, and when; a clock that only the script moves."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llc.frontend.documents import text_source
+from llc.ir.diagnostics import CompileError
+from llc.runtime.script import NoRule, ScriptedWorld
+from llc.runtime.world import Context, Interrupt, Interrupted
+
+
+@pytest.fixture
+def scripted(context: Callable[..., Context], effect: Any) -> Callable[..., Any]:
+    """`scripted(yaml)` gives a function that asks that world: `ask("shell", command="x", state="s")`."""
+
+    def make(text: str) -> Any:
+        world = ScriptedWorld.read(text_source(textwrap.dedent(text), "world.yaml"))
+
+        def ask(kind: str, state: str | None = "check", **args: Any) -> dict[str, Any]:
+            given = {"command": "make test"} if kind in ("shell", "agent") else {}
+            at = context(state=state, elapsed_ms=lambda: round(world.monotonic() * 1000))
+            return world.perform(effect(kind, **{**given, **args}), at)
+
+        ask.world = world  # type: ignore[attr-defined]
+        return ask
+
+    return make
+
+
+def problems(text: str) -> list[tuple[str, int]]:
+    """The diagnostics of a script: id and line."""
+    with pytest.raises(CompileError) as caught:
+        ScriptedWorld.read(text_source(textwrap.dedent(text), "world.yaml"))
+    return [(item.id, item.span.line if item.span else 0) for item in caught.value.diagnostics]
+
+
+# --- which rule ---------------------------------------------------------------------------------
+
+
+def test_the_first_rule_that_matches_answers(scripted: Any) -> None:
+    """Rules are tried in the order of the file."""
+    ask = scripted("- {state: check, output: one}\n- {state: check, output: two}\n")
+    assert ask("shell")["output"] == "one"
+    assert ask("shell")["output"] == "one"
+
+
+def test_a_rule_matches_by_state(scripted: Any) -> None:
+    """`state` is the author's state in which the effect is asked for."""
+    ask = scripted("- {state: fix, output: fixed}\n- {state: check, output: checked}\n")
+    assert ask("shell", state="check")["output"] == "checked"
+    assert ask("shell", state="fix")["output"] == "fixed"
+
+
+def test_a_rule_matches_by_kind(scripted: Any) -> None:
+    """`kind` is the kind of effect."""
+    ask = scripted("- {kind: agent, output: a}\n- {kind: shell, output: s}\n")
+    assert ask("shell")["output"] == "s"
+    assert ask("agent")["output"] == "a"
+
+
+def test_a_rule_matches_by_a_regular_expression_in_the_command(scripted: Any) -> None:
+    """`command` is searched, not anchored."""
+    ask = scripted("- {command: 'mypy (src|lib)', exit_code: 1}\n- {command: .}\n")
+    assert ask("shell", command="cd x && mypy src/")["exit_code"] == 1
+    assert ask("shell", command="mypy tests/")["exit_code"] == 0
+
+
+def test_a_rule_answers_as_often_as_times_says(scripted: Any) -> None:
+    """Then the next rule that matches takes over."""
+    ask = scripted("- {times: 2, exit_code: 1}\n- {exit_code: 0}\n")
+    assert [ask("shell")["exit_code"] for _ in range(4)] == [1, 1, 0, 0]
+
+
+def test_results_answer_one_after_another(scripted: Any) -> None:
+    """After the last of `results` the rule is used up."""
+    ask = scripted("- results: [{exit_code: 1, output: bad}, {exit_code: 0}]\n- {exit_code: 7}\n")
+    assert [ask("shell")["exit_code"] for _ in range(3)] == [1, 0, 7]
+
+
+def test_fields_beside_results_are_defaults_for_each(scripted: Any) -> None:
+    """What stands in the rule holds for every item that does not say otherwise."""
+    ask = scripted("- {duration_ms: 5, results: [{exit_code: 1}, {duration_ms: 9}]}\n")
+    assert [ask("shell")["duration_ms"] for _ in range(2)] == [5, 9]
+
+
+def test_a_verdict_is_no_answer_to_an_action(scripted: Any) -> None:
+    """A rule without `kind` answers the kinds that have the fields it gives."""
+    ask = scripted("- {state: fix, verdict: success}\n- {state: fix, output: done}\n")
+    assert ask("agent", state="fix")["output"] == "done"
+    assert ask("evaluate", state="fix")["reply"]["verdict"] == "success"
+
+
+# --- results ------------------------------------------------------------------------------------
+
+
+def test_an_action_succeeds_by_default(scripted: Any) -> None:
+    """An empty result is exit code 0 without output, in no time."""
+    assert scripted("- state: check\n")("shell") == {
+        "output": "",
+        "stderr": "",
+        "exit_code": 0,
+        "duration_ms": 0,
+        "elapsed_ms": 0,
+    }
+
+
+def test_result_and_fields_of_the_rule_are_one_map(scripted: Any) -> None:
+    """`result:` and the same keys in the rule itself may be mixed."""
+    result = scripted("- {output: a, result: {exit_code: 3, stderr: b}}\n")("shell")
+    assert (result["output"], result["exit_code"], result["stderr"]) == ("a", 3, "b")
+
+
+def test_a_number_as_output_is_text(scripted: Any) -> None:
+    """`output: 4` is what a command prints."""
+    assert scripted("- output: 4\n")("shell")["output"] == "4"
+
+
+def test_a_verdict_stands_for_a_reply(scripted: Any) -> None:
+    """`verdict`, `confidence` and `reason` make a reply by the default schema."""
+    ask = scripted("- {verdict: blocked, reason: no key}\n")
+    assert ask("evaluate")["reply"] == {"verdict": "blocked", "confidence": 1.0, "reason": "no key"}
+
+
+def test_an_error_is_a_word_or_a_map(scripted: Any) -> None:
+    """`error: rate-limited` is short for the map of kind and message."""
+    ask = scripted("- {kind: evaluate, error: rate-limited}\n- {error: {kind: not-found, message: gone}}\n")
+    assert ask("evaluate")["error"] == {"kind": "rate-limited", "message": "rate-limited"}
+    result = ask("shell")
+    assert (result["exit_code"], result["error"]["message"]) == (127, "gone")
+
+
+def test_a_signal_sets_the_exit_code(scripted: Any) -> None:
+    """128 and the signal's number, as from a real process."""
+    assert scripted("- signal: SIGKILL\n")("shell")["exit_code"] == 137
+
+
+def test_jq_runs_for_real_without_a_rule(scripted: Any) -> None:
+    """jq touches nothing, so it needs no rule; one may still answer it."""
+    ask = scripted("- {kind: jq, value: 7, times: 1}\n")
+    try:
+        assert ask("jq", program=".a", input='{"a": 1}') == {"value": 7}
+        assert ask("jq", program=".a", input='{"a": 1}') == {"value": 1}
+    finally:
+        ask.world.close()
+
+
+def test_output_is_shown_live(context: Callable[..., Context], effect: Any) -> None:
+    """The display gets a scripted action's output as it gets a real one's."""
+    world = ScriptedWorld.read(text_source("- {output: hello, stderr: oops}\n"))
+    seen: list[tuple[str, str]] = []
+    world.perform(effect("shell", command="x"), context(on_output=lambda *part: seen.append(part)))
+    assert seen == [("output", "hello"), ("stderr", "oops")]
+
+
+# --- time and environment -----------------------------------------------------------------------
+
+
+def test_the_clock_starts_where_the_script_says(scripted: Any) -> None:
+    """`clock:` is a time; the default is the day of the seed's examples."""
+    ask = scripted("clock: 2030-05-06T07:08:09Z\n")
+    assert ask("clock") == {"time": "2030-05-06T07:08:09.000Z", "elapsed_ms": 0}
+    assert scripted("{}")("clock")["time"] == "2024-01-15T10:30:00.000Z"
+
+
+def test_only_results_and_sleeps_move_the_clock(scripted: Any) -> None:
+    """Time passes by `duration_ms` and by the seconds slept, and nothing else."""
+    ask = scripted("- duration_ms: 1500\n")
+    assert ask("shell")["elapsed_ms"] == 1500
+    assert ask("sleep", seconds=2)["elapsed_ms"] == 3500
+    assert ask("clock") == {"time": "2024-01-15T10:30:03.500Z", "elapsed_ms": 3500}
+
+
+def test_an_action_longer_than_its_timeout_is_timed_out(scripted: Any) -> None:
+    """The script's durations are held against `timeout_s` as a real clock's would be."""
+    result = scripted("- {duration_ms: 9000, output: late}\n")("shell", timeout_s=5)
+    assert result["timed_out"] == "action"
+    assert (result["exit_code"], result["signal"], result["elapsed_ms"]) == (143, "SIGTERM", 5000)
+    assert result["output"] == ""
+
+
+def test_an_action_beyond_the_loops_deadline_is_timed_out_by_the_loop(scripted: Any) -> None:
+    """The earlier of the two limits counts and is named."""
+    ask = scripted("- duration_ms: 9000\n")
+    assert ask("shell", timeout_s=8, deadline_ms=5000)["timed_out"] == "loop"
+    assert ask("shell", deadline_ms=5000)["exit_code"] == 124
+    assert ask("evaluate", deadline_ms=5000)["error"]["kind"] == "timeout"
+
+
+def test_a_sleep_ends_with_the_loops_time(scripted: Any) -> None:
+    """It is cut short and says so."""
+    assert scripted("{}")("sleep", seconds=60, deadline_ms=1000) == {"elapsed_ms": 1000, "timed_out": "loop"}
+
+
+def test_the_environment_is_only_what_the_script_gives(
+    scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real variable does not show through."""
+    monkeypatch.setenv("LLC_TEST", "real")
+    ask = scripted("env: {TOKEN: abc, PORT: 80}\n")
+    values = {"TOKEN": "abc", "PORT": "80", "LLC_TEST": None}
+    assert ask("env", names=["TOKEN", "PORT", "LLC_TEST"]) == {"values": values}
+
+
+def test_a_recorded_effect_uses_up_its_rule(scripted: Any, effect: Any) -> None:
+    """A run that goes on with the same script takes up where it was: rules and clock."""
+    ask = scripted("- results: [{exit_code: 1, duration_ms: 40}, {exit_code: 5}]\n")
+    ask.world.observe(effect("shell", command="make"), {"exit_code": 1, "duration_ms": 40}, "check")
+    assert (ask.world.monotonic(), ask("shell")["exit_code"]) == (0.04, 5)
+
+
+# --- no answer ----------------------------------------------------------------------------------
+
+
+def test_an_effect_without_a_rule_is_an_error_that_names_it(scripted: Any) -> None:
+    """Kind, state and command are said, and the rule that came nearest with what it wants."""
+    ask = scripted("- {state: fix, command: ruff}\n- {state: check, command: mypy}\n")
+    with pytest.raises(NoRule) as caught:
+        ask("shell", command="pytest -q")
+    assert str(caught.value) == (
+        "no rule answers `shell` in state `check` (command `pytest -q`); "
+        "the nearest rule, world.yaml:2, wants a command with `mypy`"
+    )
+
+
+def test_a_used_up_rule_is_said_to_be(scripted: Any) -> None:
+    """The error tells that a rule would have answered."""
+    ask = scripted("- times: 1\n")
+    ask("shell")
+    with pytest.raises(NoRule, match="has answered 1 time and is used up"):
+        ask("shell")
+
+
+def test_a_script_without_rules_says_so(scripted: Any) -> None:
+    """There is no nearest rule then."""
+    with pytest.raises(NoRule, match="the script has no rules"):
+        scripted("{}")("evaluate", prompt="p")
+
+
+def test_an_interrupt_ends_a_scripted_run(scripted: Any, interrupt: Interrupt) -> None:
+    """Ctrl-C works without a real wait."""
+    ask = scripted("- state: check\n")
+    interrupt.set()
+    with pytest.raises(Interrupted):
+        ask("shell")
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+def test_a_script_is_read_from_a_file(tmp_path: Path) -> None:
+    """`load` takes a path."""
+    path = tmp_path / "world.yaml"
+    path.write_text("rules:\n  - state: check\n")
+    assert [rule.line for rule in ScriptedWorld.load(str(path)).rules] == [2]
+
+
+def test_a_missing_script_is_a_diagnostic(tmp_path: Path) -> None:
+    """No traceback."""
+    with pytest.raises(CompileError, match="file-not-found"):
+        ScriptedWorld.load(str(tmp_path / "none.yaml"))
+
+
+def test_all_problems_of_a_script_are_reported_with_their_lines() -> None:
+    """Unknown keys, wrong types and impossible combinations, in one go."""
+    text = """\
+    clok: 1
+    clock: soon
+    env: [A]
+    rules:
+      - {stat: check}
+      - {kind: ask}
+      - {times: 0}
+      - {exit_code: 256}
+      - {exit_code: true}
+      - {command: "("}
+      - {verdict: ok, exit_code: 1}
+      - {kind: shell, verdict: ok}
+      - {results: []}
+      - {results: [{exit_code: 1}], times: 2}
+      - {result: 3}
+      - five
+      - {timed_out: yesterday}
+      - {duration_ms: .inf}
+      - {error: 4}
+      - {reply: text}
+    """
+    assert problems(text) == [
+        ("unknown-key", 1),
+        ("wrong-type", 2),
+        ("wrong-type", 3),
+        ("unknown-key", 5),
+        ("unknown-kind", 6),
+        ("wrong-type", 7),
+        ("wrong-type", 8),
+        ("wrong-type", 9),
+        ("invalid-regex", 10),
+        ("contradictory-keys", 11),
+        ("unknown-key", 12),
+        ("wrong-type", 13),
+        ("contradictory-keys", 14),
+        ("wrong-type", 15),
+        ("wrong-type", 16),
+        ("wrong-type", 17),
+        ("wrong-type", 18),
+        ("wrong-type", 19),
+        ("wrong-type", 20),
+    ]
+
+
+def test_a_misspelt_key_gets_a_suggestion() -> None:
+    """The help names the nearest key."""
+    with pytest.raises(CompileError, match="did you mean `state`"):
+        ScriptedWorld.read(text_source("- {stat: check}\n"))
+
+
+@pytest.mark.parametrize("text", ["5", "rules: 5", "- [", "a: 1\na: 2"])
+def test_a_script_that_is_no_script_is_refused(text: str) -> None:
+    """Each with a diagnostic, none with a traceback."""
+    assert problems(text)
