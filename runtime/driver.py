@@ -43,6 +43,8 @@ _EXIT_CODES = {
 # The state file may lag behind by so many seconds while much happens, and by one look while little does.
 _STATE_EVERY = 1.0
 _STATE_TEXT = 4096
+# A longer command stands whole among the arguments, and shortened as `action`.
+LONGEST_ACTION = 4096
 
 
 class Outcome:
@@ -225,21 +227,18 @@ class Driver:
         return answer
 
     def _record_start(self, effect: Effect) -> None:
-        args = effect.args
-        if effect.kind in ("shell", "agent"):
-            rest = {name: value for name, value in args.items() if name != "command"}
-            self._journal.write(
-                "action_start",
-                {
-                    "action": args.get("command"),
-                    "seq": effect.seq,
-                    "kind": effect.kind,
-                    "args": rest,
-                    "state": self._progress.state,
-                },
-            )
+        args, fields = effect.args, {"seq": effect.seq, "kind": effect.kind}
+        if effect.kind not in ("shell", "agent"):
+            self._journal.write("effect_start", {**fields, "args": args})
+            return
+        action = args.get("command")
+        if isinstance(action, str) and len(action) > LONGEST_ACTION:
+            action = action[:LONGEST_ACTION] + " …"
         else:
-            self._journal.write("effect_start", {"seq": effect.seq, "kind": effect.kind, "args": args})
+            args = {name: value for name, value in args.items() if name != "command"}
+        self._journal.write(
+            "action_start", {"action": action, **fields, "args": args, "state": self._progress.state}
+        )
 
     def _record_end(self, effect: Effect, result: dict[str, Any]) -> None:
         fields: dict[str, Any] = {"seq": effect.seq, "kind": effect.kind, "result": result}

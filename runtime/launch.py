@@ -51,13 +51,6 @@ def resume(values: Values) -> int:
 
 
 def outcome(values: Values) -> Outcome:
-    """A run for a caller in this process, who is told of errors by exceptions (`api.run`)."""
-    ended = _Command(values).run()
-    assert ended is not None  # only a dry run has no outcome
-    return ended
-
-
-def outcome(values: Values) -> Outcome:
     """As `run`, but shows nothing, leaves signals alone and raises what goes wrong."""
     ended = _Command(values, is_silent=True).run()
     if ended is None:
@@ -86,7 +79,7 @@ class _Command:
         if values.dry_run:
             from .plan import dry_run
 
-            self.screen.write(dry_run(image, values.json))
+            Screen(sys.stdout).write(dry_run(image, values.json))
             return None
         world, refusals = self.world(values.script)
         about = {"program": image.name, "path": path}

@@ -109,7 +109,7 @@ def _take(effect: Recorded, kind: str, event: dict[str, Any], offset: int) -> No
         effect.kind = event.get("kind")
         effect.args = {**(args if isinstance(args, dict) else {})}
         if "action" in event:
-            effect.args["command"] = event["action"]
+            effect.args.setdefault("command", event["action"])
     elif kind == "process":
         pid, begun = event.get("pid"), event.get("start_time")
         if isinstance(pid, int) and isinstance(begun, str):
@@ -181,7 +181,7 @@ class _Replay:
                 answer = self._answer(outcome)
                 if answer is None:
                     break
-                self.world.observe(outcome, answer)
+                self.world.observe(outcome, answer, position.progress.state)
                 self.seq += 1
                 self.taken = 0
                 self.pending.clear()

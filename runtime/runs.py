@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-ROOT = "."
+# The project: the directory we are in.
+ROOT = ""
 LOOPS = ".loops"
 RUNNING = os.path.join(LOOPS, ".running")
 HISTORY = os.path.join(LOOPS, ".history")

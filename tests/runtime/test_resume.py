@@ -1,0 +1,436 @@
+"""A run that was cut off goes on: whatever was cut, nothing finished is done twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llc.frontend.compile import compile_text
+from llc.runtime import journal, launch, options, runs
+from llc.runtime.errors import UserError
+from llc.vm.emit import emit
+
+# Each action writes what it is into `log`, so that one done twice is seen.
+LOOP = """
+name: job
+initial: measure
+context: {goal: 2}
+states:
+  measure:
+    action: "echo measure >> log; wc -l < log"
+    capture: lines
+    evaluate: {type: output_numeric, operator: ge, target: 5}
+    on_success: report
+    on_failure: work
+  work:
+    action: "echo work >> log; echo did ${captured.lines.output}"
+    next: measure
+  report:
+    action: "echo 'report ${captured.lines.output} ${prev.output}' >> log"
+    next: done
+  done:
+    terminal: true
+"""
+LOG = ["measure", "work", "measure", "work", "measure", "report 5 5"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "job.yaml").write_text(LOOP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def run(target: str = "job", **given: Any) -> Any:
+    return launch.outcome(options.Values(options.RUN, target, quiet=True, **given))
+
+
+def resume(
+    target: str = "job", capture: pytest.CaptureFixture[str] | None = None, **given: Any
+) -> dict[str, Any]:
+    """What `llc resume --json` answers."""
+    done = subprocess.run(
+        [sys.executable, "-m", "llc", "resume", target, "--json", *(f"--{k}={v}" for k, v in given.items())],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    answer = json.loads(done.stdout)
+    assert isinstance(answer, dict)
+    return {**answer, "exit": done.returncode, "shown": done.stderr}
+
+
+def in_process_resume(target: str = "job") -> int:
+    return launch.resume(options.Values(options.RESUME, target, quiet=True))
+
+
+def finished(project: Path) -> Path:
+    """The folder of the one run in the history."""
+    (folder,) = (project / ".loops" / ".history").iterdir()
+    return folder
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    return [record.event for record in journal.read(str(path)) if record.event is not None]
+
+
+def log(project: Path) -> list[str]:
+    return (project / "log").read_text().splitlines()
+
+
+def performed(event_list: list[dict[str, Any]]) -> list[str]:
+    """What is in `log` when these events were on disk: each finished action wrote its line."""
+    return [
+        event["action"].split(">>")[0].removeprefix("echo").strip(" '")
+        for event in event_list
+        if event["event"] == "action_start"
+        and any(e["event"] == "action_complete" and e["seq"] == event["seq"] for e in event_list)
+    ]
+
+
+def verdicts_and_routes(path: Path) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in event.items() if name != "ts"}
+        for event in events(path)
+        if event["event"] in ("evaluate", "route")
+    ]
+
+
+def test_a_run_cut_off_after_any_event_ends_as_if_it_had_not_been(project: Path) -> None:
+    """For every prefix of a journal: resumed, the run has the same actions, verdicts and routes."""
+    outcome = run()
+    assert (outcome.status, outcome.iterations) == ("success", 3)
+    folder = finished(project)
+    lines = (folder / "job.events.jsonl").read_bytes().splitlines(keepends=True)
+    expected = verdicts_and_routes(folder / "job.events.jsonl")
+    whole = shutil.move(folder, project / "whole")
+    target = project / ".loops" / ".running" / folder.name
+    for count in range(1, len(lines)):
+        shutil.copytree(whole, target)
+        (target / "job.events.jsonl").write_bytes(b"".join(lines[:count]))
+        before = performed(events(target / "job.events.jsonl"))
+        (project / "log").write_text("".join(f"{line}\n" for line in before))
+        assert in_process_resume(folder.name) == 0, f"cut after event {count}"
+        assert log(project) == LOG, f"cut after event {count}"
+        assert verdicts_and_routes(folder / "job.events.jsonl") == expected, f"cut after event {count}"
+        shutil.rmtree(folder)
+
+
+def cut_run(project: Path, keep: Callable[[dict[str, Any]], bool], extra: bytes = b"") -> Path:
+    """Run the loop, then put it back as it was just before the first event that `keep` refuses."""
+    run()
+    folder = finished(project)
+    path = folder / "job.events.jsonl"
+    offset = 0
+    for line in path.read_bytes().splitlines(keepends=True):
+        event = json.loads(line)
+        if not keep(event):
+            break
+        offset += len(line)
+    target = project / ".loops" / ".running" / folder.name
+    (target.parent).mkdir(exist_ok=True)
+    shutil.move(folder, target)
+    kept = path.name
+    (target / kept).write_bytes((target / kept).read_bytes()[:offset] + extra)
+    before = performed(events(target / kept))
+    (project / "log").write_text("".join(f"{line}\n" for line in before))
+    return target
+
+
+def before_end_of(seq: int) -> Callable[[dict[str, Any]], bool]:
+    return lambda event: not (event["event"] == "action_complete" and event["seq"] == seq)
+
+
+def test_a_torn_last_line_is_dropped_kept_aside_and_told(project: Path) -> None:
+    """A line cut off in the middle is no harm: it is reported and set aside."""
+    target = cut_run(project, before_end_of(3), extra=b'{"event":"action_comp')
+    answer = resume()
+    assert answer["status"] == "success"
+    assert "was cut off while it was written; it is dropped" in answer["shown"]
+    assert log(project) == LOG
+    ended = project / ".loops" / ".history" / target.name
+    assert (ended / "job.events.jsonl.damaged-1").read_bytes() == b'{"event":"action_comp'
+    assert all(record.damage is None for record in journal.read(str(ended / "job.events.jsonl")))
+
+
+def test_damage_to_a_note_costs_nothing(project: Path) -> None:
+    """Where no result is on the damaged line, all results after it are used."""
+    target = cut_run(project, before_end_of(4))
+    path = target / "job.events.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    place = next(i for i, line in enumerate(lines) if b'"event":"evaluate"' in line)
+    lines[place] = lines[place].replace(b"verdict", b"VERDICT")
+    path.write_bytes(b"".join(lines))
+    answer = resume()
+    assert answer["status"] == "success"
+    assert f"line {place + 1} is damaged; no result of an effect is lost" in answer["shown"]
+    assert log(project) == LOG
+
+
+def test_damage_to_a_result_says_what_is_lost(project: Path) -> None:
+    """The run goes on before the damaged result, and says which later results cannot be used."""
+    target = cut_run(project, before_end_of(5))
+    path = target / "job.events.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    place = next(
+        i for i, line in enumerate(lines) if b'"event":"action_complete"' in line and b'"seq":2' in line
+    )
+    lines[place] = b"#" * (len(lines[place]) - 1) + b"\n"
+    path.write_bytes(b"".join(lines))
+    answer = resume()
+    assert f"line {place + 1} is damaged" in answer["shown"]
+    assert "the results of effects 3 to 4 rest on effect 2" in answer["shown"]
+    assert answer["status"] == "success"
+    ended = project / ".loops" / ".history" / target.name
+    assert b'"seq":4' in (ended / "job.events.jsonl.damaged-1").read_bytes()
+
+
+def test_a_lost_output_file_says_what_is_lost(project: Path) -> None:
+    """Where a large output is gone, its action runs again."""
+    big = LOOP.replace("wc -l < log", "wc -l < log; head -c 40000 /dev/zero | tr '\\\\0' ' '")
+    (project / ".loops" / "job.yaml").write_text(big)
+    target = cut_run(project, before_end_of(3))
+    for blob in (target / "outputs").iterdir():
+        blob.unlink()
+    answer = resume()
+    assert "cannot be read" in answer["shown"]
+    assert "the result of effect 1 is lost" in answer["shown"]
+    assert answer["status"] == "success"
+
+
+def test_large_outputs_are_read_back(project: Path) -> None:
+    """A captured output that is kept in its own file is there after resuming."""
+    big = LOOP.replace("wc -l < log", "wc -l < log; head -c 40000 /dev/zero | tr '\\\\0' ' '")
+    (project / ".loops" / "job.yaml").write_text(big)
+    cut_run(project, before_end_of(3))
+    assert resume()["status"] == "success"
+    words = [line.split()[0] for line in log(project) if line.strip()]
+    assert words == ["measure", "work", "measure", "work", "measure", "report"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\x00" * 5000, b'{"current_state": 5}'])
+def test_a_damaged_state_file_does_no_harm(project: Path, content: bytes) -> None:
+    """The journal is the only truth: whatever the state file holds, the run goes on."""
+    target = cut_run(project, before_end_of(3))
+    (target / "job.state.json").write_bytes(content)
+    assert resume()["status"] == "success"
+    assert log(project) == LOG
+
+
+def test_an_empty_journal_starts_from_the_beginning(project: Path) -> None:
+    """Where nothing is on record nothing was done, so all is done."""
+    target = cut_run(project, lambda event: False)
+    assert (target / "job.events.jsonl").read_bytes() == b""
+    assert resume(target.name)["status"] == "success"
+    assert log(project) == LOG
+
+
+def test_an_action_that_was_cut_off_is_ended_before_it_runs_again(project: Path) -> None:
+    """After kill -9 of llc the action that was left running is ended, then run again, once."""
+    (project / ".loops" / "job.yaml").write_text(
+        "name: job\ninitial: a\nstates:\n"
+        "  a: {action: 'echo $$ >> pids; test -e second || { touch second; sleep 600; }', next: done}\n"
+        "  done: {terminal: true}\n"
+    )
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
+    wait_for(lambda: (project / "second").exists() and (project / "pids").read_text().endswith("\n"))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    first = int((project / "pids").read_text())
+    assert alive(first)
+    answer = resume()
+    assert answer["status"] == "success"
+    assert f"(pid {first}) has been ended" in answer["shown"]
+    assert not alive(first)
+    assert len((project / "pids").read_text().splitlines()) == 2
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+UNKNOWN = LOOP.replace(
+    "    next: measure\n", "    next: measure\n    on_unknown: POLICY\n    on_error: report\n"
+)
+
+
+@pytest.mark.parametrize("policy", ["rerun", "fail"])
+def test_on_unknown_decides_what_becomes_of_a_cut_off_action(project: Path, policy: str) -> None:
+    """rerun: the action runs again. fail: it is an error, which the state's route takes."""
+    text = LOOP.replace("    next: measure\n", f"    on_unknown: {policy}\n    next: measure\n")
+    text = text.replace("initial: measure\n", "initial: measure\non_error: report\n")
+    (project / ".loops" / "job.yaml").write_text(text)
+    cut_run(project, before_end_of(2))
+    answer = resume()
+    assert answer["status"] == "success"
+    expected = LOG if policy == "rerun" else ["measure", "report 1 "]
+    assert log(project)[: len(expected) - 1] == expected[:-1]
+    assert ("work" in log(project)) == (policy == "rerun")
+
+
+def test_an_effect_that_was_not_started_is_not_unknown(project: Path) -> None:
+    """Cut off before an action's start was on disk, its policy does not matter."""
+    text = LOOP.replace("    next: measure\n", "    on_unknown: fail\n    next: measure\n")
+    (project / ".loops" / "job.yaml").write_text(text)
+    cut_run(project, lambda event: not (event["event"] == "action_start" and event["seq"] == 2))
+    assert resume()["status"] == "success"
+    assert log(project) == LOG
+
+
+def test_on_unknown_ask_without_a_terminal_says_what_to_do(project: Path) -> None:
+    """Nobody can be asked: the command refuses, changes nothing and names the option."""
+    text = LOOP.replace("    next: measure\n", "    on_unknown: ask\n    next: measure\n")
+    (project / ".loops" / "job.yaml").write_text(text)
+    cut_run(project, before_end_of(2))
+    answer = resume()
+    assert answer["exit"] == 1
+    assert answer["error"]["kind"] == "unknown-outcome"
+    assert "--on-unknown" in answer["error"]["help"]
+    assert resume(**{"on-unknown": "rerun"})["status"] == "success"
+    assert log(project) == LOG
+
+
+def test_a_run_that_is_going_on_is_not_resumed(project: Path) -> None:
+    """A live run is refused by its pid and goes on undisturbed."""
+    (project / ".loops" / "job.yaml").write_text(
+        "name: job\ninitial: a\nstates:\n"
+        "  a: {action: 'touch here; while [ ! -e go ]; do sleep 0.05; done', next: done}\n"
+        "  done: {terminal: true}\n"
+    )
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
+    wait_for(lambda: (project / "here").exists())
+    answer = resume()
+    (project / "go").touch()
+    assert process.wait() == 0
+    assert answer["error"]["kind"] == "run-is-live"
+    assert str(process.pid) in answer["error"]["message"]
+    assert answer["exit"] == 1
+
+
+def test_a_run_goes_on_with_the_program_it_began_with(project: Path) -> None:
+    """Editing the loop does not change a run that was cut off: it has its own copy."""
+    cut_run(project, before_end_of(3))
+    (project / ".loops" / "job.yaml").write_text("name: other\ninitial: x\nstates: {x: {terminal: true}}\n")
+    assert resume()["status"] == "success"
+    assert log(project) == LOG
+
+
+def test_another_program_under_the_same_journal_is_refused(project: Path) -> None:
+    """A program that does not repeat what is on record is refused, and the journal left alone."""
+    target = cut_run(project, before_end_of(3))
+    other = emit(compile_text(LOOP.replace("echo measure", "echo other"), ".loops/job.yaml").program)
+    (target / "program.llb").write_bytes(other.to_bytes())
+    before = (target / "job.events.jsonl").read_bytes()
+    answer = resume()
+    assert answer["error"]["kind"] == "not-repeatable"
+    assert "echo other" in answer["error"]["message"]
+    assert (target / "job.events.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("change", ["damaged", "gone"])
+def test_a_run_without_its_program_is_refused(project: Path, change: str) -> None:
+    """A damaged or missing program.llb is one clear error."""
+    target = cut_run(project, before_end_of(3))
+    image = target / "program.llb"
+    if change == "gone":
+        image.unlink()
+    else:
+        image.write_bytes(image.read_bytes()[:-3])
+    answer = resume()
+    assert answer["error"]["kind"] == ("no-program" if change == "gone" else "bad-image")
+    assert answer["exit"] in (1, 2)
+
+
+def test_a_run_that_had_ended_moves_to_the_history(project: Path) -> None:
+    """Killed between its last event and its tidying up, a run is finished, not run again."""
+    run()
+    folder = finished(project)
+    shutil.move(folder, project / ".loops" / ".running" / folder.name)
+    answer = resume()
+    assert answer["error"]["kind"] == "run-ended"
+    assert finished(project).name == folder.name
+
+
+def test_time_while_it_was_cut_off_does_not_count(project: Path) -> None:
+    """A loop's timeout bounds the time it was active."""
+    target = cut_run(project, before_end_of(2))
+    old = (target / "job.events.jsonl").read_bytes().splitlines()
+    lines = []
+    for line in old:
+        event = journal.unseal(line)
+        assert event is not None
+        event["ts"] = "2001-" + event["ts"][5:]
+        lines.append(journal.seal(event))
+    (target / "job.events.jsonl").write_bytes(b"".join(lines))
+    assert resume()["duration_ms"] < 60_000
+
+
+def test_resuming_twice_works(project: Path) -> None:
+    """A run that was cut off, resumed and cut off again goes on once more."""
+    cut_run(project, before_end_of(2))
+    (project / ".loops" / ".running" / "x").mkdir()
+    first = resume()
+    ended = project / ".loops" / ".history" / first["run"]
+    lines = (ended / "job.events.jsonl").read_bytes().splitlines(keepends=True)
+    place = max(i for i, line in enumerate(lines) if b'"event":"action_start"' in line and b'"seq":4' in line)
+    target = project / ".loops" / ".running" / first["run"]
+    shutil.move(ended, target)
+    (target / "job.events.jsonl").write_bytes(b"".join(lines[:place]))
+    (project / "log").write_text("".join(f"{line}\n" for line in LOG[:3]))
+    assert resume()["status"] == "success"
+    assert log(project) == LOG
+
+
+def test_a_scripted_run_stays_scripted_when_resumed(project: Path) -> None:
+    """A run that performs nothing performs nothing after it was cut off either."""
+    (project / "world.yaml").write_text(
+        "- {state: measure, results: [{output: '1'}, {output: '9'}]}\n- {state: work}\n- {state: report}\n"
+    )
+    outcome = run(script="world.yaml")
+    assert outcome.status == "success"
+    folder = finished(project)
+    lines = (folder / "job.events.jsonl").read_bytes().splitlines(keepends=True)
+    place = next(
+        i for i, line in enumerate(lines) if b'"event":"action_start"' in line and b'"seq":3' in line
+    )
+    target = project / ".loops" / ".running" / folder.name
+    shutil.move(folder, target)
+    (target / "job.events.jsonl").write_bytes(b"".join(lines[:place]))
+    answer = resume()
+    assert (answer["status"], answer["iterations"]) == ("success", 2)
+    assert not (project / "log").exists()
+
+
+def test_the_next_run_is_told_of_nothing_unless_it_asks(project: Path) -> None:
+    """An unfinished run does not stand in the way of a new one."""
+    cut_run(project, before_end_of(2))
+    assert run().status == "success"
+    assert len(list(runs.runs_in(str(project)))) == 1
+
+
+def test_resume_in_process_raises_nothing(project: Path) -> None:
+    """An unknown run is an exit code, not an exception."""
+    assert in_process_resume("nothing") == 2
+    with pytest.raises(UserError):
+        runs.find("nothing", os.getcwd())
