@@ -117,12 +117,22 @@ class _Checker:
         return fixed_text(parse(target, kind="value", context=self.loop.context))
 
     def targets(self, state: StateSpec) -> Iterator[Diagnostic]:
-        for key in ("on_success", "on_failure", "on_error", "next", "on_maintain"):
+        for key in ("on_success", "on_failure", "on_error", "next"):
             target = getattr(state, key)
             if target is not None:
                 yield from self.target(target, state.span_of(key))
         for verdict, target in (state.route or {}).items():
             yield from self.target(target, state.span_of(f"route.{verdict}"))
+        if state.on_maintain is not None:
+            yield from self.fixed_target(state.on_maintain, state.span_of("on_maintain"), "restarts here")
+
+    def fixed_target(self, target: str, span: Span | None, label: str) -> Iterator[Diagnostic]:
+        """A target that must be known before a run."""
+        if "${" in target:
+            message = "this state is named, not worked out"
+            yield Diagnostic("unknown-state", message, span, "", "write the name of a state")
+        else:
+            yield from self.target(target, span, label)
 
     def target(self, target: str, span: Span | None, label: str = "jumps here") -> Iterator[Diagnostic]:
         if target in self.loop.states or target == CURRENT:
@@ -146,11 +156,10 @@ class _Checker:
         if loop.on_error is not None:
             yield from self.target(loop.on_error, loop.span_of("on_error"), "errors go here")
         if loop.initial or not loop.flawed:
-            if loop.initial == CURRENT or "${" in loop.initial:
-                message = "the initial state is named, not worked out"
-                yield Diagnostic("unknown-state", message, loop.span_of("initial"))
+            if loop.initial == CURRENT:
+                yield Diagnostic("unknown-state", "no state runs before the first", loop.span_of("initial"))
             else:
-                yield from self.target(loop.initial, loop.span_of("initial"), "begins here")
+                yield from self.fixed_target(loop.initial, loop.span_of("initial"), "begins here")
         if graph.initial is None:
             return
         reachable = graph.reachable()

@@ -255,8 +255,10 @@ class _Checker:
             way = self.graph.way(number, setters)
             if len(way) > 6:
                 way = [*way[:3], "…", *way[-2:]]
-            if way:
+            if len(way) > 1:
                 help = f"on the way {' → '.join(way)}; {help}"
+            elif way:
+                help = f"the loop begins here; {help}"
         message = f"`{variable.text}` may be read before {what}"
         return Diagnostic(
             "maybe-unset", message, self.at(text, variable), "undefined on some way", help, "warning"

@@ -1,0 +1,290 @@
+"""YAML documents: scalars, places, and everything that is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llc.frontend.documents import (
+    MAX_BYTES,
+    MAX_FINDINGS,
+    Document,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    read_document,
+    read_source,
+    text_source,
+)
+from llc.ir.diagnostics import CompileError
+from llc.ir.spans import Span
+
+
+def document(text: str) -> Document:
+    return read_document(text_source(text, "t.yaml"))
+
+
+def value(text: str) -> Any:
+    """What a sound document holds as plain data."""
+    found = document(text)
+    assert found.diagnostics == []
+    assert found.root is not None
+    return found.plain(found.root)
+
+
+def ids(text: str) -> list[str]:
+    return [diagnostic.id for diagnostic in document(text).diagnostics]
+
+
+def marked(source: str, span: Span | None) -> str:
+    """The text a span covers."""
+    assert span is not None
+    lines = source.split("\n")[span.line - 1 : span.end_line]
+    lines[-1] = lines[-1][: span.end_column - 1]
+    lines[0] = lines[0][span.column - 1 :]
+    return "\n".join(lines)
+
+
+def at(found: Document, *path: str | int) -> Node:
+    node = found.root
+    for step in path:
+        if isinstance(step, int):
+            assert isinstance(node, Sequence)
+            node = node.items[step]
+        else:
+            assert isinstance(node, Mapping)
+            node = node.entries[step][1]
+    assert node is not None
+    return node
+
+
+# --- scalars ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["yes", "no", "on", "off", "y", "n", "Yes", "NO"])
+def test_old_booleans_are_text(word: str) -> None:
+    """YAML 1.1's booleans are text, as values and as keys."""
+    assert value(f"{word}: {word}") == {word: word}
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("true", True),
+        ("False", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("12", 12),
+        ("-3", -3),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("012", 12),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("1e3", 1000.0),
+        ("-.inf", float("-inf")),
+        ("1_000", "1_000"),
+        ("12:30", "12:30"),
+        ("2024-01-15", "2024-01-15"),
+        ("0b1", "0b1"),
+        ('"12"', "12"),
+        ("'true'", "true"),
+        ("!!str 12", "12"),
+        ("!!float 12", 12.0),
+        ("!!int '12'", 12),
+    ],
+)
+def test_scalars_follow_the_core_schema(text: str, meaning: object) -> None:
+    """Plain scalars mean what YAML 1.2's core schema says, and types are exact."""
+    found = value(f"a: {text}")["a"]
+    assert found == meaning
+    assert type(found) is type(meaning)
+
+
+def test_aliases_stand_for_their_anchors() -> None:
+    """An alias is the value its anchor names."""
+    assert value("a: &x [1, {b: 2}]\nc: *x") == {"a": [1, {"b": 2}], "c": [1, {"b": 2}]}
+
+
+# --- places -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "shown"),
+    [
+        ("a: plain text # comment", ("a",), "plain text"),
+        ('a: "quoted \\n"', ("a",), '"quoted \\n"'),
+        ("é😀: 'x'\nb: [1, {c: deep}]", ("b", 1, "c"), "deep"),
+        ("a: |\n  one\n  two\n\n# comment\nb: 1", ("a",), "|\n  one\n  two"),
+        ("a:\n  b: 1\n  c: 2\n\n\nd: 3", ("a",), "b: 1\n  c: 2"),
+        ("a: [1,\n  2]\nb: 1", ("a",), "[1,\n  2]"),
+        ("a: x\r\nb: y\r\n", ("b",), "y"),
+        ("a: 'x\x85y'\nb: z", ("b",), "z"),
+        ("- - - one\n  - two", (0, 1), "two"),
+    ],
+)
+def test_a_node_knows_its_text(text: str, path: tuple[str | int, ...], shown: str) -> None:
+    """A node's span covers its own characters and no more."""
+    found = document(text)
+    assert marked(text, found.span(at(found, *path))) == shown
+
+
+def test_a_part_of_a_text_is_found_in_the_source() -> None:
+    """`within` finds the right one of several equal parts, behind quotes and in blocks."""
+    text = 'a: "x ${v} y ${v}"\nb: |\n  one\n  two ${v}\n'
+    found = document(text)
+    first, second = at(found, "a"), at(found, "b")
+    assert isinstance(first, Scalar)
+    assert isinstance(second, Scalar)
+    start = first.text.rindex("${v}")
+    place = found.within(found.span(first), first.text, start, start + 4)
+    assert place == Span("t.yaml", 1, 14, 1, 18)
+    start = second.text.index("${v}")
+    place = found.within(found.span(second), second.text, start, start + 4)
+    assert place == Span("t.yaml", 4, 7, 4, 11)
+
+
+def test_a_part_that_escapes_hide_is_the_whole_text() -> None:
+    """Where the source spells a part another way, `within` gives the scalar."""
+    found = document('a: "\\x24{v}"')
+    node = at(found, "a")
+    assert isinstance(node, Scalar)
+    assert found.within(found.span(node), node.text, 0, 4) == found.span(node)
+
+
+@given(st.text(alphabet="ab\n é", max_size=40), st.integers(0, 40), st.integers(0, 40))
+def test_offsets_and_spans_agree(text: str, one: int, other: int) -> None:
+    """A span leads back to the offsets it was made from."""
+    start, end = sorted((min(one, len(text)), min(other, len(text))))
+    found = Document(text_source(text))
+    span = found.span_at(start, end)
+    assert (found.offset(span.line, span.column), found.offset(span.end_line, span.end_column)) == (
+        start,
+        end,
+    )
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+
+def test_a_duplicate_key_is_reported_where_it_stands_again() -> None:
+    """The second of two equal keys is marked, and the first one's line is named."""
+    text = "a: 1\nb: 2\na: 3"
+    (finding,) = document(text).diagnostics
+    assert finding.id == "duplicate-key"
+    assert finding.span == Span("t.yaml", 3, 1, 3, 2)
+    assert finding.help == "it was given before in line 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        ("", "empty-document"),
+        ("# only a comment\n", "empty-document"),
+        ("a: 1\n---\nb: 2", "many-documents"),
+        ("a:\n\tb: 1", "yaml-tab"),
+        ("a: b: c", "yaml-syntax"),
+        ("a: [1, 2", "yaml-syntax"),
+        ("a: 'open", "yaml-syntax"),
+        ("a: @x", "yaml-syntax"),
+        ("a: 1\n  b: 2", "yaml-syntax"),
+        ("a: \x01", "control-character"),
+        ('a: "x\\0y"', "nul-character"),
+        ("a: \ud800", "control-character"),
+        ("a: !python/object x", "unknown-tag"),
+        ("a: !!int x", "wrong-type"),
+        ("a: !thing {}", "unknown-tag"),
+        ("1: a", "key-not-text"),
+        ("true: a", "key-not-text"),
+        ("? [a]\n: b", "key-not-text"),
+        ("a: *x", "unknown-alias"),
+        ("a: &x [*x]", "recursive-alias"),
+        ("a: " + "1" * 5000, "bad-number"),
+    ],
+)
+def test_bad_yaml_is_one_finding(text: str, id: str) -> None:
+    """Each way to get YAML wrong has its own diagnostic."""
+    assert ids(text) == [id]
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "a:\n" + "- " * 100_000, "{a: " * 100_000, "? " * 5_000])
+def test_deep_nesting_is_refused(text: str) -> None:
+    """Nesting is bounded before it can hurt anything."""
+    assert ids(text) == ["too-deep"]
+
+
+def test_nesting_through_aliases_counts() -> None:
+    """Aliases cannot build what could not be written out."""
+    text = "".join(f"a{i}: &a{i} [*a{i - 1}]\n" if i else "a0: &a0 []\n" for i in range(200))
+    assert ids(text) == ["too-deep"]
+
+
+def test_an_alias_bomb_is_refused() -> None:
+    """Aliases that stand for millions of values are counted, not written out."""
+    rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+    assert ids("\n".join(rows)) == ["too-many-nodes"]
+
+
+def test_findings_are_bounded() -> None:
+    """A file full of mistakes gives a list that ends."""
+    found = ids("a: 1\n" * 5000)
+    assert len(found) == MAX_FINDINGS + 1
+    assert found[-1] == "too-many-findings"
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def refusal(path: str | Path) -> tuple[str, Span | None]:
+    with pytest.raises(CompileError) as caught:
+        read_source(str(path))
+    (finding,) = caught.value.diagnostics
+    return finding.id, finding.span
+
+
+def test_a_file_is_read_without_its_byte_order_mark(tmp_path: Path) -> None:
+    """A byte order mark is no part of the text, so that columns count from the first character."""
+    file = tmp_path / "a.yaml"
+    file.write_bytes(b"\xef\xbb\xbfa: 1\n")
+    assert read_source(str(file)).text == "a: 1\n"
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """No file, no traceback."""
+    assert refusal(tmp_path / "none.yaml")[0] == "file-not-found"
+
+
+@pytest.mark.parametrize("path", [".", "/dev/null", "/dev/zero", "a\0b"])
+def test_what_is_no_file_is_refused(path: str) -> None:
+    """Folders, devices and impossible names are refused at once."""
+    assert refusal(path)[0] == "unreadable-file"
+
+
+def test_a_pipe_without_a_writer_does_not_block(tmp_path: Path) -> None:
+    """Opening a named pipe ends at once."""
+    os.mkfifo(tmp_path / "pipe")
+    assert read_source(str(tmp_path / "pipe")).text == ""
+
+
+def test_a_file_that_is_not_utf8_is_refused_at_the_byte(tmp_path: Path) -> None:
+    """The first byte that is not UTF-8 is where the caret stands."""
+    file = tmp_path / "latin.yaml"
+    file.write_bytes("name: x\n# grün: ".encode() + b"\xfc\n")
+    id, span = refusal(file)
+    assert (id, span) == ("not-utf-8", Span(str(file), 2, 9, 2, 10))
+
+
+def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
+    """A file of 100 MB costs no more than its first part."""
+    file = tmp_path / "huge.yaml"
+    with file.open("wb") as out:
+        out.truncate(100_000_000)
+    assert MAX_BYTES < 100_000_000
+    assert refusal(file)[0] == "file-too-large"
