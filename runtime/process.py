@@ -76,7 +76,8 @@ class Runner:
         self._left_behind: list[int] = []
         if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
             # Inherited from a careless parent; with it the system throws exit codes away.
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            with contextlib.suppress(ValueError):  # only the main thread may change it
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def close(self) -> None:
         for descriptor in (self._null, *self._left_behind):

@@ -1,0 +1,130 @@
+"""`spec/effects.md`: its tables are the ones in `ir/effects.py`, its blocks run and do what they say."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llc.frontend.documents import text_source
+from llc.ir.effects import EFFECT_ROWS, NOTE_ROWS
+from llc.runtime.script import NoRule, ScriptedWorld
+from llc.runtime.world import Context, Interrupt, World
+
+CHAPTER = Path(__file__).parents[2] / "spec" / "effects.md"
+TEXT = CHAPTER.read_text("utf-8")
+BLOCK = re.compile(r"^```([a-z ]+)\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+BLOCKS = [(match[1], match[2], TEXT.count("\n", 0, match.start()) + 1) for match in BLOCK.finditer(TEXT)]
+CLAIM = re.compile(r"(\w+)(?: (\w+))?(?: (.*?))? -> (.*)")
+
+
+def pairs(first: str, second: str) -> list[Any]:
+    """Each block of one kind with the block after it, as test parameters."""
+    found = []
+    for (kind, text, line), (next_kind, next_text, _) in itertools.pairwise(BLOCKS):
+        if kind == first:
+            assert next_kind == second, f"line {line}: a `{first}` block is followed by a `{second}` block"
+            found.append(pytest.param(text, next_text, id=f"line {line}"))
+    return found
+
+
+def fields(words: str) -> str:
+    return " ".join(f"`{word}`" for word in words.split())
+
+
+def effect_table() -> Iterator[str]:
+    yield "| kind | arguments | result | waits | acts | |"
+    yield "|---|---|---|---|---|---|"
+    for row in EFFECT_ROWS:
+        waits, acts = ("yes" if flag else "" for flag in (row.waits, row.acts))
+        yield f"| `{row.name}` | {fields(row.args)} | {fields(row.result)} | {waits} | {acts} | {row.doc} |"
+
+
+def note_table() -> Iterator[str]:
+    yield "| kind | fields | |"
+    yield "|---|---|---|"
+    for row in NOTE_ROWS:
+        yield f"| `{row.name}` | {fields(row.fields)} | {row.doc} |"
+
+
+def test_the_tables_are_those_of_the_program(update: bool) -> None:
+    """Effects and notes are declared once, in `ir/effects.py`."""
+    printed = TEXT
+    for name, table in (("effects", effect_table()), ("notes", note_table())):
+        place = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        assert place.search(printed)
+        rows = "".join(f"{line}\n" for line in table)
+        printed = place.sub(lambda match, rows=rows: match[1] + rows + match[2], printed)
+    if update:
+        CHAPTER.write_text(printed, "utf-8")
+    assert printed == CHAPTER.read_text("utf-8"), "to accept: pytest --update tests/spec"
+
+
+def test_every_block_is_of_a_kind_that_runs() -> None:
+    """No block stands there unchecked."""
+    assert {kind for kind, _, _ in BLOCKS} == {
+        "sh action", "json result", "python", "yaml world", "answers",
+    }  # fmt: skip
+
+
+class Effect:
+    def __init__(self, kind: str, args: dict[str, Any]) -> None:
+        self.kind = kind
+        self.args = args
+
+
+@pytest.fixture
+def interrupt() -> Iterator[Interrupt]:
+    interrupt = Interrupt()
+    yield interrupt
+    interrupt.close()
+
+
+def context(state: str | None, world: Any, interrupt: Interrupt) -> Context:
+    return Context(
+        run_id="lint-1",
+        effect_id="lint-1/1",
+        loop="lint",
+        state=state,
+        iteration=1,
+        elapsed_ms=lambda: round(world.monotonic() * 1000),
+        interrupt=interrupt,
+    )
+
+
+@pytest.mark.parametrize(("command", "claimed"), pairs("sh action", "json result"))
+def test_an_action_does_what_the_chapter_says(command: str, claimed: str, interrupt: Interrupt) -> None:
+    """Run for real; the named fields are as claimed."""
+    world = World()
+    result = world.perform(Effect("shell", {"command": command}), context("check", world, interrupt))
+    world.close()
+    expected = json.loads(claimed)
+    assert {name: result[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(("script", "claims"), pairs("yaml world", "answers"))
+def test_a_script_answers_as_the_chapter_says(script: str, claims: str, interrupt: Interrupt) -> None:
+    """One effect after another; the named fields are as claimed."""
+    world = ScriptedWorld.read(text_source(script))
+    for line in claims.splitlines():
+        match = CLAIM.fullmatch(line)
+        assert match is not None, line
+        kind, state, command, claimed = match.groups()
+        effect = Effect(kind, {"command": command, "names": ["HOME"]})
+        if claimed == "no rule":
+            with pytest.raises(NoRule):
+                world.perform(effect, context(state, world, interrupt))
+        else:
+            result = world.perform(effect, context(state, world, interrupt))
+            expected = json.loads(claimed)
+            assert {name: result[name] for name in expected} == expected, line
+
+
+@pytest.mark.parametrize("code", [text for kind, text, _ in BLOCKS if kind == "python"])
+def test_the_python_of_the_chapter_runs(code: str) -> None:
+    """Its assertions hold."""
+    exec(compile(code, str(CHAPTER), "exec"), {})
