@@ -1,0 +1,350 @@
+"""The driver: the journal ahead of the world, notes in order, a clear end whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llc.frontend.compile import compile_text
+from llc.ir.nodes import (
+    Branch,
+    Const,
+    Expr,
+    Function,
+    Goto,
+    Meta,
+    Perform,
+    Prim,
+    Program,
+    Return,
+    Set,
+    Slot,
+    State,
+)
+from llc.ir.nodes import Fail as FailExit
+from llc.ir.nodes import Note as NoteInstruction
+from llc.runtime import journal as journals
+from llc.runtime import runs
+from llc.runtime.display import Display
+from llc.runtime.driver import LONGEST_ACTION, Driver, Outcome
+from llc.runtime.journal import Journal, JournalError
+from llc.runtime.world import Context, Interrupt, Interrupted, World
+from llc.vm.emit import emit
+from llc.vm.image import Image
+from llc.vm.machine import Machine
+
+
+class ToldWorld(World):
+    """A world that performs what `answer` says, so that a test sees the moment of performing."""
+
+    def __init__(self, answer: Callable[[Any, Context], dict[str, Any]]) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def perform(self, effect: Any, context: Context) -> dict[str, Any]:
+        return self.answer(effect, context)
+
+
+class Driven:
+    """A driver on a fresh run folder, and what it left there."""
+
+    def __init__(self, folder: Path, image: Image, world: World, display: Display | None = None) -> None:
+        runs.make_running_folder(str(folder))
+        self.run = runs.RunFolder.create(str(folder), image.name)
+        self.journal = Journal.create(self.run.journal, lambda: "2024-01-15T10:30:00.000Z")
+        self.interrupt = Interrupt()
+        self.driver = Driver(
+            Machine(image),
+            world,
+            self.journal,
+            self.run,
+            display or Display(),
+            self.interrupt,
+            refusals=(LookupError,),
+        )
+
+    def go(self) -> Outcome:
+        try:
+            return self.driver.run()
+        finally:
+            self.journal.close()
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [record.event for record in journals.read(self.run.journal) if record.event is not None]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        found = json.loads(Path(self.run.state).read_text())
+        assert isinstance(found, dict)
+        return found
+
+
+def loop(text: str) -> Image:
+    return emit(compile_text(text).program)
+
+
+def flow(*states: State, slots: tuple[str, ...] = ("x", "y")) -> Image:
+    return emit(Program("flow", "main", (Function("main", (), states, (), slots),), Meta()))
+
+
+def mapping(**entries: Expr) -> Expr:
+    return Prim("map", tuple(part for name, value in entries.items() for part in (Const(name), value)))
+
+
+ONE = """
+name: one
+initial: a
+states:
+  a: {action: 'echo hi', capture: it, on_success: b, on_failure: b}
+  b: {terminal: true}
+"""
+
+
+def test_the_start_is_on_disk_before_the_world_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When an action is performed its start has been written and synced."""
+    synced: list[int] = []
+    real = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (real(fd), synced.append(os.fstat(fd).st_size))[0])
+    seen: list[str] = []
+
+    def answer(effect: Any, context: Context) -> dict[str, Any]:
+        size = os.stat(driven.run.journal).st_size
+        assert synced[-1] == size
+        seen.extend(event["event"] for event in driven.events)
+        return {"output": "hi\n", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
+
+    driven = Driven(tmp_path, loop(ONE), ToldWorld(answer))
+    assert driven.go().status == "success"
+    assert seen == ["loop_start", "state_enter", "action_start"]
+
+
+def test_the_result_is_on_disk_before_the_machine_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the machine gets an answer, that answer has been written and synced."""
+    synced: list[int] = []
+    real = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (real(fd), synced.append(os.fstat(fd).st_size))[0])
+    resume = Machine.resume
+    checked: list[str] = []
+
+    def watched(machine: Machine, result: Any = None) -> Any:
+        if result is not None:
+            last = driven.events[-1]
+            assert synced[-1] == os.stat(driven.run.journal).st_size
+            assert last["result"] == result
+            checked.append(last["event"])
+        return resume(machine, result)
+
+    monkeypatch.setattr(Machine, "resume", watched)
+    driven = Driven(tmp_path, loop(ONE), World())
+    driven.go()
+    assert checked == ["action_complete"]
+
+
+def test_events_are_the_seeds_in_their_order(tmp_path: Path) -> None:
+    """One checked state gives the seed's events, with the seed's fields."""
+    driven = Driven(tmp_path, loop(ONE), World())
+    driven.go()
+    kinds = [event["event"] for event in driven.events]
+    assert kinds == [
+        "loop_start", "state_enter", "action_start", "process", "action_complete",
+        "evaluate", "route", "state_enter", "loop_complete", "run_end",
+    ]  # fmt: skip
+    by_kind = {event["event"]: event for event in driven.events}
+    assert by_kind["loop_start"]["loop"] == "one"
+    assert by_kind["action_start"]["action"] == "echo hi"
+    assert by_kind["action_complete"]["exit_code"] == 0
+    assert by_kind["action_complete"]["duration_ms"] >= 0
+    assert by_kind["evaluate"]["type"] == "exit_code"
+    assert by_kind["route"]["from"] == "a"
+    assert by_kind["route"]["to"] == "b"
+    assert by_kind["loop_complete"]["final_state"] == "b"
+    assert all(event["ts"].endswith("Z") for event in driven.events)
+
+
+def test_an_evaluate_event_has_the_confidence_beside_the_verdict(tmp_path: Path) -> None:
+    """As in the seed's events, a model's confidence is a field of its own."""
+    text = "name: m\ninitial: a\nstates: {a: {action: /do it, route: {_: b}}, b: {terminal: true}}\n"
+    reply = {"verdict": "success", "confidence": 0.92, "reason": "r"}
+
+    def answer(effect: Any, context: Context) -> dict[str, Any]:
+        if effect.kind == "evaluate":
+            return {
+                "reply": {"verdict": "success", "confidence": 0.92, "reason": "r"},
+                "duration_ms": 1,
+                "elapsed_ms": 1,
+            }
+        return {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
+
+    driven = Driven(tmp_path, loop(text), ToldWorld(answer))
+    assert driven.go().status == "success"
+    (event,) = [event for event in driven.events if event["event"] == "evaluate"]
+    assert event["confidence"] == event["details"]["confidence"] == 0.92
+
+
+def test_a_flow_gives_its_value(tmp_path: Path) -> None:
+    """A program that is no loop ends with what it returns."""
+    image = flow(State("s", (), Return(mapping(n=Prim("add", (Const(1), Const(2)))))))
+    outcome = Driven(tmp_path, image, World()).go()
+    assert (outcome.status, outcome.value, outcome.exit_code) == ("success", {"n": 3}, 0)
+
+
+def test_a_fault_is_an_error_with_its_place(tmp_path: Path) -> None:
+    """A failing program ends with its fault's kind and message, and exit code 1."""
+    image = flow(State("s", (), FailExit(Const("no way"))))
+    driven = Driven(tmp_path, image, World())
+    outcome = driven.go()
+    assert (outcome.status, outcome.exit_code) == ("error", 1)
+    assert outcome.error is not None
+    assert outcome.error["message"] == "no way"
+    assert driven.events[-1]["error"]["message"] == "no way"
+
+
+def test_an_effect_that_the_world_refuses_ends_the_run(tmp_path: Path) -> None:
+    """What a world raises as a refusal is the run's error, on record."""
+
+    def answer(effect: Any, context: Context) -> dict[str, Any]:
+        raise LookupError("no rule for it")
+
+    driven = Driven(tmp_path, loop(ONE), ToldWorld(answer))
+    outcome = driven.go()
+    assert outcome.error is not None
+    assert outcome.error["message"] == "no rule for it"
+    assert driven.events[-1]["event"] == "run_end"
+
+
+def test_an_interrupted_action_leaves_a_resumable_run(tmp_path: Path) -> None:
+    """Interrupted while it waits, the run ends without `run_end` and says where it was."""
+
+    def answer(effect: Any, context: Context) -> dict[str, Any]:
+        raise Interrupted
+
+    driven = Driven(tmp_path, loop(ONE), ToldWorld(answer))
+    outcome = driven.go()
+    assert (outcome.status, outcome.exit_code) == ("interrupted", 130)
+    assert driven.events[-1]["event"] == "run_interrupted"
+    assert driven.state["status"] == "interrupted"
+
+
+def test_a_loop_that_never_waits_can_be_interrupted(tmp_path: Path) -> None:
+    """A program that computes for ever is stopped between two portions of fuel."""
+    image = flow(State("a", (Set("x", Const(1)),), Goto("b")), State("b", (), Goto("a")))
+    driven = Driven(tmp_path, image, World())
+    driven.interrupt.set()
+    assert driven.go().status == "interrupted"
+
+
+def test_notes_of_a_loop_that_never_waits_are_written_as_it_goes(tmp_path: Path) -> None:
+    """50,000 turns with a note each are all in the journal, in order."""
+    count = 50_000
+    turn = State(
+        "turn",
+        (
+            Set("x", Prim("add", (Slot("x"), Const(1)))),
+            NoteInstruction("cycle", mapping(cycle=Slot("x"))),
+        ),
+        Branch(Prim("lt", (Slot("x"), Const(count))), "turn", "end"),
+    )
+    image = flow(State("s", (Set("x", Const(0)),), Goto("turn")), turn, State("end", (), Return(Slot("x"))))
+    driven = Driven(tmp_path, image, World())
+    assert driven.go().value == count
+    assert [event["cycle"] for event in driven.events if event["event"] == "cycle"] == list(
+        range(1, count + 1)
+    )
+
+
+def test_a_long_command_stands_whole_among_the_arguments(tmp_path: Path) -> None:
+    """`action` is for reading; what was asked for is on record exactly."""
+    command = "true " + "x" * LONGEST_ACTION
+    asked = Perform("shell", mapping(command=Const(command)), "x", "t")
+    driven = Driven(tmp_path, flow(State("s", (), asked), State("t", (), Return(Const(None)))), World())
+    driven.go()
+    (start,) = [event for event in driven.events if event["event"] == "action_start"]
+    assert start["args"]["command"] == command
+    assert len(start["action"]) < len(command)
+
+
+def test_effects_that_do_not_act_are_recorded_too(tmp_path: Path) -> None:
+    """Clock and environment are on record, since a resumed program must see the same."""
+    image = flow(
+        State("s", (), Perform("clock", mapping(), "x", "t")),
+        State("t", (), Perform("env", mapping(names=Const(("HOME",))), "y", "u")),
+        State("u", (), Return(Slot("y"))),
+    )
+    driven = Driven(tmp_path, image, World())
+    value = driven.go().value
+    ends = [event for event in driven.events if event["event"] == "effect_complete"]
+    assert [event["kind"] for event in ends] == ["clock", "env"]
+    assert ends[1]["result"] == value
+
+
+def test_the_state_file_is_the_seeds(tmp_path: Path) -> None:
+    """current_state, iteration, captured, last_result, started_at, as the seed has them."""
+    driven = Driven(tmp_path, loop(ONE), World())
+    driven.go()
+    state = driven.state
+    assert state["current_state"] == "b"
+    assert state["iteration"] == 1
+    assert state["captured"]["it"]["output"] == "hi\n"
+    assert state["captured"]["it"]["exit_code"] == 0
+    assert state["last_result"] == {"verdict": "success", "details": {"exit_code": 0}}
+    assert state["started_at"] == "2024-01-15T10:30:00.000Z"
+
+
+def test_the_state_file_keeps_up_with_a_long_action(tmp_path: Path) -> None:
+    """While an action runs, the state file says in which state the run is."""
+    text = ONE.replace("echo hi", "while [ ! -e go ]; do sleep 0.02; done")
+
+    class Watching(Display):
+        def tick(self) -> None:
+            if os.path.exists(driven.run.state) and driven.state["current_state"] == "a":
+                (tmp_path / "go").touch()
+
+    before = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        driven = Driven(tmp_path, loop(text), World(), Watching())
+        assert driven.go().status == "success"
+    finally:
+        os.chdir(before)
+
+
+def test_a_state_file_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
+    """The state file is for looking at; a run does not end because of it."""
+    driven = Driven(tmp_path, loop(ONE), World())
+    os.mkdir(driven.run.state)
+    assert driven.go().status == "success"
+
+
+def test_a_journal_that_cannot_be_written_stops_the_run_at_once(tmp_path: Path) -> None:
+    """Where the start of an action cannot be recorded the action is not performed."""
+    performed: list[Any] = []
+
+    def answer(effect: Any, context: Context) -> dict[str, Any]:
+        performed.append(effect)
+        return {}
+
+    driven = Driven(tmp_path, loop(ONE), ToldWorld(answer))
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, driven.journal._fd)
+    os.close(full)
+    with pytest.raises(JournalError, match="no space left"):
+        driven.driver.run()
+    assert performed == []
+
+
+def test_an_action_knows_where_it_stands(tmp_path: Path) -> None:
+    """LLC_RUN_ID, LLC_EFFECT_ID, LLC_LOOP, LLC_STATE and LLC_ITERATION reach the action."""
+    text = ONE.replace("echo hi", "echo $LLC_RUN_ID $LLC_EFFECT_ID $LLC_LOOP $LLC_STATE $LLC_ITERATION")
+    driven = Driven(tmp_path, loop(text), World())
+    driven.go()
+    run = driven.run.id
+    assert driven.state["captured"]["it"]["output"] == f"{run} {run}/1 one a 1\n"
