@@ -31,8 +31,8 @@ def json_schema() -> dict[str, Any]:
             is_it = {"anyOf": [is_it, {"not": {"required": ["paradigm"]}}, {"required": ["states"]}]}
         else:
             is_it["not"] = {"required": ["states"]}
-        choices.append({"if": is_it, "then": {"$ref": f"#/definitions/{name}"}})
-    definitions = {name: _paradigm(name, cls) for name, cls in PARADIGMS.items()}
+        choices.append({"if": is_it, "then": {"$ref": f"#/definitions/paradigm-{name}"}})
+    definitions = {f"paradigm-{name}": _paradigm(name, cls) for name, cls in PARADIGMS.items()}
     blocks: tuple[type[Spec], ...] = (
         StateSpec,
         schema.LlmSettings,
@@ -42,7 +42,9 @@ def json_schema() -> dict[str, Any]:
         schema.Until,
     )
     definitions |= {cls.__name__: _block(cls) for cls in blocks}
-    definitions |= {name: _block(cls, {"type": {"const": name}}) for name, cls in EVALUATORS.items()}
+    definitions |= {
+        f"evaluator-{name}": _block(cls, {"type": {"const": name}}) for name, cls in EVALUATORS.items()
+    }
     definitions["Evaluator"] = {
         "type": "object",
         "properties": {"type": {"enum": list(EVALUATORS)}},
@@ -50,7 +52,7 @@ def json_schema() -> dict[str, Any]:
         "allOf": [
             {
                 "if": {"properties": {"type": {"const": name}}, "required": ["type"]},
-                "then": {"$ref": f"#/definitions/{name}"},
+                "then": {"$ref": f"#/definitions/evaluator-{name}"},
             }
             for name in EVALUATORS
         ],
