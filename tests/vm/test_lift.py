@@ -1,0 +1,92 @@
+"""Lifting: an image says all that the program said, so the program's proofs hold of images."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from llc.ir.nodes import Function, Limits, Meta, Prim, Program, Return, Slot, State
+from llc.ir.text import parse_program, print_program
+from llc.ir.verify import verify
+from llc.vm.emit import emit
+from llc.vm.image import Image
+from llc.vm.lift import lift
+from llc.vm.verify import verify_image
+from programs import programs
+
+LOOP = """
+program p entry main
+meta {"kind": "loop", "limits": {"max_iterations": 5}}
+function main() locals(iteration, lap, seen.a)
+  state /start
+    iteration = 1
+    lap = 1
+    goto a
+  state a
+    branch eq(seen.a, lap) a/again a/enter
+  state a/again
+    branch ge(iteration, 5) /done a/next
+  state a/next
+    iteration = add(iteration, 1)
+    lap = add(lap, 1)
+    goto a/enter
+  state a/enter
+    seen.a = lap
+    goto a
+  state /done
+    return iteration
+"""
+
+
+@given(programs())
+def test_lifting_undoes_emitting(program: Program) -> None:
+    """The lifted image is the program it was made from."""
+    assert lift(emit(program)) == program
+
+
+@given(programs())
+def test_lifting_undoes_emitting_through_a_file(program: Program) -> None:
+    """So it is after the image has been written and read; the sources come back too."""
+    again = lift(Image.from_bytes(emit(program).to_bytes()))
+    assert again == program
+    assert print_program(again, spans=False) == print_program(program, spans=False)
+    assert again.sources == program.sources
+
+
+@given(programs())
+def test_a_lifted_program_emits_the_same_image(program: Program) -> None:
+    """Emitting what was lifted gives the same program hash."""
+    image = emit(program)
+    assert emit(lift(image)).program_hash == image.program_hash
+
+
+def test_places_are_lifted() -> None:
+    """An expression's place is what a fault in it would show."""
+    text = 'program p entry f source 0 "a.yaml" function f() state s return not(1)^0:2:3-2:9 @0:1:1-3:1'
+    state = lift(emit(parse_program(text, "x.ir"))).functions[0].states[0]
+    assert isinstance(state.exit, Return)
+    assert str(state.exit.span) == "a.yaml:1:1"
+    assert str(state.exit.value.span) == "a.yaml:2:3"
+
+
+def test_limits_are_proved_of_images() -> None:
+    """A loop's image whose limits can be bypassed is sound code, and refused all the same."""
+    for text, ids in [
+        (LOOP, set()),
+        (LOOP.replace("ge(iteration, 5)", "ge(iteration, 6)"), {"uncounted-way", "unbounded-cycle"}),
+        (LOOP.replace("branch eq(seen.a, lap) a/again a/enter", "goto a/enter"), {"unbounded-cycle"}),
+    ]:
+        image = Image.from_bytes(emit(parse_program(text, "x.ir")).to_bytes())
+        assert list(verify_image(image)) == []
+        assert {diagnostic.id for diagnostic in verify(lift(image)) if diagnostic.is_error} == ids
+
+
+def test_deep_expressions_are_lifted() -> None:
+    """Code that nests without end is lifted without recursion, and refused by the verifier."""
+    value = Slot("x")
+    for _ in range(50_000):
+        value = Prim("list", (value,))  # type: ignore[assignment]
+    program = Program(
+        "p", "f", (Function("f", ("x",), (State("s", (), Return(value)),)),), Meta(limits=Limits())
+    )
+    image = emit(program)
+    assert list(verify_image(image)) == []
+    assert [diagnostic.id for diagnostic in verify(lift(image))] == ["nested-too-deep"]
