@@ -178,7 +178,7 @@ def test_an_evaluate_event_has_the_confidence_beside_the_verdict(tmp_path: Path)
     def answer(effect: Any, context: Context) -> dict[str, Any]:
         if effect.kind == "evaluate":
             return {
-                "reply": {"verdict": "success", "confidence": 0.92, "reason": "r"},
+                "reply": reply,
                 "duration_ms": 1,
                 "elapsed_ms": 1,
             }
