@@ -1,0 +1,152 @@
+"""What does not grow: memory over many iterations and over much output, and the time of the latter."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from time import perf_counter
+
+import loops
+import rig
+from measure import Contestant, take_turns
+from place import Place
+from report import BYTES, Section, row
+from sizes import Sizes
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_CHUNK = 1 << 16
+
+
+def iterations(place: Place, sizes: Sizes) -> Section:
+    few, many = sizes.iterations
+    found = Section(
+        name="iterations",
+        title=f"{many:,} iterations of a pure decision loop",
+        about=(
+            "Peak resident memory of `llc run --quiet` as a process, journal included. Each iteration "
+            "compares the number of the iteration, routes back to its state and notes three events."
+        ),
+    )
+    for count in (few, many):
+        place.write_loop(f"decide-{count}", loops.decisions(count))
+    turns = take_turns(
+        {str(count): _peak(place, f"decide-{count}") for count in (few, many)}, sizes.memory_rounds
+    )
+    peer = (f"{few:,} iterations", turns[str(few)])
+    found.add(row(f"peak of {many:,} iterations", turns[str(many)], BYTES, peer=peer, aim=1.05))
+    times = take_turns(
+        {str(count): _seconds_per_iteration(place, f"decide-{count}", count) for count in (few, many)},
+        sizes.memory_rounds,
+    )
+    peer = (f"{few:,} iterations", times[str(few)])
+    found.add(row(f"time of one of {many:,}, start-up included", times[str(many)], peer=peer))
+    return found
+
+
+def output(place: Place, sizes: Sizes) -> Section:
+    some, much = sizes.output_bytes
+    found = Section(
+        name="output",
+        title=f"{much // 1_000_000} MB of output from one action",
+        about=(
+            "Peak resident memory of `llc run` as a process, against the same with an output that is only "
+            "just too large to be kept whole. Time: `Driver.run` of that one action in this process; the "
+            "peers run the same command under bash and read its pipe, one dropping what it reads, one "
+            "writing it to a file as llc does."
+        ),
+    )
+    for size in (some, much):
+        place.write_loop(f"write-{size}", loops.once(_writer(size)))
+    place.write_loop("write-nothing", loops.once("true"))
+    peaks = take_turns(
+        {
+            "some": _peak(place, f"write-{some}"),
+            "much": _peak(place, f"write-{much}"),
+            "shown": _peak(place, f"write-{much}", quiet=False),
+            "nothing": _peak(place, "write-nothing"),
+        },
+        sizes.memory_rounds,
+    )
+    peer = (f"{some / 1_000_000:g} MB", peaks["some"])
+    found.add(
+        row(f"peak, {much // 1_000_000} MB, `--quiet`", peaks["much"], BYTES, peer=peer, aim=1.05),
+        row(f"peak, {much // 1_000_000} MB, progress to a pipe", peaks["shown"], BYTES, peer=peer, aim=1.2),
+        row(f"peak, {some / 1_000_000:g} MB", peaks["some"], BYTES, peer=("no output", peaks["nothing"])),
+    )
+    _output_time(found, place, sizes)
+    return found
+
+
+def _output_time(found: Section, place: Place, sizes: Sizes) -> None:
+    much = sizes.output_bytes[1]
+    image = rig.image_of(loops.once(_writer(much)))
+
+    def read(keep: bool) -> Contestant:
+        def run() -> float:
+            with tempfile.TemporaryFile(dir=place.folder, buffering=0) as file:
+                begun = perf_counter()
+                with subprocess.Popen(
+                    ["bash", "-c", _writer(much)], stdout=subprocess.PIPE, bufsize=0
+                ) as child:
+                    assert child.stdout is not None
+                    while data := child.stdout.read(_CHUNK):
+                        if keep:
+                            file.write(data)
+                return perf_counter() - begun
+
+        return run
+
+    turns = take_turns(
+        {
+            "llc": lambda: rig.drive(image, place.folder).seconds,
+            "drop": read(False),
+            "keep": read(True),
+        },
+        sizes.output_rounds,
+    )
+    what = f"time of {much // 1_000_000} MB"
+    found.add(
+        row(what, turns["llc"], peer=("bash and a reader that drops it", turns["drop"])),
+        row("", turns["llc"], peer=("bash and a reader that writes it to a file", turns["keep"])),
+    )
+
+
+def _writer(size: int) -> str:
+    """A command that writes so many bytes, in lines."""
+    return f"yes 0123456789abcdefghijklmnopqrstuvwxyz | head -c {size}"
+
+
+def _peak(place: Place, loop: str, quiet: bool = True) -> Contestant:
+    """The peak of the resident memory of a run, in bytes."""
+    file = place.inside("peak.json")
+    words = [place.python, "-P", os.path.join(_HERE, "peak.py"), file, "run", loop]
+
+    def run() -> float:
+        with subprocess.Popen(
+            [*words, "--quiet"] if quiet else words,
+            cwd=place.folder,
+            env=place.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as child:
+            assert child.stdout is not None
+            last = b""
+            while data := child.stdout.read1(_CHUNK):
+                last = data
+        if child.returncode:
+            raise RuntimeError(f"{loop} could not be run: {last.decode(errors='replace')[-2000:]}")
+        with open(file) as result:
+            found = json.load(result)
+        if found["exit_code"]:
+            raise RuntimeError(f"{loop} ended with {found['exit_code']}: {last.decode(errors='replace')}")
+        return float(found["peak"])
+
+    return run
+
+
+def _seconds_per_iteration(place: Place, loop: str, count: int) -> Callable[[], float]:
+    return lambda: place.seconds([*place.llc, "run", loop, "--quiet"]) / count

@@ -1,0 +1,96 @@
+"""Where things are measured: an llc, a folder to run it in, and processes of it.
+
+Owns the installation that whole commands are measured with, and the environment they get.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from time import perf_counter
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_HERE = os.path.dirname(os.path.abspath(__file__))
+# What is no part of the sources: an installation must not pick up what an earlier one left.
+_NO_SOURCES = (".*", "build", "dist", "*.egg-info", "__pycache__", "node_modules")
+
+
+class Place:
+    """A folder for loops and runs, and the interpreter whose llc runs them.
+
+    python: the interpreter. llc: the command as words. folder: a fresh one, on the disk that the
+    journals are to be measured on.
+    """
+
+    def __init__(self, folder: str, python: str) -> None:
+        self.folder = folder
+        self.python = python
+        script = os.path.join(os.path.dirname(python), "llc")
+        self.llc = [script] if os.path.exists(script) else [python, "-m", "llc"]
+        self.env = {name: text for name, text in os.environ.items() if not name.startswith("LLC_")}
+        # The user's own cache key stays out of this.
+        self.env["XDG_CACHE_HOME"] = os.path.join(folder, ".xdg")
+
+    def inside(self, *parts: str) -> str:
+        return os.path.join(self.folder, *parts)
+
+    def fresh(self, name: str) -> Place:
+        """A place of its own within this one, without loops or runs."""
+        os.makedirs(self.inside(name))
+        return Place(self.inside(name), self.python)
+
+    def write_loop(self, name: str, text: str) -> str:
+        """Put a loop where `llc run NAME` finds it; its path."""
+        path = self.inside(".loops", f"{name}.yaml")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    def seconds(self, words: Sequence[str], expected: Sequence[int] = (0,)) -> float:
+        """How long a command takes from start to end. RuntimeError if it ends otherwise."""
+        begun = perf_counter()
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        took = perf_counter() - begun
+        if done.returncode not in expected:
+            raise RuntimeError(f"{' '.join(words)} gave {done.returncode}: {done.stderr.decode()[-2000:]}")
+        return took
+
+    def answer(self, script: str, *words: str) -> dict[str, float]:
+        """The figures that one of the scripts beside this one measures in a process of its own."""
+        # -P: what stands beside the script is no module of llc's.
+        done = subprocess.run(
+            [self.python, "-P", os.path.join(_HERE, script), *words],
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{script} {' '.join(words)} failed: {done.stderr[-2000:]}")
+        found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+
+def install(folder: str) -> str:
+    """Install llc as users do, in an environment of its own; its interpreter."""
+    sources, environment = os.path.join(folder, "sources"), os.path.join(folder, "venv")
+    shutil.copytree(ROOT, sources, ignore=shutil.ignore_patterns(*_NO_SOURCES), symlinks=True)
+    venv.create(environment, with_pip=True)
+    python = os.path.join(environment, "bin", "python")
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, sources], check=True, stdout=sys.stderr)
+    return python

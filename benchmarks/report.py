@@ -1,0 +1,171 @@
+"""What was measured, as rows; printed as a Markdown table.
+
+Owns the row and how figures read. A row says what was measured, against which peer, and which aim
+of `spec/`'s issue it is held to, if any; whether the aim is reached follows from the figures.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from measure import middle, quartiles, ratios
+
+SECONDS, BYTES = "seconds", "bytes"
+_SCALES = {
+    SECONDS: ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
+    BYTES: ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line: a figure, and what it is measured against.
+
+    aim: the most the ratio may be, or the figure itself where `aim_is_absolute`.
+    """
+
+    what: str
+    unit: str
+    figure: float
+    spread: tuple[float, float] | None = None
+    peer: str = ""
+    peer_figure: float | None = None
+    ratio: float | None = None
+    ratio_spread: tuple[float, float] | None = None
+    aim: float | None = None
+    aim_is_absolute: bool = False
+
+    @property
+    def is_reached(self) -> bool | None:
+        """Whether the aim is reached; None without one."""
+        held = self.figure if self.aim_is_absolute else self.ratio
+        return None if self.aim is None or held is None else held <= self.aim
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """The rows of one question, and what a reader must know about how they were measured."""
+
+    name: str
+    title: str
+    about: str
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, *rows: Row) -> None:
+        self.rows.extend(rows)
+
+
+def row(
+    what: str,
+    values: Sequence[float],
+    unit: str = SECONDS,
+    *,
+    peer: tuple[str, Sequence[float]] | None = None,
+    aim: float | None = None,
+    aim_is_absolute: bool = False,
+) -> Row:
+    """A row from the rounds of a contestant and, round by round, of its peer."""
+    many = len(values) > 1
+    facts: dict[str, Any] = {}
+    if peer is not None:
+        name, peers = peer
+        found = ratios(values, peers)
+        facts = {
+            "peer": name,
+            "peer_figure": middle(peers),
+            "ratio": middle(found),
+            "ratio_spread": quartiles(found) if many else None,
+        }
+    return Row(
+        what=what,
+        unit=unit,
+        figure=middle(values),
+        spread=quartiles(values) if many else None,
+        aim=aim,
+        aim_is_absolute=aim_is_absolute,
+        **facts,
+    )
+
+
+def shown(figure: float, unit: str) -> str:
+    """A figure with three digits and the unit that suits it: `1.35 ms`."""
+    scales = _SCALES[unit]
+    scale, name = next((pair for pair in scales if abs(figure) >= pair[0]), scales[-1])
+    return f"{_digits(figure / scale)} {name}"
+
+
+def _digits(number: float) -> str:
+    if abs(number) >= 1000:
+        return f"{number:,.0f}"
+    return f"{number:.{2 if abs(number) < 10 else 1 if abs(number) < 100 else 0}f}"
+
+
+def _spread(spread: tuple[float, float] | None, show: Any) -> str:
+    return "" if spread is None else f" ({show(spread[0])} – {show(spread[1])})"
+
+
+def as_table(rows: Iterable[Row]) -> str:
+    """The rows as a Markdown table."""
+    lines = [
+        "| what | median (quartiles) | peer | its median | ratio (quartiles) | aim | |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for line in rows:
+
+        def show(figure: float, unit: str = line.unit) -> str:
+            return shown(figure, unit)
+
+        ratio = "" if line.ratio is None else f"{_digits(line.ratio)} ×{_spread(line.ratio_spread, _digits)}"
+        aim = ""
+        if line.aim is not None:
+            aim = f"≤ {show(line.aim)}" if line.aim_is_absolute else f"≤ {line.aim:g} ×"
+        cells = (
+            line.what,
+            show(line.figure) + _spread(line.spread, show),
+            line.peer,
+            "" if line.peer_figure is None else show(line.peer_figure),
+            ratio,
+            aim,
+            {None: "", True: "reached", False: "**missed**"}[line.is_reached],
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """What the figures were measured on, in a line."""
+    load = f", load {os.getloadavg()[0]:.1f} at the end" if hasattr(os, "getloadavg") else ""
+    return (
+        f"{platform.python_implementation()} {platform.python_version()}, {platform.system()} "
+        f"{platform.machine()}, {os.cpu_count()} cores{load}"
+    )
+
+
+def as_markdown(sections: Sequence[Section]) -> str:
+    """The whole report, as RESULTS.md holds it."""
+    parts = [
+        "# Results\n",
+        "Written by `python benchmarks/run.py`; README.md beside it says how each figure is measured.",
+        f"Measured with {machine()}. Ratios are medians of the rounds' own ratios.\n",
+    ]
+    for section in sections:
+        parts.append(f"## {section.title}\n\n{section.about}\n\n{as_table(section.rows)}\n")
+    return "\n".join(parts)
+
+
+def as_json(sections: Sequence[Section]) -> dict[str, Any]:
+    return {
+        "machine": machine(),
+        "sections": [
+            {
+                "name": section.name,
+                "title": section.title,
+                "rows": [{**asdict(line), "reached": line.is_reached} for line in section.rows],
+            }
+            for section in sections
+        ],
+    }

@@ -1,0 +1,70 @@
+"""Runs in this process, made of the parts that `llc run` is made of.
+
+Owns putting image, world, journal and driver together, with the journal on the real disk and
+nothing shown. What stands before and after the drive is not timed.
+"""
+
+from __future__ import annotations
+
+import os
+from time import perf_counter
+from typing import Any
+
+from llc.frontend.compile import compile_text
+from llc.runtime import locks
+from llc.runtime.display import Display
+from llc.runtime.driver import Driver, Outcome
+from llc.runtime.journal import Journal
+from llc.runtime.world import Interrupt, World, timestamp
+from llc.vm.emit import emit
+from llc.vm.image import Image
+from llc.vm.machine import Done, Effect, Fault, Machine, OutOfFuel
+
+# What an action that did its work gives, at once.
+ANSWER = {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
+
+
+def image_of(text: str) -> Image:
+    return emit(compile_text(text).program)
+
+
+class Run:
+    """What a driven run cost and left: seconds in the driver, its journal's bytes."""
+
+    def __init__(self, seconds: float, outcome: Outcome, journal: str) -> None:
+        self.seconds = seconds
+        self.outcome = outcome
+        self.journal_bytes = os.path.getsize(journal)
+
+
+def drive(image: Image, root: str, display: Display | None = None) -> Run:
+    """Run an image for real, with its journal in `root`. RuntimeError if it ends by an error."""
+    world = World()
+    folder, lock = locks.start(root, image.name, image.meta["scope"], {"program": image.name})
+    journal = Journal.create(folder.journal, lambda: timestamp(world.time()))
+    interrupt = Interrupt()
+    try:
+        driver = Driver(Machine(image), world, journal, folder, display or Display(), interrupt)
+        begun = perf_counter()
+        outcome = driver.run()
+        seconds = perf_counter() - begun
+    finally:
+        world.close()
+        journal.close()
+        lock.close()
+        interrupt.close()
+    folder.finish()
+    if outcome.status not in ("success", "limit"):
+        raise RuntimeError(f"{image.name} ended with {outcome.status}: {outcome.error}")
+    return Run(seconds, outcome, folder.journal)
+
+
+def step(machine: Machine, count: int) -> None:
+    """Take `count` effects, each answered at once; notes are taken as a driver takes them."""
+    answer: dict[str, Any] | None = ANSWER if machine.effect is not None else None
+    for _ in range(count):
+        stop: Effect | Done | Fault | OutOfFuel = machine.resume(answer)
+        machine.take_notes()
+        if not isinstance(stop, Effect):
+            raise RuntimeError(f"the machine stopped: {stop!r}")
+        answer = ANSWER

@@ -1,0 +1,89 @@
+"""Measures llc and writes RESULTS.md: `python benchmarks/run.py`; see README.md.
+
+The exit code is 0 whatever the figures say: a benchmark informs, and a busy machine is no bug.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from importlib import import_module
+
+from place import ROOT, Place, install
+
+# What is measured: its name, and the module and function that measure it. Imported when llc is there.
+SECTIONS = {
+    "steps": ("steps", "section"),
+    "start": ("start", "section"),
+    "scale": ("scale", "section"),
+    "iterations": ("memory", "iterations"),
+    "output": ("memory", "output"),
+    "storage": ("storage", "section"),
+}
+
+
+def main() -> int:
+    given = _arguments()
+    with tempfile.TemporaryDirectory(prefix="llc-bench-", dir=given.folder) as folder:
+        if given.here:
+            return _measure(given, Place(folder, sys.executable))
+        _say("installing llc in an environment of its own")
+        words = [install(folder), os.path.abspath(__file__), "--here", *sys.argv[1:]]
+        return subprocess.run(words).returncode
+
+
+def _measure(given: argparse.Namespace, place: Place) -> int:
+    from report import Section, as_json, as_markdown, as_table
+    from sizes import FULL, TINY
+
+    found: list[Section] = []
+    for name in given.only or SECTIONS:
+        _say(f"measuring {name}")
+        module, function = SECTIONS[name]
+        section = getattr(import_module(module), function)(place.fresh(name), TINY if given.tiny else FULL)
+        found.append(section)
+        if not given.json:
+            print(f"## {section.title}\n\n{as_table(section.rows)}\n", flush=True)
+    if given.json:
+        print(json.dumps(as_json(found), indent=2, ensure_ascii=False))
+    if given.output:
+        with open(given.output, "w", encoding="utf-8") as file:
+            file.write(as_markdown(found))
+    missed = [row.what for section in found for row in section.rows if row.is_reached is False]
+    _say(f"missed: {', '.join(missed)}" if missed else "every aim is reached")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure llc against its aims.")
+    parser.add_argument(
+        "only", nargs="*", metavar="SECTION", help=f"any of {', '.join(SECTIONS)}; default all"
+    )
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes: does it all work?")
+    parser.add_argument(
+        "--here", action="store_true", help="measure the llc of this interpreter, not one installed for it"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument(
+        "--output", metavar="FILE", help="write the report there (default RESULTS.md where all is measured)"
+    )
+    parser.add_argument("--folder", metavar="DIR", help="where journals go (default the temporary folder)")
+    given = parser.parse_args()
+    unknown = [name for name in given.only if name not in SECTIONS]
+    if unknown:
+        parser.error(f"no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+    if given.output is None and not given.only and not given.tiny:
+        given.output = os.path.join(ROOT, "benchmarks", "RESULTS.md")
+    return given
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

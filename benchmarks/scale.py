@@ -1,0 +1,115 @@
+"""A machine of 10,000 states: compiled, and stepped."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from time import perf_counter
+
+import loops
+import rig
+from llc.vm.machine import Machine
+from measure import Contestant, take_turns
+from place import Place
+from report import Section, row
+from sizes import Sizes
+
+_SMALL = 10
+
+
+def section(place: Place, sizes: Sizes) -> Section:
+    many = sizes.states
+    found = Section(
+        name="scale",
+        title=f"A machine of {many:,} states",
+        about=(
+            "Each state has an action with a variable and is judged, routed both ways and counted; every "
+            "tenth captures its output. `llc compile -o x.llb` is the whole command, as time passed and as "
+            "time on the processor; its phases are processor time in a process of their own. A step is "
+            "`Machine.resume` with an action's result, up to the next action, in this process: nothing is "
+            "performed. The same states: control stays in ten of them. Round the ring: every state in "
+            "turn. Entered first: the machine is new, so each state's code is decoded."
+        ),
+    )
+    _compile(found, place, sizes)
+    _steps(found, sizes)
+    return found
+
+
+def _compile(found: Section, place: Place, sizes: Sizes) -> None:
+    large = place.write_loop("large", loops.machine(sizes.states, sizes.states))
+    small = place.write_loop("small", loops.machine(_SMALL, _SMALL))
+    target = place.inside("x.llb")
+    on_cpu: dict[str, list[float]] = {large: [], small: []}
+
+    def compiled(path: str) -> Contestant:
+        def run() -> float:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            seconds = place.seconds([*place.llc, "compile", path, "-o", target])
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            on_cpu[path].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            return seconds
+
+        return run
+
+    turns = take_turns({"large": compiled(large), "small": compiled(small)}, sizes.compile_rounds)
+    peer = f"the same of {_SMALL} states"
+    found.add(
+        row(
+            f"`llc compile` of {sizes.states:,} states",
+            turns["large"],
+            peer=(peer, turns["small"]),
+            aim=5,
+            aim_is_absolute=True,
+        ),
+        row("its processor time", on_cpu[large][1:], peer=(peer, on_cpu[small][1:])),
+    )
+    phases = [place.answer("compile_phases.py", large) for _ in range(sizes.compile_rounds)]
+    found.add(*(row(f"phase: {name}", [taken[name] for taken in phases]) for name in phases[0]))
+
+
+def _steps(found: Section, sizes: Sizes) -> None:
+    many = sizes.states
+    small = rig.image_of(loops.machine(_SMALL, _SMALL))
+    large = rig.image_of(loops.machine(many, many))
+    corner = rig.image_of(loops.machine(many, _SMALL))
+
+    def on(machine: Machine) -> Contestant:
+        return lambda: _timed(lambda: rig.step(machine, many)) / many
+
+    def first() -> float:
+        machine = Machine(large)
+        return _timed(lambda: rig.step(machine, many)) / many
+
+    def first_small() -> float:
+        machines = [Machine(small) for _ in range(many // _SMALL)]
+
+        def all_of_them() -> None:
+            for machine in machines:
+                rig.step(machine, _SMALL)
+
+        return _timed(all_of_them) / many
+
+    turns = take_turns(
+        {
+            "small": on(Machine(small)),
+            "corner": on(Machine(corner)),
+            "large": on(Machine(large)),
+            "first": first,
+            "first small": first_small,
+        },
+        sizes.machine_rounds,
+    )
+    peer = (f"a step in a {_SMALL}-state machine", turns["small"])
+    again = (f"entered first in a {_SMALL}-state machine", turns["first small"])
+    found.add(
+        row(f"a step in a {many:,}-state machine, the same states", turns["corner"], peer=peer, aim=1.1),
+        row(f"a step in a {many:,}-state machine, round the ring", turns["large"], peer=peer),
+        row(f"a step in a {many:,}-state machine, entered first", turns["first"], peer=again),
+    )
+
+
+def _timed(action: Callable[[], object]) -> float:
+    begun = perf_counter()
+    action()
+    return perf_counter() - begun

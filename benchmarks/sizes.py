@@ -1,0 +1,40 @@
+"""How much is measured: enough for figures, or just enough to see that all of it works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Rounds are turns of interleaved contestants; the rest says how large each turn is."""
+
+    steps: int = 40
+    step_rounds: int = 25
+    run_steps: int = 200
+    run_rounds: int = 9
+    start_rounds: int = 25
+    compile_rounds: int = 5
+    states: int = 10_000
+    machine_rounds: int = 9
+    iterations: tuple[int, int] = (10_000, 100_000)
+    memory_rounds: int = 3
+    output_bytes: tuple[int, int] = (2_000_000, 100_000_000)
+    output_rounds: int = 7
+
+
+FULL = Sizes()
+TINY = Sizes(
+    steps=2,
+    step_rounds=1,
+    run_steps=2,
+    run_rounds=1,
+    start_rounds=1,
+    compile_rounds=1,
+    states=40,
+    machine_rounds=1,
+    iterations=(10, 100),
+    memory_rounds=1,
+    output_bytes=(2_000_000, 3_000_000),
+    output_rounds=1,
+)

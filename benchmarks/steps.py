@@ -1,0 +1,114 @@
+"""What a step costs over the process that it starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from time import perf_counter
+
+import loops
+import rig
+from measure import Contestant, differences, take_turns
+from place import Place
+from report import Section, row
+from sizes import Sizes
+
+_LIMIT_EXIT = 3
+# A builtin: the shell runner cannot start it as a program and needs a shell.
+_BUILTIN = ":"
+
+
+def section(place: Place, sizes: Sizes) -> Section:
+    found = Section(
+        name="steps",
+        title="One `true` step, journal on, over the bare process",
+        about=(
+            "In process: seconds of `Driver.run` over a loop of that action, each step judged by its exit "
+            "code, routed and counted, divided by its steps; the journal is synced twice a step on the "
+            "disk that holds the temporary folder. `true` has nothing in it for a shell to do, so llc "
+            "starts the program itself; `:` is a builtin and goes through `bash -c`. By whole runs: "
+            "`llc run` with more steps less `llc run` with few, divided by the difference in steps."
+        ),
+    )
+    _in_process(found, place, sizes)
+    _whole_runs(found, place, sizes)
+    return found
+
+
+def _in_process(found: Section, place: Place, sizes: Sizes) -> None:
+    count = sizes.steps
+    program = shutil.which("true") or "/bin/true"
+
+    def spawn() -> None:
+        pid = os.posix_spawn(program, [program], os.environ)
+        os.waitpid(pid, 0)
+
+    def driven(action: str) -> Contestant:
+        image = rig.image_of(loops.repeated(action, count))
+        return lambda: rig.drive(image, place.folder).seconds / count
+
+    def repeated(*words: str) -> Contestant:
+        def run() -> float:
+            begun = perf_counter()
+            for _ in range(count):
+                subprocess.run(words)
+            return (perf_counter() - begun) / count
+
+        return run
+
+    def spawned() -> float:
+        begun = perf_counter()
+        for _ in range(count):
+            spawn()
+        return (perf_counter() - begun) / count
+
+    turns = take_turns(
+        {
+            "true": driven("true"),
+            "bash -c true": repeated("bash", "-c", "true"),
+            "sh -c true": repeated("sh", "-c", "true"),
+            "spawn": spawned,
+            ":": driven(_BUILTIN),
+            "bash -c :": repeated("bash", "-c", _BUILTIN),
+        },
+        sizes.step_rounds,
+    )
+    bare = '`subprocess.run(["bash", "-c", "true"])`'
+    found.add(
+        row("`true` step in process", turns["true"], peer=(bare, turns["bash -c true"]), aim=2),
+        row("", turns["true"], peer=('`subprocess.run(["sh", "-c", "true"])`', turns["sh -c true"])),
+        row("", turns["true"], peer=("`posix_spawn` of `true`, waited for", turns["spawn"])),
+        row(
+            "`:` step in process, through bash",
+            turns[":"],
+            peer=('`subprocess.run(["bash", "-c", ":"])`', turns["bash -c :"]),
+            aim=2,
+        ),
+    )
+
+
+def _whole_runs(found: Section, place: Place, sizes: Sizes) -> None:
+    few, many = 10, 10 + sizes.run_steps
+    for count in (few, many):
+        place.write_loop(f"steps-{count}", loops.repeated("true", count))
+
+    def whole(count: int) -> Contestant:
+        words = [*place.llc, "run", f"steps-{count}", "--quiet"]
+        return lambda: place.seconds(words, (_LIMIT_EXIT,))
+
+    def bare() -> float:
+        begun = perf_counter()
+        for _ in range(sizes.run_steps):
+            subprocess.run(["bash", "-c", "true"])
+        return (perf_counter() - begun) / sizes.run_steps
+
+    turns = take_turns({"few": whole(few), "many": whole(many), "bare": bare}, sizes.run_rounds)
+    found.add(
+        row(
+            "`true` step by whole runs",
+            differences(turns["many"], turns["few"], sizes.run_steps),
+            peer=('`subprocess.run(["bash", "-c", "true"])`', turns["bare"]),
+            aim=2,
+        )
+    )
