@@ -12,6 +12,7 @@ from typing import Any
 from ..frontend.documents import Document, Mapping, Node, Scalar, Sequence, read_document
 from ..ir.diagnostics import CompileError, suggest
 from ..ir.spans import Source
+from .process import signal_number
 from .script import EPOCH, Rule, ScriptedWorld
 
 _ACTION = ("output", "stderr", "exit_code", "duration_ms", "signal", "timed_out", "truncated", "error")
@@ -32,7 +33,7 @@ _TYPES = {
     "stderr": "a text",
     "exit_code": "a whole number from 0 to 255",
     "duration_ms": "a number from 0",
-    "signal": "a text",
+    "signal": "the name of a signal such as `SIGKILL`",
     "timed_out": "`action` or `loop`",
     "truncated": "a mapping",
     "error": "a text or a mapping",
@@ -229,6 +230,8 @@ def _fits(wanted: str, value: Any) -> bool:
     match wanted:
         case "a text":
             return isinstance(value, str)
+        case "the name of a signal such as `SIGKILL`":
+            return isinstance(value, str) and signal_number(value) > 0
         case "a mapping":
             return isinstance(value, dict)
         case "a text or a mapping":

@@ -92,6 +92,8 @@ class Worker:
         self, seconds: float, interrupt: Interrupt, on_tick: Callable[[], object] | None = None
     ) -> None:
         """Wait until the helper has started; raises as `ask` does."""
+        if self._pid and os.waitpid(self._pid, os.WNOHANG)[0]:
+            self._forget()  # it was ended while it had nothing to do
         try:
             self.start()
             if not self._ready:
@@ -126,8 +128,11 @@ class Worker:
         if self._pid:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
-            os.close(self._read)
-            os.close(self._write)
+            self._forget()
+
+    def _forget(self) -> None:
+        os.close(self._read)
+        os.close(self._write)
         self._pid = 0
         self._read = self._write = -1
 
@@ -173,9 +178,7 @@ class Worker:
         from .process import signal_name
 
         _, status = os.waitpid(self._pid, 0)
-        os.close(self._read)
-        os.close(self._write)
-        self._pid = 0
+        self._forget()
         code = os.waitstatus_to_exitcode(status)
         return f"it was ended by {signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
 

@@ -95,11 +95,21 @@ def test_a_program_that_needs_too_much_memory_is_ended(jq: Ask) -> None:
     assert jq(".", "1") == {"value": 1}
 
 
-def test_a_helper_that_is_killed_is_replaced(jq: Any) -> None:
-    """From outside, by whom ever."""
+def test_a_helper_that_is_killed_while_idle_is_replaced(jq: Any) -> None:
+    """By whom ever; nobody notices."""
     assert jq(".", "1") == {"value": 1}
-    os.kill(jq.worker._worker._pid, signal.SIGKILL)
-    assert kind_of(jq(".", "1")) == "memory"
+    pid = jq.worker._worker._pid
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert jq(".", "2") == {"value": 2}
+
+
+def test_a_helper_that_is_killed_at_work_is_an_error(jq: Any) -> None:
+    """That says by what; the next program gets a new one."""
+    assert jq(".", "1") == {"value": 1}
+    threading.Timer(0.1, os.kill, (jq.worker._worker._pid, signal.SIGKILL)).start()
+    error = jq("def f: f; f", "1")["error"]
+    assert (error["kind"], error["message"].endswith("it was ended by SIGKILL")) == ("memory", True)
     assert jq(".", "1") == {"value": 1}
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from llc.frontend.documents import text_source
 from llc.ir.diagnostics import CompileError
 from llc.runtime.script import NoRule, ScriptedWorld
+from llc.runtime.script_file import _TYPES, RULE_FIELDS
 from llc.runtime.world import Context, Interrupt, Interrupted
 
 
@@ -288,6 +293,7 @@ def test_all_problems_of_a_script_are_reported_with_their_lines() -> None:
       - {duration_ms: .inf}
       - {error: 4}
       - {reply: text}
+      - {signal: SIGNOTHING}
     """
     assert problems(text) == [
         ("unknown-key", 1),
@@ -309,6 +315,7 @@ def test_all_problems_of_a_script_are_reported_with_their_lines() -> None:
         ("wrong-type", 18),
         ("wrong-type", 19),
         ("wrong-type", 20),
+        ("wrong-type", 21),
     ]
 
 
@@ -322,3 +329,39 @@ def test_a_misspelt_key_gets_a_suggestion() -> None:
 def test_a_script_that_is_no_script_is_refused(text: str) -> None:
     """Each with a diagnostic, none with a traceback."""
     assert problems(text)
+
+
+NAMES = st.sampled_from([*RULE_FIELDS, *_TYPES, "rules", "env", "clock", "x"])
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | NAMES
+SCRIPTS = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(SCRIPTS)
+def test_any_data_is_a_script_or_is_refused_with_diagnostics(data: Any) -> None:
+    """Never a traceback, and a world that was accepted answers or says that it does not."""
+    try:
+        world = ScriptedWorld.read(text_source(yaml.safe_dump(data, allow_unicode=True)))
+    except CompileError:
+        return
+    interrupt = Interrupt()
+    at = Context(
+        run_id="r", effect_id="r/1", loop=None, state="check", iteration=1,
+        elapsed_ms=lambda: 0, interrupt=interrupt,
+    )  # fmt: skip
+    for kind in ("shell", "agent", "evaluate"):
+        with suppress(NoRule):
+            assert "elapsed_ms" in world.perform(Asked(kind), at)
+    interrupt.close()
+
+
+class Asked:
+    """An effect with the arguments of an action."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.args = {"command": "make", "timeout_s": 5}

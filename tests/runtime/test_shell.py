@@ -20,7 +20,7 @@ from llc.runtime import process
 from llc.runtime.capture import CAPTURE_LIMIT, KEPT_END
 from llc.runtime.process import Runner
 from llc.runtime.shell import Shell, plain_words
-from llc.runtime.world import Context, Interrupt, Interrupted
+from llc.runtime.world import Context, Interrupt, Interrupted, World
 
 Perform = Callable[..., dict[str, Any]]
 
@@ -440,6 +440,16 @@ def test_a_background_child_may_go_on_writing(perform: Perform, tmp_path: Path) 
     perform("shell", command=f"(sleep 0.3; seq 50000; echo $? > {mark}) & :")
     assert wait_until(lambda: bool(perform("shell", command="sleep 0.05; :")) and mark.exists())
     assert mark.read_text() == "0\n"
+
+
+def test_only_so_many_pipes_are_kept_open(
+    perform: Perform, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that leaves a child behind in each iteration does not run out of descriptors."""
+    monkeypatch.setattr(process, "MAX_LEFT_BEHIND", 2)
+    for _ in range(3):
+        perform("shell", command="sleep 1 & :")
+    assert len(world.shell.runner._left_behind) == 2
 
 
 # --- interrupts ---------------------------------------------------------------------------------
