@@ -10,17 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import attrs
-
-
-@attrs.frozen
-class Trouble:
-    """Why a variable must not stand where it does; `@` in `help` stands for the variable."""
-
-    id: str
-    message: str
-    help: str
-    severity: str = "error"
+from .commands import DECLARERS
+from .troubles import Trouble
 
 
 def _code(message: str, help: str, severity: str = "error") -> Trouble:
@@ -72,7 +63,6 @@ _WITH_OPERANDS = frozenset({"su", "runuser", "script", "flock", "sg", "psql", "m
 _INTERPRETER_OPTIONS = re.compile(r"-[A-Za-z]*[oOWXIMrS]|--(?:rcfile|init-file|require|import)")
 _SSH_OPTIONS = re.compile(r"-[A-Za-z0-9]*[BbcDEeFIiJLlmOoPpQRSWw]")
 _READ_OPTIONS = re.compile(r"-[A-Za-z]*[dinNptu]")
-_DECLARERS = frozenset({"declare", "typeset", "local", "export", "readonly"})
 _NAME_TAKERS = frozenset({"unset", "getopts", "mapfile", "readarray"})
 _PREFIXES = frozenset({"command", "builtin", "sudo", "env", "nohup", "nice", "exec", "time", "timeout"})
 _ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
@@ -117,13 +107,13 @@ def _command(words: Sequence[str]) -> int:
     return len(words)
 
 
-def reader_of(words: Sequence[str], prefix: str, is_first: bool, in_array: bool) -> Trouble | None:
+def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bool) -> Trouble | None:
     """What is wrong with a variable behind `prefix` in the word that follows `words`, if anything.
 
     Words are without their quotes, with a NUL where they are not fixed; `is_first` if the word may
-    still be an assignment or the command's name; `in_array` inside `a=( … )`.
+    still be an assignment or the command's name; `is_array` inside `a=( … )`.
     """
-    if in_array:
+    if is_array:
         return IN_SUBSCRIPT if re.match(r"\[[^\]]*\Z", prefix) else None
     if is_first:
         return IN_SUBSCRIPT if re.match(r"[A-Za-z_]\w*\[[^\]]*\Z", prefix) else None
@@ -199,9 +189,9 @@ def _builtin(name: str, words: Sequence[str], before: str, prefix: str) -> Troub
         return EVALUATED
     if name == "let":
         return IN_ARITHMETIC_TEST
-    if name in _DECLARERS and "=" not in prefix and not prefix.startswith("-"):
+    if name in DECLARERS and "=" not in prefix and not prefix.startswith("-"):
         return AS_NAME
-    if name in _DECLARERS and re.match(r"[A-Za-z_]\w*\[[^\]]*\Z", prefix):
+    if name in DECLARERS and re.match(r"[A-Za-z_]\w*\[[^\]]*\Z", prefix):
         return IN_SUBSCRIPT
     if name in _NAME_TAKERS or (name == "read" and not _READ_OPTIONS.fullmatch(before)):
         return AS_NAME

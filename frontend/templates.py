@@ -18,7 +18,8 @@ from typing import Any
 import attrs
 
 from ..ir.diagnostics import suggest
-from .shell import HOLE, Place, places
+from .expansions import HOLE
+from .shell import Place, places
 
 KINDS = ("shell", "slash", "value")
 
