@@ -23,13 +23,17 @@ class PrimitiveFault(Exception):
     """Raised by a primitive for the program's error; the machine turns it into a fault.
 
     `kind` is kebab-case and stable, `message` one lower-case sentence, `details` extra facts as a
-    map of values.
+    map of values. `place` is given for a fault that is raised again: where it first happened, as
+    its map says it; a primitive leaves it out.
     """
 
-    def __init__(self, kind: str, message: str, details: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, kind: str, message: str, details: dict[str, Any] | None = None, place: str | None = None
+    ) -> None:
         self.kind = kind
         self.message = message
         self.details = details or {}
+        self.place = place
         super().__init__(kind, message)
 
 
@@ -61,7 +65,7 @@ class Fault:
         self.details = details or {}
 
     def __repr__(self) -> str:
-        return f"Fault({self.kind!r}, {self.message!r}, {show_place(self.span)})"
+        return f"Fault({self.kind!r}, {self.message!r}, {show_place(self.span)!r})"
 
     def trace_lines(self) -> list[str]:
         """The backtrace for people, one line a frame, from the entry function inwards."""

@@ -7,7 +7,7 @@ values of its slots (`spec/machine.md`).
 Each row of `opcodes.ROWS` has one step here, paired at import. A state is decoded when it is first
 entered, so a step costs what it costs however large the program is. An image is taken to be
 verified (`verify`): one that is not may end in a Python exception, but cannot run on without using
-fuel, since every jump that is not forward costs a tick whatever the code says.
+fuel: a state must be left, and every jump that is not forward costs a tick whatever the code says.
 """
 
 from __future__ import annotations
@@ -112,12 +112,17 @@ class Function:
         self.blocks: dict[int, Block] = {}
 
     def block(self, state: int) -> Block:
+        """The steps of a state. ValueError where they do not end in an exit: a state must be left."""
         block = self.blocks.get(state)
         if block is None:
-            block = self.blocks[state] = []
+            block = []
+            row = None
             for offset, row, words in decode(self.code.code, *self.code.bounds(state)):
                 operands = [self._operand(*pair) for pair in zip(row.operands, words, strict=True)]
                 block.append((STEPS[row.name], operands[0] if len(operands) == 1 else operands, offset))
+            if row is None or not row.is_exit:
+                raise ValueError(f"state `{self.code.states[state]}` has no exit")
+            self.blocks[state] = block
         return block
 
     def _operand(self, kind: str, word: int) -> Any:

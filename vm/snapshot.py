@@ -89,25 +89,31 @@ class _Restoring:
             raise HeapError("a function value fits no function of the program")
         return index
 
-    def get(self, key: str, kind: type) -> Any:
-        value: Any = self.data.get(key)
-        if type(value) is not kind or (kind is int and value < 0):
-            raise HeapError(f"`{key}` is missing or of a wrong type")
+    def count(self, key: str) -> int:
+        value = self.data.get(key)
+        if type(value) is not int or value < 0:
+            raise HeapError(f"`{key}` is missing or no count")
+        return value
+
+    def rows(self, key: str) -> list[Any]:
+        value = self.data.get(key)
+        if type(value) is not list:
+            raise HeapError(f"`{key}` is missing or no list")
         return value
 
     def machine(self, fuel: int | None) -> Machine:
         entry = self.image.functions[self.image.entry]
         machine = Machine(self.image, [None] * entry.parameters)
-        machine.seq = self.get("seq", int)
-        machine.ticks = self.get("ticks", int)
-        rows = self.get("frames", list)
+        machine.seq = self.count("seq")
+        machine.ticks = self.count("ticks")
+        rows = self.rows("frames")
         if not rows:
             raise HeapError("there are no frames")
         machine.calls = [self.frame(row, machine.functions) for row in rows]
         for frame in machine.calls[:-1]:
             if frame.function.block(frame.state)[-1][0] is not STEPS["CALL"]:
                 raise HeapError("a frame stands in a state that calls nothing")
-        machine.notes = [self.note(row) for row in self.get("notes", list)]
+        machine.notes = [self.note(row) for row in self.rows("notes")]
         machine.effect = self.effect(machine)
         machine.refuel(fuel)
         return machine

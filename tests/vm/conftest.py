@@ -1,0 +1,32 @@
+"""Images and machines from programs in text form; each image goes through its file format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from llc.ir.text import parse_program
+from llc.vm.emit import emit
+from llc.vm.image import Image
+from llc.vm.machine import Machine
+
+
+def _image(text: str) -> Image:
+    return Image.from_bytes(emit(parse_program("program `test` entry main\n" + text, "<test>")).to_bytes())
+
+
+@pytest.fixture
+def image_of() -> Callable[[str], Image]:
+    """The image of the functions in a text; entry is `main`."""
+    return _image
+
+
+@pytest.fixture
+def machine_of() -> Callable[..., Machine]:
+    """A machine for the functions in a text; further arguments are the machine's."""
+
+    def machine(text: str, *args: Any, **options: Any) -> Machine:
+        return Machine(_image(text), *args, **options)
+
+    return machine

@@ -1,0 +1,170 @@
+"""Functions: closures, boxes, tail calls, recursion as deep as memory allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from llc.vm.machine import Done, Machine
+
+MachineOf = Callable[..., Machine]
+
+
+def value_of(machine: Machine) -> Any:
+    outcome = machine.resume()
+    assert isinstance(outcome, Done), outcome
+    return outcome.value
+
+
+def test_arguments_and_captures_have_their_slots(machine_of: MachineOf) -> None:
+    """Parameters first, then what the closure captured when it was made."""
+    machine = machine_of("""
+        function main() locals(x, f, r)
+          state make
+            x = 10
+            f = closure inner(x, "c")
+            x = 20
+            call f(1, 2) -> r then end
+          state end
+            return r
+        function inner(a, b) captures(c, d) locals(unset)
+          state s
+            return list(a, b, c, d, unset)
+    """)
+    assert value_of(machine) == [1, 2, 10, "c", None]
+
+
+def test_a_function_is_a_value(machine_of: MachineOf) -> None:
+    """It can stand in lists, be passed on and be given back."""
+    machine = machine_of("""
+        function main() locals(f, r)
+          state make
+            call closure adder()(5) -> f then use
+          state use
+            call closure apply()(f, 7) -> r then end
+          state end
+            return r
+        function adder(n)
+          state s
+            return closure add_to(n)
+        function add_to(m) captures(n)
+          state s
+            return add(m, n)
+        function apply(f, x)
+          state s
+            tailcall f(x)
+    """)
+    assert value_of(machine) == 12
+
+
+def test_a_box_is_shared_by_all_who_hold_it(machine_of: MachineOf) -> None:
+    """A closure counts in a box that its maker reads."""
+    machine = machine_of("""
+        function main() locals(b, f, r)
+          state make
+            b = box(0)
+            f = closure count(b)
+            call f() -> r then again
+          state again
+            call f() -> r then end
+          state end
+            return list(r, unbox(b))
+        function count() captures(b)
+          state s
+            setbox b add(unbox(b), 1)
+            return unbox(b)
+    """)
+    assert value_of(machine) == [2, 2]
+
+
+def test_recursion_is_bounded_by_memory_only(machine_of: MachineOf) -> None:
+    """1,000,000 frames deep, and back."""
+    machine = machine_of(
+        """
+        function main(n) locals(r)
+          state s
+            call closure count()(n) -> r then end
+          state end
+            return r
+        function count(n) locals(r)
+          state s
+            branch eq(n, 0) zero more
+          state more
+            call closure count()(sub(n, 1)) -> r then end
+          state end
+            return add(r, 1)
+          state zero
+            return 0
+        """,
+        [1_000_000],
+    )
+    assert value_of(machine) == 1_000_000
+
+
+def test_tail_calls_keep_one_frame(machine_of: MachineOf) -> None:
+    """Two functions that call each other in tail position never grow the list of frames."""
+    machine = machine_of(
+        """
+        function main(n)
+          state s
+            tailcall closure even()(n)
+        function even(n)
+          state s
+            branch eq(n, 0) yes more
+          state yes
+            return true
+          state more
+            tailcall closure odd()(sub(n, 1))
+        function odd(n)
+          state s
+            branch eq(n, 0) no more
+          state no
+            return false
+          state more
+            tailcall closure even()(sub(n, 1))
+        """,
+        [10_001],
+        fuel=100,
+    )
+    for _ in range(100):
+        machine.resume()
+        assert len(machine.calls) == 1
+        machine.refuel(100)
+    assert value_of(machine) is False
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        ("call 5() -> r then end", "not-a-function", "cannot call 5: it is a integer"),
+        ("call r() -> r then end", "not-a-function", "cannot call null"),
+        ("call closure two()(1) -> r then end", "arity", "`two` takes 2 arguments, not 1"),
+        ("tailcall closure two()(1, 2, 3)", "arity", "`two` takes 2 arguments, not 3"),
+        ("tailcall closure one()()", "arity", "`one` takes 1 argument, not 0"),
+    ],
+)
+def test_a_call_that_cannot_be_made_is_a_fault(
+    machine_of: MachineOf, call: str, kind: str, message: str
+) -> None:
+    """In the caller's state, so that its handler takes it; nothing is entered."""
+    callee = "(5)" if "call 5" in call else None
+    machine = machine_of(f"""
+        function main() locals(r, fault)
+          state s on fault -> caught(fault)
+            {call.replace("5()", f"{callee}()") if callee else call}
+          state end
+            return r
+          state caught
+            return fault
+        function two(a, b)
+          state s
+            return a
+        function one(a)
+          state s
+            return a
+    """)
+    fault = value_of(machine)
+    assert fault["kind"] == kind
+    assert message in fault["message"]
+    assert machine.ticks == 1

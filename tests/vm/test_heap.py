@@ -1,0 +1,151 @@
+"""Values as a flat table: exact, shared, free of nesting, and strict when read."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llc.vm.heap import HeapError, HeapReader, HeapWriter
+from llc.vm.values import Box, FunctionValue
+
+TEXT = st.text(st.characters(exclude_categories=())) | st.text(min_size=60, max_size=70)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXT
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4).map(tuple) | st.dictionaries(TEXT, inner, max_size=4)
+)
+NAMES = ["zero", "one"]
+
+
+def find(name: Any, captures: int) -> int:
+    if name not in NAMES:
+        raise HeapError("no such function")
+    return NAMES.index(name)
+
+
+def store(*values: Any) -> tuple[Any, Any]:
+    """(references, nodes) as they come back from a file."""
+    writer = HeapWriter(NAMES.__getitem__)
+    references = [writer.write(value) for value in values]
+    stored = json.loads(json.dumps([references, writer.nodes]))
+    return stored[0], stored[1]
+
+
+def load(stored: tuple[Any, Any]) -> list[Any]:
+    reader = HeapReader(stored[1], find)
+    return [reader.read(reference) for reference in stored[0]]
+
+
+@given(st.lists(VALUES, max_size=4))
+def test_plain_values_survive_json(values: list[Any]) -> None:
+    """Every value comes back exactly: integers of any size, NaN, infinities, lone surrogates."""
+    assert repr(load(store(*values))) == repr(values)
+
+
+@given(st.lists(VALUES, max_size=4))
+def test_storing_what_was_loaded_gives_the_same_table(values: list[Any]) -> None:
+    """The table is canonical for the values and their sharing."""
+    stored = store(*values)
+    assert store(*load(stored)) == stored
+
+
+def test_huge_integers_survive_json() -> None:
+    """JSON readers limit integers; the table does not rely on them."""
+    values = [2**63, -(2**63) - 1, 10**10_000, -(10**10_000)]
+    assert load(store(*values)) == values
+
+
+def test_sharing_is_kept() -> None:
+    """What is one object in memory is one node, and one object again."""
+    shared = ("a", 1)
+    once, twice = load(store((shared, {"k": shared}), shared))
+    assert once[0] is once[1]["k"]
+    assert once[0] is twice
+
+
+def test_a_long_text_is_stored_once() -> None:
+    """However many slots hold it."""
+    text = "x" * 1000
+    references, nodes = store(text, {"a": text}, "".join(["x"] * 1000))
+    assert json.dumps([references, nodes]).count("x" * 1000) == 1
+
+
+def test_cycles_through_boxes_are_kept() -> None:
+    """A box may hold what holds the box, through lists, maps and captures."""
+    box = Box()
+    box.value = ({"self": box}, FunctionValue(1, (box, box)))
+    (copy,) = load(store(box))
+    assert copy.value[0]["self"] is copy
+    assert copy.value[1].captures == (copy, copy)
+    assert copy.value[1].function == 1
+
+
+def test_depth_is_no_obstacle() -> None:
+    """Chains of lists, captures and boxes 100,000 deep are stored and read without recursion."""
+    value: Any = None
+    for index in range(100_000):
+        value = (Box(value), FunctionValue(0, (value,)), (value,))[index % 3]
+    (copy,) = load(store(value))
+    for index in reversed(range(100_000)):
+        copy = (lambda v: v.value, lambda v: v.captures[0], lambda v: v[0])[index % 3](copy)
+    assert copy is None
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        None,
+        [1],
+        [[]],
+        [["list", [0]]],
+        [["list", [1]], ["list"]],
+        [["list", [-1]]],
+        [["list", [True]]],
+        [["map", "a"]],
+        [["map", 1, 2]],
+        [["map", "a", 1, "a", 2]],
+        [["function"]],
+        [["function", "two"]],
+        [["box"]],
+        [["box", [7]]],
+        [["text", 1]],
+        [["utf8", "zz"]],
+        [["utf8", "ff"]],
+        [["odd"]],
+        [[["list"]]],
+        [["list", {"int": "0xZ"}]],
+        [["list", {"int": "0x0_1"}]],
+        [["list", {"float": "1.5"}]],
+        [["list", {}]],
+        [["list", []]],
+    ],
+)
+def test_a_malformed_table_is_refused(nodes: Any) -> None:
+    """Whatever the writer does not write raises HeapError."""
+    with pytest.raises(HeapError):
+        HeapReader(nodes, find)
+
+
+def test_a_table_of_plain_data_has_no_functions_and_boxes() -> None:
+    """Constants cannot hold them, in either direction."""
+    for nodes in ([["function", "zero"]], [["box", 1]]):
+        with pytest.raises(HeapError):
+            HeapReader(nodes)
+    with pytest.raises(HeapError):
+        HeapWriter().write(FunctionValue(0, ()))
+
+
+JSON = st.recursive(
+    SCALARS | st.sampled_from(["list", "map", "box", "function", "zero", "text", "utf8", "int", "float"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["int", "float"]), inner),
+)
+
+
+@given(st.lists(st.lists(JSON | st.integers(0, 4).map(lambda i: [i]), max_size=4), max_size=5))
+def test_any_table_is_read_or_refused(nodes: Any) -> None:
+    """No table makes the reader fail in another way than HeapError."""
+    with suppress(HeapError):
+        HeapReader(nodes, find)

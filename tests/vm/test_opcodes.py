@@ -1,0 +1,80 @@
+"""The opcode table, what is printed from it, and how code is taken apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llc.vm.machine import STEPS
+from llc.vm.opcodes import BY_NAME, MAX_WORD, NO_STATE, ROWS, decode, markdown
+
+SPEC = Path(__file__).parents[2] / "spec" / "opcodes.md"
+
+
+def test_the_spec_is_what_the_table_prints() -> None:
+    """`python -m llc.vm.opcodes > spec/opcodes.md` brings it up to date."""
+    assert SPEC.read_text(encoding="utf-8") == markdown()
+
+
+def test_every_opcode_has_one_step() -> None:
+    """The machine's steps and the table's rows pair up."""
+    assert set(STEPS) == {row.name for row in ROWS}
+
+
+def test_numbers_are_fixed() -> None:
+    """Numbers are part of the image format; 0 is no opcode."""
+    assert {row.name: row.number for row in ROWS} == {
+        "CONST": 1,
+        "LOAD": 2,
+        "STORE": 3,
+        "PRIM": 4,
+        "CLOSURE": 5,
+        "SETBOX": 6,
+        "NOTE": 7,
+        "JUMP": 16,
+        "BRANCH": 17,
+        "SWITCH": 18,
+        "CALL": 19,
+        "TAILCALL": 20,
+        "PERFORM": 21,
+        "RETURN": 22,
+        "FAIL": 23,
+    }
+
+
+def test_stack_effects_follow_from_the_pictures() -> None:
+    """`operand… -- value` pops as many as `count` says, a fixed word one."""
+    assert BY_NAME["PRIM"].popped((0, 3)) == 3
+    assert BY_NAME["CALL"].popped((2, 0, 0)) == 3
+    assert BY_NAME["SETBOX"].popped(()) == 2
+    assert [BY_NAME[name].pushes for name in ("CONST", "STORE", "CLOSURE")] == [1, 0, 1]
+
+
+def test_code_is_decoded_to_offsets_opcodes_and_operands() -> None:
+    """One word an opcode, one word an operand."""
+    code = [1, 7, 4, 2, 1, 18, 0, NO_STATE]
+    decoded = [(offset, row.name, operands) for offset, row, operands in decode(code)]
+    assert decoded == [(0, "CONST", (7,)), (2, "PRIM", (2, 1)), (5, "SWITCH", (0, NO_STATE))]
+
+
+@given(st.lists(st.integers(0, 30) | st.integers(0, MAX_WORD), max_size=20))
+def test_any_words_are_decoded_or_refused(code: list[int]) -> None:
+    """What is decoded covers the words without gap; the rest is a ValueError."""
+    position = 0
+    try:
+        for offset, row, operands in decode(code):
+            assert offset == position
+            position += 1 + len(operands)
+            assert len(operands) == len(row.operands)
+    except ValueError:
+        return
+    assert position == len(code)
+
+
+@pytest.mark.parametrize("code", [[0], [8], [1], [4, 1]])
+def test_words_that_are_no_code_are_refused(code: list[int]) -> None:
+    """An unknown number and an instruction that is cut off."""
+    with pytest.raises(ValueError, match=r"opcode|cut off"):
+        list(decode(code))

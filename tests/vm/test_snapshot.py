@@ -1,0 +1,427 @@
+"""Snapshots: stopping anywhere and going on elsewhere changes nothing; forged ones are refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from llc.ir.nodes import (
+    Branch,
+    Call,
+    Closure,
+    Const,
+    Exit,
+    Expr,
+    Fail,
+    Function,
+    Goto,
+    Handler,
+    Instruction,
+    Note,
+    Perform,
+    Prim,
+    Program,
+    Return,
+    Set,
+    SetBox,
+    Slot,
+    State,
+    Switch,
+    TailCall,
+)
+from llc.ir.spans import Span
+from llc.vm.emit import emit
+from llc.vm.image import Image
+from llc.vm.machine import Done, Effect, Fault, Machine, OutOfFuel
+from llc.vm.snapshot import FORMAT, SnapshotError
+
+# --- programs that may do anything ------------------------------------------------------------
+#
+# By habit p and x hold plain values, b a box, f a function and z anything, so that most programs get
+# somewhere; a wild expression now and then breaks the habit and faults.
+
+SLOTS = ("p", "b", "x", "f", "z")
+FUNCTIONS = ("main", "f", "g")
+CONSTANTS = st.sampled_from(
+    [None, True, 0, 1, 2, -1, 1.5, "", "a", "b", "long " * 20, (), (1, ("a",)), {}, {"k": (1,)}, 10**20]
+)
+SPANS = st.none() | st.integers(1, 9).map(lambda line: Span("p", line, 1, line, 5))
+
+
+def prim(name: str, *operands: st.SearchStrategy[Any]) -> st.SearchStrategy[Prim]:
+    return st.builds(Prim, st.just(name), st.tuples(*operands), span=SPANS)
+
+
+def slots(*names: str) -> st.SearchStrategy[Slot]:
+    return st.builds(Slot, st.sampled_from(names))
+
+
+def closures(capture: st.SearchStrategy[Any]) -> st.SearchStrategy[Closure]:
+    return st.builds(Closure, st.sampled_from(FUNCTIONS[1:]), st.tuples(capture))
+
+
+LITERALS = st.builds(Const, CONSTANTS)
+KEYS = st.builds(Const, st.sampled_from("abk"))
+PLAIN: st.SearchStrategy[Expr] = st.recursive(
+    LITERALS | slots("p", "x"),
+    lambda inner: prim("list", inner, inner) | prim("map", KEYS, inner) | prim("eq", inner, inner),
+    max_leaves=4,
+)
+ANYTHING: st.SearchStrategy[Expr] = st.recursive(
+    PLAIN | slots(*SLOTS),
+    lambda inner: st.one_of(
+        prim("list", inner, inner),
+        prim("map", KEYS, inner),
+        prim("box", inner),
+        prim("unbox", slots("b")),
+        closures(inner),
+    ),
+    max_leaves=4,
+)
+WILD: st.SearchStrategy[Expr] = prim("add", PLAIN, PLAIN) | prim("get", PLAIN, KEYS) | ANYTHING
+INSTRUCTIONS: st.SearchStrategy[Instruction] = st.one_of(
+    st.builds(Set, st.just("x"), PLAIN, span=SPANS),
+    st.builds(Set, st.just("b"), prim("box", ANYTHING)),
+    st.builds(Set, st.just("f"), closures(slots("b", "z"))),
+    st.builds(Set, st.just("z"), ANYTHING),
+    st.builds(SetBox, slots("b"), ANYTHING),
+    st.builds(Note, st.just("cycle"), prim("map", KEYS, PLAIN)),
+    st.builds(Set, st.sampled_from(SLOTS), WILD, span=SPANS),
+)
+# What a function begins with.
+HABITS = (Set("b", Prim("box", (Const(0),))), Set("f", Closure("f", (Slot("b"),))))
+
+
+@st.composite
+def functions(draw: st.DrawFn, name: str) -> Function:
+    names = [f"s{index}" for index in range(draw(st.integers(1, 5)))]
+    target = st.sampled_from(names)
+    callee = slots("f") | closures(slots("b", "z"))
+    arguments = st.tuples(PLAIN)
+    args = prim("map", KEYS, PLAIN)
+    perform = st.builds(
+        Perform, st.sampled_from(["shell", "clock"]), args, st.sampled_from("xz"), target, span=SPANS
+    )
+    cases = st.lists(st.tuples(st.sampled_from("ab"), target)).map(tuple)
+    exits: list[st.SearchStrategy[Exit]] = [
+        perform,
+        perform,
+        st.builds(Goto, target),
+        st.builds(Branch, PLAIN, target, target),
+        st.builds(Switch, PLAIN, cases, target),
+        st.builds(Call, callee, arguments, st.sampled_from("xz"), target, span=SPANS),
+        st.builds(Call, callee, arguments, st.just("z"), target, span=SPANS),
+        st.builds(TailCall, callee, arguments),
+        st.builds(Return, PLAIN if name == "main" else ANYTHING),
+        st.builds(Fail, PLAIN) | st.builds(Switch, WILD, cases, st.none()),
+    ]
+    states = []
+    for state in names:
+        body = (*(HABITS if state == "s0" else ()), *draw(st.lists(INSTRUCTIONS, max_size=3)))
+        handler = draw(st.none() | st.builds(Handler, target, st.sampled_from("xz")))
+        states.append(State(state, body, draw(st.one_of(*exits)), handler, span=draw(SPANS)))
+    captures = () if name == "main" else ("b",)
+    return Function(name, ("p",), tuple(states), captures, SLOTS[1 + len(captures) :])
+
+
+PROGRAMS = st.tuples(*[functions(name) for name in FUNCTIONS]).map(lambda f: Program("random", "main", f))
+
+# --- running them -----------------------------------------------------------------------------
+
+TICKS = 60
+
+
+def answer(effect: Effect) -> Any:
+    """What the world says: a function of the effect, so that every way of running hears the same."""
+    return {"a": effect.seq, "b": [effect.kind, effect.args]} if effect.seq % 3 else None
+
+
+def described(outcome: Any) -> Any:
+    """An outcome as data to compare, with all it says."""
+    match outcome:
+        case Effect():
+            return ("effect", outcome.seq, outcome.kind, repr(outcome.args), outcome.span)
+        case Done():
+            return ("done", repr(outcome.value))
+        case Fault():
+            facts = (outcome.kind, outcome.message, outcome.span, outcome.backtrace, outcome.omitted)
+            return ("fault", *facts, repr(outcome.details))
+        case _:
+            return ("out of fuel", outcome)
+
+
+def straight(image: Image) -> list[Any]:
+    """The trace of a run that nothing interrupts: notes, effects, the end, ticks."""
+    machine = Machine(image, [1], fuel=TICKS)
+    trace: list[Any] = []
+    result = None
+    while True:
+        outcome = machine.resume(result)
+        trace += map(repr, machine.take_notes())
+        if isinstance(outcome, OutOfFuel):
+            return [*trace, machine.ticks]
+        trace.append(described(outcome))
+        if not isinstance(outcome, Effect):
+            return [*trace, machine.ticks]
+        result = answer(outcome)
+
+
+def elsewhere(machine: Machine, data: bytes) -> Machine:
+    """The machine in another process, for all it can tell; its snapshot stays what it was."""
+    snapshot = machine.snapshot()
+    stored = json.dumps(snapshot)
+    moved = Machine.restore(Image.from_bytes(data), json.loads(stored), fuel=0)
+    assert json.dumps(moved.snapshot()) == stored
+    return moved
+
+
+def chopped(image: Image, quantum: int) -> list[Any]:
+    """The trace of a run that moves before its first step, at every effect and at every fuel cut."""
+    data = image.to_bytes()
+    machine = elsewhere(Machine(image, [1]), data)
+    trace: list[Any] = []
+    waiting: Effect | None = None
+    while True:
+        machine.refuel(min(quantum, TICKS - machine.ticks))
+        outcome = machine.resume(answer(waiting) if waiting else None)
+        waiting = None
+        if isinstance(outcome, Done | Fault):
+            trace += map(repr, machine.take_notes())
+            return [*trace, described(outcome), machine.ticks]
+        # Notes not yet taken move along.
+        machine = elsewhere(machine, data)
+        trace += map(repr, machine.take_notes())
+        if isinstance(outcome, Effect):
+            waiting = machine.effect
+            assert waiting is not None
+            assert described(waiting) == described(outcome)
+            trace.append(described(outcome))
+        elif machine.ticks >= TICKS:
+            return [*trace, machine.ticks]
+
+
+@given(PROGRAMS, st.integers(1, 5))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+def test_stopping_and_going_on_elsewhere_changes_nothing(program: Program, quantum: int) -> None:
+    """Snapshot, JSON and a new machine at every effect and fuel cut: same trace, result and ticks."""
+    image = emit(program)
+    assert chopped(image, quantum) == straight(image)
+
+
+# --- what is in one ---------------------------------------------------------------------------
+
+TEXT = """
+function main() locals(b, f, r, unset)
+  state make
+    b = box(null)
+    f = closure inner(b)
+    setbox b list(f, b)
+    note cycle map("cycle", 1)
+    call f(7) -> r then end
+  state end
+    return r
+function inner(n) captures(b) locals(x)
+  state ask
+    perform shell map("command", "ls") -> x then end
+  state end
+    return list(n, x)
+"""
+
+
+@pytest.fixture
+def stopped(image_of: Callable[[str], Image]) -> Machine:
+    """A machine at an effect inside a call, with a note not yet taken and a cycle."""
+    machine = Machine(image_of(TEXT))
+    machine.resume()
+    return machine
+
+
+def test_a_snapshot_reads_like_the_program(stopped: Machine) -> None:
+    """Names, no offsets; slots that hold null are left out; shared values are one node."""
+    assert stopped.snapshot() == {
+        "format": FORMAT,
+        "program": "test",
+        "program_hash": stopped.image.program_hash,
+        "seq": 1,
+        "ticks": 2,
+        "effect": {"kind": "shell", "args": [3]},
+        "notes": [["cycle", [4]]],
+        "frames": [
+            {"function": "main", "state": "make", "slots": {"b": [0], "f": [1]}},
+            {"function": "inner", "state": "ask", "slots": {"n": 7, "b": [0]}},
+        ],
+        "heap": [
+            ["box", [2]],
+            ["function", "inner", [0]],
+            ["list", [1], [0]],
+            ["map", "command", "ls"],
+            ["map", "cycle", 1],
+        ],
+    }
+
+
+def test_a_restored_machine_keeps_sharing_and_cycles(stopped: Machine) -> None:
+    """The box in both frames is one box, and still holds itself."""
+    machine = Machine.restore(stopped.image, stopped.snapshot())
+    outer, inner = machine.frames()
+    box = outer.slots["b"]
+    assert inner.slots["b"] is box
+    assert box.value[1] is box
+    assert box.value[0] is outer.slots["f"]
+
+
+def test_a_snapshot_can_be_taken_before_the_first_step(image_of: Callable[[str], Image]) -> None:
+    """The arguments are in it; entering the entry function is not paid for twice."""
+    image = image_of("function main(n)\n state s\n return n")
+    machine = Machine.restore(image, json.loads(json.dumps(Machine(image, [[1, 2]]).snapshot())))
+    outcome = machine.resume()
+    assert isinstance(outcome, Done)
+    assert (outcome.value, machine.ticks) == ([1, 2], 1)
+
+
+def test_deep_programs_are_stored_without_recursion(image_of: Callable[[str], Image]) -> None:
+    """20,000 frames, a closure chain and a list as deep, through JSON."""
+    image = image_of("""
+        function main(n) locals(r)
+          state s
+            call closure down(null)(n, []) -> r then end
+          state end
+            return r
+        function down(n, deep) captures(last) locals(r)
+          state s
+            branch eq(n, 0) bottom more
+          state more
+            deep = list(deep)
+            last = closure down(last)
+            call closure down(last)(sub(n, 1), deep) -> r then end
+          state end
+            return add(r, 1)
+          state bottom
+            perform clock map() -> r then give
+          state give
+            return 0
+    """)
+    machine = Machine(image, [20_000])
+    machine.resume()
+    machine = Machine.restore(image, json.loads(json.dumps(machine.snapshot())))
+    assert len(machine.calls) == 20_002
+    outcome = machine.resume()
+    assert isinstance(outcome, Done)
+    assert outcome.value == 20_000
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+
+def test_a_snapshot_of_another_program_is_refused(stopped: Machine, image_of: Callable[[str], Image]) -> None:
+    """The hash of the program is the key."""
+    with pytest.raises(SnapshotError, match="another program"):
+        Machine.restore(image_of(TEXT.replace("7", "8")), stopped.snapshot())
+
+
+@pytest.mark.parametrize("version", [0, FORMAT + 1, 10**30])
+def test_a_snapshot_of_another_format_is_refused(stopped: Machine, version: int) -> None:
+    """The message says which formats this version reads."""
+    with pytest.raises(SnapshotError, match=f"format {version}.* 1 to {FORMAT}"):
+        Machine.restore(stopped.image, {**stopped.snapshot(), "format": version})
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ([], None),
+        (["format"], "1"),
+        (["format"], True),
+        (["seq"], -1),
+        (["seq"], 0),
+        (["seq"], True),
+        (["ticks"], None),
+        (["ticks"], 1.0),
+        (["frames"], []),
+        (["frames"], {}),
+        (["frames", 0], None),
+        (["frames", 0, "function"], "nothing"),
+        (["frames", 0, "function"], ["main"]),
+        (["frames", 0, "state"], "nothing"),
+        (["frames", 0, "state"], {}),
+        (["frames", 0, "state"], "end"),
+        (["frames", 1, "state"], "end"),
+        (["frames", 0, "slots"], None),
+        (["frames", 0, "slots", "nothing"], 1),
+        (["frames", 0, "slots", "r"], [99]),
+        (["effect"], 5),
+        (["effect", "kind"], "clock"),
+        (["effect", "kind"], []),
+        (["effect", "args"], 5),
+        (["effect", "args"], [0]),
+        (["effect", "args"], [1]),
+        (["notes"], None),
+        (["notes"], [["cycle"]]),
+        (["notes"], [[1, [3]]]),
+        (["notes"], [["cycle", 1]]),
+        (["heap"], None),
+        (["heap", 1], ["function", "inner"]),
+        (["heap", 1], ["function", "nothing", 1]),
+        (["heap", 1], ["function", 1, 1]),
+    ],
+)
+def test_a_malformed_snapshot_is_refused(stopped: Machine, path: list[Any], value: Any) -> None:
+    """Each part must be what `take` writes."""
+    snapshot: Any = {"": stopped.snapshot()}
+    where = snapshot
+    for key in ["", *path][:-1]:
+        where = where[key]
+    where[["", *path][-1]] = value
+    with pytest.raises(SnapshotError):
+        Machine.restore(stopped.image, snapshot[""])
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=2)
+    | st.sampled_from(["list", "map", "box", "function", "main", "inner", "ask", "make", "end", "b", "shell"])
+    | st.integers(0, 5).map(lambda index: [index]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("bfnrx"), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_forged_snapshot_is_refused_or_runs(stopped: Machine, data: st.DataObject) -> None:
+    """Parts replaced, removed, doubled: SnapshotError, or a machine that runs to an outcome."""
+    snapshot = copy.deepcopy(stopped.snapshot())
+    for _ in range(data.draw(st.integers(1, 3))):
+        where: Any = snapshot
+        while True:
+            key = data.draw(st.sampled_from(list(where) if isinstance(where, dict) else range(len(where))))
+            if isinstance(where[key], dict | list) and where[key] and data.draw(st.integers(0, 3)):
+                where = where[key]
+                continue
+            match data.draw(st.sampled_from(["replace", "replace", "remove", "double"])):
+                case "replace":
+                    where[key] = data.draw(JSON)
+                case "remove" if len(where) > 1:
+                    del where[key]
+                case "double" if isinstance(where, list):
+                    where.insert(key, where[key])
+            break
+    try:
+        machine = Machine.restore(stopped.image, snapshot, fuel=100)
+    except SnapshotError:
+        return
+    json.dumps(machine.snapshot())
+    result = None
+    for _ in range(100):
+        outcome = machine.resume(result)
+        if not isinstance(outcome, Effect):
+            return
+        result = {}

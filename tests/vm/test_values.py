@@ -1,0 +1,132 @@
+"""Values, their host form, equality and how messages show them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llc.vm.values import MAX_SHOWN, Box, FunctionValue, equal, from_host, show, to_host, type_name
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+HOST = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4)
+)
+
+
+def deep(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = (value,)
+    return value
+
+
+@given(HOST)
+def test_host_data_survives_the_way_in_and_out(data: Any) -> None:
+    """`to_host(from_host(x))` is x, types included."""
+    assert repr(to_host(from_host(data))) == repr(data)
+
+
+@given(HOST, HOST)
+def test_equality_is_reflexive_and_symmetric(left: Any, right: Any) -> None:
+    """A value equals itself and a copy of itself, and the order of operands does not matter."""
+    a, b = from_host(left), from_host(right)
+    assert equal(a, a)
+    assert equal(a, from_host(left))
+    assert equal(a, b) == equal(b, a)
+
+
+def test_a_boolean_never_equals_a_number() -> None:
+    """true is not 1, false is not 0, also inside lists and maps."""
+    assert not equal(True, 1)
+    assert not equal((False,), (0,))
+    assert not equal({"a": True}, {"a": 1.0})
+
+
+def test_an_integer_equals_the_same_float() -> None:
+    """1 equals 1.0, but an integer no float can hold equals none."""
+    assert equal(1, 1.0)
+    assert equal((1, {"a": 2}), (1.0, {"a": 2.0}))
+    assert not equal(2**53 + 1, float(2**53))
+
+
+def test_functions_and_boxes_equal_themselves_only() -> None:
+    """Two boxes with equal content differ, and so do two closures."""
+    box = Box(1)
+    function = FunctionValue(0, ())
+    assert equal((box, function), (box, function))
+    assert not equal(box, Box(1))
+    assert not equal(function, FunctionValue(0, ()))
+
+
+def test_depth_and_sharing_are_no_obstacle() -> None:
+    """Values 100,000 deep compare, convert and show; a value that doubles 60 times compares at once."""
+    assert equal(deep(100_000), deep(100_000))
+    assert not equal(deep(100_000), deep(99_999))
+    assert to_host(from_host(to_host(deep(100_000)))) is not None
+    assert len(show(deep(100_000))) <= MAX_SHOWN
+    left: Any = ("a",)
+    right: Any = ("a",)
+    for _ in range(60):
+        left, right = (left, left), (right, right)
+    assert equal(left, right)
+
+
+def test_a_value_too_large_to_write_out_stays_inside() -> None:
+    """Sharing makes a small value whose host form would fill memory; it is refused."""
+    value: Any = ("text",)
+    for _ in range(60):
+        value = (value, value)
+    with pytest.raises(ValueError, match="too large"):
+        to_host(value)
+
+
+@pytest.mark.parametrize("value", [Box(1), FunctionValue(0, ()), ({"a": Box(1)},)])
+def test_functions_and_boxes_stay_inside(value: Any) -> None:
+    """They mean nothing outside the machine, so they have no host form."""
+    with pytest.raises(TypeError, match="cannot leave"):
+        to_host(value)
+
+
+@pytest.mark.parametrize("data", [{1: 2}, object(), [b"bytes"], {"a": {1, 2}}, [[{"a": 1j}]]])
+def test_foreign_data_is_no_value(data: Any) -> None:
+    """A key that is no string and a foreign type are refused wherever they stand."""
+    with pytest.raises(TypeError):
+        from_host(data)
+
+
+def test_data_that_contains_itself_is_no_value() -> None:
+    """A cyclic list is refused; data merely used twice is not."""
+    twice: list[Any] = [1]
+    assert from_host([twice, twice, [twice]]) == ((1,), (1,), ((1,),))
+    cycle: dict[str, Any] = {"a": [twice]}
+    cycle["a"].append(cycle)
+    with pytest.raises(ValueError, match="contains itself"):
+        from_host(cycle)
+
+
+@given(HOST)
+def test_shown_values_are_short_and_clean(data: Any) -> None:
+    """At most 200 characters, and nothing that cannot be encoded."""
+    text = show(from_host(data))
+    assert len(text) <= MAX_SHOWN
+    text.encode()
+
+
+def test_shown_values_look_like_json() -> None:
+    """Small values are shown whole, large ones cut with an ellipsis."""
+    assert show({"a": (1, None, True), "b": "x"}) == '{"a": [1, null, true], "b": "x"}'
+    assert show("\ud800") == '"?"'
+    assert show("x" * 1000).endswith("…")
+    assert show(tuple(range(1000))).endswith("…")
+    assert show(10**5000) == "<integer of 16610 bits>"
+    assert show((Box(), FunctionValue(0, ()), math.inf)) == "[<box>, <function>, inf]"
+
+
+def test_every_kind_of_value_has_a_name() -> None:
+    """The names messages use."""
+    values = [None, True, 1, 1.0, "", (), {}, FunctionValue(0, ()), Box()]
+    names = ["null", "boolean", "integer", "float", "string", "list", "map", "function", "box"]
+    assert [type_name(value) for value in values] == names
