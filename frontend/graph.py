@@ -1,7 +1,8 @@
 """Which state may follow which, and what holds on every way there.
 
 Owns the loop as a graph of numbered states. A target that is worked out at run time reaches every
-state, through one node of its own, so that no loop makes the graph quadratic.
+state, through one node of its own, so that no loop makes the graph quadratic; so does one that is
+wrong, because what was meant may be any.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ class Graph:
         self.number = {name: number for number, name in enumerate(self.names)}
         self.any = len(self.names)
         self.resolve = resolve
+        # Whether every state could be read; what is missing may be in the others otherwise.
+        self.is_read = not loop.flawed and not any(state.flawed for state in loop.states.values())
+        # Whether every target is a state, too; ways are not known for sure otherwise.
+        self.is_whole = self.is_read
         self.successors = [self.following(state) for state in loop.states.values()]
         self.successors.append(list(range(self.any)))
         self.initial = self.number.get(loop.initial)
@@ -39,8 +44,10 @@ class Graph:
             if target is not None:
                 name = state.name if target == CURRENT else self.resolve(target)
                 number = self.any if name is None else self.number.get(name)
-                if number is not None:
-                    found[number] = None
+                if number is None:
+                    self.is_whole = False
+                    number = self.any
+                found[number] = None
         return list(found)
 
     def reachable(self) -> set[int]:

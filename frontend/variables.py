@@ -108,7 +108,6 @@ class _Checker:
         self.document = document
         self.bad_context: set[str] = set()
         self.captures = {state.capture for state in loop.states.values() if state.capture and state.action}
-        self.is_whole = not loop.flawed and not any(state.flawed for state in loop.states.values())
 
     def place(self, span: Span | None, text: str, start: int, end: int) -> Span | None:
         return self.document.within(span, text, start, end) if self.document is not None else span
@@ -176,7 +175,7 @@ class _Checker:
             yield Diagnostic(
                 "unknown-field", f"`{name}` has no fields", place, "", f"drop `.{'.'.join(rest)}`"
             )
-        elif name == "details" and rest and rest[0] not in DETAILS and self.is_whole:
+        elif name == "details" and rest and rest[0] not in DETAILS and self.graph.is_read:
             message = f"no evaluator gives a detail `{rest[0]}`"
             help = suggest(rest[0], DETAILS, "there are")
             yield Diagnostic("unknown-detail", message, place, "", help, "warning")
@@ -215,7 +214,7 @@ class _Checker:
                 if variable.namespace == "captured" and variable.path[0] not in self.captures:
                     yield from self.never_set(text, variable)
                     continue
-                if number not in reachable or variable.default is not None or not self.is_whole:
+                if number not in reachable or variable.default is not None or not self.graph.is_whole:
                     continue
                 there = before[number]
                 if text.field.startswith("evaluate."):
@@ -231,7 +230,7 @@ class _Checker:
                 yield self.maybe_unset(text, variable, number, setters)
 
     def never_set(self, text: Text, variable: Variable) -> Iterator[Diagnostic]:
-        if not self.is_whole:
+        if not self.graph.is_read:
             return
         name = variable.path[0]
         help = (
