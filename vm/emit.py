@@ -38,7 +38,7 @@ from ..ir.nodes import (
 )
 from ..ir.spans import Span
 from .image import FunctionCode, Image, SourceText, words
-from .opcodes import BY_NAME, MAX_WORD, NO_STATE
+from .opcodes import BY_NAME, NO_STATE
 from .values import SCALARS
 
 
@@ -47,7 +47,14 @@ class EmitError(Exception):
 
 
 def emit(program: Program, *, sources: bool = True) -> Image:
-    """The image of a program; `sources=False` leaves the sources' text out of it."""
+    """The image of a program; `sources=False` leaves the sources' text out of it. Raises EmitError."""
+    try:
+        return _emit(program, sources)
+    except OverflowError:
+        raise EmitError("a number of the program, such as a line, does not fit the code format") from None
+
+
+def _emit(program: Program, sources: bool) -> Image:
     constants = _Constants()
     spans = _Spans([source.path for source in program.sources])
     functions = {function.name: index for index, function in enumerate(program.functions)}
@@ -192,7 +199,7 @@ class _Emitter:
     def op(self, name: str, span: int, *operands: int) -> None:
         """Append one instruction, held to its row; `span` is the index of the innermost known."""
         row = BY_NAME[name]
-        if len(operands) != len(row.operands) or not all(0 <= word <= MAX_WORD for word in operands):
+        if len(operands) != len(row.operands):
             raise EmitError(f"operands {operands} do not fit {name}")
         self.depth -= row.popped(operands)
         if self.depth < 0 or self.done:

@@ -101,7 +101,7 @@ class FrameView:
 # --- frames -----------------------------------------------------------------------------------
 
 
-class Function:
+class LoadedFunction:
     """A function of the image, each state decoded when it is first entered."""
 
     __slots__ = ("blocks", "code", "constants")
@@ -145,7 +145,7 @@ class Frame:
 
     __slots__ = ("function", "slots", "state")
 
-    def __init__(self, function: Function, arguments: Sequence[Value]) -> None:
+    def __init__(self, function: LoadedFunction, arguments: Sequence[Value]) -> None:
         self.function = function
         self.state = 0
         slots: list[Value] = [None] * len(function.code.slots)
@@ -181,7 +181,7 @@ class Machine:
         if len(args) != entry.parameters:
             raise ValueError(f"`{entry.name}` takes {entry.parameters} arguments, not {len(args)}")
         self.image = image
-        self.functions = [Function(image, code) for code in image.functions]
+        self.functions = [LoadedFunction(image, code) for code in image.functions]
         self.stack: list[Value] = []
         self.calls = [Frame(self.functions[image.entry], [from_host(arg) for arg in args])]
         self.notes: list[tuple[str, dict[str, Any]]] = []

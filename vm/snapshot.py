@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .image import FunctionCode, Image
-    from .machine import Function
+    from .machine import LoadedFunction
 
 FORMAT = 1
 OLDEST = 1
@@ -118,7 +118,7 @@ class _Restoring:
         machine.refuel(fuel)
         return machine
 
-    def frame(self, row: Any, functions: list[Function]) -> Frame:
+    def frame(self, row: Any, functions: list[LoadedFunction]) -> Frame:
         if type(row) is not dict or type(row.get("slots")) is not dict:
             raise HeapError("a frame is malformed")
         name = row.get("function")

@@ -138,11 +138,13 @@ def test_an_instruction_has_the_innermost_span_known() -> None:
         one(exit=Goto("s"), handler=Handler("nowhere", "x")),
         one(exit=Return(Const([1]))),
         one(exit=Return(Const({1: 1}))),
+        one(Set("x", Const(1), span=Span("p", 2**32, 1, 2**32, 2)), exit=Goto("s")),
         Program("p", "nothing", ()),
         Program("p", "main", (Function("main", (), (State("s", (), Goto("s")),) * 2),)),
     ],
 )
 def test_what_cannot_be_emitted_is_refused(program: Program) -> None:
-    """Unknown states, slots and functions, constants that are no values, names given twice."""
+    """Unknown states, slots and functions, constants that are no values, names given twice, lines
+    that no word holds."""
     with pytest.raises(EmitError):
         emit(program)
