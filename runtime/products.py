@@ -110,5 +110,5 @@ def disassembly(values: Values, as_json: bool, warn: Callable[[str], None]) -> s
 
         image = emit(compile_file(path, overrides(values)).program)
     if as_json:
-        return json.dumps(disasm.to_json(image), indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(disasm.disassemble_json(image), indent=2, ensure_ascii=False) + "\n"
     return disasm.disassemble(image)

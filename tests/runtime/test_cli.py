@@ -1,0 +1,548 @@
+"""The command line: verbs, flags, exit codes, and what goes to which stream."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llc.runtime import entry, options
+from llc.runtime.verbs import VERBS
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+
+GOOD = """
+name: good
+description: Checks, then is done.
+initial: check
+context: {word: hello}
+states:
+  check: {action: "echo ${context.word}", on_success: done, on_failure: failed}
+  done: {terminal: true}
+  failed: {terminal: true, status: failure}
+max_iterations: 5
+"""
+BAD = """name: bad
+initial: check
+states:
+  check: {action: 'true', on_success: dnoe, on_failure: done}
+  done: {terminal: true}
+"""
+WARNS = "name: warns\ninitial: a\nstates:\n  a: {action: 'true', on_success: z}\n  z: {terminal: true}\n"
+SPINS = """name: spins
+initial: a
+states:
+  a: {action: 'true', on_success: a, on_failure: z}
+  z: {terminal: true}
+max_iterations: 3
+"""
+
+
+@pytest.fixture
+def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+    """Run llc in a project with a few loops, with files as its streams."""
+    folder = tmp_path / ".loops"
+    folder.mkdir()
+    for name, text in (("good", GOOD), ("bad", BAD), ("warns", WARNS)):
+        (folder / f"{name}.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("NO_COLOR", "FORCE_COLOR", "LLC_LLM_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def llc(*words: str, program: str = "llc", **env: str) -> subprocess.CompletedProcess[str]:
+        streams = [tmp_path / "stdout", tmp_path / "stderr"]
+        with monkeypatch.context() as patch, streams[0].open("w") as out, streams[1].open("w") as err:
+            patch.setattr(sys, "argv", [program, *words])
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            for name, value in env.items():
+                patch.setenv(name, value)
+            code = entry.main() if program == "llc" else entry.main_ll_loop()
+        shown = [path.read_text() for path in streams]
+        for path in streams:
+            path.unlink()
+        return subprocess.CompletedProcess(words, code, *shown)
+
+    return llc
+
+
+def process(*words: str, **given: Any) -> subprocess.CompletedProcess[str]:
+    """llc as a process of its own."""
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **given}
+    return subprocess.run([sys.executable, "-m", "llc", *words], text=True, check=False, **given)
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The one JSON object on stdout."""
+    assert done.stdout.count("\n") == 1
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+# --- run --------------------------------------------------------------------------------------
+
+
+def test_run_shows_progress_and_exits_0(llc: Llc) -> None:
+    """A successful run shows its progress on stdout and nothing on stderr."""
+    done = llc("run", "good")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert re.fullmatch(
+        r"\[1/5\] check → echo hello\n"
+        r"      │ hello\n"
+        r"      ✓ success \(exit 0\)\n"
+        r"      → done\n"
+        r"\n"
+        r"Loop completed: done \(1 iteration, \d\.\ds\)\n",
+        done.stdout,
+    )
+
+
+@pytest.mark.parametrize(
+    ("action", "code", "status", "terminated_by"),
+    [
+        ("true", 0, "success", "terminal"),
+        ("false", 1, "failure", "terminal"),
+        ("exit 7", 1, "error", "error"),
+    ],
+)
+def test_the_exit_code_and_the_answer_say_how_it_ended(
+    llc: Llc, tmp_path: Path, action: str, code: int, status: str, terminated_by: str
+) -> None:
+    """0 success, 1 a failure terminal or an error; `--json` says which."""
+    path = tmp_path / "x.yaml"
+    path.write_text(GOOD.replace("echo ${context.word}", action).replace("context: {word: hello}\n", ""))
+    done = llc("run", "x.yaml", "--json")
+    assert done.returncode == code
+    found = answer(done)
+    assert (found["status"], found["terminated_by"]) == (status, terminated_by)
+    assert list(found) == [
+        "run", "program", "status", "terminated_by", "final_state",
+        "iterations", "steps", "value", "error", "duration_ms",
+    ]  # fmt: skip
+    assert (found["error"] is None) == (status != "error")
+
+
+def test_a_limit_exits_3(llc: Llc, tmp_path: Path) -> None:
+    """Ended by max_iterations, from the file or from the command line."""
+    (tmp_path / "spins.yaml").write_text(SPINS)
+    done = llc("run", "spins.yaml", "--json", "--max-iterations", "2")
+    assert done.returncode == 3
+    found = answer(done)
+    assert (found["status"], found["terminated_by"], found["iterations"]) == ("limit", "max_iterations", 2)
+
+
+def test_an_invalid_loop_exits_2_and_still_answers(llc: Llc) -> None:
+    """With --json the diagnostics are in the one object; people read them on stderr."""
+    done = llc("run", "bad", "--json")
+    assert done.returncode == 2
+    found = answer(done)
+    assert (found["status"], found["run"]) == ("error", None)
+    assert found["error"]["kind"] == "invalid-loop"
+    assert found["error"]["diagnostics"][0]["line"] == 4
+    assert "did you mean `done`?" in done.stderr
+
+
+def test_an_unknown_loop_gets_a_suggestion(llc: Llc) -> None:
+    """A misspelt name exits 2 and says what was probably meant."""
+    done = llc("run", "goood")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr
+        == "error[unknown-loop]: no loop named `goood` in .loops/\n = help: did you mean `good`?\n"
+    )
+
+
+def test_context_is_set_from_the_command_line(llc: Llc) -> None:
+    """--context K=V may be repeated and replaces what the loop says."""
+    done = llc("run", "good", "--context", "word=a", "--context=word=b c", "--json")
+    assert done.returncode == 0
+    assert "→ echo b c" in done.stderr
+
+
+def test_the_parsers_agree(llc: Llc) -> None:
+    """What the quick parser reads and what typer reads make the same run."""
+    quick = llc("run", "good", "--max-iterations", "7", "--context", "word=x", "-q", "--json")
+    slow = llc("run", "--max-iterations=7", "-q", "--json", "--context", "word=x", "--", "good")
+    assert answer(quick)["status"] == answer(slow)["status"] == "success"
+    words = ["good", "--max-iterations", "7", "--context", "word=x", "-q"]
+    values = options.read(options.RUN, words)
+    assert values is not None
+    assert vars(values) == {
+        "target": "good", "max_iterations": 7, "context": (("word", "x"),), "quiet": True, "dry_run": False,
+        "no_llm": False, "llm_model": None, "script": None, "json": False, "verbose": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["good", "--max-iterations", "0"],
+        ["good", "--max-iterations", "many"],
+        ["good", "--max-iterations"],
+        ["good", "--context", "word"],
+        ["good", "--unknown"],
+        ["good", "other"],
+        [],
+    ],
+)
+def test_bad_usage_exits_2_with_one_message(llc: Llc, words: list[str]) -> None:
+    """A wrong option is refused on stderr, without a traceback and without running anything."""
+    done = llc("run", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "rror" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not os.path.exists(".loops/.running")
+
+
+def test_quiet_shows_nothing(llc: Llc) -> None:
+    """--quiet: the exit code says it all."""
+    done = llc("run", "good", "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_dry_run_shows_the_plan_and_runs_nothing(llc: Llc) -> None:
+    """States, their actions, evaluators, routes, limits and scope; no run is begun."""
+    done = llc("run", "good", "--dry-run")
+    assert done.returncode == 0
+    for part in (
+        "good: fsm, begins in check",
+        "max_iterations 5",
+        "shell: echo hello",
+        "evaluate: exit_code",
+    ):
+        assert part in done.stdout
+    assert "success → done" in done.stdout
+    assert not os.path.exists(".loops/.running")
+    plan = json.loads(llc("run", "good", "--dry-run", "--json").stdout)
+    assert plan["states"][0]["routes"] == {"success": "done", "failure": "failed"}
+
+
+def test_a_scripted_run_performs_nothing(llc: Llc, tmp_path: Path) -> None:
+    """--script takes results from rules; an effect without one ends the run with an error."""
+    (tmp_path / "world.yaml").write_text("- {state: check, exit_code: 1}\n")
+    assert llc("run", "good", "--script", "world.yaml", "-q").returncode == 1
+    (tmp_path / "world.yaml").write_text("- {state: other}\n")
+    done = llc("run", "good", "--script", "world.yaml", "--json")
+    assert done.returncode == 1
+    assert "echo hello" in answer(done)["error"]["message"]
+
+
+def test_an_image_runs_like_its_loop(llc: Llc) -> None:
+    """compile -o x.llb, then run x.llb; overrides need the sources in it."""
+    assert llc("compile", "good", "-o", "x.llb").returncode == 0
+    assert "│ hello" in llc("run", "x.llb").stdout
+    assert "│ bye" in llc("run", "x.llb", "--context", "word=bye").stdout
+    assert llc("compile", "good", "-o", "x.llb", "--no-sources").returncode == 0
+    assert llc("run", "x.llb", "-q").returncode == 0
+    done = llc("run", "x.llb", "--context", "word=bye")
+    assert done.returncode == 2
+    assert "compiled without its sources" in done.stderr
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "text", "empty"])
+def test_a_damaged_image_is_refused(llc: Llc, tmp_path: Path, damage: str) -> None:
+    """Whatever is wrong with an image: one clear error, exit code 2."""
+    llc("compile", "good", "-o", "x.llb")
+    path = tmp_path / "x.llb"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 255
+    path.write_bytes(
+        {"cut": path.read_bytes()[:-9], "flip": bytes(data), "text": b"hello", "empty": b""}[damage]
+    )
+    done = llc("run", "x.llb")
+    assert done.returncode == 2
+    assert "error[bad-image]: x.llb: " in done.stderr
+
+
+def test_a_directory_that_cannot_be_written_is_one_error(llc: Llc, tmp_path: Path) -> None:
+    """Where no run folder can be made nothing is run, and the reason is given."""
+    (tmp_path / ".loops" / ".running").write_text("")
+    done = llc("run", "good")
+    assert done.returncode == 1
+    assert "error[cannot-write]: cannot create .loops/.running" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_stops_the_run_and_loses_nothing(llc: Llc, tmp_path: Path) -> None:
+    """When the journal cannot grow the run stops with exit code 1, and can be resumed."""
+    path = tmp_path / "long.yaml"
+    path.write_text(
+        GOOD.replace("echo ${context.word}", "echo done >> log; seq 3000").replace(
+            "context: {word: hello}\n", ""
+        )
+    )
+    done = subprocess.run(
+        f"ulimit -f 8; exec {sys.executable} -m llc run long.yaml --json",
+        shell=True, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    found = answer(done)
+    assert found["error"]["kind"] == "journal"
+    assert f"llc resume {found['run']}" in found["error"]["help"]
+    assert answer(llc("resume", found["run"], "--json"))["status"] == "success"
+
+
+# --- the cache --------------------------------------------------------------------------------
+
+
+def cached(folder: Path) -> list[Path]:
+    return sorted((folder / ".loops" / ".cache").glob("*.cached"))
+
+
+def test_an_unchanged_loop_is_compiled_once(llc: Llc, tmp_path: Path) -> None:
+    """The second run uses the first one's image and imports neither compiler nor typer."""
+    llc("run", "good", "-q")
+    (entry,) = cached(tmp_path)
+    made = entry.stat().st_mtime_ns
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "from llc.runtime.entry import main\n"
+        "sys.argv = ['llc', 'run', 'good', '-q']\n"
+        "print(main(), *sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code_shown, *modules = done.stdout.split()
+    assert code_shown == "0"
+    heavy = {"attr", "attrs", "yaml", "lark", "typer", "typing", "dataclasses", "inspect", "anthropic"}
+    heavy |= {"asyncio", "logging", "pathlib", "importlib.metadata", "re2", "jq", "rich"}
+    assert not heavy & set(modules)
+    assert not [name for name in modules if name.startswith("llc.frontend")]
+    assert [path.stat().st_mtime_ns for path in cached(tmp_path)] == [made]
+
+
+def test_a_changed_loop_is_compiled_again(llc: Llc, tmp_path: Path) -> None:
+    """Another text, another override or another model is another entry."""
+    llc("run", "good", "-q")
+    (tmp_path / ".loops" / "good.yaml").write_text(GOOD.replace("hello", "bye"))
+    assert "│ bye" in llc("run", "good").stdout
+    assert "│ ciao" in llc("run", "good", "--context", "word=ciao").stdout
+    assert len(cached(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 500, None])
+def test_a_damaged_cache_is_ignored(llc: Llc, tmp_path: Path, damage: bytes | None) -> None:
+    """A damaged entry, or a folder that is gone, is no error."""
+    llc("run", "good", "-q")
+    (entry,) = cached(tmp_path)
+    entry.write_bytes(damage if damage is not None else entry.read_bytes()[:-5])
+    assert "│ hello" in llc("run", "good").stdout
+
+
+def test_a_cache_that_came_with_a_repository_is_not_trusted(llc: Llc, tmp_path: Path) -> None:
+    """An entry made under another user's key does not stand in for the loop."""
+    llc("run", "good", "-q")
+    (entry,) = cached(tmp_path)
+    (tmp_path / ".loops" / "good.yaml").write_text(GOOD.replace("hello", "evil"))
+    llc("run", "good", "-q")
+    (evil,) = [path for path in cached(tmp_path) if path != entry]
+    (tmp_path / ".loops" / "good.yaml").write_text(GOOD)
+    entry.write_bytes(evil.read_bytes())
+    assert "│ hello" in llc("run", "good").stdout
+    llc("run", "good", "-q")
+    (tmp_path / "cache" / "llc" / "key").write_bytes(b"k" * 32)
+    assert "│ hello" in llc("run", "good").stdout
+
+
+def test_warnings_are_shown_every_time(llc: Llc, tmp_path: Path) -> None:
+    """A loop with warnings is not kept, so that its warnings are not lost."""
+    for _ in range(2):
+        assert "warning[" in llc("run", "warns", "-q").stderr
+    assert cached(tmp_path) == []
+
+
+# --- the other verbs --------------------------------------------------------------------------
+
+
+def test_validate_checks_all_loops_and_fails_for_one(llc: Llc) -> None:
+    """Without names all of .loops/ is checked; an error in any exits 2."""
+    done = llc("validate")
+    assert done.returncode == 2
+    assert "3 loops checked, 1 invalid, 1 error, 1 warning" in done.stderr
+    assert llc("validate", "good", "warns").returncode == 0
+    assert llc("validate", "good", "warns", "--strict").returncode == 2
+
+
+def test_validate_as_json_names_files_and_places(llc: Llc) -> None:
+    """For CI: valid, counts, and each diagnostic with its place; unknown names included."""
+    done = llc("validate", "--json", "good", "bad", "nothing")
+    assert done.returncode == 2
+    found = json.loads(done.stdout)
+    assert (found["valid"], found["errors"]) == (False, 2)
+    files = {entry["file"]: entry for entry in found["files"]}
+    assert files[".loops/good.yaml"] == {"file": ".loops/good.yaml", "valid": True, "diagnostics": []}
+    (diagnostic,) = files[".loops/bad.yaml"]["diagnostics"]
+    assert (diagnostic["severity"], diagnostic["line"], diagnostic["help"]) == (
+        "error",
+        4,
+        "did you mean `done`?",
+    )
+    assert files["nothing"]["diagnostics"][0]["id"] == "unknown-loop"
+
+
+@pytest.mark.parametrize(
+    ("form", "begins"), [("fsm", 'name: "good"'), ("ir", "program good entry main"), ("bytecode", "")]
+)
+def test_compile_prints_what_emit_asks_for(llc: Llc, form: str, begins: str) -> None:
+    """--emit fsm, ir (the default) or bytecode."""
+    done = llc("compile", "good", "--emit", form)
+    assert done.returncode == 0
+    assert done.stdout.startswith(begins)
+    assert done.stdout
+    if form == "ir":
+        assert llc("compile", "good").stdout == done.stdout
+
+
+def test_compile_writes_by_the_files_name(llc: Llc, tmp_path: Path) -> None:
+    """-o x.fsm.yaml the FSM, x.ir the IR, x.llb an image; nothing is printed."""
+    for name in ("x.fsm.yaml", "x.ir", "x.llb"):
+        done = llc("compile", "good", "-o", name)
+        assert (done.returncode, done.stdout) == (0, "")
+    assert (tmp_path / "x.fsm.yaml").read_text() == llc("compile", "good", "--emit", "fsm").stdout
+    assert (tmp_path / "x.ir").read_text() == llc("compile", "good").stdout
+    assert (tmp_path / "x.llb").read_bytes().startswith(b"\x89LLB")
+    assert llc("run", "x.fsm.yaml", "-q").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["good", "-o", "x.txt"], "does not say what to write"),
+        (["good", "-o", "x.llb", "--emit", "ir"], "but --emit asks for ir"),
+        (["good", "--emit", "irr"], "did you mean `ir`?"),
+        (["good", "-o", "no/x.ir"], "there is no directory `no`"),
+        (["good", "-o", ".loops/good.yaml"], "is the loop itself"),
+        (["good", "-o", ".loops/.cache.yaml/"], "does not say"),
+    ],
+)
+def test_compile_refuses_what_cannot_be_meant(llc: Llc, words: list[str], message: str) -> None:
+    """Contradictory or impossible outputs exit 2 and leave the loop alone."""
+    done = llc("compile", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert Path(".loops/good.yaml").read_text() == GOOD
+
+
+def test_disasm_shows_a_loop_and_its_image_alike(llc: Llc) -> None:
+    """The bytecode of the source and of the image made from it is the same text."""
+    llc("compile", "good", "-o", "x.llb")
+    one, other = llc("disasm", "good"), llc("disasm", "x.llb")
+    assert one.returncode == other.returncode == 0
+    assert one.stdout == other.stdout
+    assert isinstance(json.loads(llc("disasm", "x.llb", "--json").stdout), dict)
+
+
+def test_schema_is_json_schema(llc: Llc, tmp_path: Path) -> None:
+    """llc schema prints it, -o writes it."""
+    printed = llc("schema").stdout
+    assert json.loads(printed)["$schema"].startswith("http://json-schema.org/")
+    assert llc("schema", "-o", "schema.json").returncode == 0
+    assert (tmp_path / "schema.json").read_text() == printed
+
+
+def test_list_shows_the_loops(llc: Llc) -> None:
+    """Name, paradigm and description; one that cannot be read is marked."""
+    rows = {row["name"]: row for row in json.loads(llc("list", "--json").stdout)}
+    assert rows["good"]["description"] == "Checks, then is done."
+    assert rows["good"]["paradigm"] == "fsm"
+    assert "good   fsm  Checks, then is done." in llc("list").stdout
+
+
+def test_list_running_shows_what_was_cut_off(llc: Llc, tmp_path: Path) -> None:
+    """A run that has not ended is listed with its state."""
+    assert llc("list", "--running").stdout == "no run is unfinished\n"
+    (tmp_path / ".loops" / "stuck.yaml").write_text(
+        GOOD.replace("echo ${context.word}", "kill -9 $PPID").replace("good", "stuck")
+    )
+    process("run", "stuck", "-q")
+    (row,) = json.loads(llc("list", "--running", "--json").stdout)
+    assert (row["program"], row["status"]) == ("stuck", "cut off")
+
+
+def test_version_is_shown(llc: Llc) -> None:
+    """--version one line; with --verbose the default model and the formats."""
+    assert re.fullmatch(r"llc \d+\.\d+\.\d+\n", llc("--version").stdout)
+    verbose = llc("--version", "--verbose").stdout
+    assert re.search(r"^default model +claude-", verbose, re.M)
+    assert re.search(r"^Python +3\.", verbose, re.M)
+    other = llc("--version", "--verbose", LLC_LLM_MODEL="other").stdout
+    assert re.search(r"^default model +other$", other, re.M)
+
+
+def test_llc_with_a_loops_name_says_how_to_run_it(llc: Llc) -> None:
+    """`llc NAME` is not a command; the error names the right one."""
+    done = llc("good")
+    assert done.returncode == 2
+    assert "to run it: llc run good" in done.stderr
+    assert "did you mean `validate`?" in llc("validat").stderr
+
+
+def test_ll_loop_runs_a_name(llc: Llc) -> None:
+    """`ll-loop NAME flags` is `llc run NAME flags`; its verbs are llc's."""
+    assert llc("good", "--max-iterations", "5", "--quiet", program="ll-loop").returncode == 0
+    assert llc("--quiet", "good", program="ll-loop").returncode == 0
+    assert "│ hello" in llc("run", ".loops/good.yaml", program="ll-loop").stdout
+    assert llc("validate", "good", program="ll-loop").returncode == 0
+    assert llc("goood", program="ll-loop").returncode == 2
+
+
+def test_help_lists_every_verb(llc: Llc) -> None:
+    """llc --help names each verb; each verb has a help of its own."""
+    shown = llc("--help").stdout
+    assert all(verb in shown for verb in VERBS)
+    assert "--max-iterations" in llc("run", "--help").stdout
+    assert llc().returncode == 2
+
+
+@pytest.mark.parametrize("words", [["disasm", "good"], ["--help"], ["schema"]])
+def test_a_reader_that_goes_away_is_quiet(llc: Llc, words: list[str]) -> None:
+    """`llc … | head -0` ends without a word on stderr."""
+    assert into_closed_pipe(*words).stderr == ""
+
+
+def test_a_run_goes_on_when_its_reader_goes_away(llc: Llc) -> None:
+    """`llc run … | head -0` does its work; only nobody sees it."""
+    done = into_closed_pipe("run", "good")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def into_closed_pipe(*words: str) -> subprocess.CompletedProcess[str]:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        return process(*words, stdout=write)
+    finally:
+        os.close(write)
+
+
+def test_an_error_of_ours_leaves_its_traceback_in_a_file(llc: Llc, tmp_path: Path) -> None:
+    """The last resort: one line, a file to report, exit code 70."""
+    code = (
+        "import sys\nfrom llc.runtime import entry\n"
+        "def broken(): raise ZeroDivisionError('by zero')\n"
+        "sys.exit(entry.guarded(broken))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=False, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 70
+    assert "Traceback" not in done.stderr
+    assert "internal error: ZeroDivisionError: by zero" in done.stderr
+    (report,) = tmp_path.glob("llc-crash-*.txt")
+    assert str(report) in done.stderr
+    assert "Traceback" in report.read_text()
+
+
+def test_loop_names_are_completed(llc: Llc) -> None:
+    """The shell completion offers the loops here."""
+    env = {"_LLC_COMPLETE": "complete_bash", "COMP_WORDS": "llc run g", "COMP_CWORD": "2"}
+    assert process(env={**os.environ, **env}).stdout.split() == ["good"]
