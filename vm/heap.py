@@ -4,7 +4,7 @@ A *reference* is a scalar that JSON keeps exactly (standing for itself), `{"int"
 `{"float": "inf" | "-inf" | "nan"}` for numbers it does not keep, or `[i]` for node `i`. Nodes:
 
     ["list", item…]  ["map", key, value, …]  ["function", name, capture…]  ["box", content]
-    ["text", string]  ["utf8", hex]          strings that are long, or hold lone surrogates
+    ["text", string]  ["utf8", hex]           strings that are long, or hold lone surrogates
 
 All items are references. A node refers to earlier nodes only, except that a box may be referred to,
 and refer, anywhere: values are immutable, so boxes are the only way to a cycle. What is shared in
