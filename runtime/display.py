@@ -230,7 +230,9 @@ class ProgressDisplay(Display):
         text = self._waiting_for or self._output.partial()
         if text:
             parts.append(text)
-        line = fit(self._indent + " ".join(parts), self._screen.width - 1, self._marks["more"])
+        width = self._screen.width - 1
+        indent = self._indent[: width // 4]  # on a narrow terminal the time is worth more than looks
+        line = fit(indent + " ".join(parts), width, self._marks["more"])
         self._screen.write("\r" + self._screen.paint(line, "dim") + "\x1b[K")
         self._status_shown = columns(line) > 0
 

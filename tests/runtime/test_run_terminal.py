@@ -1,0 +1,229 @@
+"""A run on a terminal: live output, spinner, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+Spawn = Callable[..., Any]
+
+SLOW = """
+name: slow
+initial: a
+states:
+  a:
+    action: "echo first line; printf partial; echo $$ > pid; while [ ! -e go ]; do sleep 0.05; done; echo end"
+    next: done
+  done: {terminal: true}
+"""
+STUBBORN = SLOW.replace("echo first line", "trap '' TERM; echo first line")
+
+
+@pytest.fixture
+def spawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spawn:
+    """Start llc on a terminal of a given width, in a project with one slow loop."""
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "slow.yaml").write_text(SLOW)
+    (tmp_path / ".loops" / "stubborn.yaml").write_text(STUBBORN.replace("name: slow", "name: stubborn"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def spawn(*words: str, width: int = 60, **env: str) -> Any:
+        given = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+        given |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **env}
+        return pexpect.spawn(
+            sys.executable,
+            ["-m", "llc", *words],
+            env=given,
+            dimensions=(24, width),
+            encoding="utf-8",
+            timeout=30,
+        )
+
+    return spawn
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def action_pid() -> int:
+    wait_for(lambda: os.path.exists("pid") and Path("pid").read_text().endswith("\n"))
+    return int(Path("pid").read_text())
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def exit_code(child: Any) -> int:
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus is not None, child.signalstatus
+    return int(child.exitstatus)
+
+
+def screen_of(text: str) -> list[str]:
+    """What is left on the screen: lines as the last carriage return and erasure left them."""
+    lines = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        left = re.split(r"\r|\x1b\[K", line)
+        lines.append(re.sub(r"\x1b\[[0-9;]*m", "", next((part for part in reversed(left) if part), "")))
+    return lines
+
+
+def test_the_running_action_shows_live_output_and_a_spinner(spawn: Spawn) -> None:
+    """Lines come as they are written; the unended line stands with the elapsed time below them."""
+    child = spawn("run", "slow")
+    child.expect_exact("first line")
+    child.expect(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] 0\.\ds partial")
+    child.expect(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] [1-9]\.\ds partial")
+    Path("go").touch()
+    child.expect_exact("partialend")
+    assert exit_code(child) == 0
+
+
+def test_nothing_of_the_spinner_is_left(spawn: Spawn) -> None:
+    """When the run is over the screen holds headers, output, routes and the last line."""
+    child = spawn("run", "slow", width=200)
+    child.expect(r"0\.\ds partial")
+    shown = child.before + child.after
+    Path("go").touch()
+    child.expect(pexpect.EOF)
+    shown += child.before
+    left = screen_of(shown)
+    assert left[0].startswith("[1/50] a → echo first line;")
+    assert left[1:5] == ["       first line", "       partialend", "       → done", ""]
+    assert re.fullmatch(r"Loop completed: done \(1 iteration, \d+\.\ds\)", left[5])
+
+
+def test_live_output_is_dim_unless_colour_is_unwanted(spawn: Spawn) -> None:
+    """Output is dim on a terminal; with NO_COLOR there is no colour but still a spinner."""
+    child = spawn("run", "slow")
+    child.expect_exact("\x1b[2m       first line\x1b[0m")
+    child.terminate(force=True)
+    Path("pid").unlink(missing_ok=True)
+    child = spawn("run", "slow", NO_COLOR="1")
+    child.expect(r"0\.\ds partial")
+    assert "\x1b[2m" not in child.before
+    Path("go").touch()
+    assert exit_code(child) == 0
+
+
+def test_a_dumb_terminal_gets_plain_lines(spawn: Spawn) -> None:
+    """With TERM=dumb there is neither a spinner nor an escape sequence."""
+    child = spawn("run", "slow", TERM="dumb", width=200)
+    child.expect_exact("│ first line")
+    Path("go").touch()
+    child.expect(pexpect.EOF)
+    assert "\x1b" not in child.before
+    assert "⠋" not in child.before
+
+
+@pytest.mark.parametrize("width", [8, 30])
+def test_a_narrow_terminal_is_not_overflowed(spawn: Spawn, width: int) -> None:
+    """Headers and the spinner are cut to the width, so that a rewritten line stays one line."""
+    child = spawn("run", "slow", width=width)
+    child.expect_exact("⠙")
+    Path("go").touch()
+    shown = child.before + child.after
+    child.expect(pexpect.EOF)
+    shown += child.before
+    plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", shown)
+    spun = [part for part in re.split(r"[\r\n]+", plain) if re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", part) or "→ ec" in part]
+    assert spun
+    assert all(len(part) < width for part in spun), spun
+
+
+def test_ctrl_c_ends_the_action_and_leaves_a_run_that_goes_on(spawn: Spawn) -> None:
+    """Exit code 130, the action's group is gone, and the resume command that is shown works."""
+    child = spawn("run", "slow")
+    pid = action_pid()
+    child.sendintr()
+    child.expect_exact("Loop interrupted: a")
+    child.expect(r"Resume with: llc resume (slow-[0-9a-f-]+)")
+    run = child.match[1]
+    assert exit_code(child) == 130
+    assert not alive(pid)
+    Path("go").touch()
+    child = spawn("resume", run)
+    child.expect_exact(f"Resuming {run} in a")
+    child.expect_exact("Loop completed: done")
+    assert exit_code(child) == 0
+
+
+def test_a_second_ctrl_c_kills_what_does_not_listen(spawn: Spawn) -> None:
+    """An action that ignores TERM is killed by the second Ctrl-C."""
+    child = spawn("run", "stubborn")
+    pid = action_pid()
+    child.sendintr()
+    child.sendintr()
+    assert exit_code(child) == 130
+    assert not alive(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_being_asked_to_end_is_like_ctrl_c(spawn: Spawn, number: int) -> None:
+    """SIGTERM and SIGHUP end the action and leave a resumable run."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "llc", "run", "slow"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    pid = action_pid()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Loop interrupted: a" in out
+    assert "Resume with: llc resume slow-" in err
+    assert not alive(pid)
+
+
+def test_ctrl_c_while_json_is_asked_for_still_answers(spawn: Spawn) -> None:
+    """An interrupted `run --json` writes its one object."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "llc", "run", "slow", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    action_pid()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert '"status": "interrupted"' in out
+    assert out.count("\n") == 1
+
+
+def test_resume_asks_about_an_action_that_was_cut_off(spawn: Spawn) -> None:
+    """on_unknown: ask. In a terminal the person decides."""
+    text = SLOW.replace("    next: done\n", "    next: done\n    on_unknown: ask\n")
+    Path(".loops/slow.yaml").write_text(text)
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "slow", "-q"])
+    action_pid()
+    process.kill()
+    process.wait()
+    Path("go").touch()
+    child = spawn("resume", "slow", width=200)
+    child.expect_exact("It is not known whether this did its work: echo first line")
+    child.sendline("what?")
+    child.expect_exact("[r/f/s]")
+    child.sendline("r")
+    child.expect_exact("Loop completed: done")
+    assert exit_code(child) == 0
