@@ -15,7 +15,7 @@ from __future__ import annotations
 from .faults import TRACE_ENDS, Fault, PrimitiveFault, fault_map, show_place
 from .opcodes import BY_NAME, NO_STATE, decode
 from .primitives import HANDLERS
-from .values import Box, FunctionValue, from_host, show, to_host, type_name
+from .values import Box, FunctionValue, from_host, show, to_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ class Machine:
         callee = stack[-1 - count]
         stack.clear()
         if type(callee) is not FunctionValue:
-            raise PrimitiveFault("not-a-function", f"cannot call {show(callee)}: it is a {type_name(callee)}")
+            raise PrimitiveFault("not-a-function", f"cannot call {show(callee)}: it is no function")
         function = self.functions[callee.function]
         if count != function.code.parameters:
             takes = function.code.parameters
