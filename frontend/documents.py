@@ -12,6 +12,7 @@ import re
 import stat
 from bisect import bisect_right
 from collections.abc import Iterator
+from collections.abc import Mapping as Map
 from typing import Any
 
 from ..ir.diagnostics import CompileError, Diagnostic
@@ -145,6 +146,28 @@ class Document:
         self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
     ) -> None:
         self.report(Diagnostic(id, message, span, label, help))
+
+
+class Places(Map[str, Span]):
+    """Spans by name, each made when it is asked for: most never are."""
+
+    __slots__ = ("document", "nodes")
+
+    def __init__(self, document: Document, nodes: dict[str, Node]) -> None:
+        self.document = document
+        self.nodes = nodes
+
+    def __getitem__(self, name: str) -> Span:
+        return self.document.span(self.nodes[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.nodes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
 
 
 # --- files ------------------------------------------------------------------------------------

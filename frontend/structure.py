@@ -15,7 +15,7 @@ import attrs
 
 from ..ir.diagnostics import Diagnostic, nearest, suggest
 from ..ir.spans import Source, Span
-from .documents import Document, Mapping, Node, Refused, Scalar, Sequence, read_document, read_scalar
+from .documents import Document, Mapping, Node, Places, Refused, Scalar, Sequence, read_document, read_scalar
 from .schema import EVALUATORS, PARADIGMS, Evaluator, InvariantsSpec, Loop, LoopSpec, Spec, StateSpec, Type
 
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
@@ -135,7 +135,7 @@ class _Reader:
         if paradigm is None:
             return None
         cls = Loop if self.is_compiled(root, paradigm) else PARADIGMS[paradigm]
-        fixed = {"paradigm": paradigm} if cls is Loop else {}
+        fixed: dict[str, Any] = {"paradigm": paradigm} if cls is Loop else {}
         spec = self.block(cls, root, start, f"a loop of paradigm `{paradigm}`", ignored="paradigm", **fixed)
         if isinstance(spec, InvariantsSpec):
             self.distinct(spec)
@@ -202,40 +202,41 @@ class _Reader:
         what: str,
         *,
         ignored: str | None = None,
+        named: Scalar | None = None,
         **fixed: Any,
     ) -> Spec | None:
         """An object of `cls` from a mapping; None where a required key has no usable value.
 
-        `place` is where to say that a key is missing, `what` how to name the block; `ignored` is a
-        key that was read before.
+        `place` is where to say that a key is missing, `what` how to name the block, `named` the key
+        it has its name from, `ignored` a key that was read before, `fixed` values from elsewhere.
         """
         document = self.document
         fields = fields_of(cls)
         values: dict[str, Any] = {"span": document.span(node), **fixed}
-        spans: dict[str, Span] = {"name": place} if cls is StateSpec else {}
+        places: dict[str, Node] = {} if named is None else {"name": named}
         flawed = False
         others: list[tuple[str, Scalar, Node]] = []
         for key, (key_node, value_node) in node.entries.items():
             if key not in fields:
                 if key == ignored:
-                    spans[f"key:{key}"], spans[key] = document.span(key_node), document.span(value_node)
+                    places[f"key:{key}"], places[key] = key_node, value_node
                 else:
                     others.append((key, key_node, value_node))
                 continue
-            spans[f"key:{key}"] = document.span(key_node)
-            spans[key] = document.span(value_node)
+            places[f"key:{key}"] = key_node
+            places[key] = value_node
             field = fields[key]
             if isinstance(value_node, Scalar) and value_node.value is None and field.type.kind != "json":
                 if not field.required:
                     self.warn(
                         "empty-value",
                         f"`{key}` is empty",
-                        spans[f"key:{key}"],
+                        document.span(key_node),
                         "has no value",
                         "leave it out",
                     )
                 continue
-            value = self.value(field.type, value_node, key, spans)
+            value = self.value(field.type, value_node, key, places)
             if value is BAD:
                 flawed = True
                 values[key] = BAD
@@ -243,7 +244,7 @@ class _Reader:
                 values[key] = value
         if others:
             if cls is StateSpec:
-                others = self.sugar(others, values, spans)
+                others = self.sugar(others, values, places)
             for key, key_node, _ in others:
                 flawed = True
                 self.unknown_key(key, key_node, what, fields)
@@ -251,8 +252,10 @@ class _Reader:
             if key not in values and field.required:
                 flawed = True
                 values[key] = BAD
-                label = "begins here" if f"key:{key}" not in spans else "has no value"
-                self.error("missing-field", f"{what} needs `{key}`", spans.get(f"key:{key}", place), label)
+                given = places.get(f"key:{key}")
+                label = "begins here" if given is None else "has no value"
+                where = place if given is None else document.span(given)
+                self.error("missing-field", f"{what} needs `{key}`", where, label)
             if values.get(key) is BAD:
                 if not field.required:
                     del values[key]
@@ -260,7 +263,7 @@ class _Reader:
                     values[key] = _STAND_IN[field.type.kind]
                 else:
                     return None
-        return cls(spans=spans, flawed=flawed, **values)
+        return cls(spans=Places(document, places), flawed=flawed, **values)
 
     def unknown_key(self, key: str, node: Scalar, what: str, fields: dict[str, _Field]) -> None:
         help = suggest(key, fields, "it may have")
@@ -278,7 +281,7 @@ class _Reader:
         self.error("unknown-key", f"{what} has no key `{key}`", self.document.span(node), "unknown", help)
 
     def sugar(
-        self, others: list[tuple[str, Scalar, Node]], values: dict[str, Any], spans: dict[str, Span]
+        self, others: list[tuple[str, Scalar, Node]], values: dict[str, Any], places: dict[str, Node]
     ) -> list[tuple[str, Scalar, Node]]:
         """`on_yes`, `on_no` and `on_<verdict>` of a state (`loops.md` 15); returns what is neither."""
         unknown = []
@@ -288,17 +291,17 @@ class _Reader:
             if match is None:
                 unknown.append((key, key_node, node))
                 continue
-            value = self.value(target, node, key, spans)
+            value = self.value(target, node, key, places)
             place = self.document.span(key_node)
-            spans[f"key:{key}"] = place
-            spans[key] = self.document.span(node)
+            places[f"key:{key}"] = key_node
+            places[key] = node
             name = _SYNONYMS.get(key)
             if name is not None and name in values:
                 message = f"`{key}` and `{name}` mean the same"
                 self.error("duplicate-key", message, place, "given again", "keep one of them")
             elif name is not None:
                 values[name] = value
-                spans[f"key:{name}"], spans[name] = place, spans[key]
+                places[f"key:{name}"], places[name] = key_node, node
             elif values.get("route") is BAD or value is BAD:
                 values["route"] = BAD
             elif match[1] in (values.get("route") or {}):
@@ -307,7 +310,7 @@ class _Reader:
             else:
                 route = values.setdefault("route", {})
                 route[match[1]] = value
-                spans[f"key:route.{match[1]}"], spans[f"route.{match[1]}"] = place, spans[key]
+                places[f"key:route.{match[1]}"], places[f"route.{match[1]}"] = key_node, node
         return unknown
 
     def state(self, name: str, key: Scalar, node: Node) -> StateSpec:
@@ -315,7 +318,7 @@ class _Reader:
         what = f"state `{name}`"
         if isinstance(node, Mapping):
             span = self.document.span_at(key.start, node.end)
-            spec = self.block(StateSpec, node, place, what, name=name, span=span)
+            spec = self.block(StateSpec, node, place, what, named=key, name=name, span=span)
             assert isinstance(spec, StateSpec)
             return spec
         self.error(
@@ -325,7 +328,7 @@ class _Reader:
             describe(node),
             "a state that ends the loop is `{terminal: true}`",
         )
-        return StateSpec(name=name, span=place, spans={"name": place}, flawed=True)
+        return StateSpec(name=name, span=place, spans=Places(self.document, {"name": key}), flawed=True)
 
     def evaluator(self, node: Node, path: str) -> Any:
         known = ", ".join(EVALUATORS)
@@ -351,8 +354,8 @@ class _Reader:
 
     # --- values -----------------------------------------------------------------------------
 
-    def value(self, type: Type, node: Node, path: str, spans: dict[str, Span]) -> Any:
-        """The value of a node by its type, or BAD; the places of its parts go into `spans`."""
+    def value(self, type: Type, node: Node, path: str, places: dict[str, Node]) -> Any:
+        """The value of a node by its type, or BAD; the places of its parts go into `places`."""
         match type.kind:
             case "text" | "template" | "target":
                 return self.text(type, node, path)
@@ -373,9 +376,9 @@ class _Reader:
             case "json":
                 return self.json(node, path)
             case "list":
-                return self.list(type, node, path, spans)
+                return self.list(type, node, path, places)
             case "map":
-                return self.map(type, node, path, spans)
+                return self.map(type, node, path, places)
         return self.spec(type, node, path)
 
     def wrong(self, type: Type, node: Node, path: str, help: str | None = None) -> _Bad:
@@ -439,7 +442,7 @@ class _Reader:
             return BAD
         return list(values.values()) if isinstance(node, Sequence) else values
 
-    def list(self, type: Type, node: Node, path: str, spans: dict[str, Span]) -> Any:
+    def list(self, type: Type, node: Node, path: str, places: dict[str, Node]) -> Any:
         assert type.item is not None
         if not isinstance(node, Sequence):
             single = isinstance(node, Scalar) and node.value is not None
@@ -451,15 +454,15 @@ class _Reader:
             return self.wrong(type, node, path, help)
         values = []
         for i, item in enumerate(node.items):
-            spans[f"{path}[{i}]"] = self.document.span(item)
-            values.append(self.value(type.item, item, f"{path}[{i}]", spans))
+            places[f"{path}[{i}]"] = item
+            values.append(self.value(type.item, item, f"{path}[{i}]", places))
         if type.least and not values:
             return self.error(
                 "empty-list", f"`{path}` is empty", self.document.span(node), "nothing is in it"
             )
         return BAD if any(value is BAD for value in values) else tuple(values)
 
-    def map(self, type: Type, node: Node, path: str, spans: dict[str, Span]) -> Any:
+    def map(self, type: Type, node: Node, path: str, places: dict[str, Node]) -> Any:
         assert type.item is not None
         if not isinstance(node, Mapping):
             return self.wrong(type, node, path)
@@ -468,9 +471,9 @@ class _Reader:
             if type.item.specs == (StateSpec,):
                 values[key] = self.state(key, key_node, item)
                 continue
-            spans[f"key:{path}.{key}"] = self.document.span(key_node)
-            spans[f"{path}.{key}"] = self.document.span(item)
-            values[key] = self.value(type.item, item, f"{path}.{key}", spans)
+            places[f"key:{path}.{key}"] = key_node
+            places[f"{path}.{key}"] = item
+            values[key] = self.value(type.item, item, f"{path}.{key}", places)
         return BAD if any(value is BAD for value in values.values()) else values
 
     def spec(self, type: Type, node: Node, path: str) -> Any:
