@@ -273,7 +273,3 @@ class LiveSlots:
                         waiting[caller] = 1
                         todo.append(caller)
         return live
-
-
-def live_slots(function: Function) -> LiveSlots:
-    return LiveSlots(function)

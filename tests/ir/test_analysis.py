@@ -1,0 +1,128 @@
+"""What is read off a graph of states, against definitions too slow for real use."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llc.ir.analysis import LiveSlots, components, cycles, expressions, graph, reachable, slots_read
+from llc.ir.nodes import Call, Function, Goto, Perform, Program, Set, State
+from llc.ir.text import parse_program
+from programs import programs
+
+GRAPHS = st.integers(1, 7).flatmap(
+    lambda size: st.lists(st.lists(st.integers(0, size - 1), max_size=4), min_size=size, max_size=size)
+)
+
+
+@given(GRAPHS)
+def test_reachable_is_closed_and_smallest(ways: list[list[int]]) -> None:
+    """It holds the start and all successors, and of each but the start a predecessor."""
+    found = reachable(ways)
+    assert 0 in found
+    assert all(target in found for number in found for target in ways[number])
+    order = [0]
+    for number in order:
+        order += [target for target in dict.fromkeys(ways[number]) if target not in order]
+    assert found == set(order)
+
+
+@given(GRAPHS)
+def test_components_are_mutual_reachability(ways: list[list[int]]) -> None:
+    """Two states share a component exactly if each reaches the other, and sinks come first."""
+    found = components(ways)
+    assert sorted(itertools.chain(*found)) == list(range(len(ways)))
+    where = {member: number for number, component in enumerate(found) for member in component}
+    reach = [reachable(ways, number) for number in range(len(ways))]
+    for one, other in itertools.combinations(range(len(ways)), 2):
+        assert (where[one] == where[other]) == (one in reach[other] and other in reach[one])
+    assert all(where[target] <= where[number] for number, targets in enumerate(ways) for target in targets)
+
+
+@given(GRAPHS)
+def test_each_cyclic_component_gives_a_cycle(ways: list[list[int]]) -> None:
+    """What is given is a cycle of the graph, and there is none exactly if the graph has none."""
+    found = list(cycles(ways))
+    for cycle in found:
+        assert len(set(cycle)) == len(cycle)
+        assert all(
+            target in ways[number] for number, target in zip(cycle, [*cycle[1:], cycle[0]], strict=True)
+        )
+    cyclic = {
+        number for number in range(len(ways)) if any(number in reachable(ways, t) for t in ways[number])
+    }
+    assert len(found) == sum(1 for component in components(ways) if cyclic & set(component))
+
+
+def test_long_chains_need_no_recursion() -> None:
+    """A cycle of 100,000 states is one component and one cycle."""
+    ways = [[(number + 1) % 100_000] for number in range(100_000)]
+    assert [len(component) for component in components(ways)] == [100_000]
+    assert [len(cycle) for cycle in cycles(ways)] == [100_000]
+
+
+def live_by_definition(function: Function) -> dict[str, set[str]]:
+    """A slot is live where some way reads it before writing it; worked out slot by slot."""
+    ways = graph(function)
+    live: dict[str, set[str]] = {state.name: set() for state in function.states}
+    for slot in function.slots:
+        todo = [number for number, state in enumerate(function.states) if reads_first(state, slot)]
+        found = set(todo)
+        while todo:
+            target = todo.pop()
+            for number, state in enumerate(function.states):
+                if number not in found and target in passing(state, ways[number], slot):
+                    found.add(number)
+                    todo.append(number)
+        for number in found:
+            live[function.states[number].name].add(slot)
+    return live
+
+
+def reads_first(state: State, slot: str) -> bool:
+    for part in (*state.body, state.exit):
+        if any(slot in slots_read(expr) for expr in expressions(part)):
+            return True
+        if isinstance(part, Set) and part.slot == slot:
+            return False
+    return False
+
+
+def passing(state: State, ways: list[int], slot: str) -> list[int]:
+    """The successors that a slot's value at the state's beginning may get to."""
+    normal = ways[:-1] if state.handler is not None else ways
+    caught = ways[-1:] if state.handler is not None and state.handler.slot != slot else []
+    written = any(isinstance(part, Set) and part.slot == slot for part in state.body)
+    written = written or (isinstance(state.exit, Call | Perform) and state.exit.slot == slot)
+    return caught if written else [*normal, *caught]
+
+
+@given(programs())
+def test_live_slots_are_those_that_may_be_read(program: Program) -> None:
+    """A slot is live exactly where some way on reads it before it is written."""
+    for function in program.functions:
+        live = LiveSlots(function)
+        assert {state.name: live.at(state.name) for state in function.states} == live_by_definition(function)
+
+
+def test_a_fault_may_come_before_a_slot_is_written() -> None:
+    """What a handler's target reads is live where the handled state begins, but for its slot."""
+    text = """program p entry f
+    function f() locals(a, b, fault)
+      state start on fault -> caught(fault)
+        a = div(1, 0)
+        b = 2
+        return b
+      state caught
+        return list(a, fault)"""
+    live = LiveSlots(parse_program(text, "x.ir").functions[0])
+    assert live.at("start") == {"a"}
+    assert live.at("caught") == {"a", "fault"}
+
+
+def test_an_unknown_target_is_an_error() -> None:
+    """Graphs are made of functions whose names resolve."""
+    with pytest.raises(KeyError):
+        graph(Function("f", (), (State("s", (), Goto("t")),)))
