@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .analysis import cycles, graph, may_fault, slots_read
+from .analysis import cycles, graph
 from .diagnostics import Diagnostic, clean
 from .effects import EFFECTS
 from .nodes import (
@@ -21,20 +21,31 @@ from .nodes import (
     Call,
     Closure,
     Const,
-    Expr,
     Function,
     Instruction,
     Meta,
     Perform,
-    Prim,
     Program,
     Set,
     Slot,
     State,
     TailCall,
 )
+from .shapes import (
+    ITERATION,
+    LAP,
+    STEPS,
+    compared_with_lap,
+    condition,
+    has_deadline,
+    is_bound,
+    is_harmless,
+    is_increment,
+    is_number,
+    is_spending,
+    writers,
+)
 
-ITERATION, LAP, STEPS = "iteration", "lap", "steps"
 SPENT = {"budget_usd": "spent.usd", "budget_tokens": "spent.tokens"}
 SPENDERS = ("agent", "evaluate")
 _SHOWN_STATES = 8
@@ -108,34 +119,11 @@ def _deadlines(function: Function, meta: Meta) -> Iterator[Diagnostic]:
         return
     for state in function.states:
         exit_ = state.exit
-        if (
-            isinstance(exit_, Perform)
-            and EFFECTS[exit_.kind].waits
-            and not _has_deadline(exit_.args, timeout)
-        ):
+        if isinstance(exit_, Perform) and EFFECTS[exit_.kind].waits and not has_deadline(exit_.args, timeout):
             yield _problem(
                 "unbounded-wait", f"performs `{exit_.kind}` without the loop's deadline", state,
                 f'its arguments are a map with "deadline_ms", {timeout}',
             )  # fmt: skip
-
-
-def _has_deadline(args: Expr, timeout: int) -> bool:
-    """Whether the map `args` surely has `deadline_ms` equal to `timeout`."""
-    if isinstance(args, Prim) and args.op == "without_nulls":
-        args = args.args[0]
-    if isinstance(args, Const) and type(args.value) is dict:
-        found = args.value.get("deadline_ms")
-        return type(found) is int and found == timeout
-    if not isinstance(args, Prim) or args.op != "map":
-        return False
-    found = []
-    for key, value in zip(args.args[::2], args.args[1::2], strict=True):
-        if not isinstance(key, Const):
-            return False
-        if key.value == "deadline_ms":
-            found.append(value)
-    # A second one would replace the first.
-    return len(found) == 1 and _is_number(found[0], timeout)
 
 
 # --- the entry function -----------------------------------------------------------------------
@@ -149,7 +137,7 @@ class _Proof:
         self.meta = meta
         self.states = function.states
         self.ways = graph(function)
-        self.writers = _writers(function)
+        self.writers = writers(function)
         # Slots that hold the answer to a call that spends.
         self.answers = {
             state.exit.slot
@@ -157,7 +145,7 @@ class _Proof:
             if isinstance(state.exit, Perform) and state.exit.kind in SPENDERS
         }
         self.conditions = {
-            number: _condition(state, state.exit)
+            number: condition(state, state.exit)
             for number, state in enumerate(self.states)
             if isinstance(state.exit, Branch)
         }
@@ -180,7 +168,7 @@ class _Proof:
         """The `otherwise` edges of branches on `ge(slot, bound)`: there the bound is not reached."""
         if bound is None:
             return set()
-        return {(number, 1) for number, test in self.conditions.items() if _is_bound(test, slot, bound)}
+        return {(number, 1) for number, test in self.conditions.items() if is_bound(test, slot, bound)}
 
     # --- iterations -------------------------------------------------------------------------
 
@@ -221,12 +209,16 @@ class _Proof:
         """Edges taken at most once a lap: they lead from `branch eq(seen, lap)` to where seen is set."""
         found = set()
         for number, test in self.conditions.items():
-            seen = _compared_with_lap(test)
+            seen = compared_with_lap(test)
             target = self.target((number, 1))
             if seen is None or self.writers.get(seen, {}).keys() != {target}:
                 continue
             sets = self.writers[seen][target]
-            if len(sets) == 1 and sets[0] is not None and self.is_sure(self.states[target], sets[0]):
+            if (
+                len(sets) == 1
+                and sets[0] is not None
+                and self.is_sure(self.states[target], sets[0], (ITERATION, LAP))
+            ):
                 value = sets[0].value
                 if isinstance(value, Slot) and value.name == LAP:
                     found.add((number, 1))
@@ -266,11 +258,11 @@ class _Proof:
     def adds_one(self, number: int, slot: str) -> bool:
         """Whether all that a state does with `slot` is to add one to it, once."""
         sets = self.writers.get(slot, {}).get(number, ())
-        return len(sets) == 1 and sets[0] is not None and _is_increment(sets[0], slot)
+        return len(sets) == 1 and sets[0] is not None and is_increment(sets[0], slot)
 
     def is_set_to_one(self, number: int) -> bool:
         sets = self.writers.get(ITERATION, {}).get(number, ())
-        return len(sets) == 1 and sets[0] is not None and _is_number(sets[0].value, 1)
+        return len(sets) == 1 and sets[0] is not None and is_number(sets[0].value, 1)
 
     def initial(self, slot: str, least: int | None) -> Iterator[Diagnostic]:
         """The entry state sets a counter to whole numbers from `least` on."""
@@ -286,7 +278,7 @@ class _Proof:
         entry = self.states[0]
         for slot in slots:
             sets = self.writers.get(slot, {}).get(0, [])
-            if not sets or sets[0] is None or not self.is_sure(entry, sets[0]):
+            if not sets or sets[0] is None or not self.is_sure(entry, sets[0], ()):
                 message = f"must set `{slot}` before anything in it can fault"
                 yield _problem("counter-unset", message, entry)
         for (number, _), target in self.edges():
@@ -300,19 +292,22 @@ class _Proof:
         for instruction in state.body:
             if not isinstance(instruction, Set) or instruction.slot not in slots:
                 continue
-            if not self.is_sure(state, instruction):
+            if not self.is_sure(state, instruction, slots):
                 message = f"can fault before `{instruction.slot}` is counted, and goes on from there"
                 yield _problem("counter-skipped", message, state)
                 return
 
-    def is_sure(self, state: State, wanted: Instruction) -> bool:
-        """Whether control that enters `state` and leaves it to another state has done `wanted`."""
+    def is_sure(self, state: State, wanted: Instruction, counters: tuple[str, ...]) -> bool:
+        """Whether control that enters `state` and leaves it to another state has done `wanted`.
+
+        `counters` are the slots this is part of the proof of: they hold numbers by the time.
+        """
         if state.handler is None:
             return any(instruction is wanted for instruction in state.body)
         for instruction in state.body:
             if instruction is wanted:
                 return True
-            if not _is_harmless(instruction):
+            if not is_harmless(instruction, counters):
                 return False
         return False
 
@@ -352,8 +347,8 @@ class _Proof:
     def budget(self, slot: str, bound: float) -> Iterator[Diagnostic]:
         for number, sets in sorted(self.writers.get(slot, {}).items()):
             for instruction in sets:
-                starts = number == 0 and instruction is not None and _is_number(instruction.value, 0)
-                if not starts and (instruction is None or not _is_spending(instruction, slot, self.answers)):
+                starts = number == 0 and instruction is not None and is_number(instruction.value, 0)
+                if not starts and (instruction is None or not is_spending(instruction, slot, self.answers)):
                     yield _problem(
                         "counter-set", f"sets `{slot}` in a way that no budget allows", self.states[number],
                         f"`{slot} = add({slot}, …)` adds what the answer to a call reported",
@@ -416,106 +411,9 @@ class _Proof:
             if isinstance(instruction, Set) and instruction.slot == slot:
                 return True
             spends = isinstance(instruction, Set) and instruction.slot in SPENT.values()
-            if not spends and not _is_harmless(instruction):
+            if not spends and not is_harmless(instruction):
                 return False
         return False
-
-
-# --- shapes -----------------------------------------------------------------------------------
-
-
-def _writers(function: Function) -> dict[str, dict[int, list[Set | None]]]:
-    """For each slot the states that write it and with what; None is an answer, result or fault."""
-    found: dict[str, dict[int, list[Set | None]]] = {}
-
-    def add(slot: str, number: int, instruction: Set | None) -> None:
-        found.setdefault(slot, {}).setdefault(number, []).append(instruction)
-
-    for number, state in enumerate(function.states):
-        for instruction in state.body:
-            if isinstance(instruction, Set):
-                add(instruction.slot, number, instruction)
-        if isinstance(state.exit, Call | Perform):
-            add(state.exit.slot, number, None)
-        if state.handler is not None:
-            add(state.handler.slot, number, None)
-    return found
-
-
-def _condition(state: State, exit_: Branch) -> Expr | None:
-    """What a branch tests, in terms of the slots as they are where the state ends.
-
-    A slot set in the same body stands for the expression it was last set to, as long as nothing
-    that expression reads has been set since; None where it has.
-    """
-    condition = exit_.condition
-    if not isinstance(condition, Slot):
-        return condition
-    written: set[str] = set()
-    for instruction in reversed(state.body):
-        if isinstance(instruction, Set):
-            written.add(instruction.slot)
-            if instruction.slot == condition.name:
-                return None if written.intersection(slots_read(instruction.value)) else instruction.value
-    return condition
-
-
-def _is_number(expr: Expr, number: float) -> bool:
-    return isinstance(expr, Const) and type(expr.value) in (int, float) and expr.value == number
-
-
-def _is_slot(expr: Expr, slot: str) -> bool:
-    return isinstance(expr, Slot) and expr.name == slot
-
-
-def _is_bound(test: Expr | None, slot: str, bound: float) -> bool:
-    return (
-        isinstance(test, Prim)
-        and test.op == "ge"
-        and _is_slot(test.args[0], slot)
-        and _is_number(test.args[1], bound)
-    )
-
-
-def _compared_with_lap(test: Expr | None) -> str | None:
-    """The slot that `test` compares with the lap for equality."""
-    if isinstance(test, Prim) and test.op == "eq":
-        for one, other in (test.args, test.args[::-1]):
-            if isinstance(one, Slot) and one.name != LAP and _is_slot(other, LAP):
-                return one.name
-    return None
-
-
-def _is_increment(instruction: Set, slot: str) -> bool:
-    value = instruction.value
-    return (
-        isinstance(value, Prim)
-        and value.op == "add"
-        and len(value.args) == 2
-        and _is_slot(value.args[0], slot)
-        and isinstance(value.args[1], Const)
-        and type(value.args[1].value) is int
-        and value.args[1].value == 1
-    )
-
-
-def _is_spending(instruction: Set, slot: str, answers: set[str]) -> bool:
-    value = instruction.value
-    return (
-        isinstance(value, Prim)
-        and value.op == "add"
-        and len(value.args) == 2
-        and _is_slot(value.args[0], slot)
-        and not answers.isdisjoint(slots_read(value.args[1]))
-    )
-
-
-def _is_harmless(instruction: Instruction) -> bool:
-    """Whether an instruction cannot fault; counters are numbers from the entry state on."""
-    if not isinstance(instruction, Set):
-        return False  # a note faults on what cannot leave the machine
-    counts = instruction.slot in (ITERATION, LAP, STEPS) and _is_increment(instruction, instruction.slot)
-    return counts or not may_fault(instruction.value)
 
 
 # --- wording ----------------------------------------------------------------------------------

@@ -183,7 +183,11 @@ def test_limits_are_proved_of_loops_only() -> None:
         ("    seen.check = lap\n    note",
          "    note cycle verdict\n    seen.check = lap\n    note", "unbounded-cycle"),
         ("state /start\n", "state /start on fault -> check(fault)\n    last = div(1, 0)\n", "counter-unset"),
+        ("    seen.check = lap\n    note",
+         "    steps = add(steps, 1)\n    seen.check = lap\n    note", "unbounded-cycle"),
         # steps
+        ("state check/step\n",
+         "state check/step on fault -> check(fault)\n    lap = add(lap, 1)\n", "counter-skipped"),
         ("branch ge(steps, 9) /max_steps check/step", "goto check/step", "uncounted-way"),
         ("branch ge(steps, 9)", "branch ge(steps, 10)", "uncounted-way"),
         ('"again" -> check,', '"again" -> check/again,', "unbounded-cycle"),
@@ -337,7 +341,8 @@ def run(program: Program, world: random.Random, most: int) -> tuple[int, float]:
                 case Branch(condition, then, otherwise):
                     name = then if evaluate(condition, slots) else otherwise
                 case Switch(subject, cases, default):
-                    name = dict(cases).get(evaluate(subject, slots), default)
+                    found = evaluate(subject, slots)
+                    name = dict(cases).get(found, default) if isinstance(found, str) else default
                 case Perform(kind, args, slot, after):
                     evaluate(args, slots)
                     slots[slot] = {"verdict": world.choice(["done", *["again", "other"] * 5]), "usd": 0.25}

@@ -1,0 +1,125 @@
+"""The few shapes of code by which a loop shows that it keeps to its limits (`limits`).
+
+Predicates on single expressions and instructions; what follows from them for a whole function is
+not decided here.
+"""
+
+from __future__ import annotations
+
+from .analysis import may_fault, slots_read
+from .nodes import Branch, Call, Const, Expr, Function, Instruction, Perform, Prim, Set, Slot, State
+
+ITERATION, LAP, STEPS = "iteration", "lap", "steps"
+
+
+def writers(function: Function) -> dict[str, dict[int, list[Set | None]]]:
+    """For each slot the states that write it and with what; None is an answer, result or fault."""
+    found: dict[str, dict[int, list[Set | None]]] = {}
+
+    def add(slot: str, number: int, instruction: Set | None) -> None:
+        found.setdefault(slot, {}).setdefault(number, []).append(instruction)
+
+    for number, state in enumerate(function.states):
+        for instruction in state.body:
+            if isinstance(instruction, Set):
+                add(instruction.slot, number, instruction)
+        if isinstance(state.exit, Call | Perform):
+            add(state.exit.slot, number, None)
+        if state.handler is not None:
+            add(state.handler.slot, number, None)
+    return found
+
+
+def condition(state: State, exit_: Branch) -> Expr | None:
+    """What a branch tests, in terms of the slots as they are where the state ends.
+
+    A slot set in the same body stands for the expression it was last set to, as long as nothing
+    that expression reads has been set since; None where it has.
+    """
+    condition = exit_.condition
+    if not isinstance(condition, Slot):
+        return condition
+    written: set[str] = set()
+    for instruction in reversed(state.body):
+        if isinstance(instruction, Set):
+            written.add(instruction.slot)
+            if instruction.slot == condition.name:
+                return None if written.intersection(slots_read(instruction.value)) else instruction.value
+    return condition
+
+
+def is_number(expr: Expr, number: float) -> bool:
+    return isinstance(expr, Const) and type(expr.value) in (int, float) and expr.value == number
+
+
+def is_slot(expr: Expr, slot: str) -> bool:
+    return isinstance(expr, Slot) and expr.name == slot
+
+
+def is_bound(test: Expr | None, slot: str, bound: float) -> bool:
+    return (
+        isinstance(test, Prim)
+        and test.op == "ge"
+        and is_slot(test.args[0], slot)
+        and is_number(test.args[1], bound)
+    )
+
+
+def compared_with_lap(test: Expr | None) -> str | None:
+    """The slot that `test` compares with the lap for equality."""
+    if isinstance(test, Prim) and test.op == "eq":
+        for one, other in (test.args, test.args[::-1]):
+            if isinstance(one, Slot) and one.name != LAP and is_slot(other, LAP):
+                return one.name
+    return None
+
+
+def is_increment(instruction: Set, slot: str) -> bool:
+    value = instruction.value
+    return (
+        isinstance(value, Prim)
+        and value.op == "add"
+        and len(value.args) == 2
+        and is_slot(value.args[0], slot)
+        and isinstance(value.args[1], Const)
+        and type(value.args[1].value) is int
+        and value.args[1].value == 1
+    )
+
+
+def is_spending(instruction: Set, slot: str, answers: set[str]) -> bool:
+    value = instruction.value
+    return (
+        isinstance(value, Prim)
+        and value.op == "add"
+        and len(value.args) == 2
+        and is_slot(value.args[0], slot)
+        and not answers.isdisjoint(slots_read(value.args[1]))
+    )
+
+
+def is_harmless(instruction: Instruction, counters: tuple[str, ...] = ()) -> bool:
+    """Whether an instruction cannot fault, where `counters` are known to hold numbers."""
+    if not isinstance(instruction, Set):
+        return False  # a note faults on what cannot leave the machine
+    counts = instruction.slot in counters and is_increment(instruction, instruction.slot)
+    return counts or not may_fault(instruction.value)
+
+
+def has_deadline(args: Expr, timeout: int) -> bool:
+    """Whether the map `args` surely has `deadline_ms` equal to `timeout`."""
+    if isinstance(args, Prim) and args.op == "without_nulls":
+        args = args.args[0]
+    if isinstance(args, Const) and type(args.value) is dict:
+        found = args.value.get("deadline_ms")
+        return type(found) is int and found == timeout
+    if not isinstance(args, Prim) or args.op != "map":
+        return False
+    found = []
+    for key, value in zip(args.args[::2], args.args[1::2], strict=True):
+        if not isinstance(key, Const):
+            return False
+        if key.value == "deadline_ms":
+            found.append(value)
+    # A second one would replace the first.
+    return len(found) == 1 and is_number(found[0], timeout)
