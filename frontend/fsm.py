@@ -54,7 +54,7 @@ def _says_something(spec: Spec, key: str) -> bool:
     """Whether a field was given, or holds something else than it would by itself."""
     value = getattr(spec, key)
     if value is None:
-        return False
+        return fields_of(type(spec))[key].required  # `target: null` is a value to compare with
     if f"key:{key}" in spec.spans and key in fields_of(type(spec)):
         return True
     default = getattr(attrs.fields(type(spec)), key).default
