@@ -2,7 +2,8 @@
 
 Quoting carries a value through one shell. `sh -c '…'`, `eval`, `ssh host …`, `python -c '…'` read
 their argument again, and bash itself evaluates array subscripts and arithmetic in places that look
-like data. This module owns the tables of those readers and what to write instead.
+like data. This module owns the tables of those readers and what to write instead. The tables are a
+net, not a proof: a program that is not in them may also read what it is given as code.
 """
 
 from __future__ import annotations
@@ -10,41 +11,50 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import attrs
+
 from .commands import DECLARERS
 from .troubles import Trouble
 
 
-def _code(message: str, help: str, severity: str = "error") -> Trouble:
-    return Trouble("variable-in-code", message, help, severity)
+@attrs.frozen
+class Reader:
+    """Programs that take code as the argument of an option, and what to write instead."""
+
+    programs: tuple[str, ...]
+    option: re.Pattern[str]
+    fix: str
+    # Interpreters take their script as first operand, and options behind it are the script's own.
+    has_script: bool = True
 
 
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh")
-_SHELL_FLAG = re.compile(r"-[A-Za-z]*c")
-_C_FLAG = re.compile(r"-[A-Za-z]*c|--command=?")
-_E_FLAG = re.compile(r"-[A-Za-z0-9]*[eE]|--e(?:val|xecute|xpression)=?")
-_NODE_FLAG = re.compile(r"-(?:e|p|pe)|--(?:eval|print)=?")
-_R_FLAG = re.compile(r"-r")
+_INSTEAD = "pass it as an argument instead: "
+_SHELL_FIX = _INSTEAD + "`sh -c '… \"$1\" …' _ @`"
+_QUERY_FIX = "give it to the query as a parameter, or check before that it is what you expect"
+_C = re.compile(r"-[A-Za-z]*c|--command=?")
+_E = re.compile(r"-[A-Za-z0-9]*[eE]|--e(?:val|xecute|xpression)=?")
 
-# The option whose argument a program reads as code.
-CODE_OPTIONS: dict[str, re.Pattern[str]] = {
-    **dict.fromkeys(_SHELLS, _SHELL_FLAG),
-    **dict.fromkeys(("su", "runuser", "script", "flock", "sg", "psql", "python", "pypy", "pwsh"), _C_FLAG),
-    **dict.fromkeys(("perl", "ruby", "lua", "julia", "Rscript", "osascript", "mysql", "mariadb"), _E_FLAG),
-    **dict.fromkeys(("node", "bun", "nodejs"), _NODE_FLAG),
-    "php": _R_FLAG,
+READERS = {
+    name: reader
+    for reader in (
+        Reader(_SHELLS, re.compile(r"-[A-Za-z]*c"), _SHELL_FIX),
+        Reader(("su", "runuser", "script", "flock", "sg", "pwsh"), _C, _SHELL_FIX, False),
+        Reader(("python", "pypy"), re.compile(r"-[A-Za-z]*c"), _INSTEAD + "`python -c '… sys.argv[1] …' @`"),
+        Reader(("perl",), _E, _INSTEAD + "`perl -e '… $ARGV[0] …' -- @`"),
+        Reader(("ruby",), _E, _INSTEAD + "`ruby -e '… ARGV[0] …' -- @`"),
+        Reader(("lua", "julia", "Rscript", "osascript"), _E, _INSTEAD + "put it behind the code"),
+        Reader(
+            ("node", "nodejs", "bun"),
+            re.compile(r"-(?:e|p|pe)|--(?:eval|print)=?"),
+            _INSTEAD + "`node -e '… process.argv[1] …' @`",
+        ),
+        Reader(("php",), re.compile(r"-r"), _INSTEAD + "`php -r '… $argv[1] …' -- @`"),
+        Reader(("psql",), _C, "pass it as a variable instead: `psql -v v=@`, and `:'v'` in a query", False),
+        Reader(("mysql", "mariadb"), _E, _QUERY_FIX, False),
+    )
+    for name in reader.programs
 }
-
-_SHELL_FIX = "pass it as an argument instead: `sh -c '… \"$1\" …' _ @`"
-_CODE_FIX = {
-    **dict.fromkeys(("python", "pypy"), "pass it as an argument instead: `python -c '… sys.argv[1] …' @`"),
-    **dict.fromkeys(("perl",), "pass it as an argument instead: `perl -e '… $ARGV[0] …' -- @`"),
-    **dict.fromkeys(("ruby",), "pass it as an argument instead: `ruby -e '… ARGV[0] …' -- @`"),
-    **dict.fromkeys(
-        ("node", "bun", "nodejs"), "pass it as an argument instead: `node -e '… process.argv[1] …' @`"
-    ),
-    **dict.fromkeys(_SHELLS, _SHELL_FIX),
-}
-_ENVIRONMENT_FIX = "put it in the environment instead: `V=@ command …`, and read `V` in the program"
 
 # Filters whose program is their first operand: the options that take so many arguments before it.
 _AWKS = ("awk", "gawk", "mawk", "nawk")
@@ -58,15 +68,22 @@ _FILTER_FIX = {
     "jq": "pass it as an argument: `jq --arg v @ '… $v …'`",
 }
 
-# These take operands before the option; an interpreter takes its script there.
-_WITH_OPERANDS = frozenset({"su", "runuser", "script", "flock", "sg", "psql", "mysql", "mariadb"})
-_INTERPRETER_OPTIONS = re.compile(r"-[A-Za-z]*[oOWXIMrS]|--(?:rcfile|init-file|require|import)")
+_SCRIPT_OPTIONS = re.compile(r"-[A-Za-z]*[oOWXIMrS]|--(?:rcfile|init-file|require|import)")
 _SSH_OPTIONS = re.compile(r"-[A-Za-z0-9]*[BbcDEeFIiJLlmOoPpQRSWw]")
 _READ_OPTIONS = re.compile(r"-[A-Za-z]*[dinNptu]")
+_EVALUATING = re.compile(r"-[A-Za-z]*[aAin]")
+_SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[[^\]]*\Z")
+# Bash evaluates what is assigned to these.
+_EVALUATED_NAMES = frozenset({"PS4", "OPTIND", "RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD"})
 _NAME_TAKERS = frozenset({"unset", "getopts", "mapfile", "readarray"})
 _PREFIXES = frozenset({"command", "builtin", "sudo", "env", "nohup", "nice", "exec", "time", "timeout"})
 _ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _NAME_TESTS = frozenset({"-v", "-R"})
+
+
+def _code(message: str, help: str, severity: str = "error") -> Trouble:
+    return Trouble("variable-in-code", message, help, severity)
+
 
 IN_SUBSCRIPT = _code(
     "stands in an array subscript, which bash evaluates and may run",
@@ -76,21 +93,41 @@ AS_NAME = _code(
     "names a shell variable, and bash may run a subscript in a name",
     "write a fixed name; a value belongs behind a `=`",
 )
+AS_NUMBER = _code(
+    "becomes a number, a list or a reference, which bash evaluates and may run",
+    "write a plain assignment: `v=@`, or `v=(@)` for a list",
+)
 IN_ARITHMETIC_TEST = _code(
     "is compared as a number inside `[[ … ]]`, where bash evaluates and may run it",
     "write `[ … ]`, which takes numbers only",
+)
+IN_ARITHMETIC = _code(
+    "is evaluated as arithmetic, where bash may run what it says",
+    "compare it with `[ … ]`, which takes numbers only",
 )
 IN_NAME_TEST = _code(
     "names a variable to be tested, and bash may run a subscript in a name",
     "write a fixed name",
 )
 EVALUATED = _code(
-    "is read by the shell a second time here",
-    "leave `eval` away, or put the value in a shell variable first (`v=@`) and write `\\$v` here",
+    "is read by a shell a second time here",
+    "put it in a shell variable first (`v=@`) and write `\\$v` here, in double quotes of its own",
 )
 REMOTE = _code(
     "is read again by the shell on the other side",
     "send it on standard input instead: `printf '%s\\n' @ | ssh host 'read -r v; …'`",
+)
+IN_MAKE = _code(
+    "becomes a variable of make, which expands a `$` in it and may run it",
+    "put it in the environment: `V=@ make …`, and write `$$V` in the recipe",
+    "warning",
+)
+# A variable of the shell that holds a value from outside and is later evaluated.
+EVALUATED_LATER = Trouble(
+    "variable-in-code",
+    "is put in a shell variable that is evaluated elsewhere, where bash may run what it says",
+    "compare with `[ … ]`, or let only digits through: `case $v in ''|*[!0-9]*) exit 2;; esac`",
+    "warning",
 )
 
 
@@ -107,6 +144,10 @@ def _command(words: Sequence[str]) -> int:
     return len(words)
 
 
+def _name(words: Sequence[str], at: int) -> str:
+    return words[at] if at < len(words) else ""
+
+
 def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bool) -> Trouble | None:
     """What is wrong with a variable behind `prefix` in the word that follows `words`, if anything.
 
@@ -116,23 +157,49 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
     if is_array:
         return IN_SUBSCRIPT if re.match(r"\[[^\]]*\Z", prefix) else None
     if is_first:
-        return IN_SUBSCRIPT if re.match(r"[A-Za-z_]\w*\[[^\]]*\Z", prefix) else None
+        return IN_SUBSCRIPT if _SUBSCRIPT.match(prefix) else None
     at = _command(words)
-    name = words[at] if at < len(words) else ""
-    before = words[-1] if words else ""
-    trouble = _builtin(name, words[at + 1 :], before, prefix)
+    trouble = _builtin(_name(words, at), words[at + 1 :], prefix)
     if trouble is not None:
         return trouble
     for index, word in enumerate(words):
         program = _program(word)
         rest = words[index + 1 :]
-        if program in CODE_OPTIONS and _is_code(program, rest, prefix):
-            return _code(f"is part of code that `{program}` reads", _CODE_FIX.get(program, _ENVIRONMENT_FIX))
+        reader = READERS.get(program)
+        if reader is not None and (reader.has_script or index == at) and _is_code(reader, rest, prefix):
+            return _code(f"is part of code that `{program}` reads", reader.fix)
         if program == "ssh" and _operands(rest, _SSH_OPTIONS):
             return REMOTE
+        if program in ("make", "gmake") and index == at and "=" in prefix:
+            return IN_MAKE
         if program in FILTERS and _is_program(program, rest, prefix):
             help = _FILTER_FIX.get(program, "a value in it can do what a program can; check the value first")
             return _code(f"is part of the program that `{program}` runs", help, "warning")
+    return None
+
+
+def _builtin(name: str, words: Sequence[str], prefix: str) -> Trouble | None:
+    """The same for the builtins of the shell, with the words behind the builtin's name."""
+    before = words[-1] if words else ""
+    match name:
+        case "eval" | "watch" | "compgen" | "complete":
+            return EVALUATED
+        case "trap" if not words:
+            return EVALUATED
+        case "let":
+            return IN_ARITHMETIC
+        case "read" if not _READ_OPTIONS.fullmatch(before):
+            return AS_NAME
+        case "printf" if before == "-v" and len(words) == 1:
+            return AS_NAME
+        case "[" | "test" if before in _NAME_TESTS:
+            return IN_NAME_TEST
+        case _ if name in _NAME_TAKERS:
+            return AS_NAME
+        case _ if name in DECLARERS and not prefix.startswith("-"):
+            if "=" not in prefix:
+                return IN_SUBSCRIPT if _SUBSCRIPT.match(prefix) else AS_NAME
+            return AS_NUMBER if any(map(_EVALUATING.match, words)) else None
     return None
 
 
@@ -150,17 +217,16 @@ def _operands(words: Sequence[str], with_argument: re.Pattern[str]) -> list[str]
     return found
 
 
-def _is_code(program: str, words: Sequence[str], prefix: str) -> bool:
-    """Whether the word that begins with `prefix` behind `words` is code to `program`."""
-    option = CODE_OPTIONS[program]
-    if words and option.fullmatch(words[-1]):
+def _is_code(reader: Reader, words: Sequence[str], prefix: str) -> bool:
+    """Whether the word that begins with `prefix` behind `words` is code to a program."""
+    if words and reader.option.fullmatch(words[-1]):
         before = words[:-1]
-    elif prefix.startswith("-") and option.match(prefix):
+    elif prefix.startswith("-") and reader.option.match(prefix):
         before = words
     else:
         return False
     # `python x.py -c …` and `python -m pytest -c …` are somebody else's option.
-    return program in _WITH_OPERANDS or ("-m" not in before and not _operands(before, _INTERPRETER_OPTIONS))
+    return not reader.has_script or ("-m" not in before and not _operands(before, _SCRIPT_OPTIONS))
 
 
 def _is_program(program: str, words: Sequence[str], prefix: str) -> bool:
@@ -182,27 +248,29 @@ def _is_program(program: str, words: Sequence[str], prefix: str) -> bool:
     return not skip
 
 
-def _builtin(name: str, words: Sequence[str], before: str, prefix: str) -> Trouble | None:
-    if name == "eval" or (name == "trap" and not words):
-        return EVALUATED
-    if name == "watch":
-        return EVALUATED
-    if name == "let":
-        return IN_ARITHMETIC_TEST
-    if name in DECLARERS and "=" not in prefix and not prefix.startswith("-"):
-        return AS_NAME
-    if name in DECLARERS and re.match(r"[A-Za-z_]\w*\[[^\]]*\Z", prefix):
-        return IN_SUBSCRIPT
-    if name in _NAME_TAKERS or (name == "read" and not _READ_OPTIONS.fullmatch(before)):
-        return AS_NAME
-    if name == "printf" and before == "-v" and len(words) == 1:
-        return AS_NAME
-    if name in ("[", "test") and before in _NAME_TESTS:
-        return IN_NAME_TEST
-    return None
+def is_evaluated(name: str, before: str, *, is_declared: bool) -> bool:
+    """Whether bash evaluates what is assigned to a shell variable, by the text `before` it.
+
+    `is_declared`: the assignment is an argument of `declare` and its like, which take `(…)` in a value
+    for a list where the variable is one.
+    """
+    if name in _EVALUATED_NAMES:
+        return True
+    declarers = "|".join(sorted(DECLARERS))
+    found = re.search(rf"\b(?:{declarers})\s+-[A-Za-z]*[in].*\b{name}\b", before)
+    if found is None and is_declared:
+        lists = rf"\b{name}(?:\[[^\]]*\])?\+?=\(|\b{name}\[|\b(?:mapfile|readarray)\b.*\b{name}\b"
+        found = re.search(rf"{lists}|\b(?:{declarers}|read)\s+-[A-Za-z]*[aA].*\b{name}\b", before)
+    return found is not None
 
 
-def is_arithmetic_test(words: Sequence[str]) -> Trouble | None:
+def is_evaluated_later(name: str, after: str) -> bool:
+    """Whether the text `after` an assignment evaluates the variable, other than as arithmetic."""
+    late = rf"\beval\b.*\b{name}\b|\$\{{!{name}\b|\$\{{{name}@P|\w\[[^\]\s]*\b{name}\b"
+    return re.search(late, after) is not None
+
+
+def condition_reader(words: Sequence[str]) -> Trouble | None:
     """What is wrong with variables in a `[[ … ]]` condition of these words, if anything."""
     if not _ARITHMETIC_TESTS.isdisjoint(words):
         return IN_ARITHMETIC_TEST
@@ -211,13 +279,17 @@ def is_arithmetic_test(words: Sequence[str]) -> Trouble | None:
     return None
 
 
-def here_document_reader(words: Sequence[str]) -> Trouble | None:
-    """What is wrong with a variable in the here-document of a command of these words, if anything."""
+def input_reader(words: Sequence[str]) -> Trouble | None:
+    """What is wrong with a variable in a here-document or here-string of a command, if anything."""
     at = _command(words)
     rest = words[at + 1 :]
-    program = _program(words[at]) if at < len(words) else ""
-    if program in CODE_OPTIONS and not [word for word in rest if word == "-c" or not word.startswith("-")]:
-        return _code(f"is part of code that `{program}` reads", _CODE_FIX.get(program, _ENVIRONMENT_FIX))
-    if program == "ssh":
+    program = _program(_name(words, at))
+    reader = READERS.get(program)
+    if reader is not None:
+        is_code = not reader.has_script or "-s" in rest or not _operands(rest, _SCRIPT_OPTIONS)
+        # `-c` and its like bring their code along and leave the input to it.
+        if is_code and not any(map(reader.option.fullmatch, rest)):
+            return _code(f"is part of code that `{program}` reads", reader.fix)
+    if program == "ssh" and not _operands(rest, _SSH_OPTIONS)[1:]:
         return REMOTE
     return None

@@ -17,10 +17,19 @@ from collections.abc import Sequence
 import attrs
 
 from . import expansions, heredocs
-from .commands import ASSIGNMENT, Frame, Nesting
+from .commands import ASSIGNMENT, DECLARERS, Frame, Nesting
 from .expansions import HOLE, NAME
 from .heredocs import Heredoc
-from .rereading import here_document_reader, is_arithmetic_test, reader_of
+from .rereading import (
+    AS_NUMBER,
+    EVALUATED_LATER,
+    IN_ARITHMETIC_TEST,
+    condition_reader,
+    input_reader,
+    is_evaluated,
+    is_evaluated_later,
+    reader_of,
+)
 from .troubles import (
     AFTER_BACKSLASH,
     AFTER_DOLLAR,
@@ -85,16 +94,26 @@ class _Reader:
         self.nesting = Nesting(self.judge_test)
         self.heredocs: list[Heredoc] = []
         self.is_in_heredoc = False
+        self.at = 0
+        # Shell variables that take a value, and the stretches of text evaluated as arithmetic.
+        self.assigned: list[tuple[str, int]] = []
+        self.evaluated: list[tuple[int, int]] = []
 
     def read(self) -> None:
         self.read_nested(0, 0)
         if self.heredocs:
             raise Unsure("a here-document", is_unended=True)
+        names = {name for extent in self.evaluated for name in NAME.findall(self.text[slice(*extent)])}
+        for name, at in self.assigned:
+            is_late = name in names or is_evaluated_later(name, self.text[at:])
+            if is_late and self.places[at].trouble is None:
+                self.places[at] = attrs.evolve(self.places[at], trouble=EVALUATED_LATER)
 
     def read_nested(self, at: int, depth: int) -> int:
         """Reads on until only `depth` frames are left; gives the place reached."""
         stack = self.nesting.stack
         while len(stack) > depth:
+            self.at = at
             if at < self.end:
                 at = self.in_double(at) if stack[-1].kind == "double" else self.in_command(at)
                 continue
@@ -117,22 +136,36 @@ class _Reader:
         if self.data[at]:
             if self.is_in_heredoc:
                 self.refuse(at, IN_HEREDOC_COMMAND)
-            elif "&" in frame.redirect:
+            elif frame.redirect in (">&", "<&"):
                 self.refuse(at, IN_DUPLICATION)
             elif frame.kind == "test":
                 frame.holes.append((at, quoting))
             elif frame.redirect or not frame.is_body:
-                self.places[at] = Place(quoting)
+                trouble = input_reader(frame.words) if frame.redirect == "<<<" else None
+                self.places[at] = Place(quoting, trouble)
             else:
                 is_array = frame.kind == "array"
-                self.places[at] = Place(
-                    quoting, reader_of(frame.words, frame.word, is_first=frame.command, is_array=is_array)
-                )
+                trouble = reader_of(frame.words, frame.word, is_first=frame.command, is_array=is_array)
+                self.places[at] = Place(quoting, trouble)
+                self.note_assignment(frame, at)
         frame.add(HOLE)
+
+    def note_assignment(self, frame: Frame, at: int) -> None:
+        """Takes note of a shell variable that the variable at `at` becomes, if it does."""
+        assignment = ASSIGNMENT.match(frame.word)
+        is_declared = bool(frame.words) and frame.words[0] in DECLARERS
+        if assignment is None or not (frame.command or is_declared):
+            return
+        name = re.split(r"\W", assignment[0])[0]
+        self.assigned.append((name, at))
+        if self.places[at].trouble is None and is_evaluated(name, self.text[:at], is_declared=is_declared):
+            self.places[at] = attrs.evolve(self.places[at], trouble=AS_NUMBER)
 
     def judge_test(self, frame: Frame) -> None:
         """Places the variables of a condition, whose operators are known now."""
-        trouble = is_arithmetic_test(frame.words)
+        trouble = condition_reader(frame.words)
+        if trouble == IN_ARITHMETIC_TEST:
+            self.evaluated.append((self.text.rfind("[[ ", 0, self.at), self.at))
         for at, quoting in frame.holes:
             self.places[at] = Place(quoting, trouble)
         frame.words = []
@@ -184,10 +217,15 @@ class _Reader:
             return at + 1
         frame.add(HOLE)
         if following == "(":
-            return expansions.arithmetic(text, at + 3, end, self.refuse)
+            return self.arithmetic(at + 3)
         if following == "{":
             return expansions.parameter(text, at + 2, end, self.refuse, is_quoted=is_quoted)
         return name.end() if name else expansions.ansi(text, at, end, self.refuse)
+
+    def arithmetic(self, at: int, *, is_for: bool = False) -> int:
+        after = expansions.arithmetic(self.text, at, self.end, self.refuse, is_for=is_for)
+        self.evaluated.append((at, after))
+        return after
 
     # --- inside double quotes -------------------------------------------------------------
 
@@ -368,7 +406,7 @@ class _Reader:
             raise Unsure("a `(` glued to a word")
         is_for = frame.name == "for"
         if self.text.startswith("((", at) and (frame.command or is_for):
-            return expansions.arithmetic(self.text, at + 2, self.end, self.refuse, is_for=is_for)
+            return self.arithmetic(at + 2, is_for=is_for)
         if not frame.command:
             raise Unsure("a `(` where none belongs")
         self.nesting.push("list")
@@ -384,7 +422,7 @@ class _Reader:
         elif heredoc.level or self.is_in_heredoc:
             self.refuse_all(start, end, IN_HEREDOC_COMMAND)
         else:
-            self.heredoc_text(start, end, here_document_reader(heredoc.words))
+            self.heredoc_text(start, end, input_reader(heredoc.words))
         if heredoc.level and _MISLEADING.search(self.text, start, end):
             raise Unsure("a here-document inside `$( … )` with quotes or brackets, which bash 3 misreads")
         return after

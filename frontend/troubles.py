@@ -42,7 +42,7 @@ AFTER_BACKSLASH = _refusal(
 )
 AFTER_DOLLAR = _refusal(
     "stands after a `$`, which would change the quotes put around it",
-    "write `\\$` for a dollar sign before it",
+    "write `'$'` for a dollar sign before it",
 )
 IN_PARAMETER = _refusal(
     "stands inside the shell's own `${…}`, where quotes mean different things in different shells",
