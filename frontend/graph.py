@@ -37,7 +37,7 @@ class Graph:
         """The numbers of the states that may come after `state`."""
         routes = state.routes
         targets = [*routes.values(), state.next, self.loop.restart_of(state)]
-        if "_error" not in routes:
+        if "_error" not in routes and self.loop.on_error != state.name:
             targets.append(self.loop.on_error)
         found = {self.any: None} if state.flawed else {}
         for target in targets:

@@ -108,9 +108,9 @@ def read(variable: Variable, place: Place, needs: Needs) -> Expr:
 
 
 def lenient(template: Template, place: Place, needs: Needs) -> Expr:
-    """Like `value_of`, but null where a single variable is undefined: for `previous`."""
+    """Like `value_of`, but empty where a single variable is undefined: for `previous`."""
     variable = template.single
     if not isinstance(variable, Variable):
         return value_of(template, place, needs)
     base, path = base_of(variable, place, needs)
-    return prim("lookup_or", base, path, variable.default)
+    return prim("lookup_or", base, path, variable.default or "")

@@ -194,7 +194,7 @@ class _Lowering:
         self.builder.state("/dispatch", (), Switch(Slot("goal"), cases, "/unknown_state"))
         shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
         message = prim("concat", "no state named `", Slot("goal"), f"`; the states are: {shown}")
-        self.builder.state("/unknown_state", (), Fail(message))
+        self.builder.state("/unknown_state", (), Fail(record({"kind": "unknown-state", "message": message})))
 
     def states_on_cycles(self) -> set[str]:
         """The author's states that control can come back to within a cycle of the loop."""
@@ -227,8 +227,13 @@ class _Lowering:
         return Place(state.name, self.loop.name, lambda start, end: self.within(span, text, start, end))
 
     def error_route(self, state: StateSpec) -> str | None:
-        """Where errors of a state go: its own route, then the loop's `on_error`."""
-        target = state.routes.get("_error") or self.loop.on_error
+        """Where errors of a state go: its own route, then the loop's `on_error`.
+
+        The state that takes the loop's errors does not take its own: it would fail again and again.
+        """
+        target = state.routes.get("_error")
+        if target is None and self.loop.on_error != state.name:
+            target = self.loop.on_error
         return state.name if target == CURRENT else target
 
     def chain(self, state: StateSpec) -> _Chain:
@@ -382,7 +387,7 @@ class _Lowering:
         self.note_verdict(chain, state, self.loop.evaluator_of(state).type)
         target = self.error_route(state)
         if target is None:
-            chain.close(Fail(self.unrouted_message(state), span=state.spans.get("action")))
+            chain.close(Fail(self.unrouted_fault(state), span=state.spans.get("action")))
         else:
             self.go(chain, state, target)
 
@@ -458,12 +463,12 @@ class _Lowering:
                 return template, field
         return parse(text, kind="value", context=self.loop.context), "on_error"
 
-    def unrouted_message(self, state: StateSpec) -> Expr:
+    def unrouted_fault(self, state: StateSpec) -> Expr:
         return prim("unrouted", state.name, Slot("result"))
 
     def unrouted(self, chain: _Chain, state: StateSpec) -> None:
         chain.open(f"{state.name}/unrouted")
-        chain.close(Fail(self.unrouted_message(state), span=state.span))
+        chain.close(Fail(self.unrouted_fault(state), span=state.span))
 
     def error(self, state: StateSpec) -> None:
         """A fault in the state, taken as the verdict `error`."""

@@ -118,7 +118,7 @@ ROWS = (
         "action",
         "The `error` result of an action that crashed, was ended or could not start; null where it ran.",
     ),
-    _row("unrouted", "state result", "What to say where nothing routes the verdict of a result."),
+    _row("unrouted", "state result", "The fault to fail with where nothing routes the verdict of a result."),
     _row("judge_fault", "fault", "The `error` result for a fault caught in a state."),
 )
 

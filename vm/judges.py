@@ -299,7 +299,7 @@ def judge_convergence(
     if before is None:
         before = number_in(last)
         if previous is not None:
-            reason = "is not defined" if previous == "" else f"is not a number: {show(previous)}"
+            reason = "is undefined or empty" if previous == "" else f"is not a number: {show(previous)}"
             details["previous_ignored"] = f"the given `previous` {reason}"
     if abs(current - goal) <= room:
         verdict = "target"
@@ -345,19 +345,23 @@ def judge_model(reply: Value, min_confidence: Value, uncertain_suffix: Value) ->
     return _result(verdict, confidence=confidence, confident=confident, reason=reason, raw=answer)
 
 
-def unrouted(state: Value, result: Value) -> str:
-    """What to say where nothing routes the verdict of `result`: which, why, what would route it."""
+def unrouted(state: Value, result: Value) -> dict[str, Value]:
+    """The fault where nothing routes the verdict of `result`: which, why, what would route it."""
     result = _fields(result, "a result")
     verdict, details = result.get("verdict"), result.get("details")
     shown = verdict if isinstance(verdict, str) else show(verdict)
-    message = details.get("message") if isinstance(details, dict) else None
+    details = details if isinstance(details, dict) else {}
+    message = details.get("message")
     reason = f" ({message})" if isinstance(message, str) and message else ""
+    if verdict == "error" and not reason and details.get("exit_code") is not None:
+        reason = f" (exit code {show(details['exit_code'])})"
     if verdict == "error":
         help = "add `on_error` to the state or the loop, or `_error` to its route"
     else:
         help = f"add `on_{shown}` to the state, or `_` to its route"
     name = state if isinstance(state, str) else show(state)
-    return f"state `{name}`: nothing routes the verdict `{shown}`{reason}; {help}"
+    message = f"state `{name}`: nothing routes the verdict `{shown}`{reason}; {help}"
+    return {"kind": "unrouted-verdict", "message": message}
 
 
 def judge_fault(fault: Value) -> Result:

@@ -328,7 +328,7 @@ def _walk(value: Value, path: Value) -> Value:
         if type(value) is dict:
             if key not in value:
                 fields = ", ".join(f"`{show_key(name)}`" for name in list(value)[:12])
-                raise _Undefined(f"there is no `{show_key(key)}`; there is {fields or 'nothing'}")
+                raise _Undefined(f"there is no `{show_key(key)}`" + (f"; there is {fields}" if fields else ""))
             value = value[key]
         elif type(value) is tuple:
             index = int(key) if type(key) is str and key.isdecimal() and len(key) < 10 else key
