@@ -1,0 +1,82 @@
+"""The golden cases: where they are, how a world of one is run, what of a run is kept.
+
+A world file may begin with the command it is run by, `# llc run loop.yaml --max-iterations 2`:
+then these options are given.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llc.frontend.compile import Compiled, compile_text
+from llc.runtime import launch, options, programs
+from llc.runtime.options import Values
+
+GOLDEN = Path(__file__).parent / "golden"
+SOURCE = "loop.yaml"
+CASES = sorted(path.parent for path in GOLDEN.glob(f"*/*/{SOURCE}"))
+IDS = [f"{case.parent.name}/{case.name}" for case in CASES]
+COMMAND = f"# llc run {SOURCE} "
+# What differs from run to run or from machine to machine, and what says no more than `ir.txt` does.
+LEFT_OUT = ("ts", "crc", "run", "llc", "path", "script", "program_hash")
+
+
+def worlds(case: Path) -> list[Path]:
+    return sorted(case.glob("world-*.yaml"))
+
+
+def trace_of(world: Path) -> Path:
+    """The file that holds the events of a world."""
+    return world.with_name(f"trace-{world.stem.removeprefix('world-')}.jsonl")
+
+
+def values_of(world: Path) -> Values:
+    """The options a world is run with."""
+    first = world.read_text("utf-8").partition("\n")[0]
+    words = shlex.split(first.removeprefix(COMMAND)) if first.startswith(COMMAND) else []
+    values = options.read(options.RUN, [SOURCE, "--script", world.name, "--quiet", "--json", *words])
+    assert values is not None, f"{world}: no options of `llc run`: {first}"
+    return values
+
+
+def compile_case(case: Path, values: Values | None = None) -> Compiled:
+    """The loop of a case, compiled under a world's options. Raises CompileError."""
+    text = (case / SOURCE).read_text("utf-8")
+    if values is None:
+        return compile_text(text, SOURCE)
+    return compile_text(text, SOURCE, programs.overrides(values))
+
+
+def run_world(world: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The journal of `llc run` in a folder of its own, and at its end the exit code.
+
+    The one JSON object on stdout must say the same as the journal's last event.
+    """
+    folder.mkdir()
+    for file in (world.with_name(SOURCE), world):
+        shutil.copy(file, folder)
+    out, err = folder / "stdout", folder / "stderr"
+    with monkeypatch.context() as patch, out.open("w") as stdout, err.open("w") as stderr:
+        patch.chdir(folder)
+        patch.setattr("sys.stdout", stdout)
+        patch.setattr("sys.stderr", stderr)
+        code = launch.run(values_of(world))
+    journals = list(folder.glob(".loops/.history/*/*.events.jsonl"))
+    assert len(journals) == 1, err.read_text("utf-8")
+    events = [kept(json.loads(line)) for line in journals[0].read_text("utf-8").splitlines()]
+    outcome = kept(json.loads(out.read_text("utf-8")))
+    assert {"event": "run_end", **outcome, "program": None} == {**events[-1], "program": None}
+    return [*events, {"exit_code": code}]
+
+
+def kept(event: dict[str, Any]) -> dict[str, Any]:
+    """An event without what is left out; a schema stands in `ir.txt` once, not in each call."""
+    event = {name: value for name, value in event.items() if name not in LEFT_OUT}
+    if event.get("kind") == "evaluate" and "args" in event:
+        event["args"] = {name: value for name, value in event["args"].items() if name != "schema"}
+    return event

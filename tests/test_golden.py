@@ -1,0 +1,123 @@
+"""Golden cases: a source, and beside it everything the tool prints for it.
+
+A case is a folder in `golden/<area>/` that holds `loop.yaml`, and perhaps worlds `world-<name>.yaml`.
+`loops/` are those of the seed, `rules/` those of `loops.md`, `errors/` are refused.
+What is compared: `fsm.yaml`, `ir.txt`, for the seed's `bytecode.txt`, `warnings.txt` (only where there
+are any), `errors.txt` (instead of all these, where the loop is refused), and for each world
+`trace-<name>.jsonl`, the events of a run and its exit code. `pytest --update` rewrites them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from golden_cases import CASES, GOLDEN, IDS, SOURCE, compile_case, run_world, trace_of, worlds
+from llc.frontend.compile import compile_text
+from llc.frontend.fsm import print_fsm
+from llc.ir.diagnostics import CompileError, render_all
+from llc.ir.text import parse_program, print_program
+from llc.ir.verify import verify
+from llc.vm.disasm import disassemble
+from llc.vm.emit import emit
+from llc.vm.image import Image
+from llc.vm.lift import lift
+from llc.vm.verify import verify_image
+
+# The seed's names in its FSMs, for ours.
+RENAMED = {
+    "goal": {"goal-no-type-errors-in-src": "goal-no-type-errors"},
+    "convergence": {},
+    "invariants": {"_tests-pass": "_tests", "_lint-clean": "_lint", "_types-valid": "_types"},
+    "imperative": {},
+}
+
+
+def prints(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+    """What the tool prints for a case: file names and texts."""
+    try:
+        compiled = compile_case(case)
+    except CompileError as error:
+        yield "errors.txt", str(error) + "\n"
+        return
+    if compiled.diagnostics:
+        yield "warnings.txt", render_all(compiled.diagnostics, compiled.sources) + "\n"
+    yield "fsm.yaml", print_fsm(compiled.loop)
+    yield "ir.txt", print_program(compiled.program)
+    if case.parent.name == "loops":  # the seed's; of the others the IR says enough
+        yield "bytecode.txt", disassemble(emit(compiled.program))
+    for world in worlds(case):
+        events = run_world(world, folder / world.stem, monkeypatch)
+        lines = (json.dumps(event, ensure_ascii=False) + "\n" for event in events)
+        yield trace_of(world).name, "".join(lines)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_golden(case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: bool) -> None:
+    """What the tool prints for a case is what stands beside it."""
+    printed = dict(prints(case, tmp_path, monkeypatch))
+    expected = {
+        path.name: path.read_text("utf-8")
+        for path in case.iterdir()
+        if path.name != SOURCE and not path.name.startswith("world-")
+    }
+    if update:
+        for name in expected.keys() - printed.keys():
+            (case / name).unlink()
+        for name, text in printed.items():
+            (case / name).write_text(text, "utf-8")
+        return
+    differences = [
+        line
+        for name in sorted(expected.keys() | printed.keys())
+        for line in difflib.unified_diff(
+            expected.get(name, "").splitlines(),
+            printed.get(name, "").splitlines(),
+            f"{case.name}/{name}" if name in expected else f"{name} (missing)",
+            "printed now",
+            lineterm="",
+        )
+    ]
+    assert not differences, "\n".join([*differences[:200], "to accept: pytest --update tests/test_golden.py"])
+    assert expected.keys() == printed.keys()
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_every_form_of_a_case_says_the_same(case: Path) -> None:
+    """The IR reads back from its text, the image from its bytes, the FSM form compiles to the same IR."""
+    try:
+        compiled = compile_case(case)
+    except CompileError:
+        return
+    program = compiled.program
+    assert parse_program(print_program(program), "ir.txt") == program
+    assert not list(verify(program))
+    image = emit(program)
+    again = Image.from_bytes(image.to_bytes())
+    assert again.program_hash == image.program_hash
+    assert not list(verify_image(again))
+    assert emit(lift(again)).program_hash == image.program_hash
+    if compiled.loop.paradigm != "convergence":  # there `previous` means what the paradigm says
+        fsm = compile_text(print_fsm(compiled.loop), "fsm.yaml")
+        assert fsm.program.functions == program.functions
+
+
+@pytest.mark.parametrize("paradigm", RENAMED)
+def test_a_paradigm_becomes_the_fsm_that_the_seed_shows(paradigm: str) -> None:
+    """To the letter, but for comments and the names that `loops.md` 16 settles."""
+    printed = (GOLDEN / "loops" / paradigm / "fsm.yaml").read_text("utf-8")
+    for ours, seeds in RENAMED[paradigm].items():
+        printed = printed.replace(ours, seeds)
+    shown = (GOLDEN / "loops" / f"{paradigm}-fsm" / SOURCE).read_text("utf-8")
+    assert printed == re.sub(r" +#.*", "", shown)
+
+
+def test_refused_cases_stand_apart() -> None:
+    """The loops in `errors/` are refused, all others are not; an empty folder would pass in silence."""
+    refused = [case for case in CASES if (case / "errors.txt").exists()]
+    assert refused == [case for case in CASES if case.parent.name == "errors"]
+    assert len(CASES) - len(refused) >= 40

@@ -1,0 +1,132 @@
+"""The worlds of a golden case take every route of its loop; what none takes is listed with a reason.
+
+Two measures. In the author's words: each verdict that a state routes, `_`, `_error`, `next`, the end
+at each terminal, each restart. In the program's: each of its IR states, which also has the ways that
+no author writes: a verdict nothing routes, a crash, a fault, each limit. For the second, the trace
+is replayed on the same program with a note in every state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from golden_cases import CASES, compile_case, trace_of, values_of, worlds
+from llc.frontend.schema import Loop
+from llc.frontend.variables import read_texts
+from llc.ir.builder import record
+from llc.ir.nodes import Note, Program
+from llc.vm.emit import emit
+from llc.vm.machine import Effect, Machine
+
+RUNNING = [case for case in CASES if not (case / "errors.txt").exists()]
+IDS = [f"{case.parent.name}/{case.name}" for case in RUNNING]
+# Where a state that was entered in this iteration already is counted: the states of a cycle are
+# always entered in the same order, so only the first of them ever gets there.
+GATE = ("/again", "/next", "/rested", "/rested/in_time")
+# Ways that cannot be taken, with the reason.
+UNTAKEN: dict[str, dict[str, str]] = {}
+
+
+def events_of(world: Path) -> list[dict[str, Any]]:
+    lines = trace_of(world).read_text("utf-8").splitlines()
+    return [event for event in map(json.loads, lines) if "event" in event]
+
+
+def routes_of(loop: Loop) -> Iterator[tuple[str, str]]:
+    """Every way an author wrote: the state it leaves, and what takes it."""
+    for name, state in loop.states.items():
+        yield from ((name, verdict) for verdict in state.routes)
+        if state.next is not None:
+            yield name, "next"
+        elif state.is_terminal:
+            yield name, "end" if loop.restart_of(state) is None else "restart"
+    if loop.on_error is not None:
+        yield "", "on_error"
+
+
+def routes_taken(loop: Loop, events: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    last = ""
+    for event in events:
+        match event["event"]:
+            case "state_enter":
+                last = event["state"]
+            case "route":
+                routes, verdict = loop.states[last].routes, event.get("verdict", "next")
+                if verdict == "error":
+                    yield (last, "_error") if "_error" in routes else ("", "on_error")
+                else:
+                    yield last, verdict if verdict in (*routes, "next") else "_"
+            case "cycle":
+                yield last, "restart"
+            case "loop_complete" if event["terminated_by"] == "terminal":
+                yield last, "end"
+
+
+def states_taken(program: Program, events: list[dict[str, Any]]) -> set[str]:
+    """The IR states that a run went through, which recorded these events."""
+    (function,) = program.functions
+    noted = tuple(
+        attrs.evolve(state, body=(Note("state_enter", record({"ir": state.name})), *state.body))
+        for state in function.states
+    )
+    marked = attrs.evolve(program, functions=(attrs.evolve(function, states=noted),))
+    results = [event["result"] for event in events if event["event"].endswith("_complete") and "seq" in event]
+    machine = Machine(emit(marked))
+    outcome = machine.resume()
+    taken = set()
+    while True:
+        taken.update(fields["ir"] for _, fields in machine.take_notes() if "ir" in fields)
+        if not isinstance(outcome, Effect) or not results:
+            break
+        outcome = machine.resume(results.pop(0))
+    assert not results
+    return taken
+
+
+def impossible(loop: Loop) -> Iterator[str]:
+    """IR states that no world can reach, where the evaluator and the texts of a state show it."""
+    for name, state in loop.states.items():
+        said, routes = loop.evaluator_of(state).verdicts, state.routes
+        takes_errors = "_error" in routes or loop.on_error is not None
+        takes_all = takes_errors and ("_" in routes or (said is not None and set(said) <= routes.keys()))
+        if takes_all and not state.is_terminal:
+            yield f"{name}/unrouted"
+        texts = [
+            text for text in read_texts(loop) if text.state is state and text.field != "evaluate.previous"
+        ]
+        may_fault = any(variable.default is None for text in texts for variable in text.template.variables)
+        if not may_fault and (takes_all or state.next is not None or state.is_terminal):
+            yield f"{name}/error"
+
+
+@pytest.mark.parametrize("case", RUNNING, ids=IDS)
+def test_every_route_of_the_author_is_taken(case: Path) -> None:
+    """Each way that the loop says is taken in a trace, or listed as one that cannot be taken."""
+    loop = compile_case(case).loop
+    taken = {way for world in worlds(case) for way in routes_taken(loop, events_of(world))}
+    listed = UNTAKEN.get(case.name, {})
+    missing = {f"{state}: {way}" for state, way in routes_of(loop) if (state, way) not in taken}
+    assert missing == {way for way in listed if ": " in way}
+
+
+@pytest.mark.parametrize("case", RUNNING, ids=IDS)
+def test_every_state_of_the_program_is_reached(case: Path) -> None:
+    """So is each way that nobody wrote: unrouted verdicts, crashes, faults, limits."""
+    taken = set()
+    for world in worlds(case):
+        taken |= states_taken(compile_case(case, values_of(world)).program, events_of(world))
+    compiled = compile_case(case)
+    states = {state.name for state in compiled.program.functions[0].states}
+    assert not taken & set(impossible(compiled.loop))
+    missing = {name for name in states - taken - set(impossible(compiled.loop)) if not name.endswith(GATE)}
+    assert missing == {way for way in UNTAKEN.get(case.name, {}) if ": " not in way}
+
+
+def test_what_is_listed_exists() -> None:
+    """No list is left behind for a case that is gone."""
+    assert UNTAKEN.keys() <= {case.name for case in RUNNING}
