@@ -26,11 +26,9 @@ from .schema import (
     StateSpec,
 )
 from .templates import parse
-from .variables import Text, check_variables, fixed_text, read_texts
+from .variables import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
 MAX_NAME = 200
-# A suggestion compares with every name: with many names, only the first few findings get one.
-MAX_COMPARISONS = 100_000
 _SPECIAL_KEYS = ("on_success", "on_failure", "on_error", "on_yes", "on_no", "on_maintain", "on_unknown")
 _CAPTURE_NAME = re.compile(r"[\w-]+")
 
@@ -304,7 +302,8 @@ class _Checker:
     ) -> Diagnostic:
         place = state.span_of(f"key:route.{verdict}", f"key:on_{verdict}")
         key = f"on_{verdict}"
-        meant = nearest(key, _SPECIAL_KEYS) if f"key:{key}" in state.spans else None
+        is_sugar = f"key:{key}" in state.spans and key not in _SPECIAL_KEYS
+        meant = nearest(key, _SPECIAL_KEYS) if is_sugar else None
         if meant is not None:
             message = f"state `{state.name}` has no key `{key}`"
             meaning = f"did you mean `{meant}`? `{kind}` never says `{verdict}`"

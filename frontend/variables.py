@@ -22,6 +22,8 @@ from .templates import NAMESPACES, Constant, Problem, Template, Variable, parse,
 DETAILS = sorted(
     {name for cls in EVALUATORS.values() for name in cls.details} | {"message", "error", "reason"}
 )
+# A suggestion compares with every name: with many names, only the first few findings get one.
+MAX_COMPARISONS = 100_000
 # How many "may not be set" findings show the way that shows it; finding one costs a search.
 SHOWN_WAYS = 20
 
@@ -107,6 +109,7 @@ class _Checker:
         self.graph = graph
         self.document = document
         self.bad_context: set[str] = set()
+        self.comparisons = 0
         self.captures = {state.capture for state in loop.states.values() if state.capture and state.action}
 
     def place(self, span: Span | None, text: str, start: int, end: int) -> Span | None:
@@ -233,10 +236,10 @@ class _Checker:
         if not self.graph.is_read:
             return
         name = variable.path[0]
-        help = (
-            suggest(name, self.captures, "the loop captures")
-            or f"add `capture: {name}` to a state with an action"
-        )
+        help: str | None = f"add `capture: {name}` to a state with an action"
+        self.comparisons += len(self.captures)
+        if self.captures and self.comparisons <= MAX_COMPARISONS:
+            help = suggest(name, self.captures, "the loop captures")
         severity = "error" if variable.default is None else "warning"
         yield Diagnostic(
             "unset-capture", f"nothing captures `{name}`", self.at(text, variable), "", help, severity

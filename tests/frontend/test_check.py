@@ -170,6 +170,17 @@ def test_a_route_for_a_verdict_that_never_comes_is_a_warning() -> None:
     assert helped(text) == "did you mean `success`?"
 
 
+def test_shorthand_for_a_verdict_that_never_comes_is_a_warning() -> None:
+    """`on_success` means nothing to a measurement, and is a known key all the same."""
+    text = states(
+        "a: {action: x, evaluate: {type: convergence, target: 0}, on_success: done, route: {_: done}}"
+    )
+    assert only(text) == ("warning", "shadowed-route", "on_success")
+    route = "{target: done, progress: a, stall: done}"
+    text = text.replace("{_: done}", route)
+    assert only(text) == ("warning", "unknown-verdict", "on_success")
+
+
 def test_a_misspelt_shorthand_is_an_unknown_key() -> None:
     """`on_sucess` is no verdict's key but a slip."""
     text = states("a: {action: x, on_sucess: done, on_failure: done, on_success: done}")
