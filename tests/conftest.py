@@ -1,8 +1,13 @@
-"""Shared by all tests: the `--update` switch for golden files."""
+"""Shared by all tests: the `--update` switch for golden files, and how properties are tried."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A law holds or it does not, however busy the machine is.
+settings.register_profile("llc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("llc")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

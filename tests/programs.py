@@ -1,7 +1,12 @@
-"""Generated programs for property tests: well formed, with hostile names, constants and spans."""
+"""Generated programs for property tests: well formed, with hostile names, constants and spans.
+
+Hypothesis draws what programs are made from: names, constants, places; how they are put together
+comes from one drawn seed, since drawing each choice would be slow.
+"""
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -87,9 +92,6 @@ SOURCES = st.lists(
     st.builds(Source, st.sampled_from(PATHS), st.text("0123456789abcdef", min_size=1, max_size=64)),
     max_size=2,
 ).map(tuple)
-# One draw gives the places of a whole program's nodes, by turns: drawing each would be slow.
-PLACES = st.lists(SPANS, min_size=1, max_size=5)
-
 METAS = st.builds(
     Meta,
     kind=st.just("flow"),
@@ -107,30 +109,33 @@ METAS = st.builds(
 )
 
 
-class _Writer:
-    """Draws the parts of one function of a program whose functions' frames are known."""
+# The source of choices, and the constants, places and switch cases to choose from.
+Material = tuple[random.Random, list[Any], list[Span | None], list[str]]
 
-    def __init__(self, draw: st.DrawFn, functions: list[Function], own: Function, states: list[str]) -> None:
-        self.draw = draw
+
+class _Writer:
+    """Puts together the parts of one function of a program whose functions' frames are known."""
+
+    def __init__(
+        self, material: Material, functions: list[Function], own: Function, states: list[str]
+    ) -> None:
+        self.chance, self.constants, self.places, self.cases = material
         self.functions = functions
         self.own = own
         self.states = states
         self.slots = own.slots
-        self.places = draw(PLACES)
-        self.turn = 0
 
     def span(self) -> Span | None:
-        self.turn += 1
-        return self.places[self.turn % len(self.places)]
+        return self.chance.choice(self.places)
 
     def pick(self, options: Any) -> Any:
-        return self.draw(st.sampled_from(options))
+        return self.chance.choice(options)
 
     def expr(self, depth: int = 3) -> Expr:
         kinds = ["const"] + ["slot"] * bool(self.slots) + ["prim", "prim", "closure"] * (depth > 0)
         kind = self.pick(kinds)
         if kind == "const":
-            return Const(self.draw(CONSTANTS), span=self.span())
+            return Const(self.pick(self.constants), span=self.span())
         if kind == "slot":
             return Slot(self.pick(self.slots), span=self.span())
         if kind == "closure":
@@ -139,13 +144,13 @@ class _Writer:
             return Closure(function.name, captures, span=self.span())
         row = PRIMITIVES[self.pick(sorted(PRIMITIVES))]
         most = row.least + 2 if row.most is None else row.most
-        count = self.draw(st.integers(row.least, most))
+        count = self.chance.randint(row.least, most)
         if row.name == "map":
             count -= count % 2
         return Prim(row.name, tuple(self.expr(depth - 1) for _ in range(count)), span=self.span())
 
     def args(self) -> tuple[Expr, ...]:
-        return tuple(self.expr(1) for _ in range(self.draw(st.integers(0, 2))))
+        return tuple(self.expr(1) for _ in range(self.chance.randint(0, 2)))
 
     def instruction(self) -> Instruction:
         kind = self.pick(["set", "set", "setbox", "note"] if self.slots else ["setbox", "note"])
@@ -166,7 +171,7 @@ class _Writer:
                 return Branch(self.expr(), self.pick(self.states), self.pick(self.states), span=span)
             case "switch":
                 cases = tuple(
-                    (case, self.pick(self.states)) for case in self.draw(st.sets(TEXTS, max_size=3))
+                    (case, self.pick(self.states)) for case in self.cases[: self.chance.randint(0, 3)]
                 )
                 return Switch(self.expr(), cases, self.pick([None, *self.states]), span=span)
             case "call":
@@ -186,9 +191,9 @@ class _Writer:
     def function(self) -> Function:
         states = []
         for name in self.states:
-            body = tuple(self.instruction() for _ in range(self.draw(st.integers(0, 2))))
+            body = tuple(self.instruction() for _ in range(self.chance.randint(0, 2)))
             handler = None
-            if self.slots and self.draw(st.booleans()):
+            if self.slots and self.chance.random() < 0.5:
                 handler = Handler(self.pick(self.states), self.pick(self.slots))
             states.append(State(name, body, self.exit(), handler, span=self.span()))
         own = self.own
@@ -198,21 +203,26 @@ class _Writer:
 @st.composite
 def programs(draw: st.DrawFn, max_states: int = 4) -> Program:
     """Well-formed programs of kind `flow`: `verify` finds no error in them."""
-    names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
+    chance = random.Random(draw(st.integers(0, 1 << 32)))
+    names = draw(st.lists(NAMES, min_size=6, max_size=6, unique=True))
+    material = (
+        chance,
+        draw(st.lists(CONSTANTS, min_size=3, max_size=6)),
+        draw(st.lists(SPANS, min_size=1, max_size=4)),
+        draw(st.lists(TEXTS, max_size=3, unique=True)),
+    )
     frames = []
-    for position, name in enumerate(names):
-        slots = draw(st.lists(NAMES, max_size=5, unique=True))
-        first, second = sorted(draw(st.tuples(st.integers(0, len(slots)), st.integers(0, len(slots)))))
+    for position, name in enumerate(chance.sample(names, chance.randint(1, 3))):
+        slots = tuple(chance.sample(names, chance.randint(0, 5)))
+        first, second = sorted(chance.choices(range(len(slots) + 1), k=2))
         if position == 0:
             second = first
-        frames.append(
-            Function(name, tuple(slots[:first]), (), tuple(slots[first:second]), tuple(slots[second:]))
-        )
+        frames.append(Function(name, slots[:first], (), slots[first:second], slots[second:]))
     functions = []
     for frame in frames:
-        states = draw(st.lists(NAMES, min_size=1, max_size=max_states, unique=True))
-        functions.append(_Writer(draw, frames, frame, states).function())
-    return Program(draw(NAMES), names[0], tuple(functions), draw(METAS), sources=draw(SOURCES))
+        states = chance.sample(names, chance.randint(1, max_states))
+        functions.append(_Writer(material, frames, frame, states).function())
+    return Program(names[0], frames[0].name, tuple(functions), draw(METAS), sources=draw(SOURCES))
 
 
 def spans_of(program: Program) -> list[Span | None]:
