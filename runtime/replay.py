@@ -13,6 +13,7 @@ from ..vm.faults import Fault
 from ..vm.machine import Done, Effect, OutOfFuel
 from . import journal
 from .errors import EXIT_FAILURE, UserError
+from .events import OWN
 from .journal import BlobError, Blobs, Damage
 from .progress import QUANTUM, Progress, event_fields
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 _STARTS = ("action_start", "effect_start")
 _ENDS = ("action_complete", "effect_complete")
-# Events of the driver; every other one is a note of the program.
-_OWN = frozenset(("run_start", "run_resume", "run_interrupted", "run_end", "process", *_STARTS, *_ENDS))
 
 
 class Recorded:
@@ -84,7 +83,7 @@ class History:
                     segment, before = at, history.active_ms
                 history.active_ms = max(history.active_ms, before + int((at - segment) * 1000))
             seq = event.get("seq")
-            if kind in _OWN and isinstance(seq, int):
+            if kind in OWN and isinstance(seq, int):
                 effect = history.effects.setdefault(seq, Recorded())
                 history.last = max(history.last, seq)
                 group = seq + 1
@@ -96,7 +95,7 @@ class History:
                 history.begun = history.begun or event.get("ts")
             elif kind == "run_end":
                 history.ended = True
-            elif kind not in _OWN:
+            elif kind not in OWN:
                 history.notes.setdefault(group, []).append((event, record.offset))
         return history
 

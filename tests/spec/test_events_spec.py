@@ -1,0 +1,97 @@
+"""`spec/events.md`: its table is the program's, its loops run and leave the events it shows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llc.ir.effects import NOTE_ROWS
+from llc.runtime import events, launch, options
+
+CHAPTER = Path(__file__).parents[2] / "spec" / "events.md"
+TEXT = CHAPTER.read_text("utf-8")
+BLOCK = re.compile(r"^```([a-z ]+)\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+BLOCKS = [(match[1], match[2]) for match in BLOCK.finditer(TEXT)]
+EXAMPLES = [
+    found
+    for found in itertools.zip_longest(*(BLOCKS[n:] for n in range(4)), fillvalue=("", ""))
+    if found[0][0] == "yaml loop"
+]
+# What differs from run to run, or from version to version.
+VOLATILE = ("ts", "crc", "run", "program_hash", "llc", "path", "script", "started_at", "updated_at")
+
+
+def stable(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name not in VOLATILE}
+
+
+@pytest.fixture
+def ended(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run of the example's loop in its world."""
+    (_, loop), (_, world), *_ = request.param
+    (tmp_path / "loop.yaml").write_text(loop)
+    (tmp_path / "world.yaml").write_text(world)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    launch.outcome(options.Values(options.RUN, "loop.yaml", script="world.yaml", quiet=True))
+    (folder,) = tmp_path.glob(".loops/.history/*")
+    return folder
+
+
+@pytest.mark.parametrize("ended", EXAMPLES, indirect=True)
+def test_the_events_are_those_that_are_shown(ended: Path) -> None:
+    """Run in its world, the loop leaves the journal that the chapter shows, line for line."""
+    ((kind, shown),) = [example[2] for example in EXAMPLES]
+    assert kind == "jsonl"
+    (path,) = ended.glob("*.events.jsonl")
+    written = [stable(json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+    assert written == [json.loads(line) for line in shown.splitlines()]
+
+
+@pytest.mark.parametrize("ended", EXAMPLES, indirect=True)
+def test_the_state_file_is_the_one_that_is_shown(ended: Path) -> None:
+    """At its end the run leaves the state file that the chapter shows."""
+    ((kind, shown),) = [example[3] for example in EXAMPLES]
+    assert kind == "json state"
+    (path,) = ended.glob("*.state.json")
+    assert stable(json.loads(path.read_text("utf-8"))) == json.loads(shown)
+
+
+@pytest.mark.parametrize("ended", EXAMPLES, indirect=True)
+def test_every_event_is_one_of_the_table(ended: Path) -> None:
+    """Kinds and fields of the events are declared."""
+    rows = {row.name: row for row in events.EVENT_ROWS}
+    (path,) = ended.glob("*.events.jsonl")
+    for line in path.read_text("utf-8").splitlines():
+        event = json.loads(line)
+        fields = rows[event.pop("event")].fields.split()
+        assert {"ts", "crc"} <= event.keys()
+        assert event.keys() - {"ts", "crc"} <= {field.rstrip("?") for field in fields}
+        assert {field for field in fields if not field.endswith("?")} <= event.keys()
+
+
+def test_the_table_is_that_of_the_program(update: bool) -> None:
+    """Event kinds are declared once, in `runtime/events.py` and `ir/effects.py`."""
+    place = re.compile(r"(<!-- table: events -->\n).*?(<!-- end -->)", re.DOTALL)
+    assert place.search(TEXT)
+    rows = "".join(f"{line}\n" for line in events.markdown())
+    printed = place.sub(lambda match: match[1] + rows + match[2], TEXT)
+    if update:
+        CHAPTER.write_text(printed, "utf-8")
+    assert printed == CHAPTER.read_text("utf-8"), "pytest --update rewrites the table"
+
+
+def test_every_note_is_an_event() -> None:
+    """Each kind of note has its row, and no name is used twice."""
+    names = [row.name for row in events.EVENT_ROWS]
+    assert {row.name for row in NOTE_ROWS} <= set(names)
+    assert len(names) == len(set(names))
+
+
+def test_every_block_is_checked() -> None:
+    """No block of the chapter is of a kind that no test looks at."""
+    assert {kind for kind, _ in BLOCKS} == {"yaml loop", "yaml world", "jsonl", "json state"}
