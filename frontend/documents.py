@@ -20,6 +20,7 @@ from ..ir.spans import Source, Span
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 100
+MAX_DIRECTIVES = 100
 # After so many findings nobody reads on, and a hostile file could make millions.
 MAX_FINDINGS = 1000
 # Nodes counted with aliases written out; a loop of 10,000 states has about 150,000.
@@ -288,6 +289,11 @@ def read_document(source: Source) -> Document:
         document.fail(
             "control-character", f"character {code} cannot stand in YAML", document.span_at(*bad.span())
         )
+        return document
+    # libyaml compares each with all others; a loop needs none.
+    if document.text.count("\n%TAG") > MAX_DIRECTIVES:
+        place = document.span_at(0, 0)
+        document.fail("too-many-directives", f"there are more than {MAX_DIRECTIVES} tag directives", place)
         return document
     import yaml
 

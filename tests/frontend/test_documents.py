@@ -232,6 +232,11 @@ def test_an_alias_bomb_is_refused() -> None:
     assert ids("\n".join(rows)) == ["too-many-nodes"]
 
 
+def test_tag_directives_are_bounded() -> None:
+    """Directives that would be compared with each other are counted before YAML is read."""
+    assert ids("".join(f"%TAG !a{i}! b\n" for i in range(200)) + "---\na: 1") == ["too-many-directives"]
+
+
 def test_findings_are_bounded() -> None:
     """A file full of mistakes gives a list that ends."""
     found = ids("a: 1\n" * 5000)
