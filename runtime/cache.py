@@ -12,7 +12,7 @@ import contextlib
 import os
 
 from .journal import JournalError, write_file
-from .runs import LOOPS
+from .runs import LOOPS, make_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def store(root: str, key: str, image: Image) -> None:
     data = image.to_bytes()
     folder = os.path.join(root, FOLDER)
     with contextlib.suppress(OSError, JournalError):
-        os.makedirs(folder, exist_ok=True)
+        make_private(folder)
         _prune(folder)
         write_file(os.path.join(folder, key + SUFFIX), _mac(secret, key, data) + data, durable=False)
 

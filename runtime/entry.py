@@ -61,7 +61,8 @@ def guarded(action: Callable[[], int]) -> int:
 
     try:
         code = action()
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     except BrokenPipeError:

@@ -89,10 +89,16 @@ class _Command:
         scope = [] if values.script else image.meta["scope"]
         self.folder, lock = locks.start(ROOT, image.name, scope, {**about, "started_at": begun})
         folder = self.folder
-        write_file(folder.image, image.to_bytes())
-        journal = Journal.create(folder.journal, lambda: timestamp(world.time()))
-        journal.write("run_start", self.start_fields(about), begun)
-        journal.sync()
+        try:
+            write_file(folder.image, image.to_bytes())
+            journal = Journal.create(folder.journal, lambda: timestamp(world.time()))
+            journal.write("run_start", self.start_fields(about), begun)
+            journal.sync()
+        except BaseException:
+            folder.discard()
+            lock.close()
+            self.folder = None
+            raise
         journals.sync_folder(folder.path)
         journals.sync_folder(os.path.dirname(folder.path))
         display = self.display(image)
@@ -241,17 +247,20 @@ class _Command:
         if not isinstance(effect, Effect) or recorded is None or not recorded.started:
             return None
         assert self.folder is not None
-        from .leftover import end_leftover
+        from .leftover import end_leftover, find_leaders
 
-        for pid, begun in recorded.processes:
-            if end_leftover(pid, begun, f"{self.folder.id}/{effect.seq}"):
+        effect_id = f"{self.folder.id}/{effect.seq}"
+        for pid, begun in recorded.processes or find_leaders(effect_id):
+            if end_leftover(pid, begun, effect_id):
                 self.warn(f"note: what was still running of effect {effect.seq} (pid {pid}) has been ended")
         from ..ir.effects import EFFECTS
 
         if not EFFECTS[effect.kind].acts:
             return None
-        policy: str = self.values.on_unknown or effect.args.get("on_unknown") or "rerun"
-        return self.ask(effect) if policy == "ask" else policy
+        policy = self.values.on_unknown or effect.args.get("on_unknown")
+        if policy == "ask":
+            return self.ask(effect)
+        return "fail" if policy == "fail" else "rerun"
 
     def ask(self, effect: Any) -> str:
         """Ask the person what to do with an effect whose outcome is unknown."""
@@ -343,8 +352,9 @@ class _Command:
         """The one JSON object, where it was asked for."""
         if self.values.json:
             text = json.dumps(outcome.to_json(), ensure_ascii=False, default=str)
-            data = (text + "\n").encode("utf-8", "replace")
-            Screen(sys.stdout).write_bytes(data)
+            Screen(sys.stdout).write_bytes((text + "\n").encode("utf-8", "replace"))
+        elif outcome.kind != "loop" and outcome.value is not None and not self.values.quiet:
+            self.screen.write(json.dumps(outcome.value, indent=2, ensure_ascii=False) + "\n")
 
     def show(self, diagnostics: Any, sources: Any = ()) -> None:
         from ..ir.diagnostics import render_all

@@ -56,6 +56,18 @@ def end_leftover(pid: int, started: str, effect_id: str) -> bool:
     return bool(found)
 
 
+def find_leaders(effect_id: str) -> list[tuple[int, str]]:
+    """The (pid, start time) of each session leader that carries an effect's id.
+
+    For an effect that was cut off between the start of its process and the record of it.
+    """
+    try:
+        living = [(pid, fields) for pid, fields in _living() if fields[3] == b"%d" % pid]
+    except OSError:
+        return []
+    return [(pid, start_time(pid)) for pid, _ in living if _is_marked(pid, effect_id)]
+
+
 def has_living(group: int) -> bool:
     """Whether somebody in a process group is more than a zombie that nobody has reaped."""
     try:
@@ -66,21 +78,23 @@ def has_living(group: int) -> bool:
 
 def _members(group: int, effect_id: str) -> list[int]:
     """The living processes of a group or session that carry an effect's id."""
-    mark = b"LLC_EFFECT_ID=" + effect_id.encode("utf-8", "replace")
     number = b"%d" % group
-    found = []
-    for pid, fields in _living():
-        if number not in fields[2:4]:
-            continue
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                marked = mark in file.read().split(b"\0")
-        except OSError:
-            continue
-        # The leader's own identity is settled by its start time; it may have wiped its environment.
-        if marked or pid == group:
-            found.append(pid)
-    return found
+    # The leader's own identity is settled by its start time; it may have wiped its environment.
+    return [
+        pid
+        for pid, fields in _living()
+        if number in fields[2:4] and (pid == group or _is_marked(pid, effect_id))
+    ]
+
+
+def _is_marked(pid: int, effect_id: str) -> bool:
+    """Whether a process carries an effect's id in its environment."""
+    mark = b"LLC_EFFECT_ID=" + effect_id.encode("utf-8", "replace")
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:
+        return False
 
 
 def _living() -> Iterator[tuple[int, list[bytes]]]:

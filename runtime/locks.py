@@ -102,8 +102,11 @@ def is_live(run: RunFolder) -> bool:
 def _refuse_conflict(root: str, wanted: list[str], own: RunFolder | None) -> None:
     if not wanted:
         return
+    passed = _ancestors(root)
+    if own is not None:
+        passed.add(own.id)
     for other in runs_in(root):
-        if own is not None and other.id == own.id:
+        if other.id in passed:
             continue
         about = other.about()
         held = about.get("scope")
@@ -117,6 +120,17 @@ def _refuse_conflict(root: str, wanted: list[str], own: RunFolder | None) -> Non
                         "wait for that run or stop it; loops with a `scope:` apart from its run beside it",
                         EXIT_FAILURE,
                     )
+
+
+def _ancestors(root: str) -> set[str]:
+    """The runs whose actions we are part of: they hold their paths for us too."""
+    found: set[str] = set()
+    parent = os.environ.get("LLC_RUN_ID")
+    while isinstance(parent, str) and parent not in found:
+        found.add(parent)
+        known = [run for run in runs_in(root) if run.id == parent]
+        parent = known[0].about().get("parent") if known else None
+    return found
 
 
 def _shown(path: str, root: str) -> str:
@@ -137,7 +151,9 @@ def _hold(run: RunFolder, scope: list[str], about: dict[str, Any]) -> Lock:
             if attempt == _TRIES - 1:
                 raise UserError("run-is-live", f"{run.id} is still running", exit_code=EXIT_FAILURE)
             time.sleep(_PAUSE)
-        text = json.dumps({"run": run.id, "pid": os.getpid(), **about, "scope": scope})
+        parent = os.environ.get("LLC_RUN_ID")
+        known = {"run": run.id, "pid": os.getpid(), **({"parent": parent} if parent else {})}
+        text = json.dumps({**known, **about, "scope": scope})
         os.ftruncate(fd, 0)
         os.pwrite(fd, text.encode("utf-8", "surrogateescape") + b"\n", 0)
     except OSError as error:

@@ -71,10 +71,10 @@ def verify_image(image: Image) -> None:
     """Refuse, with a CompileError, an image that is not what the compiler could have made."""
     from ..ir.diagnostics import CompileError
     from ..ir.verify import verify
-    from ..vm import verify as code
     from ..vm.lift import lift
+    from ..vm.verify import verify_image as verify_code
 
-    found = [diagnostic for diagnostic in code.verify_image(image) if diagnostic.is_error]
+    found = [diagnostic for diagnostic in verify_code(image) if diagnostic.is_error]
     if not found:
         found = [diagnostic for diagnostic in verify(lift(image)) if diagnostic.is_error]
     if found:

@@ -12,6 +12,7 @@ folders. Who may run is decided by `locks`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -171,11 +172,19 @@ class RunFolder:
             return {}
         return found if isinstance(found, dict) else {}
 
+    def discard(self) -> None:
+        """Remove the folder of a run that could not begin, as far as that can be done."""
+        for path in (self.journal, self.image, self.state, self.lock):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        with contextlib.suppress(OSError):
+            os.rmdir(self.path)
+
     def finish(self) -> None:
         """Move the folder to the history: the run has ended. Raises UserError."""
         target = os.path.join(self.root, HISTORY, self.id)
         try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
+            make_private(os.path.dirname(target))
             os.rename(self.path, target)
         except OSError as error:
             raise UserError(
@@ -184,11 +193,20 @@ class RunFolder:
         self.path = target
 
 
+def make_private(path: str) -> None:
+    """Make a folder for what we keep; version control is told to leave it alone. Raises OSError."""
+    if os.path.isdir(path):
+        return
+    os.makedirs(path, exist_ok=True)
+    with open(os.path.join(path, ".gitignore"), "w", encoding="ascii") as file:
+        file.write("*\n")
+
+
 def make_running_folder(root: str) -> str:
     """The folder of the runs that have not ended, made where it is missing. Raises UserError."""
     path = os.path.join(root, RUNNING)
     try:
-        os.makedirs(path, exist_ok=True)
+        make_private(path)
     except OSError as error:
         raise UserError(
             "cannot-write",

@@ -272,6 +272,13 @@ def test_a_directory_that_cannot_be_written_is_one_error(llc: Llc, tmp_path: Pat
     assert "Traceback" not in done.stderr
 
 
+def test_a_run_works_with_its_streams_closed(llc: Llc) -> None:
+    """`llc run … >&- 2>&-` does its work."""
+    done = subprocess.run(f"{sys.executable} -m llc run good >&- 2>&-", shell=True, check=False)
+    assert done.returncode == 0
+    assert list(Path(".loops/.history").glob("good-*"))
+
+
 def test_a_full_disk_stops_the_run_and_loses_nothing(llc: Llc, tmp_path: Path) -> None:
     """When the journal cannot grow the run stops with exit code 1, and can be resumed."""
     path = tmp_path / "long.yaml"

@@ -176,3 +176,19 @@ def test_of_many_that_start_at_once_one_runs(tmp_path: Path) -> None:
     for process in processes:
         process.communicate()
     assert answers == ["held"] + ["scope-conflict"] * 5
+
+
+def test_a_run_inside_an_action_shares_its_runs_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop may run a loop: what its run holds, or the run that one is part of, is no conflict."""
+    outer, first = locks.start(str(tmp_path), "outer", ["."], {})
+    monkeypatch.setenv("LLC_RUN_ID", outer.id)
+    middle, second = locks.start(str(tmp_path), "middle", ["."], {})
+    monkeypatch.setenv("LLC_RUN_ID", middle.id)
+    _, third = locks.start(str(tmp_path), "inner", ["."], {})
+    monkeypatch.delenv("LLC_RUN_ID")
+    with pytest.raises(UserError):
+        locks.start(str(tmp_path), "other", ["."], {})
+    for lock in (first, second, third):
+        lock.close()

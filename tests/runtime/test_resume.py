@@ -77,7 +77,7 @@ def in_process_resume(target: str = "job") -> int:
 
 def finished(project: Path) -> Path:
     """The folder of the one run in the history."""
-    (folder,) = (project / ".loops" / ".history").iterdir()
+    (folder,) = project.glob(".loops/.history/job-*")
     return folder
 
 
@@ -236,8 +236,12 @@ def test_an_empty_journal_starts_from_the_beginning(project: Path) -> None:
     assert log(project) == LOG
 
 
-def test_an_action_that_was_cut_off_is_ended_before_it_runs_again(project: Path) -> None:
-    """After kill -9 of llc the action that was left running is ended, then run again, once."""
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_an_action_that_was_cut_off_is_ended_before_it_runs_again(project: Path, is_recorded: bool) -> None:
+    """After kill -9 of llc the action that was left running is ended, then run again, once.
+
+    Also where llc was killed before it could record the action's process.
+    """
     (project / ".loops" / "job.yaml").write_text(
         "name: job\ninitial: a\nstates:\n"
         "  a: {action: 'echo $$ >> pids; test -e second || { touch second; sleep 600; }', next: done}\n"
@@ -249,6 +253,10 @@ def test_an_action_that_was_cut_off_is_ended_before_it_runs_again(project: Path)
     process.wait()
     first = int((project / "pids").read_text())
     assert alive(first)
+    (path,) = project.glob(".loops/.running/*/job.events.jsonl")
+    lines = [line for line in path.read_bytes().splitlines(keepends=True) if b'"event":"process"' not in line]
+    if not is_recorded:
+        path.write_bytes(b"".join(lines))
     answer = resume()
     assert answer["status"] == "success"
     assert f"(pid {first}) has been ended" in answer["shown"]

@@ -154,3 +154,11 @@ def test_a_folder_that_cannot_be_made_is_one_clear_error(project: Path) -> None:
         runs.make_running_folder(str(project))
     assert caught.value.id == "cannot-write"
     assert caught.value.exit_code == 1
+
+
+def test_version_control_is_told_to_leave_runs_alone(project: Path) -> None:
+    """The folders we make for ourselves hold a .gitignore that covers them."""
+    runs.make_running_folder(str(project))
+    RunFolder.create(str(project), "x").finish()
+    for folder in (runs.RUNNING, runs.HISTORY):
+        assert (project / folder / ".gitignore").read_text() == "*\n"

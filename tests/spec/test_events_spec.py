@@ -38,7 +38,7 @@ def ended(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     launch.outcome(options.Values(options.RUN, "loop.yaml", script="world.yaml", quiet=True))
-    (folder,) = tmp_path.glob(".loops/.history/*")
+    (folder,) = tmp_path.glob(".loops/.history/fix-types-*")
     return folder
 
 
