@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..ir.diagnostics import Diagnostic
     from .image import FunctionCode, Image
     from .opcodes import Opcode
+    from .values import Value
 
 # Stacks and frames beyond this are refused: a state that needs one was not written by a compiler.
 MAX_STACK = 1 << 20
@@ -38,8 +39,9 @@ def verify_image(image: Image) -> Iterator[Diagnostic]:
         problem = constant_problem(constant)
         if problem is not None:
             yield _diagnostic("bad-constant", f"constant {index}: {problem}")
+    names = _names(image.constants)
     for function in image.functions:
-        yield from _Verifier(image, function).run()
+        yield from _Verifier(image, function, names).run()
 
 
 def _image(image: Image) -> Iterator[Diagnostic]:
@@ -71,9 +73,20 @@ def _unique(what: str, names: Iterable[str], function: FunctionCode | None = Non
 class _Verifier:
     """One function of an image."""
 
-    def __init__(self, image: Image, function: FunctionCode) -> None:
+    def __init__(self, image: Image, function: FunctionCode, names: dict[str, frozenset[int]]) -> None:
         self.image = image
         self.function = function
+        # The words an operand of each kind may have.
+        self.legal: dict[str, Container[int]] = {
+            **names,
+            "constant": range(len(image.constants)),
+            "slot": range(len(function.slots)),
+            "state": range(len(function.states)),
+            "state?": {NO_STATE, *range(len(function.states))},
+            "function": range(len(image.functions)),
+            "table": range(len(function.tables)),
+            "count": range(MAX_STACK),
+        }
 
     def run(self) -> Iterator[Diagnostic]:
         function = self.function
@@ -125,9 +138,9 @@ class _Verifier:
                 return
             operands = code[offset + 1 : after]
             for kind, word in zip(row.operands, operands, strict=True):
-                what = self.operand_problem(kind, word)
-                if what is not None:
-                    yield self.problem("bad-operand", state, offset, f"has {row.name} with {what}")
+                if word not in self.legal[kind]:
+                    wrong = f"has {row.name} with {word}, which is no {kind.rstrip('?')}"
+                    yield self.problem("bad-operand", state, offset, wrong)
             if row.pops_count:
                 what = self.count_problem(row, operands)
                 if what is not None:
@@ -138,8 +151,8 @@ class _Verifier:
                 return
             depth += row.pushes
             if depth > self.function.max_stack:
-                what = f"needs a higher stack than the {self.function.max_stack} that is declared"
-                yield self.problem("stack-overflow", state, offset, what)
+                higher = f"needs a higher stack than the {self.function.max_stack} that is declared"
+                yield self.problem("stack-overflow", state, offset, higher)
                 return
             if row.is_exit:
                 break
@@ -151,27 +164,6 @@ class _Verifier:
             yield self.problem("code-after-exit", state, after, "has code after its exit")
         if depth:
             yield self.problem("stack-leftover", state, offset, "leaves values on the stack")
-
-    def operand_problem(self, kind: str, word: int) -> str | None:
-        """What is wrong with an operand, None where nothing is."""
-        function, image = self.function, self.image
-        if kind == "constant":
-            return None if word < len(image.constants) else f"constant {word}, which there is not"
-        if kind in _NAMED:
-            name = image.constants[word] if word < len(image.constants) else None
-            if type(name) is str and name in _NAMED[kind]:
-                return None
-            return f"{_name(name)}, which is no {kind}" if type(name) is str else f"no name of a {kind}"
-        if kind == "slot":
-            return None if word < len(function.slots) else f"slot {word}, which there is not"
-        if kind == "state" or kind == "state?":
-            optional = kind == "state?" and word == NO_STATE
-            return None if optional or word < len(function.states) else f"state {word}, which there is not"
-        if kind == "function":
-            return None if word < len(image.functions) else f"function {word}, which there is not"
-        if kind == "table":
-            return None if word < len(function.tables) else f"table {word}, which there is not"
-        return None if kind == "count" else f"an operand of unknown kind {kind}"
 
     def count_problem(self, row: Opcode, operands: Iterable[int]) -> str | None:
         """What is wrong with how many operands an instruction takes."""
@@ -199,7 +191,13 @@ class _Verifier:
         return self.image.constants[index] if index < len(self.image.constants) else None
 
 
-_NAMED: dict[str, Container[str]] = {"primitive": PRIMITIVES, "note": NOTES, "effect": EFFECTS}
+def _names(constants: tuple[Value, ...]) -> dict[str, frozenset[int]]:
+    """For each kind of operand that names something, the constants that do."""
+    tables: dict[str, Container[str]] = {"primitive": PRIMITIVES, "note": NOTES, "effect": EFFECTS}
+    texts = [(index, name) for index, name in enumerate(constants) if type(name) is str]
+    return {
+        kind: frozenset(index for index, name in texts if name in table) for kind, table in tables.items()
+    }
 
 
 def _name(name: str) -> str:
