@@ -200,6 +200,7 @@ class _Lowering:
         """The author's states that control can come back to within a cycle of the loop."""
         states = self.loop.states
         index = {name: number for number, name in enumerate(states)}
+        anywhere = len(states)  # where a target that is worked out at run time may lead
         ways: list[list[int]] = []
         for name, state in states.items():
             targets = [self.error_route(state)]
@@ -207,8 +208,9 @@ class _Lowering:
                 targets += [state.next, *state.routes.values()]
             named = {name if target == CURRENT else target for target in targets if target is not None}
             dynamic = any("${" in target for target in named)
-            ways.append(list(index.values()) if dynamic else [index[target] for target in named])
-        names = list(states)
+            ways.append([anywhere] if dynamic else [index[target] for target in named])
+        ways.append(list(index.values()))
+        names = [*states, ""]
         return {
             names[number]
             for component in components(ways)
@@ -299,14 +301,14 @@ class _Lowering:
         if needs.clock:
             chain.perform("clock", {}, "now", f"{state.name}/{phase}_clock")
 
-    def watch_deadline(self, chain: _Chain, state: StateSpec) -> None:
-        """A state that waits for nothing still sees that the loop's time is over."""
+    def watch_deadline(self, chain: _Chain, state: StateSpec, phase: str = "") -> None:
+        """A way that waits for nothing still sees that the loop's time is over."""
         if self.deadline is None:
             return
         self.ends.add("timeout")
-        chain.perform("clock", {}, "now", f"{state.name}/time")
+        chain.perform("clock", {}, "now", f"{state.name}/{phase}time")
         late = prim("ge", prim("get", Slot("now"), "elapsed_ms"), self.deadline)
-        chain.unless(late, "/timeout", f"{state.name}/in_time")
+        chain.unless(late, "/timeout", f"{state.name}/{phase}in_time")
 
     def check_budget(self, chain: _Chain, state: StateSpec, phase: str) -> None:
         """A call that would start over budget does not start."""
@@ -458,8 +460,9 @@ class _Lowering:
 
     def target(self, state: StateSpec, text: str) -> tuple[Template, str]:
         """The parsed template of a target that is worked out at run time, and its field."""
-        for (name, field), template in self.templates.items():
-            if name == state.name and template.text == text and field != "action":
+        for field in (*(f"route.{verdict}" for verdict in state.routes), "next"):
+            template = self.templates.get((state.name, field))
+            if template is not None and template.text == text:
                 return template, field
         return parse(text, kind="value", context=self.loop.context), "on_error"
 
@@ -481,6 +484,7 @@ class _Lowering:
             ran = prim("put", Slot("last"), "state", state.name)
             chain.add(store("prev", prim("select", prim("is_null", Slot("last")), Slot("prev"), ran)))
         self.note_verdict(chain, state, self.loop.evaluator_of(state).type)
+        self.watch_deadline(chain, state, "error_")
         self.go(chain, state, target)
 
     # --- terminal states --------------------------------------------------------------------
@@ -497,7 +501,7 @@ class _Lowering:
         else:
             delay = self.loop.maintain_delay if self.loop.maintain_delay is not None else self.loop.backoff
             if delay:
-                self.sleep(chain, delay, f"{state.name}/rested")
+                self.sleep(chain, delay, f"{state.name}/delayed")
             else:
                 self.watch_deadline(chain, state)
             chain.close(Goto(f"{state.name}/cycle"))
