@@ -8,11 +8,12 @@ from time import perf_counter
 
 import loops
 import rig
-from llc.vm.machine import Machine
 from measure import Contestant, take_turns
 from place import Place
 from report import Section, row
 from sizes import Sizes
+
+from llc.vm.machine import Machine
 
 _SMALL = 10
 

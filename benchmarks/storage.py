@@ -7,13 +7,14 @@ from time import perf_counter
 
 import loops
 import rig
-from llc.runtime.programs import verify_image
-from llc.vm.image import Image
-from llc.vm.machine import Machine
 from measure import Contestant, take_turns
 from place import Place
 from report import BYTES, Section, row
 from sizes import Sizes
+
+from llc.runtime.programs import verify_image
+from llc.vm.image import Image
+from llc.vm.machine import Machine
 
 _SMALL = 10
 _CAPTURED = 1_000_000

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from llc.frontend.compile import Compiled, compile_text
 from llc.runtime import launch, options, programs
 from llc.runtime.options import Values

@@ -10,6 +10,7 @@ import random
 from typing import Any
 
 from hypothesis import strategies as st
+
 from llc.ir.effects import EFFECTS, NOTES
 from llc.ir.nodes import (
     Branch,

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from golden_cases import CASES, GOLDEN, IDS, SOURCE, compile_case, run_world, trace_of, worlds
+
 from llc.frontend.compile import compile_text
 from llc.frontend.fsm import print_fsm
 from llc.ir.diagnostics import CompileError, render_all

@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 import pytest
 from golden_cases import CASES, compile_case, trace_of, values_of, worlds
+
 from llc.frontend.schema import Loop
 from llc.frontend.variables import read_texts
 from llc.ir.builder import record

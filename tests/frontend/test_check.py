@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 import pytest
+
 from llc.frontend.check import check
 from llc.frontend.documents import text_source
 from llc.frontend.paradigms import to_fsm

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from llc.frontend.documents import (
     MAX_BYTES,
     MAX_FINDINGS,

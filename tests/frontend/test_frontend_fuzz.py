@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from llc.frontend.check import check
 from llc.frontend.documents import text_source
 from llc.frontend.fsm import print_fsm

@@ -7,6 +7,7 @@ import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from llc.frontend.documents import read_document, text_source
 from llc.frontend.fsm import print_fsm
 from llc.frontend.paradigms import to_fsm

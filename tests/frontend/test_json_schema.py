@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+
 from llc.frontend.documents import read_document, text_source
 from llc.frontend.json_schema import json_schema
 from llc.frontend.schema import EVALUATORS, PARADIGMS, StateSpec

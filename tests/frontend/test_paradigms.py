@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from llc.frontend.documents import Document, read_document, text_source
 from llc.frontend.fsm import print_fsm
 from llc.frontend.paradigms import slug, to_fsm

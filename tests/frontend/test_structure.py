@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from llc.frontend.documents import text_source
 from llc.frontend.schema import (
     Convergence,

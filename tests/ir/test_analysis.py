@@ -7,10 +7,11 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import programs
+
 from llc.ir.analysis import LiveSlots, components, cycles, expressions, graph, reachable, slots_read
 from llc.ir.nodes import Call, Function, Goto, Perform, Program, Set, State
 from llc.ir.text import parse_program
-from programs import programs
 
 GRAPHS = st.integers(1, 7).flatmap(
     lambda size: st.lists(st.lists(st.integers(0, size - 1), max_size=4), min_size=size, max_size=size)

@@ -11,6 +11,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from llc.ir.limits import verify_limits
 from llc.ir.nodes import (
     Branch,

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import CONSTANTS, NAMES, TEXTS, WORDS, programs, spans_of
+
 from llc.ir.diagnostics import CompileError, Diagnostic
 from llc.ir.nodes import (
     Const,
@@ -26,7 +28,6 @@ from llc.ir.nodes import (
 )
 from llc.ir.spans import Source
 from llc.ir.text import KEYWORDS, parse_program, print_program, quote_name
-from programs import CONSTANTS, NAMES, TEXTS, WORDS, programs, spans_of
 
 
 def one_state(body: str) -> str:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from programs import programs
+
 from llc.ir.diagnostics import Diagnostic
 from llc.ir.nodes import (
     Closure,
@@ -23,7 +25,6 @@ from llc.ir.nodes import (
 )
 from llc.ir.text import parse_program
 from llc.ir.verify import verify
-from programs import programs
 
 
 def found(text: str) -> list[tuple[str, str]]:

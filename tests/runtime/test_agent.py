@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from llc.runtime.world import Interrupt, Interrupted
 
 Perform = Callable[..., dict[str, Any]]

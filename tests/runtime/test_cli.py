@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from llc.runtime import entry, options
 from llc.runtime.verbs import VERBS
 

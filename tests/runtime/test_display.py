@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from llc.runtime import display as displays
 from llc.runtime.display import ProgressDisplay
 from llc.runtime.driver import Outcome

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from llc.frontend.compile import compile_text
 from llc.ir.nodes import (
     Branch,

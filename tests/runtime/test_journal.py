@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from llc.runtime import journal
 from llc.runtime.journal import BLOB_LIMIT, BlobError, Blobs, Journal, JournalError
 

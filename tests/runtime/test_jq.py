@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from llc.runtime import jq_worker
 from llc.runtime.jq import JqWorker
 from llc.runtime.world import Context, Interrupt, Interrupted

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from llc.runtime import leftover
 from llc.runtime.leftover import end_leftover, start_time
 

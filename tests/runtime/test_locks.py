@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from llc.runtime import locks, runs
 from llc.runtime.errors import UserError
 

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
 from llc.runtime.model import ModelWorker, load_prices
 from llc.runtime.world import Context, Interrupt, Interrupted, World
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from llc.frontend.compile import compile_text
 from llc.runtime import journal, launch, options, runs
 from llc.runtime.errors import UserError

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from llc.runtime import runs
 from llc.runtime.errors import UserError
 from llc.runtime.runs import RunFolder

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from llc.frontend.documents import text_source
 from llc.ir.diagnostics import CompileError
 from llc.runtime.script import NoRule, ScriptedWorld

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from llc.runtime import process
 from llc.runtime.capture import CAPTURE_LIMIT, KEPT_END
 from llc.runtime.process import Runner

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import llc
 import pytest
+
+import llc
 from llc.ir.effects import EFFECTS
 from llc.runtime import world as world_module
 from llc.runtime.world import Context, Interrupt, Interrupted, World, milliseconds, timestamp

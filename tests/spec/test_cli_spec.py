@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from llc.runtime import options
 from llc.runtime.verbs import VERBS
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from llc.frontend.documents import text_source
 from llc.ir.effects import EFFECT_ROWS, NOTE_ROWS
 from llc.runtime.script import NoRule, ScriptedWorld

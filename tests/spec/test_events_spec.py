@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from llc.ir.effects import NOTE_ROWS
 from llc.runtime import events, launch, options
 

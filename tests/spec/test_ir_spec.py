@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from llc.ir.text import KEYWORDS, parse_program, print_program
 from llc.ir.verify import verify
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from llc.frontend.compile import compile_text
 from llc.frontend.fsm import print_fsm
 from llc.frontend.json_schema import fill_tables

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from llc.ir.text import parse_program
 from llc.vm.emit import emit
 from llc.vm.image import Image

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from llc.vm.machine import Done, Machine
 
 MachineOf = Callable[..., Machine]

@@ -9,13 +9,14 @@ from array import array
 import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import programs
+
 from llc.ir.nodes import Program
 from llc.ir.text import parse_program
 from llc.vm.disasm import disassemble, disassemble_json
 from llc.vm.emit import emit
 from llc.vm.image import Image
 from llc.vm.opcodes import BY_NAME, decode
-from programs import programs
 
 LINT = """
 program lint entry main

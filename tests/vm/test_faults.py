@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from llc.vm.faults import TRACE_ENDS
 from llc.vm.image import Image
 from llc.vm.machine import Done, Fault, Machine

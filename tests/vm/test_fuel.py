@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from llc.vm.image import FunctionCode, Image, words
 from llc.vm.machine import Done, Effect, Machine, OutOfFuel
 from llc.vm.opcodes import BY_NAME, ROWS

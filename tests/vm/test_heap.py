@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from llc.vm.heap import HeapError, HeapReader, HeapWriter
 from llc.vm.values import Box, FunctionValue
 

@@ -12,6 +12,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from llc.ir.nodes import Const, Function, Limits, Meta, Prim, Program, Return, Set, Slot, State
 from llc.ir.spans import Source, Span
 from llc.ir.text import parse_program

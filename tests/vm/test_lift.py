@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import given
+from programs import programs
+
 from llc.ir.nodes import Function, Limits, Meta, Prim, Program, Return, Slot, State
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
@@ -10,7 +12,6 @@ from llc.vm.emit import emit
 from llc.vm.image import Image
 from llc.vm.lift import lift
 from llc.vm.verify import verify_image
-from programs import programs
 
 LOOP = """
 program p entry main

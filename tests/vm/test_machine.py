@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from llc.vm.machine import Done, Effect, Fault, Machine, OutOfFuel
 
 MachineOf = Callable[..., Machine]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from llc.ir.text import parse_program
 from llc.vm.emit import emit
 from llc.vm.image import Image

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from llc.vm.machine import STEPS
 from llc.vm.opcodes import BY_NAME, MAX_WORD, NO_STATE, ROWS, decode, markdown
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from llc.vm.values import MAX_SHOWN, Box, FunctionValue, equal, from_host, show, to_host, type_name
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()

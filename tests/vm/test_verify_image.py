@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import programs
+
 from llc.ir.nodes import Program
 from llc.ir.text import parse_program
 from llc.ir.verify import verify
@@ -24,7 +26,6 @@ from llc.vm.lift import lift
 from llc.vm.machine import Done, Effect, Machine, OutOfFuel
 from llc.vm.opcodes import BY_NAME, ROWS
 from llc.vm.verify import MAX_STACK, verify_image
-from programs import programs
 
 SMALL = """
 program p entry main
