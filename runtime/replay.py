@@ -66,8 +66,8 @@ class History:
         history = cls()
         group = 1
         hole_since: int | None = None
-        segment: float | None = None
-        before = 0
+        since: Any = None
+        until: Any = None
         for record in journal.read(path):
             event = record.event
             if event is None:
@@ -77,11 +77,10 @@ class History:
                 hole_since = group if hole_since is None else hole_since
                 continue
             kind = event["event"]
-            at = _seconds(event.get("ts"))
-            if at is not None:
-                if segment is None or kind == "run_resume":
-                    segment, before = at, history.active_ms
-                history.active_ms = max(history.active_ms, before + int((at - segment) * 1000))
+            if since is None or kind == "run_resume":
+                history.active_ms += _milliseconds(since, until)
+                since = event.get("ts")
+            until = event.get("ts")
             seq = event.get("seq")
             if kind in OWN and isinstance(seq, int):
                 effect = history.effects.setdefault(seq, Recorded())
@@ -97,6 +96,7 @@ class History:
                 history.ended = True
             elif kind not in OWN:
                 history.notes.setdefault(group, []).append((event, record.offset))
+        history.active_ms += _milliseconds(since, until)
         return history
 
 
@@ -119,15 +119,20 @@ def _take(effect: Recorded, kind: str, event: dict[str, Any], offset: int) -> No
         effect.end_offset = offset
 
 
-def _seconds(ts: Any) -> float | None:
-    """Seconds since 1970 of a time stamp in a journal; None for what is none."""
+def _milliseconds(since: Any, until: Any) -> int:
+    """The time between two time stamps of a journal; 0 where one is none or the clock went back."""
     try:
-        whole, _, milli = str(ts).rstrip("Z").partition(".")
-        import calendar
-
-        return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + int(milli or 0) / 1000
+        return max(0, int((_seconds(until) - _seconds(since)) * 1000))
     except (ValueError, OverflowError):
-        return None
+        return 0
+
+
+def _seconds(ts: Any) -> float:
+    """Seconds since 1970. ValueError for what is no time stamp."""
+    import calendar
+
+    whole, _, milli = str(ts).rstrip("Z").partition(".")
+    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + int(milli or 0) / 1000
 
 
 class Position:

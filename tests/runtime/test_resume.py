@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from llc.frontend.compile import compile_text
 from llc.runtime import journal, launch, options, runs
@@ -40,6 +42,11 @@ states:
     next: done
   done:
     terminal: true
+"""
+WORLD = """
+- {state: measure, results: [{output: '1'}, {output: '9'}]}
+- {state: work}
+- {state: report}
 """
 LOG = ["measure", "work", "measure", "work", "measure", "report 5 5"]
 
@@ -147,6 +154,32 @@ def cut_run(project: Path, keep: Callable[[dict[str, Any]], bool], extra: bytes 
     before = performed(events(target / kept))
     (project / "log").write_text("".join(f"{line}\n" for line in before))
     return target
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_whatever_happened_to_a_journal_the_run_ends_well_or_says_why(
+    project: Path, data: st.DataObject
+) -> None:
+    """Bytes changed, cut out or put in anywhere: resumed, the run succeeds or is refused clearly."""
+    whole = project / "whole"
+    if not whole.exists():
+        (project / "world.yaml").write_text(WORLD)
+        run(script="world.yaml")
+        shutil.move(finished(project), whole)
+    content = bytearray((whole / "job.events.jsonl").read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(content)))
+        size = data.draw(st.integers(0, 200))
+        content[place : place + size] = data.draw(
+            st.binary(max_size=20) | st.just(b"\n") | st.just(b"\x00" * size)
+        )
+    target = project / ".loops" / ".running" / "job-20240101-000000-0000"
+    shutil.copytree(whole, target)
+    (target / "job.events.jsonl").write_bytes(content)
+    assert in_process_resume(target.name) in (0, 1)
+    for folder in (target, project / ".loops" / ".history" / target.name):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def before_end_of(seq: int) -> Callable[[dict[str, Any]], bool]:
@@ -413,9 +446,7 @@ def test_resuming_twice_works(project: Path) -> None:
 
 def test_a_scripted_run_stays_scripted_when_resumed(project: Path) -> None:
     """A run that performs nothing performs nothing after it was cut off either."""
-    (project / "world.yaml").write_text(
-        "- {state: measure, results: [{output: '1'}, {output: '9'}]}\n- {state: work}\n- {state: report}\n"
-    )
+    (project / "world.yaml").write_text(WORLD)
     outcome = run(script="world.yaml")
     assert outcome.status == "success"
     folder = finished(project)
