@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from ..ir.diagnostics import clean
+from ..ir.effects import EFFECTS
 from ..ir.nodes import (
     Branch,
     Const,
@@ -160,7 +161,7 @@ def _show(expr: Expr) -> Any:
             return "${" + ".".join((inner, *map(str, path))) + "}"
         case Prim(op=op, args=(first, *_)) if op in _QUOTING:
             return _show(first)
-        case Slot(name=name):
+        case Slot(name=name) if name.startswith("captured.") or name in ("prev", "result"):
             return "${" + name + "}"
         case _:
             return "${…}"
@@ -180,7 +181,8 @@ def as_text(plan: dict[str, Any]) -> str:
     for state in plan["states"]:
         lines += ["", state["state"] + (f" (ends: {state['terminal']})" if "terminal" in state else "")]
         for performed in state["performs"]:
-            lines += _performed_lines(performed)
+            if EFFECTS[performed["kind"]].waits:
+                lines += _performed_lines(performed)
         if state["captures"]:
             lines.append(f"  capture: {', '.join(dict.fromkeys(state['captures']))}")
         if state["evaluators"]:
@@ -198,6 +200,7 @@ def _limit(name: str, value: Any) -> str:
 def _performed_lines(performed: dict[str, Any]) -> list[str]:
     facts = dict(performed)
     kind = facts.pop("kind")
+    kind = "ask" if kind == "evaluate" else kind  # an evaluator's name follows
     main = facts.pop("command", None) or facts.pop("program", None) or facts.pop("model", "")
     lines = [
         f"  {kind}: {line}" if not index else f"    {line}"
