@@ -34,11 +34,13 @@ def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Imag
     from . import cache
 
     key = None
-    try:
-        with open(path, "rb") as file:
-            source = file.read(_MOST_SOURCE)
-    except OSError:
-        source = b""  # the compiler says what is wrong with it
+    source = b""
+    if os.path.isfile(path):  # what is no file, such as a pipe, can be read only once
+        try:
+            with open(path, "rb") as file:
+                source = file.read(_MOST_SOURCE)
+        except OSError:
+            source = b""  # the compiler says what is wrong with it
     if 0 < len(source) < _MOST_SOURCE:
         key = cache.entry_key(source, path, _settings(values))
         image_or_none = cache.load(runs.ROOT, key)
