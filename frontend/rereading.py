@@ -265,9 +265,11 @@ def is_evaluated(name: str, before: str, *, is_declared: bool) -> bool:
 
 
 def is_evaluated_later(name: str, after: str) -> bool:
-    """Whether the text `after` an assignment evaluates the variable, other than as arithmetic."""
+    """Whether the text `after` an assignment evaluates the variable, arithmetic apart."""
+    declarers = "|".join(sorted(DECLARERS))
+    named = rf"\b(?:unset|read|{declarers}|(?:printf|test|\[\[?)\s+-v)\s+(?:-\w+\s+)*\"?\$\{{?{name}\b"
     late = rf"\beval\b.*\b{name}\b|\$\{{!{name}\b|\$\{{{name}@P|\w\[[^\]\s]*\b{name}\b"
-    return re.search(late, after) is not None
+    return re.search(f"{late}|{named}", after) is not None
 
 
 def condition_reader(words: Sequence[str]) -> Trouble | None:
@@ -282,7 +284,7 @@ def condition_reader(words: Sequence[str]) -> Trouble | None:
 def input_reader(words: Sequence[str]) -> Trouble | None:
     """What is wrong with a variable in a here-document or here-string of a command, if anything."""
     at = _command(words)
-    rest = words[at + 1 :]
+    rest = [word for word in words[at + 1 :] if word != "-"]
     program = _program(_name(words, at))
     reader = READERS.get(program)
     if reader is not None:

@@ -53,7 +53,11 @@ ROWS = (
     _row("add", "number…", "The sum."),
     _row("sub", "number number", "The difference."),
     _row("mul", "number…", "The product."),
-    _row("div", "number number", "The quotient, exact where both are integers and it is whole."),
+    _row(
+        "div",
+        "number number",
+        "The quotient, an integer where both are and it is whole; fault `division-by-zero`.",
+    ),
     _row("min", "number number", "The smaller number."),
     _row("max", "number number", "The larger number."),
     _row("eq", "value value", "Equality by value; a boolean never equals a number."),
@@ -71,15 +75,19 @@ ROWS = (
     _row("trim_newline", "text", "A text without its final newline, as `$(…)` in a shell gives it."),
     _row("tail", "text count", "The last `count` characters of a text."),
     _row("duration", "milliseconds", "A duration for people, such as `2m 34s`."),
-    _row("shell_word", "value", "The text as one bare word of a POSIX shell."),
-    _row("shell_single", "value", "The text for a place inside single quotes of a POSIX shell."),
-    _row("shell_double", "value", "The text for a place inside double quotes of a POSIX shell."),
-    _row("shell_heredoc", "value", "The text for a here-document with an unquoted delimiter."),
+    _row("shell_word", "value", "The text as one bare word of a shell; fault `unsendable-text` for a NUL."),
+    _row("shell_single", "value", "The text for a place inside single quotes; fault `unsendable-text`."),
+    _row("shell_double", "value", "The text for a place inside double quotes; fault `unsendable-text`."),
+    _row(
+        "shell_heredoc",
+        "value",
+        "The text for a here-document with an unquoted delimiter; fault `unsendable-text`.",
+    ),
     # variables
     _row(
         "lookup",
         "value path variable",
-        "The field of a value at a list of keys; a fault that names `variable` where it is undefined.",
+        "The field of a value at a list of keys; fault `undefined-variable`, which names `variable`.",
     ),
     _row("lookup_or", "value path default", "The field of a value at a list of keys, else the default."),
     # verdicts: each gives a result map {verdict, details}

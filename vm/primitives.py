@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # doubles something in a loop faults here before it fills the machine's memory.
 MAX_TEXT = 1 << 27
 MAX_BITS = 1 << 17
+# The longest duration that is shown, in milliseconds.
+MAX_DURATION = 1 << 60
 
 
 def _expected(what: str, value: Value) -> PrimitiveFault:
@@ -283,12 +285,17 @@ def trim_newline(value: Value) -> Value:
 
 def tail(value: Value, count: Value) -> str:
     length = _number(count)
-    return text(value)[-int(length) :] if length >= 1 else ""
+    whole = text(value)
+    if length >= len(whole):
+        return whole
+    return whole[-int(length) :] if length >= 1 else ""
 
 
 def duration(milliseconds: Value) -> str:
     """As the progress display writes it: `0.3s`, `12s`, `2m 34s`, `1h 2m`."""
-    if _number(milliseconds) < 10_000:
+    if not -MAX_DURATION < _number(milliseconds) < MAX_DURATION:
+        raise PrimitiveFault("too-large", f"{show(milliseconds)} ms is no duration")
+    if milliseconds < 10_000:
         return f"{milliseconds / 1000:.1f}s"
     seconds = int(milliseconds // 1000)
     if seconds < 60:
@@ -328,7 +335,9 @@ def _walk(value: Value, path: Value) -> Value:
         if type(value) is dict:
             if key not in value:
                 fields = ", ".join(f"`{show_key(name)}`" for name in list(value)[:12])
-                raise _Undefined(f"there is no `{show_key(key)}`" + (f"; there is {fields}" if fields else ""))
+                raise _Undefined(
+                    f"there is no `{show_key(key)}`" + (f"; there is {fields}" if fields else "")
+                )
             value = value[key]
         elif type(value) is tuple:
             index = int(key) if type(key) is str and key.isdecimal() and len(key) < 10 else key
@@ -411,3 +420,27 @@ HANDLERS: dict[str, Callable[..., Value]] = {
 if HANDLERS.keys() != PRIMITIVES.keys():
     odd = ", ".join(sorted(HANDLERS.keys() ^ PRIMITIVES.keys()))
     raise AssertionError(f"primitives without code, or code without a primitive: {odd}")
+
+
+def markdown() -> str:
+    """The text of `spec/primitives.md`."""
+    lines = [
+        "# Primitives",
+        "",
+        "Printed from `ir/primitives.py` by `python -m llc.vm.primitives`; a test compares.",
+        "",
+        "A primitive computes one value from others. It touches nothing else, changes no operand and gives",
+        "the same answer for the same operands. An operand that ends in `…` may stand any number of times.",
+        "An operand of a wrong type is the fault `type-error`; other faults are named where they can happen.",
+        f"Texts are at most {MAX_TEXT} characters long and integers have at most {MAX_BITS} bits; what would",
+        "be larger is the fault `too-large`.",
+        "",
+        "| primitive | operands | meaning |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{row.name}` | {row.operands} | {row.doc} |" for row in PRIMITIVES.values()]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

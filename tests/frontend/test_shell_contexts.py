@@ -1,0 +1,349 @@
+"""Rule 7 of loops.md: a value reaches a program byte for byte, and nothing else runs.
+
+The first tests run random programs under every shell there is; the others say one place at a time
+what quoting a variable gets there, or why it is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from shell_programs import SHELLS, VALUES, filled, programs, run, soups
+
+from llc.frontend.templates import Problem, parse
+
+V = "${captured.v.output}"
+bash = [shell for shell in SHELLS if "bash" in shell]
+
+
+def shell_name(shell: str) -> str:
+    return Path(shell).name
+
+
+def problem_of(command: str) -> Problem:
+    """The one problem of a command in which V stands for a variable."""
+    (problem,) = parse(command.replace("V", V), kind="shell").problems
+    return problem
+
+
+def quotings(command: str) -> list[str]:
+    template = parse(command.replace("V", V), kind="shell")
+    assert template.problems == ()
+    return [variable.quoting for variable in template.variables]
+
+
+# --- against real shells ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=shell_name)
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_rule_7_values_arrive_byte_for_byte_and_nothing_else_runs(shell: str, data: st.DataObject) -> None:
+    """Whatever the values are and wherever they stand, the programs get exactly them."""
+    text, values, printed = data.draw(programs("bash" in shell))
+    template = parse(text, kind="shell")
+    assert template.problems == ()
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(shell, filled(template, values), Path(folder))
+        left = os.listdir(folder)
+    assert done.stdout == "".join(part + "\0" for part in printed).encode()
+    assert (done.stderr, done.returncode, left) == (b"", 0, [])
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=shell_name)
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(soup=soups())
+def test_rule_7_holds_in_any_text_that_is_not_refused(shell: str, soup: tuple[str, dict[str, str]]) -> None:
+    """In a heap of shell tokens, sense or nonsense, a hostile value runs nothing."""
+    text, values = soup
+    template = parse(text, kind="shell")
+    if any(problem.severity == "error" for problem in template.problems):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        run(shell, filled(template, values), Path(folder))
+        assert not os.path.exists(os.path.join(folder, "pwned"))
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=shell_name)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(value=VALUES.filter(lambda value: 0 < len(value.encode()) < 100 and "/" not in value))
+def test_rule_7_holds_in_redirections(shell: str, value: str) -> None:
+    """A value names the file, whatever it looks like."""
+    command = f"printf x > ./{V}; cat < ./{V}; printf y 2>> ./{V}"
+    template = parse(command, kind="shell")
+    if value in (".", ".."):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(shell, filled(template, {"v": value}), Path(folder))
+        assert os.listdir(folder) == [value]
+    assert (done.stdout, done.stderr) == (b"xy", b"")
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=shell_name)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(values=st.lists(VALUES, min_size=1, max_size=3))
+def test_rule_7_a_heredoc_ends_at_its_own_delimiter(shell: str, values: list[str]) -> None:
+    """No value is taken for the end of the text, and none is stripped of its tabs."""
+    lines = [f"{V.replace('v', f'v{index}')}" for index in range(len(values))]
+    template = parse("cat <<-EOF\n\t" + "\n".join(lines) + "\n\tEOF\nprintf end", kind="shell")
+    named = {f"v{index}": value for index, value in enumerate(values)}
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(shell, filled(template, named), Path(folder))
+    assert done.stdout == ("\n".join(values) + "\nend").encode()
+
+
+# --- which quoting ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("echo V", ["word"]),
+        ("echo a/V.txt --x=V V", ["word", "word", "word"]),
+        ("echo 'a V b'", ["single"]),
+        ('echo "a V b" "V"', ["double", "double"]),
+        ('echo "it\'s V" \'say "V"\'', ["double", "single"]),
+        ("echo it\\'s V", ["word"]),
+        ('x=V y="V" cmd', ["word", "double"]),
+        ('echo "$(grep V "f V" \'V\')" V', ["word", "double", "single", "word"]),
+        ('echo "${X:-d}" ${#X} ${X%.*} V', ["word"]),
+        ('echo "a\\"V\\\\" V', ["double", "word"]),
+        ("case V in V|'V') echo V;; (x) ;; esac; echo V", ["word", "word", "single", "word", "word"]),
+        ("for x in V 'V'; do echo V; done", ["word", "single", "word"]),
+        ("if [ V = x ]; then echo V; elif ! V; then :; fi", ["word", "word", "word"]),
+        ("f() { echo V; }; f V", ["word", "word"]),
+        ("function g { echo V; }", ["word"]),
+        ("cat > V <<EOF\nV 'V'\nEOF\necho V", ["word", "heredoc", "heredoc", "word"]),
+        ("cat <<A <<-'B'\nV\nA\n\tx\n\tB\necho V", ["heredoc", "word"]),
+        ("a=(V 'V' # V it's\n V); echo V", ["word", "single", "word", "word"]),
+        ("[[ V == x* && ( -n V ) ]] || echo V", ["word", "word", "word"]),
+        ("diff <(sort V) >(cat V) V", ["word", "word", "word"]),
+        ("echo $(( (1 + $X) * ${Y:-2} )) V", ["word"]),
+        ("for ((i = 0; i < 3; i++)); do echo V; done", ["word"]),
+        ("echo $'\\t' V", ["word"]),
+        ("echo `date +%s` V", ["word"]),
+        ("echo a#V b\\ V", ["word", "word"]),
+        ("echo \\\n  V \\\n  V", ["word", "word"]),
+        ("V", ["word"]),
+        ("sh -c 'echo \"$1\"' _ V", ["word"]),
+        ("python3 -c 'import sys' V", ["word"]),
+        ("python3 tool.py -c V; python -m pytest -c V", ["word", "word"]),
+        ("awk -v x=V '{ print x }' V", ["word", "word"]),
+        ("jq --arg v V '.a == $v' V", ["word", "word"]),
+        ("ssh V uptime", ["word"]),
+        ("[ V -gt 3 ]", ["word"]),
+        ("local x=V; export y=V", ["word", "word"]),
+    ],
+)
+def test_a_variable_is_quoted_for_where_it_stands(command: str, expected: list[str]) -> None:
+    """The quoting of each V, in order."""
+    assert quotings(command) == expected
+
+
+def test_a_variable_in_a_comment_stays_as_it_is_written() -> None:
+    """No program sees it, and a value with a newline would end the comment."""
+    template = parse(f"# old: {V}\necho {V} # and {V}", kind="shell")
+    assert template.fixed is None
+    assert [variable.quoting for variable in template.variables] == ["word"]
+    assert filled(template, {"v": "a\nb"}) == f"# old: {V}\necho 'a\nb' # and {V}"
+
+
+def test_authors_text_is_spliced_as_written() -> None:
+    """`context`, `loop`, `state` and `raw:` are never quoted, wherever they stand."""
+    template = parse(
+        "a=$((${state.iteration}+1)); eval ${raw:captured.v.output} `${context.c}` ${loop.elapsed_ms}",
+        kind="shell",
+        context={"c": "date"},
+    )
+    assert template.problems == ()
+    assert {variable.quoting for variable in template.variables} == {"none"}
+
+
+def test_context_decides_the_quotes_around_a_variable() -> None:
+    """A context value is put in place first, so its quotes count for what stands behind it."""
+    context = {"open": "echo '", "q": '"'}
+    template = parse(f"${{context.open}}{V}' ${{context.q}}{V}${{context.q}}", kind="shell", context=context)
+    assert [variable.quoting for variable in template.variables] == ["single", "double"]
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("echo \\V", "after a backslash"),
+        ('echo "\\V"', "after a backslash"),
+        ("cat <<EOF\n\\V\nEOF", "after a backslash"),
+        ("echo ${X:-V}", "inside the shell's own `${…}`"),
+        ('echo "${X:-V}"', "inside the shell's own `${…}`"),
+        ("echo `grep V f`", "inside backticks"),
+        ("echo $((V + 1))", "in arithmetic"),
+        ("((V > 1)) && x", "in arithmetic"),
+        ("for ((i = 0; i < V; i++)); do x; done", "in arithmetic"),
+        ("echo $'a V'", "inside `$'…'`"),
+        ("cat <<'EOF'\nV\nEOF", "quoted delimiter"),
+        ("cat <<\\EOF\nV\nEOF", "quoted delimiter"),
+        ("cat <<EOF\n$(echo V)\nEOF", "in a command inside a here-document"),
+        ('echo "$(cat <<EOF\nV\nEOF\n)"', "in a here-document inside `$( … )`"),
+        ("cat <<V\nx\nV", "is the delimiter"),
+        ("x >&V", "expands twice"),
+        ("x 2<&V", "expands twice"),
+        # and what is behind a text that cannot be followed for certain
+        ('echo "${X:-it\'s}" V', "quotes or commands inside"),
+        ("echo $[1+1] V", "`$[`"),
+        ("echo $'it\\'s' V", "end at different places"),
+        ('echo `echo "` V', "backticks with unbalanced quotes"),
+        ("echo $((cd x; ls) | wc) V", "not plain arithmetic"),
+        ("shopt -s extglob\nls !(*.o) V", "glued to a word"),
+        ("alias l=ls\nl V", "`alias`"),
+        ("echo $(case x in x) echo;; esac) V", "`case` pattern without its `(`"),
+        ("echo $(ls # it's\n) V", "comment with quotes"),
+        ("echo ) V", "closes nothing"),
+        ("[[ a =~ (#|b) ]] && V", "`#` inside"),
+        ("cat <<EOF\na\\\nEOF\nEOF\necho V", "continued line in a here-document"),
+        ("cat <<$X\na\n$X\necho V", "not one plain word"),
+        # and what the shell would refuse
+        ("echo 'V", "`'` left open"),
+        ('echo V "x', '`"` left open'),
+        ("echo $(V", "`(` left open"),
+        ("cat <<EOF\nV\n EOF", "here-document left open"),
+        ("case V in x) y;;", "`case` left open"),
+        ("a=(V | x)", "array left open"),
+    ],
+)
+def test_a_place_without_quoting_is_refused(command: str, message: str) -> None:
+    """One error that says why, names the variable, marks it and tells what to do."""
+    problem = problem_of(command) if command.count("V") == 1 else None
+    problems = parse(command.replace("V", V), kind="shell").problems
+    problem = problem or problems[0]
+    assert (problem.id, problem.severity) == ("unquotable-variable", "error")
+    assert message in problem.message
+    assert problem.message.startswith(f"`{V}` ")
+    assert problem.help
+    start = command.index("V")
+    assert (problem.start, problem.end) == (start, start + len(V))
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("bash -c 'echo V'", "code that `bash` reads"),
+        ('sudo sh -ec "echo V"', "code that `sh` reads"),
+        ("find . -exec sh -c 'rm V' \\;", "code that `sh` reads"),
+        ("python3 -c 'print(\"V\")'", "code that `python` reads"),
+        ("perl -ne 'print if /V/' f", "code that `perl` reads"),
+        ("node -e V", "code that `node` reads"),
+        ("su - me -c 'V'", "code that `su` reads"),
+        ('psql db -c "select V"', "code that `psql` reads"),
+        ("bash <<EOF\nV\nEOF", "code that `bash` reads"),
+        ("python3 - <<EOF\nV\nEOF", "code that `python` reads"),
+        ("bash <<< V", "code that `bash` reads"),
+        ("eval V", "a second time"),
+        ('eval "x=V"', "a second time"),
+        ("trap 'rm V' EXIT", "a second time"),
+        ("ssh host rm V", "on the other side"),
+        ("ssh -p 22 host <<EOF\nV\nEOF", "on the other side"),
+        ("[[ V -gt 3 ]]", "compared as a number"),
+        ("[[ a == V || V -eq 1 && b ]]", "compared as a number"),
+        ("let x=V", "arithmetic"),
+        ("a[V]=1", "array subscript"),
+        ("a=([V]=1)", "array subscript"),
+        ("declare V", "names a shell variable"),
+        ("read V", "names a shell variable"),
+        ("unset V", "names a shell variable"),
+        ("printf -v V x", "names a shell variable"),
+        ("[ -v V ]", "names a variable"),
+        ("declare -i n=V", "becomes a number, a list or a reference"),
+        ("declare -a n=V", "becomes a number, a list or a reference"),
+        ("declare -i n; n=V", "becomes a number, a list or a reference"),
+        ("n=(1); declare n=V", "becomes a number, a list or a reference"),
+        ("RANDOM=V", "becomes a number, a list or a reference"),
+    ],
+)
+def test_a_value_that_would_be_read_as_code_is_refused(command: str, message: str) -> None:
+    """Quoting carries a value through one shell; what reads it again would run it."""
+    problems = parse(command.replace("V", V), kind="shell").problems
+    assert [(problem.id, problem.severity) for problem in problems] == [("variable-in-code", "error")]
+    assert message in problems[0].message
+    assert problems[0].help
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "awk '/V/' f",
+        "sed 's/a/V/' f",
+        "sed -n -e 's/V//p' f",
+        "jq '.a == \"V\"' f",
+        "make X=V",
+        "n=V; echo $((n + 1))",
+        "n=V\n[[ $n -gt 3 ]]",
+        'n=V; eval "$n"',
+        "n=V; echo ${!n}",
+        "n=V; unset $n",
+    ],
+)
+def test_a_value_that_a_program_may_misread_is_a_warning(command: str) -> None:
+    """It may be meant, so it does not refuse the loop."""
+    problem = problem_of(command)
+    assert (problem.id, problem.severity) == ("variable-in-code", "warning")
+
+
+@pytest.mark.parametrize("shell", bash, ids=shell_name)
+@pytest.mark.parametrize(
+    ("command", "value"),
+    [
+        ("[[ V -gt 3 ]]", "a[$(:>pwned)]"),
+        ("echo $((V))", "a[$(:>pwned)]"),
+        ("a[V]=1", "$(:>pwned)"),
+        ("declare -i n=V", "a[$(:>pwned)]"),
+        ("declare -a n=V", "($(:>pwned))"),
+        ("declare V", "a[$(:>pwned)]=1"),
+        ("[ -v V ]", "a[$(:>pwned)]"),
+        ("printf -v V x", "a[$(:>pwned)]"),
+        (": >&V", "x$(:>pwned)"),
+        ("n=V; echo $((n))", "a[$(:>pwned)]"),
+    ],
+)
+def test_what_is_refused_would_run_in_bash(command: str, value: str, shell: str, tmp_path: Path) -> None:
+    """The refusals are no pedantry: with the value well quoted as a word, bash runs it."""
+    quoted = "'" + value + "'"
+    if "$((V))" in command:
+        quoted = value
+    run(shell, command.replace("V", quoted), tmp_path)
+    assert (tmp_path / "pwned").exists()
+    assert problem_of(command).id in ("variable-in-code", "unquotable-variable")
+
+
+# --- bounds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opening", ["$(", '"$(', "( ", "${X:-", "((", "case x in (x) ", "[[ ( "])
+def test_deep_nesting_is_refused_not_followed(opening: str) -> None:
+    """Thousands of open brackets end in a problem, quickly, and never in a crash."""
+    problems = parse(opening * 5000 + V, kind="shell").problems
+    assert [problem.id for problem in problems] == ["unquotable-variable"]
+
+
+def test_a_long_command_is_read_once() -> None:
+    """A megabyte of shell text with a thousand variables is placed in one pass."""
+    line = f"echo 'some text' \"more $X text\" {V} # it's\n"
+    template = parse(line * 1000 + "x" * 1_000_000, kind="shell")
+    assert template.problems == ()
+    assert len(template.variables) == 1000
+
+
+@settings(max_examples=300, deadline=None)
+@given(soup=st.one_of(st.text(), st.text("'\"`\\${}()<>|&;#\n EOFV[]=cases-in ", max_size=60)))
+def test_any_text_gets_an_answer(soup: str) -> None:
+    """Placing never raises, and every data variable is quoted or refused."""
+    template = parse(f"{soup}{V}{soup}{V}".replace("\0", ""), kind="shell")
+    refused = {problem.start for problem in template.problems if problem.severity == "error"}
+    for variable in template.variables:
+        assert variable.quoting != "none" or variable.start in refused or not variable.is_data

@@ -1,0 +1,339 @@
+"""The pure primitives: what they give, when they fault, what they never do."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llc.ir.primitives import PRIMITIVES
+from llc.vm.faults import PrimitiveFault
+from llc.vm.primitives import HANDLERS, MAX_BITS, MAX_TEXT, markdown
+from llc.vm.values import Box, FunctionValue, equal, from_host, to_host
+
+Value = Any
+
+SPEC = Path(__file__).parents[2] / "spec" / "primitives.md"
+NUMBERS = st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False)
+HOST = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+ODD = st.sampled_from([math.inf, -math.inf, math.nan, 10**400, -0.0, "\ud800", "\0", ()])
+VALUES = ODD | HOST.map(from_host) | st.builds(Box) | st.builds(FunctionValue, st.just(0), st.just(()))
+
+
+def do(name: str, *operands: Value) -> Value:
+    return HANDLERS[name](*operands)
+
+
+def fault_of(name: str, *operands: Value) -> PrimitiveFault:
+    with pytest.raises(PrimitiveFault) as caught:
+        do(name, *operands)
+    return caught.value
+
+
+# --- the table --------------------------------------------------------------------------------
+
+
+def test_the_spec_is_what_the_table_prints() -> None:
+    """`python -m llc.vm.primitives > spec/primitives.md` brings it up to date."""
+    assert SPEC.read_text(encoding="utf-8") == markdown()
+
+
+def test_every_row_has_its_code() -> None:
+    """Table and handlers pair up."""
+    assert HANDLERS.keys() == PRIMITIVES.keys()
+
+
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_the_code_takes_the_operands_of_its_row(name: str) -> None:
+    """The verifier checks counts by the table, so the code must take exactly those."""
+    row = PRIMITIVES[name]
+    signature = inspect.signature(HANDLERS[name])
+    for count in range(5 if row.most is None else row.most + 2):
+        is_legal = count >= row.least and (row.most is None or count <= row.most)
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            assert not is_legal
+        else:
+            assert is_legal or name == "box"  # a box may also be made without a value
+
+
+@pytest.mark.parametrize("name", sorted(PRIMITIVES))
+@given(data=st.data())
+def test_wrong_operands_fault_and_nothing_else(name: str, data: st.DataObject) -> None:
+    """Whatever the operands, there is a value or a fault of the program, never an error of ours."""
+    row = PRIMITIVES[name]
+    most = 4 if row.most is None else row.most
+    operands = data.draw(st.lists(VALUES, min_size=row.least, max_size=most))
+    before = [repr(operand) for operand in operands]
+    with contextlib.suppress(PrimitiveFault):
+        do(name, *operands)
+    assert [repr(operand) for operand in operands] == before
+
+
+# --- values -----------------------------------------------------------------------------------
+
+
+def test_lists_and_maps_are_made_from_operands() -> None:
+    """A map takes its operands in pairs."""
+    assert do("list", 1, "a") == (1, "a")
+    assert do("list") == ()
+    assert do("map", "a", 1, "b", (2,)) == {"a": 1, "b": (2,)}
+    assert fault_of("map", "a").kind == "type-error"
+    assert fault_of("map", 1, 2).kind == "type-error"
+
+
+def test_null_counts_as_an_empty_map() -> None:
+    """`get` gives null for what is not there, `put` begins a map."""
+    assert do("get", None, "a") is None
+    assert do("get", {"a": 1}, "b") is None
+    assert do("put", None, "a", 1) == {"a": 1}
+    assert do("without_nulls", None) == {}
+    assert do("without_nulls", {"a": None, "b": 0}) == {"b": 0}
+
+
+def test_put_leaves_its_operand_alone() -> None:
+    """Values never change."""
+    before = {"a": 1}
+    assert do("put", before, "a", 2) == {"a": 2}
+    assert before == {"a": 1}
+
+
+@given(values=st.lists(VALUES, min_size=1, max_size=4))
+def test_and_and_or_give_an_operand(values: list[Value]) -> None:
+    """The first that decides, else the last."""
+    assert do("and", *values) is next((value for value in values if not value), values[-1])
+    assert do("or", *values) is next((value for value in values if value), values[-1])
+
+
+def test_and_and_or_of_nothing() -> None:
+    """Nothing is false among nothing, and nothing is true."""
+    assert (do("and"), do("or")) == (True, False)
+
+
+def test_boxes_hold_what_they_were_given() -> None:
+    """A new box each time."""
+    assert do("unbox", do("box", 5)) == 5
+    assert do("box", 5) is not do("box", 5)
+    assert fault_of("unbox", 5).kind == "type-error"
+
+
+# --- numbers ----------------------------------------------------------------------------------
+
+
+@given(left=NUMBERS, right=NUMBERS)
+def test_arithmetic_is_pythons(left: float, right: float) -> None:
+    """Integers are exact, and numbers of both kinds compare by what they are worth."""
+    assert do("add", left, right) == left + right
+    assert do("sub", left, right) == left - right
+    assert do("mul", left, right) == left * right
+    assert do("min", left, right) == min(left, right)
+    assert do("max", left, right) == max(left, right)
+    assert do("lt", left, right) is (left < right)
+    assert do("le", left, right) is (left <= right)
+    assert do("gt", left, right) is (left > right)
+    assert do("ge", left, right) is (left >= right)
+
+
+@given(left=st.integers(), right=st.integers().filter(bool))
+def test_whole_quotients_stay_integers(left: int, right: int) -> None:
+    """`div` is exact where it can be."""
+    assert do("div", left * right, right) == left
+    assert isinstance(do("div", left * right, right), int)
+
+
+def test_division_by_zero_is_a_fault() -> None:
+    """By either zero."""
+    assert fault_of("div", 1, 0).kind == "division-by-zero"
+    assert fault_of("div", 1.0, 0.0).kind == "division-by-zero"
+
+
+def test_a_boolean_is_no_number() -> None:
+    """It neither equals one nor is one."""
+    assert do("eq", True, 1) is False
+    assert do("eq", (1, {"a": 2}), (1.0, {"a": 2.0})) is True
+    for name in ("add", "lt", "div"):
+        assert fault_of(name, True, 1).kind == "type-error"
+    assert fault_of("lt", "a", "b").kind == "type-error"
+
+
+def test_integers_are_bounded() -> None:
+    """Squaring in a loop faults before it fills the memory."""
+    number = 3
+    while number.bit_length() * 2 <= MAX_BITS:
+        number = do("mul", number, number)
+    assert fault_of("mul", number, number).kind == "too-large"
+    assert fault_of("add", 1 << MAX_BITS, 1).kind == "too-large"
+    assert fault_of("sub", 0, 1 << MAX_BITS).kind == "too-large"
+
+
+def test_an_integer_beyond_floats_meets_a_float() -> None:
+    """A fault, not an overflow of ours."""
+    for name in ("add", "sub", "mul", "div"):
+        assert fault_of(name, 10**400, 1.5).kind == "too-large"
+    assert do("lt", 1.5, 10**400) is True
+
+
+# --- text -------------------------------------------------------------------------------------
+
+
+@given(data=HOST)
+def test_text_of_lists_and_maps_is_json(data: Any) -> None:
+    """What is not bare is JSON that reads back to the same value."""
+    text = do("text", from_host(data))
+    if isinstance(data, str):
+        assert text == data
+    elif data is None:
+        assert text == ""
+    else:
+        assert equal(from_host(json.loads(text)), from_host(data))
+        assert text == json.dumps(data, ensure_ascii=False)
+
+
+def test_text_of_numbers() -> None:
+    """Whole floats keep their point, huge integers all their digits."""
+    assert [do("text", value) for value in (1, 1.0, -0.5, True, 1e300)] == [
+        "1",
+        "1.0",
+        "-0.5",
+        "true",
+        "1e+300",
+    ]
+    assert do("text", 7**20000) == str_of(7**20000)
+    assert do("text", -(10**5000)) == "-1" + "0" * 5000
+    assert do("text", math.inf) == "Infinity"
+
+
+def str_of(number: int) -> str:
+    digits = []
+    while number:
+        number, digit = divmod(number, 10**18)
+        digits.append(f"{digit:018}")
+    return "".join(reversed(digits)).lstrip("0")
+
+
+def test_text_of_a_function_or_a_box_is_a_fault() -> None:
+    """They mean nothing outside the machine, also deep inside."""
+    assert fault_of("text", Box()).kind == "type-error"
+    assert fault_of("concat", "a", ({"b": FunctionValue(0, ())},)).kind == "type-error"
+
+
+def test_text_of_a_deep_value_needs_no_stack() -> None:
+    """A hundred thousand lists in one another."""
+    value: Value = ()
+    for _ in range(100_000):
+        value = (value,)
+    assert do("text", value) == "[" * 100_001 + "]" * 100_001
+
+
+def test_text_is_bounded_where_sharing_is_not() -> None:
+    """A list of itself twice, sixty times over, is small; its text would not be."""
+    value: Value = "x" * 1000
+    for _ in range(60):
+        value = (value, value)
+    assert fault_of("text", value).kind == "too-large"
+    half = "x" * (MAX_TEXT // 2)
+    assert fault_of("concat", half, half, "y").kind == "too-large"
+
+
+def test_concat_joins_texts() -> None:
+    """Each operand as `text` shows it."""
+    assert do("concat", "a", 1, None, (1, "b")) == 'a1[1, "b"]'
+    assert do("concat") == ""
+
+
+def test_rule_2_the_final_newline_goes() -> None:
+    """One, as the rule says; what is no text stays as it is."""
+    assert do("trim_newline", "a\n") == "a"
+    assert do("trim_newline", "a\n\n") == "a\n"
+    assert do("trim_newline", "a") == "a"
+    assert do("trim_newline", None) is None
+    assert do("trim_newline", 3) == 3
+
+
+def test_tail_takes_characters_from_the_end() -> None:
+    """Characters, not bytes; none for a count below one."""
+    assert do("tail", "aébc", 3) == "ébc"
+    assert do("tail", "ab", 10) == "ab"
+    assert do("tail", "ab", 0) == ""
+    assert do("tail", "ab", -1) == ""
+    assert do("tail", "ab", math.inf) == "ab"
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"),
+    [
+        (0, "0.0s"),
+        (340, "0.3s"),
+        (12_400, "12s"),
+        (154_000, "2m 34s"),
+        (3_720_000, "1h 2m"),
+        (1234.5, "1.2s"),
+    ],
+)
+def test_durations_are_for_people(milliseconds: float, shown: str) -> None:
+    """As the progress display shows them; the seed's example is `2m 34s`."""
+    assert do("duration", milliseconds) == shown
+
+
+def test_a_duration_is_finite() -> None:
+    """Neither without end nor no number."""
+    for odd in (math.inf, -math.inf, math.nan):
+        assert fault_of("duration", odd).kind == "too-large"
+
+
+# --- variables --------------------------------------------------------------------------------
+
+
+def test_lookup_follows_keys_and_indices() -> None:
+    """A map's key, a list's index as text; a null that is there is null."""
+    value = from_host({"a": {"b": [10, {"c": None}]}})
+    assert do("lookup", value, ("a", "b", "0"), "x") == 10
+    assert do("lookup", value, ("a", "b", "1", "c"), "x") is None
+    assert do("lookup", value, (), "x") is value
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "why"),
+    [
+        (None, ["output"], "nothing has set it yet"),
+        ({"output": "x"}, ["outptu"], "there is no `outptu`; there is `output`"),
+        ({"a": "x"}, ["a", "b"], "a string has no `b`"),
+        ({"a": None}, ["a", "b"], "a null has no `b`"),
+        ([1, 2], ["2"], "no index into a list of 2"),
+        ([1, 2], ["-1"], "no index into a list of 2"),
+        ([1, 2], ["x"], "no index into a list of 2"),
+    ],
+)
+def test_an_undefined_variable_is_a_fault_that_names_it(value: Any, path: list[str], why: str) -> None:
+    """loops.md, rule 6: the loop ends with an error that names it; a default answers instead."""
+    fault = fault_of("lookup", from_host(value), tuple(path), "captured.x.output")
+    assert fault.kind == "undefined-variable"
+    assert fault.message.startswith("`${captured.x.output}` is not defined: ")
+    assert why in fault.message
+    assert do("lookup_or", from_host(value), tuple(path), "default") == "default"
+
+
+def test_lookup_or_takes_what_is_there() -> None:
+    """A default stands in for what is undefined, not for null."""
+    assert do("lookup_or", {"a": None}, ("a",), 1) is None
+    assert do("lookup_or", {"a": 0}, ("a",), 1) == 0
+
+
+@given(data=HOST)
+def test_primitives_keep_values_in_host_form(data: Any) -> None:
+    """What went in comes out through a list and a map."""
+    value = from_host(data)
+    made = do("map", "k", do("list", value, value))
+    assert equal(from_host(to_host(made)), made)
