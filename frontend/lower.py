@@ -56,6 +56,9 @@ CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
 BROKEN = prim("or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error"))
 FORGET_LAST = store("last", None)
 
+# The limit where the loop's time ends between two iterations.
+AT_REST = "timeout_at_rest"
+
 Within = Callable[[Span | None, str, int, int], Span | None]
 ACTION_EFFECT = {"shell": "shell", "slash": "agent"}
 
@@ -176,11 +179,16 @@ class _Lowering:
     def end_at_limit(self, reason: str) -> None:
         chain = _Chain(self.builder, span=self.loop.span)
         chain.open(f"/{reason}")
-        self.finish(chain, Slot("state"), "limit", reason)
+        if reason == AT_REST:  # the iteration is counted, but nothing of it has run
+            self.finish(chain, Slot("state"), "limit", "timeout", prim("sub", ITERATION, 1))
+        else:
+            self.finish(chain, Slot("state"), "limit", reason)
 
-    def finish(self, chain: _Chain, final_state: Any, status: str, terminated_by: str) -> None:
+    def finish(
+        self, chain: _Chain, final_state: Any, status: str, terminated_by: str, iterations: Expr = ITERATION
+    ) -> None:
         """Note that the loop is over and return its outcome."""
-        common = {"final_state": final_state, "iterations": ITERATION, "status": status}
+        common = {"final_state": final_state, "iterations": iterations, "status": status}
         if self.maintains:
             common["cycles"] = Slot("cycle")
         common["terminated_by"] = terminated_by
@@ -193,7 +201,8 @@ class _Lowering:
         cases = tuple((name, name) for name in names)
         self.builder.state("/dispatch", (), Switch(Slot("goal"), cases, "/unknown_state"))
         shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-        message = prim("concat", "no state named `", Slot("goal"), f"`; the states are: {shown}")
+        whose = prim("concat", "state `", Slot("state"), "`: no state named `", Slot("goal"))
+        message = prim("concat", whose, f"`; the states are: {shown}")
         self.builder.state("/unknown_state", (), Fail(record({"kind": "unknown-state", "message": message})))
 
     def states_on_cycles(self) -> set[str]:
@@ -271,7 +280,7 @@ class _Lowering:
         chain.add(COUNT_ITERATION)
         chain.add(COUNT_LAP)
         if self.loop.backoff:
-            self.sleep(chain, self.loop.backoff, f"{name}/rested")
+            self.sleep(chain, self.loop.backoff, f"{name}/rested", AT_REST)
         chain.close(Goto(enter))
         return enter
 
@@ -287,12 +296,12 @@ class _Lowering:
         if state.action is not None and self.reads_prev and chain.handler is not None:
             chain.add(FORGET_LAST)  # so that `…/error` can tell whether the action ran
 
-    def sleep(self, chain: _Chain, seconds: float, then: str) -> None:
+    def sleep(self, chain: _Chain, seconds: float, then: str, limit: str = "timeout") -> None:
         chain.perform("sleep", {"seconds": seconds, "deadline_ms": self.deadline}, "slept", then)
         if self.deadline is not None:
-            self.ends.add("timeout")
+            self.ends.add(limit)
             late = prim("eq", prim("get", Slot("slept"), "timed_out"), "loop")
-            chain.unless(late, "/timeout", f"{then}/in_time")
+            chain.unless(late, f"/{limit}", f"{then}/in_time")
 
     def prepare(self, chain: _Chain, state: StateSpec, phase: str, needs: Needs) -> None:
         """Ask for the environment and the clock where the texts of a phase name them."""
@@ -373,7 +382,6 @@ class _Lowering:
             if state.action is not None:
                 chain.unless(BROKEN, f"{state.name}/crashed", f"{state.name}/route")
                 self.crashed(state)
-                chain.add(*self.remember(state))
             self.go(chain, state, state.next, verdict=False)
         else:
             self.judge(chain, state)
@@ -385,7 +393,6 @@ class _Lowering:
         chain = self.chain(state)
         chain.open(f"{state.name}/crashed")
         chain.add(store("result", prim("judge_crash", Slot("last"))))
-        chain.add(*self.remember(state))
         self.note_verdict(chain, state, self.loop.evaluator_of(state).type)
         target = self.error_route(state)
         if target is None:
@@ -397,7 +404,6 @@ class _Lowering:
         """The verdict on what the action gave, and where it leads."""
         judgement = judging.Judgement(self, chain, state)
         judgement.lower()
-        chain.add(*self.remember(state))
         self.note_verdict(chain, state, judgement.type)
         self.route(chain, state)
 
@@ -437,8 +443,15 @@ class _Lowering:
         if default is None or "error" not in table:
             self.unrouted(chain, state)
 
-    def go(self, chain: _Chain, state: StateSpec, target: str, verdict: bool = True) -> None:
-        """Note the way taken and take it."""
+    def go(
+        self,
+        chain: _Chain,
+        state: StateSpec,
+        target: str,
+        verdict: bool = True,
+        remember: list[Instruction] | None = None,
+    ) -> None:
+        """Note the way taken and take it; what ran here becomes `prev` once the target is known."""
         fields: dict[str, Any] = {"from": state.name, "to": target}
         if target == CURRENT:
             fields["to"] = target = state.name
@@ -455,6 +468,7 @@ class _Lowering:
             self.dynamic = True
         if verdict:
             fields["verdict"] = VERDICT
+        chain.add(*(self.remember(state) if remember is None else remember))
         chain.add(Note("route", record(fields)))
         chain.close(exit)
 
@@ -480,12 +494,13 @@ class _Lowering:
         chain = _Chain(self.builder, span=state.span)
         chain.open(f"{state.name}/error")
         chain.add(store("result", prim("judge_fault", Slot("fault"))))
-        if self.reads_prev and state.action is not None:
-            ran = prim("put", Slot("last"), "state", state.name)
-            chain.add(store("prev", prim("select", prim("is_null", Slot("last")), Slot("prev"), ran)))
         self.note_verdict(chain, state, self.loop.evaluator_of(state).type)
         self.watch_deadline(chain, state, "error_")
-        self.go(chain, state, target)
+        remember: list[Instruction] = []
+        if self.reads_prev and state.action is not None:
+            ran = prim("put", Slot("last"), "state", state.name)
+            remember = [store("prev", prim("select", prim("is_null", Slot("last")), Slot("prev"), ran))]
+        self.go(chain, state, target, remember=remember)
 
     # --- terminal states --------------------------------------------------------------------
 

@@ -222,8 +222,8 @@ class _Checker:
                 there = before[number]
                 if text.field.startswith("evaluate."):
                     there |= captured[number]
-                elif text.field != "action":
-                    there |= given[number]
+                elif text.field != "action":  # a route: `prev` is still what ran before this state
+                    there |= given[number] & ~bit.get("prev", 0)
                 if there & bit[name]:
                     continue
                 shown += 1
