@@ -143,7 +143,7 @@ class Driver:
 
     def elapsed_ms(self) -> int:
         """The run's active time."""
-        return self._base_ms + int((self._world.monotonic() - self._origin) * 1000)
+        return self._base_ms + round((self._world.monotonic() - self._origin) * 1000)
 
     def run(
         self,

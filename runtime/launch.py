@@ -312,7 +312,8 @@ class _Command:
                 raise
             self.show(found.diagnostics, found.sources)
             count = sum(diagnostic.is_error for diagnostic in found.diagnostics)
-            message = f"{count} error{'' if count == 1 else 's'} in {self.values.target}"
+            place = found.sources[0].path if found.sources else self.values.target
+            message = f"{count} error{'' if count == 1 else 's'} in {place}"
             return self.refuse("invalid-loop", message, found.diagnostics, EXIT_USAGE)
         if outcome is None:
             return EXIT_OK

@@ -179,8 +179,8 @@ class ScriptedWorld:
             asked += f" (command `{command if len(command) <= 200 else command[:200] + '…'}`)"
         if not self.rules:
             return f"{asked}: the script has no rules"
-        # The rule with the least against it; of several the first.
-        nearest = min(self.rules, key=lambda rule: len(rule.mismatches(effect, state)))
+        # The rule with the least against it; of several the first, but one for the state before others.
+        nearest = min(self.rules, key=lambda rule: (len(rule.mismatches(effect, state)), rule.state != state))
         reasons = " and ".join(nearest.mismatches(effect, state))
         return f"{asked}; the nearest rule, {self._path}:{nearest.line}, {reasons}"
 
