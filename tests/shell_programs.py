@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -47,7 +48,7 @@ _EXPANSIONS = (
     ("${#X}", str(len(X))), ("${X#ex}", X[2:]), ("`echo 'q)'`", "q)"),
 )  # fmt: skip
 _IN_HEREDOC = (
-    ("'", "'"), ('"', '"'), ("\\$ ", "$ "), ("\\\\", "\\"), ("E", "E"), ("$X", X), ("$((1+1))", "2"),
+    ("'", "'"), ('"', '"'), ("\\$ ", "$ "), ("\\\\", "\\"), ("E", "E"), ("${X}", X), ("$((1+1))", "2"),
     ("$(echo 'c d')", "c d"), (" ", " "), ("#", "#"), ("\\a", "\\a"), ("EOF ", "EOF "), (")", ")"),
 )  # fmt: skip
 _STATEMENTS = (
@@ -57,13 +58,22 @@ _STATEMENTS = (
 
 def filled(template: Template, values: dict[str, str]) -> str:
     """The command of a template for values of `captured.<name>.output`."""
+    return _filled(template, lambda variable: values[variable.path[0]])
+
+
+def filled_with(template: Template, value: str) -> str:
+    """The command of a template in which every variable has the same value."""
+    return _filled(template, lambda variable: value)
+
+
+def _filled(template: Template, value_of: Callable[[Variable], str]) -> str:
     parts = []
     for part in template.parts:
         match part:
             case Literal(text):
                 parts.append(text)
             case Variable():
-                value = values[part.path[0]]
+                value = value_of(part)
                 quote = QUOTING_PRIMITIVES.get(part.quoting)
                 parts.append(HANDLERS[quote](value) if quote else value)
     return "".join(parts)

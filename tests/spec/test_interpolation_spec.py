@@ -1,0 +1,95 @@
+"""`spec/interpolation.md` says what is so: its loops, its tables, its findings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from shell_programs import filled_with
+
+from llc.frontend.compile import compile_text
+from llc.frontend.templates import NAMESPACES, Namespace, parse
+from llc.ir.diagnostics import CompileError, Diagnostic
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "spec" / "interpolation.md").read_text("utf-8")
+LOOPS = [
+    pytest.param(found[1], found[2], id=f"line {TEXT.count(chr(10), 0, found.start()) + 1}")
+    for found in re.finditer(r"^```yaml *([^\n]*)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+]
+MODULES = ("templates", "troubles", "rereading")
+
+
+def rows(heading: str) -> list[tuple[str, str]]:
+    """The two columns of code of every table below a heading `| … | … |`."""
+    found = []
+    for table in TEXT.split(f"| {heading} |\n|---|---|\n")[1:]:
+        for line in table.partition("\n\n")[0].splitlines():
+            left, right = line.strip("| ").split(" | ")
+            found.append((left.strip("` "), right.strip("` ")))
+    return found
+
+
+def findings(text: str) -> list[Diagnostic]:
+    try:
+        return list(compile_text(text).diagnostics)
+    except CompileError as error:
+        return list(error.diagnostics)
+
+
+@pytest.mark.parametrize(("expected", "text"), LOOPS)
+def test_a_loop_is_what_its_fence_says(expected: str, text: str) -> None:
+    """A plain block compiles without a word; others give their one finding, on the marked line."""
+    found = findings(text)
+    if not expected:
+        assert found == []
+        return
+    severity, _, id = expected.partition("=")
+    (finding,) = found
+    assert (finding.severity, finding.id) == (severity, id)
+    assert finding.span is not None
+    assert "# <-" in text.split("\n")[finding.span.line - 1]
+
+
+def fields(space: Namespace) -> str:
+    names = ", ".join(f"`{name}`" for name in space.fields or ())
+    if not space.is_keyed:
+        return names
+    return f"`<name>`, then {names}" if names else "any `<name>`"
+
+
+def test_the_namespaces_are_those_of_the_code() -> None:
+    """The table is printed from `NAMESPACES`."""
+    printed = [
+        f"| `{space.name}` | {fields(space)} | {space.doc} | {'quoted' if space.is_data else 'as written'} |"
+        for space in NAMESPACES.values()
+    ]
+    table = TEXT.partition("<!-- table: namespaces -->\n")[2].partition("\n<!-- end -->")[0]
+    assert table.splitlines()[2:] == printed
+
+
+@pytest.mark.parametrize(("action", "command"), rows("in the action | becomes"))
+def test_a_value_is_quoted_as_shown(action: str, command: str) -> None:
+    """With the value `it's $HOME`."""
+    template = parse(action, kind="shell")
+    assert template.problems == ()
+    assert filled_with(template, "it's $HOME") == command
+
+
+@pytest.mark.parametrize(("refused", "instead"), rows("instead of | write"))
+def test_what_to_write_instead_is_accepted(refused: str, instead: str) -> None:
+    """The left one is an error, the right one is not."""
+    assert [problem.severity for problem in parse(refused, kind="shell").problems] == ["error"]
+    assert parse(instead, kind="shell").problems == ()
+
+
+def test_every_finding_is_listed() -> None:
+    """The table of findings has every id that the code gives, and no other."""
+    table = TEXT.partition("## Findings")[2]
+    listed = set(re.findall(r"`([a-z-]+)`", "".join(re.findall(r"^\|(.*?)\|", table, re.MULTILINE))))
+    given: set[str] = set()
+    for module in MODULES:
+        code = (ROOT / "frontend" / f"{module}.py").read_text("utf-8")
+        given |= set(re.findall(r"(?:problem|Problem|Trouble)\(\s*\"([a-z]+-[a-z-]+)\"", code))
+    assert listed == given
