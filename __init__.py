@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .runtime.api import compile, run
     from .runtime.driver import Outcome
     from .runtime.errors import UserError
+    from .runtime.journal import JournalError
     from .vm.faults import Fault
     from .vm.image import Image, ImageError
     from .vm.machine import Done, Effect, Machine, OutOfFuel
@@ -30,6 +31,7 @@ __all__ = [
     "Fault",
     "Image",
     "ImageError",
+    "JournalError",
     "Machine",
     "OutOfFuel",
     "Outcome",
@@ -47,6 +49,7 @@ _HOMES = {
     "Fault": "vm.faults",
     "Image": "vm.image",
     "ImageError": "vm.image",
+    "JournalError": "runtime.journal",
     "Machine": "vm.machine",
     "OutOfFuel": "vm.machine",
     "Outcome": "runtime.driver",
