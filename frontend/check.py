@@ -138,7 +138,7 @@ class _Checker:
         name = self.resolve(target)
         if name is None or name in self.loop.states or name == CURRENT:
             return
-        if target != name and parse(target, kind="value", context=self.loop.context).problems:
+        if "${" in target and parse(target, kind="value", context=self.loop.context).problems:
             return
         help = None
         self.comparisons += len(self.loop.states)

@@ -16,7 +16,18 @@ import attrs
 from ..ir.diagnostics import Diagnostic, nearest, suggest
 from ..ir.spans import Source, Span
 from .documents import Document, Mapping, Node, Places, Refused, Scalar, Sequence, read_document, read_scalar
-from .schema import EVALUATORS, PARADIGMS, Evaluator, InvariantsSpec, Loop, LoopSpec, Spec, StateSpec, Type
+from .schema import (
+    EVALUATORS,
+    PARADIGMS,
+    Constraint,
+    Evaluator,
+    InvariantsSpec,
+    Loop,
+    LoopSpec,
+    Spec,
+    StateSpec,
+    Type,
+)
 
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
 _VERDICT_KEY = re.compile(r"on_([A-Za-z][\w-]*)")
@@ -75,6 +86,11 @@ _KINDS = {
     "list": "a list",
     "map": "a mapping",
     "spec": "a mapping",
+}
+# What other formats, YAML 1.1 among them, take for a boolean.
+_BOOLEAN_HELP = {
+    **dict.fromkeys(("true", "yes", "on", "y", "1"), "write `true`"),
+    **dict.fromkeys(("false", "no", "off", "n", "0"), "write `false`"),
 }
 
 
@@ -138,22 +154,20 @@ class _Reader:
         fixed: dict[str, Any] = {"paradigm": paradigm} if cls is Loop else {}
         spec = self.block(cls, root, start, f"a loop of paradigm `{paradigm}`", ignored="paradigm", **fixed)
         if isinstance(spec, InvariantsSpec):
-            self.distinct(spec)
+            spec = self.distinct(spec)
         assert spec is None or isinstance(spec, LoopSpec)
         return spec
 
-    def distinct(self, spec: InvariantsSpec) -> None:
-        """Constraints give states their names, so each has its own."""
-        seen: dict[str, Span | None] = {}
+    def distinct(self, spec: InvariantsSpec) -> InvariantsSpec:
+        """Constraints give states their names, so each has its own; the first of a name stays."""
+        kept: dict[str, Constraint] = {}
         for constraint in spec.constraints:
-            place = constraint.span_of("name")
-            if constraint.name in seen:
-                first = seen[constraint.name]
+            if kept.setdefault(constraint.name, constraint) is not constraint:
+                first = kept[constraint.name].span_of("name")
                 help = f"it was given before in line {first.line}" if first else None
-                self.error(
-                    "duplicate-name", f"two constraints are called `{constraint.name}`", place, "", help
-                )
-            seen.setdefault(constraint.name, place)
+                message = f"two constraints are called `{constraint.name}`"
+                self.error("duplicate-name", message, constraint.span_of("name"), "", help)
+        return attrs.evolve(spec, constraints=tuple(kept.values()))
 
     def is_compiled(self, root: Mapping, paradigm: str) -> bool:
         """Whether a document is a printed FSM that says what it was written in."""
@@ -248,6 +262,7 @@ class _Reader:
             for key, key_node, _ in others:
                 flawed = True
                 self.unknown_key(key, key_node, what, fields)
+        is_lost = False
         for key, field in fields.items():
             if key not in values and field.required:
                 flawed = True
@@ -262,7 +277,9 @@ class _Reader:
                 elif cls is Loop:
                     values[key] = _STAND_IN[field.type.kind]
                 else:
-                    return None
+                    is_lost = True
+        if is_lost:
+            return None
         return cls(spans=Places(document, places), flawed=flawed, **values)
 
     def unknown_key(self, key: str, node: Scalar, what: str, fields: dict[str, _Field]) -> None:
@@ -362,7 +379,8 @@ class _Reader:
             case "boolean":
                 if isinstance(node, Scalar) and isinstance(node.value, bool):
                     return node.value
-                return self.wrong(type, node, path)
+                said = node.text if isinstance(node, Scalar) else ""
+                return self.wrong(type, node, path, _BOOLEAN_HELP.get(said.lower()))
             case "integer" | "number" | "measure":
                 return self.number(type, node, path)
             case "choice":
@@ -423,7 +441,7 @@ class _Reader:
         )
         for outside, words, bound in bounds:
             if outside:
-                return self.error("out-of-range", f"`{path}` should be {words} {bound:,.10g}", place)
+                return self.error("out-of-range", f"`{path}` should be {words} {bound:,.15g}", place)
         return value
 
     def json(self, node: Node, path: str) -> Any:

@@ -372,8 +372,15 @@ class _Parser:
         space: Any = self.context
         help = ""
         for depth, name in enumerate(variable.path):
+            owner = ".".join(("context", *variable.path[:depth]))
+            if isinstance(space, list | tuple) and re.fullmatch(r"\d{1,9}", name):
+                if int(name) >= len(space):
+                    help = f"`{owner}` is a list of {len(space)}, counted from 0"
+                    break
+                space = space[int(name)]
+                continue
             if not isinstance(space, Mapping):
-                help = f"`{'.'.join(('context', *variable.path[:depth]))}` has no fields"
+                help = f"`{owner}` has no fields"
                 break
             if name not in space:
                 help = suggest(name, space, "context has") or "the loop has no `context:`"
