@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shell_programs import SHELLS, VALUES, filled, programs, run, soups
+from shell_programs import PRINTF, SHELLS, VALUES, filled, programs, run, soups
 
+from llc.frontend.compile import compile_text
 from llc.frontend.templates import Problem, parse
+from llc.vm.emit import emit
+from llc.vm.machine import Effect, Machine
 
 V = "${captured.v.output}"
 bash = [shell for shell in SHELLS if "bash" in shell]
@@ -95,6 +98,45 @@ def test_rule_7_a_heredoc_ends_at_its_own_delimiter(shell: str, values: list[str
     with tempfile.TemporaryDirectory() as folder:
         done = run(shell, filled(template, named), Path(folder))
     assert done.stdout == ("\n".join(values) + "\nend").encode()
+
+
+LOOP = """
+name: carry
+initial: get
+states:
+  get:
+    action: "get it"
+    capture: v
+    next: use
+  use:
+    action: |
+      P '%s\\0' ${captured.v.output} 'a${captured.v.output}' "b${prev.output}"
+      cat <<EOF
+      ${captured.v.output}
+      EOF
+    next: done
+  done:
+    terminal: true
+""".replace("P ", PRINTF + " ")
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=shell_name)
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(value=VALUES)
+def test_rule_7_holds_for_a_compiled_loop(shell: str, value: str) -> None:
+    """From the result of one action through the machine into the command of the next."""
+    machine = Machine(emit(compile_text(LOOP).program))
+    first = machine.resume()
+    assert isinstance(first, Effect)
+    assert first.args["command"] == "get it"
+    result = {"output": value + "\n", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
+    second = machine.resume(result)
+    assert isinstance(second, Effect)
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(shell, second.args["command"], Path(folder))
+        assert os.listdir(folder) == []
+    assert done.stdout == f"{value}\0a{value}\0b{value}\0{value}\n".encode()
+    assert done.stderr == b""
 
 
 # --- which quoting ----------------------------------------------------------------------------
