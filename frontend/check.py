@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
+
 from ..ir.diagnostics import Diagnostic, nearest, suggest
 from ..ir.spans import Span
 from .documents import Document
@@ -52,6 +54,13 @@ class _Checker:
         self.compiled: dict[tuple[str, str], str | None] = {}
 
     def run(self) -> Iterator[Diagnostic]:
+        misspelt: dict[str, StateSpec] = {}
+        for state in self.loop.states.values():
+            for finding in self.misspelt(state):
+                yield finding
+                misspelt[state.name] = attrs.evolve(state, flawed=True)
+        if misspelt:  # what such a state means cannot be told, so not much else is said of it
+            self.loop = attrs.evolve(self.loop, states={**self.loop.states, **misspelt}, flawed=True)
         loop = self.loop
         texts = list(read_texts(loop))
         graph = Graph(loop, self.resolve)
@@ -59,7 +68,8 @@ class _Checker:
         yield from self.settings()
         for state in loop.states.values():
             yield from self.targets(state)
-            yield from self.leftovers(state)
+            if state.name not in misspelt:
+                yield from self.leftovers(state)
             if not state.flawed:
                 yield from self.flow(state)
                 yield from self.evaluator(state)
@@ -229,6 +239,23 @@ class _Checker:
                 "shadowed-route", message, state.span_of("key:route.error"), "overridden", "keep one of them"
             )
 
+    def misspelt(self, state: StateSpec) -> Iterator[Diagnostic]:
+        """Keys read as `on_<verdict>` that were meant as a key of the schema."""
+        given = [key for key in map(_of_key, state.spans) if key.startswith("on_")]
+        if "key:evaluate" in state.spans and state.evaluate is None:
+            return  # it could not be read
+        judges = state.action is not None or state.evaluate is not None
+        said = self.verdicts_of(state) if judges else ()
+        for key in given:
+            verdict = key.removeprefix("on_")
+            meant = None if key in _SPECIAL_KEYS else nearest(key, _SPECIAL_KEYS)
+            if meant is None or said is None or verdict in (*said, *DEFAULT_VERDICTS):
+                continue
+            message = f"state `{state.name}` has no key `{key}`"
+            why = f" `{self.loop.evaluator_of(state).type}` never says `{verdict}`" if judges else ""
+            place = state.span_of(f"key:{key}")
+            yield Diagnostic("unknown-key", message, place, "unknown", f"did you mean `{meant}`?{why}")
+
     def contradiction(self, state: StateSpec, place: str, key: str, why: str) -> Diagnostic:
         message = f"`{key}` has no effect: {why}"
         return _warning(
@@ -265,11 +292,9 @@ class _Checker:
     def verdicts(self, state: StateSpec) -> Iterator[Diagnostic]:
         """Verdicts that can come and lead nowhere, and routes for verdicts that cannot come."""
         evaluator = self.loop.evaluator_of(state)
-        produced = evaluator.verdicts
-        if isinstance(evaluator, LlmStructured):
-            if not self.loop.llm.enabled:
-                return
-            produced = _schema_verdicts(evaluator)
+        if isinstance(evaluator, LlmStructured) and not self.loop.llm.enabled:
+            return
+        produced = self.verdicts_of(state)
         routes = state.routes
         routed = [verdict for verdict in routes if verdict not in ("_", "_error")]
         where = (
@@ -281,8 +306,6 @@ class _Checker:
                 message = "the schema does not list its verdicts, and nothing routes the others"
                 yield _warning("unrouted-verdict", message, where, "may say anything", "add `_` to the route")
             return
-        if isinstance(evaluator, LlmStructured) and evaluator.uncertain_suffix:
-            produced = (*produced, *(f"{verdict}_uncertain" for verdict in produced))
         unrouted = [verdict for verdict in produced if verdict not in routes and verdict != "error"]
         if unrouted and "_" not in routes:
             names = ", ".join(f"`{verdict}`" for verdict in unrouted)
@@ -297,17 +320,20 @@ class _Checker:
             if verdict not in possible:
                 yield self.unknown_verdict(state, verdict, kind, produced)
 
+    def verdicts_of(self, state: StateSpec) -> tuple[str, ...] | None:
+        """What a state's evaluator may say apart from `error`; None: anything."""
+        evaluator = self.loop.evaluator_of(state)
+        if not isinstance(evaluator, LlmStructured):
+            return evaluator.verdicts
+        said = _schema_verdicts(evaluator)
+        if said is not None and evaluator.uncertain_suffix:
+            said = (*said, *(f"{verdict}_uncertain" for verdict in said))
+        return said
+
     def unknown_verdict(
         self, state: StateSpec, verdict: str, kind: str, produced: tuple[str, ...]
     ) -> Diagnostic:
         place = state.span_of(f"key:route.{verdict}", f"key:on_{verdict}")
-        key = f"on_{verdict}"
-        is_sugar = f"key:{key}" in state.spans and key not in _SPECIAL_KEYS
-        meant = nearest(key, _SPECIAL_KEYS) if is_sugar else None
-        if meant is not None:
-            message = f"state `{state.name}` has no key `{key}`"
-            meaning = f"did you mean `{meant}`? `{kind}` never says `{verdict}`"
-            return Diagnostic("unknown-key", message, place, "unknown", meaning)
         said = {"yes": "success", "no": "failure"}.get(verdict)
         help = f"did you mean `{said}`?" if said in produced else suggest(verdict, produced, "it says")
         return _warning("unknown-verdict", f"`{kind}` never says `{verdict}`", place, "never taken", help)
@@ -360,6 +386,11 @@ class _Checker:
         if (key, text) not in self.compiled:
             self.compiled[key, text] = _jq_problem(text) if key == "path" else _regex_problem(text)
         return self.compiled[key, text]
+
+
+def _of_key(place: str) -> str:
+    """The key of the schema whose place this is; '' for the place of anything else."""
+    return place.removeprefix("key:") if place.startswith("key:") and "." not in place else ""
 
 
 def _jq_problem(text: str) -> str | None:
