@@ -29,9 +29,10 @@ from .spans import Span
 _EXPRESSIONS = frozenset({Const, Slot, Prim, Closure})
 
 
-def expr(value: Any) -> Any:
+def expr(value: Any) -> Expr:
     """An expression as it is, anything else as a literal."""
-    return value if type(value) in _EXPRESSIONS else Const(value)
+    made: Expr = value if type(value) in _EXPRESSIONS else Const(value)
+    return made
 
 
 def freeze(value: Any) -> Any:
