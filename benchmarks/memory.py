@@ -132,10 +132,11 @@ def _peak(place: Place, loop: str, quiet: bool = True) -> Contestant:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            bufsize=0,
         ) as child:
             assert child.stdout is not None
             last = b""
-            while data := child.stdout.read1(_CHUNK):
+            while data := child.stdout.read(_CHUNK):
                 last = data
         if child.returncode:
             raise RuntimeError(f"{loop} could not be run: {last.decode(errors='replace')[-2000:]}")

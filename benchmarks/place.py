@@ -32,7 +32,8 @@ class Place:
         self.python = python
         script = os.path.join(os.path.dirname(python), "llc")
         self.llc = [script] if os.path.exists(script) else [python, "-m", "llc"]
-        self.env = {name: text for name, text in os.environ.items() if not name.startswith("LLC_")}
+        # Nothing of the environment may change what llc or its interpreter does.
+        self.env = {n: text for n, text in os.environ.items() if not n.startswith(("LLC_", "PYTHON"))}
         # The user's own cache key stays out of this.
         self.env["XDG_CACHE_HOME"] = os.path.join(folder, ".xdg")
 

@@ -18,7 +18,7 @@ from llc.runtime.journal import Journal
 from llc.runtime.world import Interrupt, World, timestamp
 from llc.vm.emit import emit
 from llc.vm.image import Image
-from llc.vm.machine import Done, Effect, Fault, Machine, OutOfFuel
+from llc.vm.machine import Effect, Machine
 
 # What an action that did its work gives, at once.
 ANSWER = {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
@@ -63,7 +63,7 @@ def step(machine: Machine, count: int) -> None:
     """Take `count` effects, each answered at once; notes are taken as a driver takes them."""
     answer: dict[str, Any] | None = ANSWER if machine.effect is not None else None
     for _ in range(count):
-        stop: Effect | Done | Fault | OutOfFuel = machine.resume(answer)
+        stop = machine.resume(answer)
         machine.take_notes()
         if not isinstance(stop, Effect):
             raise RuntimeError(f"the machine stopped: {stop!r}")

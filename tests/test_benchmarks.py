@@ -1,0 +1,83 @@
+"""The benchmarks run, each of them, and what they report makes sense; how fast anything is, is not tested."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+SECTIONS = ("steps", "start", "scale", "iterations", "output", "storage")
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, str(BENCHMARKS / "run.py"), "--tiny", "--here", *words]
+    return subprocess.run(command, capture_output=True, text=True, env=env)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+    """All sections with tiny sizes: the JSON and the Markdown."""
+    folder = tmp_path_factory.mktemp("benchmarks")
+    done = run("--json", "--output", str(folder / "results.md"), "--folder", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in folder.iterdir()] == ["results.md"], "something was left behind"
+    return json.loads(done.stdout), (folder / "results.md").read_text()
+
+
+def test_every_section_is_measured(report: tuple[dict[str, Any], str]) -> None:
+    """A run without a section's name measures all of them, in order."""
+    assert tuple(section["name"] for section in report[0]["sections"]) == SECTIONS
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_figures_make_sense(report: tuple[dict[str, Any], str], name: str) -> None:
+    """Times and sizes are positive, and a ratio is there where there is a peer."""
+    section = next(section for section in report[0]["sections"] if section["name"] == name)
+    assert section["rows"]
+    for row in section["rows"]:
+        # A difference of two runs that are hardly longer than each other may come out below zero.
+        assert row["figure"] > 0 or "by whole runs" in row["what"], row
+        assert (row["peer_figure"] is None) == (row["peer"] == ""), row
+        assert (row["ratio"] is None) == (row["peer"] == ""), row
+        if row["peer_figure"] is not None:
+            assert row["peer_figure"] > 0, row
+
+
+def test_every_aim_of_the_issue_is_held_against_a_figure(report: tuple[dict[str, Any], str]) -> None:
+    """What is promised is measured: steps, start-up, compiling, stepping and memory have their aims."""
+    aims = {
+        section["name"]: {row["aim"] for row in section["rows"] if row["aim"] is not None}
+        for section in report[0]["sections"]
+    }
+    assert aims["steps"] == {2}
+    assert aims["start"] == {8}
+    assert {5, 1.1} <= aims["scale"]
+    assert aims["iterations"]
+    assert aims["output"]
+    held = [row for section in report[0]["sections"] for row in section["rows"] if row["aim"] is not None]
+    assert all(row["reached"] in (True, False) for row in held)
+
+
+def test_the_report_has_a_table_for_each_section(report: tuple[dict[str, Any], str]) -> None:
+    """The Markdown has every section's title, and each line of a table has as many cells as its head."""
+    found, text = report
+    for section in found["sections"]:
+        assert f"## {section['title']}" in text
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(tables) == sum(len(section["rows"]) + 2 for section in found["sections"])
+    assert {line.count("|") for line in tables} == {8}
+
+
+def test_an_unknown_section_is_refused() -> None:
+    """A slip in a section's name says which sections there are."""
+    done = run("steps", "stpes")
+    assert done.returncode == 2
+    assert "no section stpes" in done.stderr
+    assert "steps" in done.stderr
