@@ -20,6 +20,7 @@ import attrs
 from ..ir.diagnostics import suggest
 from .expansions import HOLE
 from .shell import Place, places
+from .troubles import AFTER_BACKSLASH, AFTER_DOLLAR
 
 KINDS = ("shell", "slash", "value")
 
@@ -71,7 +72,11 @@ QUOTING_PRIMITIVES = {
     "single": "shell_single",
     "double": "shell_double",
     "heredoc": "shell_heredoc",
+    "number": "shell_number",
 }
+
+# Fields that are whole numbers, which are safe also where nothing can be quoted; the machine checks.
+_NUMBERS = frozenset({"exit_code", "duration_ms"})
 
 # Bounds on what context may expand to, so that a few lines cannot grow without end.
 MAX_EXPANDED = 1 << 20
@@ -131,6 +136,13 @@ class Variable:
     def text(self) -> str:
         """The variable as an author writes it, without its default."""
         return f"${{{'raw:' if self.raw else ''}{self.name}}}"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its value is a whole number, whatever a program or a model says."""
+        is_result = self.namespace in ("captured", "prev") or self.path[:1] == ("details",)
+        has_number = self.default is None or re.fullmatch(r"[0-9]{1,18}", self.default) is not None
+        return is_result and self.path[-1] in _NUMBERS and has_number
 
     @property
     def is_data(self) -> bool:
@@ -470,8 +482,10 @@ def _quoted(variable: Variable, place: Place, problems: list[Problem]) -> Part:
         return variable
     if place.quoting == "comment":
         return Literal(variable.text)  # no program sees it, and a value with a newline would end the comment
-    if place.trouble is not None:
-        trouble = place.trouble
+    trouble = place.trouble
+    if trouble is not None:
+        if variable.is_number and trouble not in (AFTER_BACKSLASH, AFTER_DOLLAR):
+            return attrs.evolve(variable, quoting="number")
         help = trouble.help.replace("@", variable.text)
         message = f"`{variable.text}` {trouble.message}"
         problems.append(Problem(trouble.id, message, variable.start, variable.end, help, trouble.severity))

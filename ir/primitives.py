@@ -83,6 +83,11 @@ ROWS = (
         "value",
         "The text for a here-document with an unquoted delimiter; fault `unsendable-text`.",
     ),
+    _row(
+        "shell_number",
+        "value",
+        "A whole number's digits, for a place where nothing can be quoted; else fault `not-a-number`.",
+    ),
     # variables
     _row(
         "lookup",

@@ -321,6 +321,14 @@ def shell_heredoc(value: Value) -> str:
     return quoting.shell_heredoc(text(value))
 
 
+def shell_number(value: Value) -> str:
+    digits = text(value) if type(value) is int or type(value) is str else ""
+    if not (digits.isascii() and digits.removeprefix("-").isdecimal()):
+        message = f"only a whole number can stand here in a shell action, not {show(value)}"
+        raise PrimitiveFault("not-a-number", message)
+    return digits
+
+
 # --- variables --------------------------------------------------------------------------------
 
 
@@ -404,6 +412,7 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "shell_single": shell_single,
     "shell_double": shell_double,
     "shell_heredoc": shell_heredoc,
+    "shell_number": shell_number,
     "lookup": lookup,
     "lookup_or": lookup_or,
     "judge_exit": judges.judge_exit,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shell_programs import PRINTF, SHELLS, VALUES, filled, programs, run, soups
+from shell_programs import PRINTF, SHELLS, VALUES, filled, filled_with, programs, run, soups
 
 from llc.frontend.compile import compile_text
 from llc.frontend.templates import Problem, parse
@@ -185,6 +185,42 @@ def test_rule_7_holds_for_a_compiled_loop(shell: str, value: str) -> None:
 def test_a_variable_is_quoted_for_where_it_stands(command: str, expected: list[str]) -> None:
     """The quoting of each V, in order."""
     assert quotings(command) == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "exit $(( N + 1 ))",
+        "[[ N -gt 1 ]]",
+        "((N > 1)) && x",
+        "bash -c 'exit N'",
+        "cat <<'EOF'\nN\nEOF",
+        "x=${Y:-N}",
+        "ssh host exit N",
+    ],
+)
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "${prev.exit_code}",
+        "${captured.x.duration_ms}",
+        "${result.details.exit_code}",
+        "${prev.exit_code:default=0}",
+    ],
+)
+def test_a_whole_number_may_stand_where_nothing_can_be_quoted(command: str, variable: str) -> None:
+    """Exit codes and durations are numbers whatever a program prints; the machine checks again."""
+    template = parse(command.replace("N", variable), kind="shell")
+    assert template.problems == ()
+    assert [part.quoting for part in template.variables] == ["number"]
+    assert filled_with(template, "3") == command.replace("N", "3")
+
+
+@pytest.mark.parametrize("variable", ["${prev.exit_code:default=a[0]}", "${env.exit_code}", "${prev.output}"])
+def test_other_values_are_no_numbers(variable: str) -> None:
+    """A default that is none, a name that only looks like one."""
+    (problem,) = parse(f"echo $(( {variable} ))", kind="shell").problems
+    assert problem.id == "unquotable-variable"
 
 
 def test_a_variable_in_a_comment_stays_as_it_is_written() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from shell_programs import PRINTF, SHELLS, VALUES, run
 
 from llc.vm.faults import PrimitiveFault
+from llc.vm.primitives import shell_number
 from llc.vm.quoting import shell_double, shell_heredoc, shell_single, shell_word
 
 SHELL = pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: Path(shell).name)
@@ -79,6 +80,20 @@ def test_what_no_program_can_be_given_is_a_fault(quote: object, text: str) -> No
     with pytest.raises(PrimitiveFault) as caught:
         quote(text)  # type: ignore[operator]
     assert caught.value.kind == "unsendable-text"
+
+
+@pytest.mark.parametrize("number", [0, 7, -3, 10**30, "0", "12"])
+def test_a_number_is_its_digits(number: object) -> None:
+    """They mean the same in quotes, in arithmetic and in a subscript."""
+    assert shell_number(number) == str(number)
+
+
+@pytest.mark.parametrize("value", ["", "a", "1+1", "a[$(x)]", "1\n", "-", "--1", "٣", 1.5, True, None, ()])
+def test_what_is_no_whole_number_is_a_fault(value: object) -> None:
+    """So that nothing else can come to stand where it cannot be quoted."""
+    with pytest.raises(PrimitiveFault) as caught:
+        shell_number(value)
+    assert caught.value.kind == "not-a-number"
 
 
 def test_undecodable_bytes_of_the_environment_go_back(tmp_path: Path) -> None:
