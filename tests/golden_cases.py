@@ -6,6 +6,7 @@ then these options are given.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import shutil
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from llc.frontend.compile import Compiled, compile_text
+from llc.frontend.compile import Compiled, compile_file
 from llc.runtime import launch, options, programs
 from llc.runtime.options import Values
 
@@ -47,10 +48,8 @@ def values_of(world: Path) -> Values:
 
 def compile_case(case: Path, values: Values | None = None) -> Compiled:
     """The loop of a case, compiled under a world's options. Raises CompileError."""
-    text = (case / SOURCE).read_text("utf-8")
-    if values is None:
-        return compile_text(text, SOURCE)
-    return compile_text(text, SOURCE, programs.overrides(values))
+    with contextlib.chdir(case):
+        return compile_file(SOURCE) if values is None else compile_file(SOURCE, programs.overrides(values))
 
 
 def run_world(world: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:

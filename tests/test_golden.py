@@ -1,7 +1,8 @@
 """Golden cases: a source, and beside it everything the tool prints for it.
 
 A case is a folder in `golden/<area>/` that holds `loop.yaml`, and perhaps worlds `world-<name>.yaml`.
-`loops/` are those of the seed, `rules/` those of `loops.md`, `errors/` are refused.
+`loops/` are those of the seed, `rules/` those of `loops.md`, `warnings/` compile with complaints, and
+`errors/` are refused.
 What is compared: `fsm.yaml`, `ir.txt`, for the seed's `bytecode.txt`, `warnings.txt` (only where there
 are any), `errors.txt` (instead of all these, where the loop is refused), and for each world
 `trace-<name>.jsonl`, the events of a run and its exit code. `pytest --update` rewrites them.
@@ -35,6 +36,16 @@ RENAMED = {
     "convergence": {},
     "invariants": {"_tests-pass": "_tests", "_lint-clean": "_lint", "_types-valid": "_types"},
     "imperative": {},
+}
+
+SPEC = GOLDEN.parents[1] / "spec"
+# Findings that no case shows, with the reason.
+NOT_SHOWN = {
+    "file-not-found": "there is no file then",
+    "unreadable-file": "there is no text then",
+    "file-too-large": "it takes 16 MiB",
+    "too-many-findings": "it takes hundreds of others",
+    "nul-in-command": "YAML refuses the character first",
 }
 
 
@@ -96,11 +107,11 @@ def test_every_form_of_a_case_says_the_same(case: Path) -> None:
         return
     program = compiled.program
     assert parse_program(print_program(program), "ir.txt") == program
-    assert not list(verify(program))
+    assert not [finding for finding in verify(program) if finding.is_error]
     image = emit(program)
     again = Image.from_bytes(image.to_bytes())
     assert again.program_hash == image.program_hash
-    assert not list(verify_image(again))
+    assert not [finding for finding in verify_image(again) if finding.is_error]
     assert emit(lift(again)).program_hash == image.program_hash
     if compiled.loop.paradigm != "convergence":  # there `previous` means what the paradigm says
         fsm = compile_text(print_fsm(compiled.loop), "fsm.yaml")
@@ -121,4 +132,22 @@ def test_refused_cases_stand_apart() -> None:
     """The loops in `errors/` are refused, all others are not; an empty folder would pass in silence."""
     refused = [case for case in CASES if (case / "errors.txt").exists()]
     assert refused == [case for case in CASES if case.parent.name == "errors"]
-    assert len(CASES) - len(refused) >= 40
+    assert len(refused) >= 30
+    assert len(CASES) - len(refused) >= 60
+
+
+def test_every_finding_is_shown_in_a_case() -> None:
+    """Each id that the chapters list is in the output of a case, or a loop's text cannot cause it."""
+    listed = set()
+    for chapter in ("loops.md", "interpolation.md"):
+        text = (SPEC / chapter).read_text("utf-8").partition("\n## Findings")[2]
+        for row in re.findall(r"^\|(.*?)\|", text, re.MULTILINE):
+            listed.update(re.findall(r"`([a-z0-9-]+)`", row))
+    shown = set()
+    for case in CASES:
+        for name in ("errors.txt", "warnings.txt"):
+            if (case / name).exists():
+                text = (case / name).read_text("utf-8")
+                shown.update(re.findall(r"^(?:error|warning)\[([a-z0-9-]+)\]", text, re.MULTILINE))
+    assert listed - shown == set(NOT_SHOWN)
+    assert shown <= listed

@@ -24,7 +24,7 @@ from llc.ir.nodes import Note, Program
 from llc.vm.emit import emit
 from llc.vm.machine import Effect, Machine
 
-RUNNING = [case for case in CASES if not (case / "errors.txt").exists()]
+RUNNING = [case for case in CASES if case.parent.name in ("loops", "rules")]
 IDS = [f"{case.parent.name}/{case.name}" for case in RUNNING]
 # Where a state that was entered in this iteration already is counted: the states of a cycle are
 # always entered in the same order, so only the first of them ever gets there.
