@@ -73,6 +73,7 @@ EFFECT_ROWS = (
     ),
     EffectKind("clock", False, False, "", "time elapsed_ms", "Read the clock."),
     EffectKind("env", False, False, "names", "values", "Read environment variables."),
+    EffectKind("exit", False, False, "code", "", "End the run with an exit code; nothing answers."),
 )  # fmt: skip
 
 NOTE_ROWS = (
@@ -81,6 +82,7 @@ NOTE_ROWS = (
     NoteKind("evaluate", "state type verdict details", "An evaluator gave its verdict."),
     NoteKind("route", "from to verdict?", "Control goes to another of the author's states."),
     NoteKind("cycle", "cycle", "A maintained loop begins its next cycle."),
+    NoteKind("log", "message", "The program says something."),
     NoteKind("loop_complete", "final_state iterations status terminated_by", "A loop ended."),
 )
 

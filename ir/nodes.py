@@ -216,13 +216,17 @@ class State:
 
 @attrs.frozen
 class Function:
-    """Frame layout: `parameters`, then `captures`, then `locals`; entry is the first state."""
+    """Frame layout: `parameters`, then `captures`, then `locals`; entry is the first state.
+
+    rest: the last parameter takes the list of the arguments that the others leave over.
+    """
 
     name: str
     parameters: tuple[str, ...]
     states: tuple[State, ...]
     captures: tuple[str, ...] = ()
     locals: tuple[str, ...] = ()
+    rest: bool = False
     span: Span | None = _span()
 
     @property

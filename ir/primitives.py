@@ -49,6 +49,19 @@ ROWS = (
     _row("or", "value…", "The first true operand, else the last; all are evaluated."),
     _row("box", "value", "A new box that holds a value; `setbox` replaces its content."),
     _row("unbox", "box", "What a box holds."),
+    _row("unset_box", "", "A new box that nothing has been put in yet."),
+    _row(
+        "unbox_set",
+        "box variable",
+        "What a box holds; fault `uninitialised`, which names `variable`, where nothing was put in it yet.",
+    ),
+    # functions
+    _row(
+        "applied",
+        "function list",
+        "A function whose last arguments are filled in: those of the list, after the ones it is called with.",
+    ),
+    _row("operate", "primitive list", "The primitive of this name, but `operate`, on the operands of a list."),
     # numbers and order
     _row("add", "number…", "The sum."),
     _row("sub", "number number", "The difference."),

@@ -39,6 +39,7 @@ from .nodes import (
     TailCall,
 )
 from .spans import Source, Span
+from .symbols import Symbol
 
 # Words the grammar accepts where a name could stand too; a name that is one is printed in backticks.
 _HEADS = {"setbox", "note", "goto", "branch", "switch", "call", "tailcall", "perform", "return", "fail"}
@@ -130,6 +131,8 @@ def print_constant(value: Any) -> str:
             out.append("null")
         elif kind is bool:
             out.append("true" if value else "false")
+        elif kind is Symbol:
+            out.append("'" + quote_name(value.name))
         else:
             raise TypeError(f"no value of the language: {kind.__name__}")
     return "".join(out)
@@ -198,6 +201,9 @@ class _Printer:
         head = f"\nfunction {self.name(function.name)}("
         out.append(head)
         column = self.wrapped(function.parameters, len(head) - 1)
+        if function.rest:
+            out.append(" rest")
+            column += 5
         for word, names in (("captures", function.captures), ("locals", function.locals)):
             if names:
                 out.append(f" {word}(")

@@ -47,6 +47,7 @@ from .nodes import (
     TailCall,
 )
 from .spans import Source, Span
+from .symbols import Symbol
 
 _ESCAPE = re.compile(
     r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
@@ -66,6 +67,7 @@ _TERMS = {
     "NAME": "a name",
     "QUOTED_NAME": "a name",
     "STRING": "a string",
+    "SYMBOL": "a symbol",
     "INT": "a number",
     "FLOAT": "a number",
     "SHA256": "a digest",
@@ -77,7 +79,7 @@ _TERMS = {
 _WORDS = {
     word.upper() for word in ["program", "entry", "meta", "source", "function", "captures", "locals", "state"]
 }
-_WORDS |= {"FAULT", "THEN", "ELSE"}
+_WORDS |= {"REST", "FAULT", "THEN", "ELSE"}
 
 
 def read_program(text: str, path: str, locate: bool) -> Program:
@@ -275,10 +277,10 @@ class _Reader:
         return Meta(**fields, limits=Limits(**limits))
 
     def function(self, children: Children) -> Function:
-        head, name, parameters, captures, locals_, span, *states = children
+        head, name, parameters, rest, captures, locals_, span, *states = children
         return Function(
             self.name(name), parameters, tuple(states), captures or (), locals_ or (),
-            span=self.span(span, head),
+            rest=rest is not None, span=self.span(span, head),
         )  # fmt: skip
 
     def name_list(self, children: Children) -> tuple[str, ...]:
@@ -414,6 +416,11 @@ class _Reader:
 
     def string(self, children: Children) -> Any:
         return self.unquoted(children[0])
+
+    def symbol(self, children: Children) -> Any:
+        token = children[0]
+        name = str(token)[1:]
+        return Symbol(self.unquoted(token.update(value=name)) if name.startswith("`") else name)
 
     def array(self, children: Children) -> Any:
         return tuple(children)

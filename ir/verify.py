@@ -84,6 +84,10 @@ class _Verifier:
             )
         elif entry.captures:
             yield Diagnostic("bad-entry", f"the entry {_name(entry.name)} has captures", entry.span)
+        elif entry.rest:
+            yield Diagnostic(
+                "bad-entry", f"the entry {_name(entry.name)} takes any number of arguments", entry.span
+            )
         for function in program.functions:
             yield from self.function(function)
 
@@ -128,6 +132,12 @@ class _Verifier:
         if not function.states:
             yield Diagnostic("empty-function", f"function {_name(function.name)} has no state", function.span)
             return
+        if function.rest and not function.parameters:
+            yield Diagnostic(
+                "operand-count",
+                f"function {_name(function.name)} has no parameter for the arguments left over",
+                function.span,
+            )
         slots = frozenset(function.slots)
         states = frozenset(state.name for state in function.states)
         sound = True

@@ -17,7 +17,7 @@ from ..vm.values import to_host
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
 from .journal import JournalError, write_file
 from .progress import QUANTUM, Progress, event_fields
-from .world import Context, Interrupted
+from .world import Context, Exited, Interrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,10 +52,11 @@ class Outcome:
 
     kind: "loop" or "flow". status: "success", "failure", "error", "limit" or "interrupted".
     error: {kind, message, span, backtrace, …} where the status is "error", `place` where that was.
-    value: a flow's result.
+    value: a flow's result. code: the exit code that the program asked for.
     """
 
     __slots__ = (
+        "code",
         "duration_ms",
         "error",
         "final_state",
@@ -80,13 +81,14 @@ class Outcome:
         self.iterations = 0
         self.steps = 0
         self.value: Any = None
+        self.code: int | None = None
         self.error: dict[str, Any] | None = None
         self.place: Place | None = None
         self.duration_ms = 0
 
     @property
     def exit_code(self) -> int:
-        return _EXIT_CODES[self.status]
+        return _EXIT_CODES[self.status] if self.code is None else self.code
 
     def to_json(self) -> dict[str, Any]:
         """The one object that `llc run --json` writes."""
@@ -180,6 +182,8 @@ class Driver:
             return self._interrupted()
         except self._refusals as error:
             return self._end(self._refused(error))
+        except Exited as exit:
+            return self._end(self._exited(exit.code))
         return self._end(self._done(stop) if isinstance(stop, Done) else self._fault(stop))
 
     # --- notes and effects --------------------------------------------------------------------
@@ -309,6 +313,12 @@ class Driver:
             "backtrace": stop.trace_lines(),
             "details": stop.details,
         }
+        return outcome
+
+    def _exited(self, code: int) -> Outcome:
+        outcome = self._outcome("success" if code == 0 else "failure")
+        outcome.terminated_by = "exit"
+        outcome.code = code
         return outcome
 
     def _refused(self, error: Exception) -> Outcome:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from .process import failure, signal_number
-from .world import timestamp
+from .world import leave, timestamp
 
 if TYPE_CHECKING:
     from ..ir.spans import Source
@@ -99,6 +99,8 @@ class ScriptedWorld:
             return {"values": {name: self._env.get(name) for name in args["names"]}}
         if kind == "sleep":
             return self._sleep(args, context)
+        if kind == "exit":
+            leave(args)
         limit, limited_by = context.limit(args, own="action")
         if limit is not None and limit <= 0:
             return self._late(kind, context, limited_by)

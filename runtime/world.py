@@ -15,7 +15,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Protocol
+    from typing import Any, NoReturn, Protocol
 
     from .jq import JqWorker
     from .model import ModelWorker
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         """What a driver needs of a world."""
 
         def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
-            """The effect's result; raises `Interrupted`, or `NoRule` in a scripted world."""
+            """The effect's result; raises `Interrupted`, `Exited`, or `NoRule` in a scripted world."""
 
         def observe(self, effect: EffectLike, result: dict[str, Any], state: str | None = None) -> None:
             """Take note of an effect in `state` whose result is on record: it is not performed again."""
@@ -56,6 +56,20 @@ LONGEST_WAIT = 1_000_000.0
 
 class Interrupted(Exception):
     """The wait for an effect was cut short; what was started for it has been ended."""
+
+
+class Exited(Exception):
+    """The program asked to end the run, with this exit code."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(code)
+
+
+def leave(args: dict[str, Any]) -> NoReturn:
+    """Perform `exit`. A code that no process can end with is 1."""
+    code = args.get("code")
+    raise Exited(code if type(code) is int and 0 <= code <= 255 else 1)
 
 
 class Interrupt:
@@ -275,6 +289,9 @@ class World:
     def _perform_env(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         return {"values": {name: environment_text(name) for name in args["names"]}}
 
+    def _perform_exit(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
+        leave(args)
+
 
 _HANDLERS = {
     "shell": World._perform_shell,
@@ -284,6 +301,7 @@ _HANDLERS = {
     "sleep": World._perform_sleep,
     "clock": World._perform_clock,
     "env": World._perform_env,
+    "exit": World._perform_exit,
 }
 
 

@@ -40,6 +40,7 @@ from llc.ir.nodes import (
 )
 from llc.ir.primitives import PRIMITIVES
 from llc.ir.spans import Source, Span
+from llc.ir.symbols import Symbol
 from llc.ir.text import KEYWORDS
 
 Strategy = st.SearchStrategy
@@ -71,6 +72,7 @@ ATOMS = st.one_of(
     st.sampled_from([4299, 9999, 20_000]).map(lambda bits: -(1 << bits) + 1),
     st.floats(),
     TEXTS,
+    NAMES.map(Symbol),
 )
 CONSTANTS: Strategy[Any] = st.recursive(
     ATOMS,
@@ -198,7 +200,9 @@ class _Writer:
                 handler = Handler(self.pick(self.states), self.pick(self.slots))
             states.append(State(name, body, self.exit(), handler, span=self.span()))
         own = self.own
-        return Function(own.name, own.parameters, tuple(states), own.captures, own.locals, span=self.span())
+        return Function(
+            own.name, own.parameters, tuple(states), own.captures, own.locals, own.rest, span=self.span()
+        )
 
 
 @st.composite
@@ -218,7 +222,8 @@ def programs(draw: st.DrawFn, max_states: int = 4) -> Program:
         first, second = sorted(chance.choices(range(len(slots) + 1), k=2))
         if position == 0:
             second = first
-        frames.append(Function(name, slots[:first], (), slots[first:second], slots[second:]))
+        rest = position > 0 and first > 0 and chance.random() < 0.3
+        frames.append(Function(name, slots[:first], (), slots[first:second], slots[second:], rest))
     functions = []
     for frame in frames:
         states = chance.sample(names, chance.randint(1, max_states))

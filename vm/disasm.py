@@ -176,6 +176,7 @@ class _Listing:
         first, second = function.parameters, function.parameters + function.captures
         parameters = ", ".join(map(_short, function.slots[:first]))
         entry = " (entry)" if index == self.image.entry else ""
+        parameters += "…" if function.rest else ""
         out = [f"function {_short(function.name)}({parameters}){entry}, stack {function.max_stack}"]
         for what, names in (("captures", function.slots[first:second]), ("locals", function.slots[second:])):
             if names:
@@ -210,6 +211,7 @@ class _Listing:
         return {
             "name": function.name,
             "parameters": list(function.slots[:first]),
+            **({"rest": True} if function.rest else {}),
             "captures": list(function.slots[first:second]),
             "locals": list(function.slots[second:]),
             "max_stack": function.max_stack,

@@ -39,7 +39,7 @@ from ..ir.nodes import (
 from ..ir.spans import Span
 from .image import FunctionCode, Image, SourceText, words
 from .opcodes import BY_NAME, NO_STATE
-from .values import SCALARS
+from .values import ATOMS
 
 
 class EmitError(Exception):
@@ -99,19 +99,19 @@ class _Constants:
         return self._index[key]
 
     def _key(self, value: Any) -> Any:
-        if type(value) in SCALARS:
+        if type(value) in ATOMS:
             return _scalar_key(value)
         numbers: dict[int, int] = {}
         stack = [value]
         while stack:
             node = stack[-1]
             items = self._items(node)
-            waiting = [item for item in items if type(item) not in SCALARS and id(item) not in numbers]
+            waiting = [item for item in items if type(item) not in ATOMS and id(item) not in numbers]
             if waiting and id(node) not in numbers:
                 stack.extend(waiting)
                 continue
             stack.pop()
-            keys = [numbers[id(item)] if type(item) not in SCALARS else _scalar_key(item) for item in items]
+            keys = [numbers[id(item)] if type(item) not in ATOMS else _scalar_key(item) for item in items]
             names = tuple(node) if type(node) is dict else None
             key = (names, tuple(keys))
             numbers[id(node)] = self._parts.setdefault(key, len(self._parts))
@@ -180,6 +180,7 @@ class _Emitter:
             name=function.name,
             parameters=len(function.parameters),
             captures=len(function.captures),
+            rest=function.rest,
             slots=function.slots,
             states=[state.name for state in function.states],
             offsets=words(offsets),

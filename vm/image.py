@@ -66,6 +66,7 @@ class FunctionCode:
     """One function: its frame layout, its states and their code.
 
     slots: names, parameters first, then captures (`parameters` and `captures` count them).
+    rest: the last parameter takes the list of the arguments left over.
     states: names; `offsets[i]` is where state i's code begins in `code`, it ends where the next
     state's begins. Entry is state 0.
     handlers: state → (target state, slot for the fault map).
@@ -83,6 +84,7 @@ class FunctionCode:
         "offsets",
         "parameters",
         "positions",
+        "rest",
         "slots",
         "span",
         "state_spans",
@@ -105,10 +107,12 @@ class FunctionCode:
         span: int = 0,
         state_spans: Words | None = None,
         positions: Words | None = None,
+        rest: bool = False,
     ) -> None:
         self.name = name
         self.parameters = parameters
         self.captures = captures
+        self.rest = rest
         self.slots = tuple(slots)
         self.states = tuple(states)
         self.offsets = offsets
@@ -244,6 +248,7 @@ def _program_section(image: Image) -> bytes:
             {
                 "name": function.name,
                 "parameters": function.parameters,
+                **({"rest": True} if function.rest else {}),
                 "captures": function.captures,
                 "slots": function.slots,
                 "states": function.states,
@@ -385,6 +390,9 @@ def _read_function(row: Any, section: _Section) -> FunctionCode:
     parameters, captures = _get(row, "parameters", int), _get(row, "captures", int)
     if parameters + captures > len(slots):
         raise _Malformed("a function has fewer slots than parameters and captures")
+    rest = row.get("rest", False)
+    if type(rest) is not bool or (rest and not parameters):
+        raise _Malformed("`rest` has a wrong value")
     tables = _get(row, "tables", list)
     for table in tables:
         if type(table) is not dict or not all(type(target) is int for target in table.values()):
@@ -406,6 +414,7 @@ def _read_function(row: Any, section: _Section) -> FunctionCode:
         handlers,
         tables,
         _get(row, "max_stack", int),
+        rest=rest,
     )
 
 

@@ -72,6 +72,7 @@ class _Lifter:
             tuple(self.state(number) for number in range(len(code.states))),
             code.slots[first:second],
             code.slots[second:],
+            code.rest,
             span=self.span(code.span),
         )
 

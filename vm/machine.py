@@ -259,14 +259,19 @@ class Machine:
         if type(callee) is not FunctionValue:
             raise PrimitiveFault("not-a-function", f"cannot call {show(callee)}: it is no function")
         function = self.functions[callee.function]
-        if count != function.code.parameters:
-            takes = function.code.parameters
-            raise PrimitiveFault(
-                "arity",
-                f"`{function.code.name}` takes {takes} argument{'' if takes == 1 else 's'}, not {count}",
-            )
+        code = function.code
+        captures = callee.captures
+        if len(captures) > code.captures:  # `applied` has filled arguments in
+            filled = len(captures) - code.captures
+            arguments += captures[:filled]
+            captures = captures[filled:]
+            count += filled
+        if code.rest and count >= code.parameters - 1:
+            arguments[code.parameters - 1 :] = [tuple(arguments[code.parameters - 1 :])]
+        elif count != code.parameters:
+            raise PrimitiveFault("arity", f"`{code.name}` takes {_takes(code)}, not {count}")
         self.ticks += 1
-        return Frame(function, (*arguments, *callee.captures))
+        return Frame(function, (*arguments, *captures))
 
     def _unwind(self, fault: PrimitiveFault, offset: int) -> Fault | None:
         """Control to the nearest handler, else the fault as the outcome."""
@@ -313,6 +318,13 @@ def _find_place(image: Image, text: str) -> Place | None:
     """The widest place of the image that `show_place` shows as `text`."""
     found = [image.place(span) for span in range(1, len(image.spans) // 5 + 1)]
     return max((p for p in found if show_place(p) == text), key=lambda p: p[3:], default=None)  # type: ignore[index]
+
+
+def _takes(code: FunctionCode) -> str:
+    """How many arguments a function takes, for a message."""
+    count = code.parameters - code.rest
+    least = "at least " if code.rest else ""
+    return f"{least}{count} argument{'' if count == 1 else 's'}"
 
 
 def _plain(value: Value, what: str) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from ..ir.primitives import PRIMITIVES
 from . import judges, quoting
 from .faults import PrimitiveFault
-from .values import Box, equal, show, type_name
+from .values import Box, FunctionValue, equal, show, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,6 +114,45 @@ def unbox(box: Value) -> Value:
     if type(box) is not Box:
         raise _expected("a box", box)
     return box.value
+
+
+def unset_box() -> Value:
+    # No value of a program is a box that stands in itself.
+    box = Box()
+    box.value = box
+    return box
+
+
+def unbox_set(box: Value, variable: Value) -> Value:
+    value = unbox(box)
+    if value is box:
+        raise PrimitiveFault("uninitialised", f"`{_string(variable)}` is used before it has its value")
+    return value
+
+
+# --- functions --------------------------------------------------------------------------------
+
+
+def applied(function: Value, items: Value) -> Value:
+    if type(function) is not FunctionValue:
+        raise PrimitiveFault("not-a-function", f"cannot call {show(function)}: it is no function")
+    return FunctionValue(function.function, (*_operands(items), *function.captures))
+
+
+def operate(name: Value, items: Value) -> Value:
+    signature = PRIMITIVES.get(_string(name))
+    if signature is None or name == "operate":  # on itself it could recurse without end
+        raise PrimitiveFault("type-error", f"there is no primitive {show(name)}")
+    operands = _operands(items)
+    if len(operands) < signature.least or (signature.most is not None and len(operands) > signature.most):
+        raise PrimitiveFault("arity", f"`{name}` takes `{signature.operands}`, not {len(operands)} operands")
+    return HANDLERS[name](*operands)
+
+
+def _operands(items: Value) -> tuple[Value, ...]:
+    if type(items) is tuple:
+        return items
+    raise _expected("a list", items)
 
 
 # --- numbers and order ------------------------------------------------------------------------
@@ -341,7 +380,7 @@ def _walk(value: Value, path: Value) -> Value:
         raise _expected("a list of keys", path)
     for depth, key in enumerate(path):
         if type(value) is dict:
-            if key not in value:
+            if type(key) is not str or key not in value:
                 fields = ", ".join(f"`{show_key(name)}`" for name in list(value)[:12])
                 raise _Undefined(
                     f"there is no `{show_key(key)}`" + (f"; there is {fields}" if fields else "")
@@ -392,6 +431,10 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "or": disjunction,
     "box": Box,
     "unbox": unbox,
+    "unset_box": unset_box,
+    "unbox_set": unbox_set,
+    "applied": applied,
+    "operate": operate,
     "add": add,
     "sub": sub,
     "mul": mul,

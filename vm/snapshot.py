@@ -85,7 +85,7 @@ class _Restoring:
 
     def find_function(self, name: Any, captures: int) -> int:
         index = self.functions.get(name) if type(name) is str else None
-        if index is None or self.image.functions[index].captures != captures:
+        if index is None or captures < self.image.functions[index].captures:
             raise HeapError("a function value fits no function of the program")
         return index
 

@@ -49,6 +49,8 @@ def _image(image: Image) -> Iterator[Diagnostic]:
         yield _diagnostic("bad-image", f"the entry is function {image.entry} of {len(image.functions)}")
     elif image.functions[image.entry].captures:
         yield _diagnostic("bad-image", "the entry has captures")
+    elif image.functions[image.entry].rest:
+        yield _diagnostic("bad-image", "the entry takes any number of arguments")
     yield from _unique("function", (function.name for function in image.functions))
     spans = len(image.spans) // 5
     if len(image.spans) % 5 or max(image.spans[::5], default=0) >= max(len(image.paths), 1):
@@ -94,6 +96,8 @@ class _Verifier:
         yield from _unique("state", function.states, function)
         if not 0 <= function.parameters + function.captures <= len(function.slots):
             yield self.bad("there are fewer slots than parameters and captures")
+        elif function.rest and not function.parameters:
+            yield self.bad("there is no parameter for the arguments left over")
         if function.max_stack > MAX_STACK:
             yield self.bad("the operand stack is too high")
         for number, table in enumerate(function.tables):

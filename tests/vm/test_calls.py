@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from llc.vm.faults import Fault
 from llc.vm.machine import Done, Machine
 
 MachineOf = Callable[..., Machine]
@@ -169,3 +171,87 @@ def test_a_call_that_cannot_be_made_is_a_fault(
     assert fault["kind"] == kind
     assert message in fault["message"]
     assert machine.ticks == 1
+
+
+REST = """
+    function main(given) locals(r)
+      state start
+        call (applied(closure f("captured"), given))(1) -> r then end
+      state end
+        return r
+    function f(a, others) rest captures(c)
+      state s
+        return list(a, others, c)
+"""
+
+
+@pytest.mark.parametrize("given", [[], [2], [2, 3, 4]])
+def test_the_last_parameter_takes_what_is_left(machine_of: MachineOf, given: list[Any]) -> None:
+    """With `rest` it gets the list of further arguments, those filled in by `applied` among them."""
+    assert value_of(machine_of(REST, [given])) == [1, given, "captured"]
+
+
+def test_a_function_with_rest_still_takes_a_least_number(machine_of: MachineOf) -> None:
+    """Too few arguments are the fault `arity`, which says how many it takes."""
+    outcome = machine_of("""
+        function main()
+          state start
+            tailcall closure f()()
+        function f(a, others) rest
+          state s
+            return a
+    """).resume()
+    assert isinstance(outcome, Fault)
+    assert (outcome.kind, outcome.message) == ("arity", "`f` takes at least 1 argument, not 0")
+
+
+def test_a_filled_in_function_survives_a_snapshot(machine_of: MachineOf) -> None:
+    """A function value that holds arguments beside its captures is stored with both."""
+    machine = machine_of("""
+        function main() locals(f, r)
+          state start
+            f = applied(closure g("c"), [2])
+            perform clock map() -> r then call
+          state call
+            tailcall f(1)
+        function g(a, b) captures(c)
+          state s
+            return list(a, b, c)
+    """)
+    machine.resume()
+    again = Machine.restore(machine.image, json.loads(json.dumps(machine.snapshot())))
+    outcome = again.resume({})
+    assert isinstance(outcome, Done)
+    assert outcome.value == [1, 2, "c"]
+
+
+def test_an_unset_box_is_told_from_one_that_holds_null(machine_of: MachineOf) -> None:
+    """Reading it before anything was put in is the fault `uninitialised`, after a snapshot too."""
+    machine = machine_of("""
+        function main() locals(b, r)
+          state start
+            b = unset_box()
+            perform clock map() -> r then read
+          state read on fault -> set(r)
+            r = unbox_set(b, "x")
+            return "no fault"
+          state set
+            setbox b null
+            return list(get(r, "kind"), get(r, "message"), unbox_set(b, "x"))
+    """)
+    machine.resume()
+    outcome = Machine.restore(machine.image, machine.snapshot()).resume({})
+    assert isinstance(outcome, Done)
+    assert outcome.value == ["uninitialised", "`x` is used before it has its value", None]
+
+
+def test_a_primitive_is_applied_to_a_list(machine_of: MachineOf) -> None:
+    """`operate` holds to the primitive's row and never runs itself."""
+    text = """
+        function main(name, operands)
+          state start
+            return operate(name, operands)
+    """
+    assert value_of(machine_of(text, ["add", [1, 2, 3]])) == 6
+    assert machine_of(text, ["div", [1]]).resume().kind == "arity"
+    assert machine_of(text, ["operate", ["operate", []]]).resume().kind == "type-error"
