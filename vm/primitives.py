@@ -379,6 +379,8 @@ def _walk(value: Value, path: Value) -> Value:
     if type(path) is not tuple:
         raise _expected("a list of keys", path)
     for depth, key in enumerate(path):
+        if type(key) is not str and type(key) is not int:
+            raise _expected("a name or an index", key)
         if type(value) is dict:
             if type(key) is not str or key not in value:
                 fields = ", ".join(f"`{show_key(name)}`" for name in list(value)[:12])
