@@ -5,6 +5,8 @@ Must not import anything heavy: a run of a compiled image checks its constants.
 
 from __future__ import annotations
 
+from .symbols import Symbol
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -15,7 +17,7 @@ MAX_NESTING = 200
 # a few nodes of an image could otherwise stand for more than memory holds.
 MAX_SIZE = 1 << 24
 
-ATOMS = frozenset({type(None), bool, int, float, str})
+ATOMS = frozenset({type(None), bool, int, float, str, Symbol})
 
 
 def constant_problem(value: Any) -> str | None:
@@ -69,4 +71,6 @@ def _size(atom: Any) -> int:
     """About how many characters an atom takes when it is written out."""
     if type(atom) is str:
         return 1 + len(atom)
+    if type(atom) is Symbol:
+        return 1 + len(atom.name)
     return 1 + atom.bit_length() // 4 if type(atom) is int else 1

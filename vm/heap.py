@@ -1,9 +1,11 @@
 """Values as a flat table of JSON-like nodes, and back: how images and snapshots store them.
 
 A *reference* is a scalar that JSON keeps exactly (standing for itself), `{"int": hex}` or
-`{"float": "inf" | "-inf" | "nan"}` for numbers it does not keep, or `[i]` for node `i`. Nodes:
+`{"float": "inf" | "-inf" | "nan"}` for numbers it does not keep, `{"symbol": name}` with a reference
+to the name, `[i]` for node `i`, or `[i, k]` for the list from item `k` of a "cons" node. Nodes:
 
     ["list", item…]  ["map", key, value, …]  ["function", name, capture…]  ["box", content]
+    ["cons", item…, tail]                     a list made of pairs, before the list `tail`
     ["text", string]  ["utf8", hex]           strings that are long, or hold lone surrogates
 
 All items are references. A node refers to earlier nodes only, except that a box may be referred to,
@@ -13,7 +15,9 @@ memory is one node; depth never becomes nesting. Same values, same sharing: same
 
 from __future__ import annotations
 
-from .values import SCALARS, Box, FunctionValue
+from ..ir.symbols import Symbol
+from .lists import Pair, is_list
+from .values import ATOMS, SCALARS, Box, FunctionValue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 _PLAIN_INT = 1 << 63
 # From this length a string is a node, so that one that many slots hold is stored once.
 _LONG_TEXT = 64
+# How many pairs one node holds at most, so that lists that share their ends are walked once.
+_RUN = 256
 
 
 class HeapError(ValueError):
@@ -57,8 +63,8 @@ class HeapWriter:
 
     def _write(self, value: Value) -> Reference:
         """Post-order over lists, maps and captures; boxes met are left open."""
-        if type(value) in SCALARS:
-            return self._scalar(value)
+        if type(value) in ATOMS:
+            return self._atom(value)
         stack = [value]
         while stack:
             node = stack[-1]
@@ -70,18 +76,19 @@ class HeapWriter:
                 self._add(node, ["box"])
                 self._open.append(node)
                 continue
-            parts = _parts(node)
-            waiting = [
-                part for part in parts if type(part) not in SCALARS and id(part) not in self._containers
-            ]
+            parts = self._run(node) if type(node) is Pair else _parts(node)
+            waiting = [part for part in parts if type(part) not in ATOMS and id(part) not in self._containers]
             if waiting:
                 # The first part's nodes come first.
                 stack.extend(reversed(waiting))
                 continue
             stack.pop()
-            references = [self._scalar(p) if type(p) in SCALARS else self._containers[id(p)] for p in parts]
+            references = [self._atom(p) if type(p) in ATOMS else self._containers[id(p)] for p in parts]
             if type(node) is tuple:
                 self._add(node, ["list", *references])
+            elif type(node) is Pair:
+                self._add(node, ["cons", *references])
+                self._add_tails(node, len(parts) - 1)
             elif type(node) is dict:
                 row: list[Any] = ["map"]
                 for key, reference in zip(node, references, strict=True):
@@ -97,6 +104,26 @@ class HeapWriter:
         self._containers[id(value)] = [len(self.nodes)]
         self._held.append(value)
         self.nodes.append(row)
+
+    def _run(self, pair: Pair) -> list[Value]:
+        """The items of pairs that are not yet stored, then the list that follows them."""
+        parts: list[Value] = []
+        tail: Value = pair
+        while type(tail) is Pair and len(parts) < _RUN and id(tail) not in self._containers:
+            parts.append(tail.head)
+            tail = tail.tail
+        return [*parts, tail]
+
+    def _add_tails(self, pair: Pair, count: int) -> None:
+        """Lets the other pairs of a run of `count`, now the last node, be referred to."""
+        for offset in range(1, count):
+            pair = pair.tail
+            self._containers[id(pair)] = [len(self.nodes) - 1, offset]
+
+    def _atom(self, value: Value) -> Reference:
+        if type(value) is Symbol:
+            return {"symbol": self._scalar(value.name)}
+        return self._scalar(value)
 
     def _scalar(self, value: Value) -> Reference:
         kind = type(value)
@@ -148,6 +175,9 @@ class HeapReader:
         self._find_function = find_function
         # A node not yet read is missing; boxes exist from the start, to be referred to from anywhere.
         self._values: dict[int, Value] = {}
+        # How many pairs each "cons" node holds, and its pairs once one of them is referred to.
+        self._runs: dict[int, int] = {}
+        self._tails: dict[int, dict[int, Value]] = {}
         boxes: list[tuple[Box, Reference]] = []
         for index, node in enumerate(nodes):
             if type(node) is not list or not node:
@@ -168,24 +198,46 @@ class HeapReader:
         kind = type(reference)
         if kind in SCALARS:
             return reference
-        if kind is list and len(reference) == 1 and type(reference[0]) is int:
+        if kind is list and 0 < len(reference) <= 2 and all(type(index) is int for index in reference):
             try:
+                if len(reference) == 2:
+                    return self._pairs(reference[0])[reference[1]]
                 return self._values[reference[0]]
-            except KeyError:
-                raise HeapError(f"no node {reference[0]} to refer to") from None
+            except (KeyError, IndexError):
+                raise HeapError(f"no node {reference} to refer to") from None
         if kind is dict and len(reference) == 1:
             ((tag, text),) = reference.items()
             if tag == "float" and text in ("inf", "-inf", "nan"):
                 return float(text)
             if tag == "int" and type(text) is str:
                 return _hex_int(text)
+            if tag == "symbol" and type(text) in (str, list):
+                name = self.read(text)
+                if type(name) is str:
+                    return Symbol(name)
         raise HeapError("malformed reference")
+
+    def _pairs(self, index: int) -> dict[int, Value]:
+        """The pairs of a "cons" node after its first, by the number of the item each begins with."""
+        pairs = self._tails.get(index)
+        if pairs is None:
+            pairs = self._tails[index] = {}
+            tail = self._values[index]
+            for offset in range(1, self._runs.get(index, 0)):
+                tail = tail.tail
+                pairs[offset] = tail
+        return pairs
 
     def _node(self, index: int, node: list[Any]) -> Value:
         tag = node[0]
         if tag == "list":
             return tuple(map(self.read, node[1:]))
-        if tag == "map" and len(node) % 2 == 1:
+        if tag == "cons" and len(node) >= 3:
+            *items, tail = map(self.read, node[1:])
+            if is_list(tail):
+                self._runs[index] = len(items)
+                return _pairs_before(tail, items)
+        elif tag == "map" and len(node) % 2 == 1:
             keys = [self.read(key) for key in node[1::2]]
             if all(type(key) is str for key in keys) and len(set(keys)) == len(keys):
                 return dict(zip(keys, map(self.read, node[2::2]), strict=True))
@@ -200,6 +252,12 @@ class HeapReader:
             except ValueError:
                 pass
         raise HeapError(f"node {index} is malformed")
+
+
+def _pairs_before(tail: Value, items: Sequence[Value]) -> Value:
+    for item in reversed(items):
+        tail = Pair(item, tail)
+    return tail
 
 
 def _hex_int(text: str) -> int:

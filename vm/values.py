@@ -1,16 +1,20 @@
 """The values programs compute with, and their host (JSON-like) form.
 
-null is None; booleans, integers, floats and strings are Python's; a list is a tuple; a map is a
-dict with string keys that nobody changes once it is made; a function is a `FunctionValue`; a box is
-a `Box`, the only value that can change and so the only way to a cycle. Values share structure
-freely and may be deep: nothing here recurses over one.
+null is None; booleans, integers, floats and strings are Python's; a symbol is a `Symbol`; a list is
+a tuple or a `Pair` (`lists`); a map is a dict with string keys that nobody changes once it is made; a
+function is a `FunctionValue`; a box is a `Box`, the only value that can change and so the only way to
+a cycle. Values share structure freely and may be deep: nothing here recurses over one.
 
 Truth is Python's: false are null, false, 0, 0.0, "", the empty list and the empty map.
 
-Must not be in here: arithmetic and text (`primitives`), storing (`heap`).
+Must not be in here: the forms of a list (`lists`), arithmetic and text (`primitives`), storing
+(`heap`).
 """
 
 from __future__ import annotations
+
+from ..ir.symbols import Symbol
+from .lists import Pair, iterate, length
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,14 +49,18 @@ class Box:
         self.value = value
 
 
+# What JSON has too, and what has no parts.
 SCALARS = (type(None), bool, int, float, str)
+ATOMS = (*SCALARS, Symbol)
 _TYPE_NAMES: dict[type, str] = {
     type(None): "null",
     bool: "boolean",
     int: "integer",
     float: "float",
     str: "string",
+    Symbol: "symbol",
     tuple: "list",
+    Pair: "list",
     dict: "map",
     FunctionValue: "function",
     Box: "box",
@@ -67,7 +75,7 @@ def type_name(value: Value) -> str:
 def equal(left: Value, right: Value) -> bool:
     """Equality by value. A boolean never equals a number, 1 equals 1.0, NaN equals NaN.
 
-    Functions and boxes equal themselves only.
+    Symbols, functions and boxes equal themselves only.
     """
     pairs = [(left, right)]
     # Containers already compared: shared parts cost once, however often they stand in both.
@@ -77,7 +85,10 @@ def equal(left: Value, right: Value) -> bool:
         if a is b:
             continue
         kind, other = type(a), type(b)
-        if kind is not other:
+        if kind is Pair or other is Pair:
+            if not _lists_agree(a, b, pairs, seen):
+                return False
+        elif kind is not other:
             if {kind, other} != {int, float} or a != b:
                 return False
         elif kind is tuple or kind is dict:
@@ -95,8 +106,29 @@ def equal(left: Value, right: Value) -> bool:
         elif kind is float:
             if a != b and (a == a or b == b):
                 return False
-        elif kind is FunctionValue or kind is Box or a != b:
+        elif kind is Symbol or kind is FunctionValue or kind is Box or a != b:
             return False
+    return True
+
+
+def _lists_agree(a: Value, b: Value, pairs: list[tuple[Value, Value]], seen: set[tuple[int, int]]) -> bool:
+    """Whether `a` and `b`, of which one is a pair, can be equal; adds the items to compare."""
+    if type(a) not in (Pair, tuple) or type(b) not in (Pair, tuple) or length(a) != length(b):
+        return False
+    compared = (id(a), id(b)) in seen
+    seen.add((id(a), id(b)))
+    while type(a) is Pair is type(b) and not compared:
+        if a is b:
+            return True
+        if a.head is not b.head:
+            pairs.append((a.head, b.head))
+        a, b = a.tail, b.tail
+        # Lists that share their ends meet at the same lengths; to know some of those is enough.
+        if length(a) % 64 == 0:
+            compared = (id(a), id(b)) in seen
+            seen.add((id(a), id(b)))
+    if not compared:
+        pairs.extend(zip(iterate(a), iterate(b), strict=True))
     return True
 
 
@@ -144,14 +176,17 @@ def _items(node: Any) -> Any:
 
 
 def to_host(value: Value) -> Any:
-    """A value as JSON-like data: lists for lists, fresh dicts for maps.
+    """A value as JSON-like data: lists for lists, fresh dicts for maps, its name for a symbol.
 
     TypeError where it holds a function or a box, which mean nothing outside the machine; ValueError
     where it is larger than `MAX_HOST_SIZE`. Parts shared in the value are shared in the result.
     """
     if type(value) in SCALARS:
         return value
+    if type(value) is Symbol:
+        return value.name
     done: dict[int, tuple[Any, int]] = {}
+    total = 0
     stack = [value]
     while stack:
         node = stack[-1]
@@ -159,17 +194,24 @@ def to_host(value: Value) -> Any:
             stack.pop()
             continue
         kind = type(node)
-        if kind is not tuple and kind is not dict:
+        if kind is dict:
+            items = node.values()
+        elif kind is tuple:
+            items = node
+        elif kind is Pair:
+            items = tuple(iterate(node))
+        else:
             raise TypeError(f"a {type_name(node)} cannot leave the machine")
-        items = node if kind is tuple else node.values()
-        waiting = [item for item in items if type(item) not in SCALARS and id(item) not in done]
+        waiting = [item for item in items if type(item) not in ATOMS and id(item) not in done]
         if waiting:
             stack.extend(waiting)
             continue
         stack.pop()
-        size = 1 if kind is tuple else 1 + sum(map(len, node))
+        size = 1 + sum(map(len, node)) if kind is dict else 1
         converted = []
         for item in items:
+            if type(item) is Symbol:
+                item = item.name
             if type(item) in SCALARS:
                 size += 1 + len(item) if type(item) is str else 1
                 converted.append(item)
@@ -177,9 +219,11 @@ def to_host(value: Value) -> Any:
                 host, weight = done[id(item)]
                 size += weight
                 converted.append(host)
-        if size > MAX_HOST_SIZE:
+        # Lists that share their ends are copied: together they may be too large before one is.
+        total += len(converted)
+        if max(size, total) > MAX_HOST_SIZE:
             raise ValueError("the value is too large to leave the machine")
-        done[id(node)] = (converted if kind is tuple else dict(zip(node, converted, strict=True)), size)
+        done[id(node)] = (dict(zip(node, converted, strict=True)) if kind is dict else converted, size)
     return done[id(value)][0]
 
 
@@ -194,12 +238,12 @@ def show(value: Value) -> str:
         kind = type(item)
         if is_text:
             text = item
-        elif kind is tuple or kind is dict:
-            text, close = ("[", "]") if kind is tuple else ("{", "}")
+        elif kind is tuple or kind is Pair or kind is dict:
+            text, close = ("{", "}") if kind is dict else ("[", "]")
             todo.append((True, close))
             # More than `room` items are never reached.
             ahead: list[tuple[bool, Value]] = []
-            for count, entry in enumerate(item):
+            for count, entry in enumerate(item if kind is dict else iterate(item)):
                 if count > room:
                     break
                 if count:
@@ -231,6 +275,9 @@ def _show_scalar(value: Value, room: int) -> str:
         return "null"
     if kind is bool:
         return "true" if value else "false"
+    if kind is Symbol:
+        name: str = value.name[: room + 1]
+        return "'" + name.encode("utf-8", "replace").decode()
     if kind is FunctionValue or kind is Box:
         return f"<{type_name(value)}>"
     return str(value)

@@ -27,6 +27,7 @@ from llc.ir.nodes import (
     typed_key,
 )
 from llc.ir.spans import Source
+from llc.ir.symbols import Symbol
 from llc.ir.text import KEYWORDS, parse_program, print_program, quote_name
 
 
@@ -160,6 +161,7 @@ def test_locate_gives_places_in_the_text() -> None:
         (r'"\u{d83d}\u{de00}"', "\ud83d\ude00"),
         ("[]", ()),
         ('{"a": [1, null]}', {"a": (1, None)}),
+        ("['stop, '`set!`, '`a \\`b\\u0041`]", (Symbol("stop"), Symbol("set!"), Symbol("a `bA"))),
     ],
 )
 def test_a_literal_means(text: str, value: Any) -> None:

@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llc.ir.symbols import Symbol
 from llc.vm.heap import HeapError, HeapReader, HeapWriter
+from llc.vm.lists import Pair, from_iterable, iterate
 from llc.vm.values import Box, FunctionValue
 
 TEXT = st.text(st.characters(exclude_categories=())) | st.text(min_size=60, max_size=70)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXT
+ATOMS = SCALARS | TEXT.map(Symbol)
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4).map(tuple) | st.dictionaries(TEXT, inner, max_size=4)
+    ATOMS, lambda inner: st.lists(inner, max_size=4).map(tuple) | st.dictionaries(TEXT, inner, max_size=4)
 )
 NAMES = ["zero", "one"]
 
@@ -65,6 +68,60 @@ def test_sharing_is_kept() -> None:
     once, twice = load(store((shared, {"k": shared}), shared))
     assert once[0] is once[1]["k"]
     assert once[0] is twice
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> list[Any]:
+    """Lists that begin anywhere in one another, and hold one another."""
+    made: list[Any] = [()]
+    for _ in range(draw(st.integers(1, 12))):
+        tail = draw(st.sampled_from(made))
+        items = draw(st.lists(ATOMS | st.sampled_from(made), max_size=3))
+        made.append(from_iterable(items, tail if draw(st.booleans()) else Pair(None, tail)))
+    return made
+
+
+def shape(values: list[Any]) -> list[Any]:
+    """What the values are and which parts of them are one object."""
+    numbers: dict[int, int] = {}
+    held: list[Any] = []
+    rows: list[Any] = []
+
+    def number(value: Any) -> Any:
+        if type(value) is not Pair and (type(value) is not tuple or not value):
+            return repr(value)
+        if id(value) not in numbers:
+            numbers[id(value)] = len(numbers)
+            held.append(value)
+            parts = [value.head, value.tail] if type(value) is Pair else list(value)
+            rows.append([type(value).__name__, [number(part) for part in parts]])
+        return numbers[id(value)]
+
+    return [[number(value) for value in values], rows]
+
+
+@given(chains())
+def test_lists_that_share_their_ends_still_do(values: list[Any]) -> None:
+    """Which pairs are one object is kept, whichever of them comes first."""
+    stored = store(*values)
+    assert shape(load(stored)) == shape(values)
+    assert store(*load(stored)) == stored
+
+
+def test_a_long_list_of_pairs_is_few_nodes() -> None:
+    """And a reference may begin anywhere in it."""
+    items = from_iterable(range(100_000), Pair(None, ()))
+    part = items
+    for _ in range(50_000):
+        part = part.tail
+    stored = store(items, part)
+    assert len(stored[1]) < 500
+    whole, half = load(stored)
+    assert list(iterate(whole)) == [*range(100_000), None]
+    assert list(iterate(half)) == [*range(50_000, 100_000), None]
+    for _ in range(50_000):
+        whole = whole.tail
+    assert whole is half
 
 
 def test_a_long_text_is_stored_once() -> None:
@@ -122,6 +179,15 @@ def test_depth_is_no_obstacle() -> None:
         [["list", {"float": "1.5"}]],
         [["list", {}]],
         [["list", []]],
+        [["cons", 1]],
+        [["cons", 1, 2]],
+        [["cons", 1, [0]]],
+        [["list"], ["cons", 1, [0]], ["list", [1, 1]]],
+        [["list"], ["cons", 1, 2, [0]], ["list", [1, -1]]],
+        [["list"], ["list", [0, 1]]],
+        [["list", [0, 0, 0]]],
+        [["list", {"symbol": 1}]],
+        [["list"], ["list", {"symbol": [0]}]],
     ],
 )
 def test_a_malformed_table_is_refused(nodes: Any) -> None:
@@ -140,8 +206,11 @@ def test_a_table_of_plain_data_has_no_functions_and_boxes() -> None:
 
 
 JSON = st.recursive(
-    SCALARS | st.sampled_from(["list", "map", "box", "function", "zero", "text", "utf8", "int", "float"]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["int", "float"]), inner),
+    SCALARS
+    | st.sampled_from(["list", "map", "box", "function", "zero", "text", "utf8", "int", "float", "cons"]),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["int", "float", "symbol"]), inner)
+    ),
 )
 
 

@@ -1,0 +1,22 @@
+"""Values with the forms of their lists mixed: what a program must not be able to tell apart."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from llc.vm.lists import Pair, is_list, iterate
+
+
+def mixed(value: Any, chance: random.Random) -> Any:
+    """A value equal to `value` whose lists, however deep, are tuples, pairs, or pairs before a tuple."""
+    if type(value) is dict:
+        return {key: mixed(item, chance) for key, item in value.items()}
+    if not is_list(value):
+        return value
+    items = [mixed(item, chance) for item in iterate(value)]
+    cut = chance.choice([0, len(items), chance.randint(0, len(items))])
+    made: Any = tuple(items[cut:])
+    for item in reversed(items[:cut]):
+        made = Pair(item, made)
+    return made

@@ -1,0 +1,96 @@
+"""The two forms of a list, and the only code that knows them apart.
+
+A list is a tuple, or a `Pair` whose tail is a list. Host data, JSON and `list` make tuples; `cons`
+makes pairs, and `rest` of a long tuple turns what is left into pairs once, so that walking a list is
+linear however it was made. Programs cannot tell the forms apart: they are equal, shown, stored and
+counted alike.
+
+Must not be in here: what a list function means to a program (`sequences`).
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    Value = Any
+    List = Any
+
+# From this length the rest of a tuple is made of pairs; a shorter one is copied quicker than walked.
+_SHORT = 8
+
+
+class Pair:
+    """A list that begins with `head`; `tail` is a list. Nobody changes one once it is made.
+
+    `length` counts the items of the whole list. Truth is Python's: a pair is true.
+    """
+
+    __slots__ = ("head", "length", "tail")
+
+    def __init__(self, head: Value, tail: List) -> None:
+        self.head = head
+        self.tail = tail
+        self.length: int = 1 + (tail.length if type(tail) is Pair else len(tail))
+
+    def __repr__(self) -> str:
+        return f"<list of {self.length}>"
+
+
+def is_list(value: Value) -> bool:
+    return type(value) is tuple or type(value) is Pair
+
+
+def length(items: List) -> int:
+    return items.length if type(items) is Pair else len(items)
+
+
+def iterate(items: List) -> Iterator[Value]:
+    """The items of a list, in order."""
+    return iter(items) if type(items) is tuple else _walk(items)
+
+
+def _walk(items: List) -> Iterator[Value]:
+    while type(items) is Pair:
+        yield items.head
+        items = items.tail
+    yield from items
+
+
+def to_tuple(items: List) -> tuple[Value, ...]:
+    return items if type(items) is tuple else tuple(_walk(items))
+
+
+def from_iterable(items: Iterable[Value], tail: List = ()) -> List:
+    """The items before those of `tail`, which is shared and not copied where it is made of pairs."""
+    if type(tail) is tuple:
+        return (*items, *tail)
+    for item in reversed(tuple(items)):
+        tail = Pair(item, tail)
+    return tail
+
+
+def first(items: List) -> Value:
+    """The first item of a list that is not empty."""
+    return items.head if type(items) is Pair else items[0]
+
+
+def rest(items: List) -> List:
+    """All but the first item of a list that is not empty."""
+    if type(items) is Pair:
+        return items.tail
+    if len(items) <= _SHORT:
+        return items[1:]
+    tail: List = items[-_SHORT:]
+    for index in range(len(items) - _SHORT - 1, 0, -1):
+        tail = Pair(items[index], tail)
+    return tail
+
+
+def drop(items: List, count: int) -> List:
+    """All but the first `count` items; shared where it can be."""
+    while count > 0 and type(items) is Pair:
+        items, count = items.tail, count - 1
+    return items[count:] if count > 0 else items
