@@ -28,10 +28,10 @@ def section(place: Place, sizes: Sizes) -> Section:
             "tenth captures its output. `llc compile -o x.llb` is the whole command, as time passed and as "
             "time on the processor; its phases are processor time in a process of their own. A step is "
             "`Machine.resume` with an action's result, up to the next action, in this process: nothing is "
-            "performed. The same states: control stays in ten of them; this is held to cost the same, within a "
-            "tenth. Round the ring: every state in turn, so the work of a lap is spread over a thousand times "
-            "the memory, and caches miss; held to a quarter more. Entered first: the machine is new, so each "
-            "state's code is decoded."
+            "performed. The same states: control stays in ten of them; held to the same cost within a tenth. "
+            "Round the ring: every state in turn, so the work is spread over a thousand times the memory and "
+            "caches miss; held to a quarter more. Entered first: the machine is new, so each state's code is "
+            "decoded."
         ),
     )
     _compile(found, place, sizes)
