@@ -233,7 +233,7 @@ class Writer:
                 all_of_it = self.show('"${v[@]}"')
                 return f"v=({text} # one\n {more}); {all_of_it}", [value, other]
             case "test":
-                return f"[[ -n x && ( {text} == {text} ) ]] && {self.show(text)}", [value]
+                return f"[[ -n x && ( a{text} == a{text} ) ]] && {self.show(text)}", [value]
             case "here-string":
                 return f"cat <<< {text}; {self.show()}", [value + "\n"]
             case "process":
