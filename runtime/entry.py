@@ -7,6 +7,7 @@ last resort: an error of ours is reported in one line with its traceback in a fi
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 
@@ -59,6 +60,9 @@ def guarded(action: Callable[[], int]) -> int:
     """The exit code of `action`, whatever it raises."""
     from .screen import flush_standard_streams
 
+    # What is imported, compiled or verified stays, and looking through it for garbage again and again
+    # takes longer than making it (`benchmarks/`). While a run goes on the collector is on: `launch`.
+    gc.disable()
     try:
         code = action()
         if sys.stdout is not None:
@@ -70,6 +74,8 @@ def guarded(action: Callable[[], int]) -> int:
     except Exception as error:
         code = _report(error)
     flush_standard_streams()
+    gc.freeze()  # nor is it looked through at the end
+    gc.enable()
     return code
 
 

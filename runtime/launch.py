@@ -7,6 +7,7 @@ the command-line library.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -184,6 +185,10 @@ class _Command:
     ) -> Outcome:
         """Drive to the end and put everything away; a run that has ended goes to the history."""
         signals = None if self.is_silent else Signals(interrupt)
+        if not self.is_silent:
+            # What there is by now stays to the end (`entry`); only what the run makes is looked through.
+            gc.freeze()
+            gc.enable()
         try:
             if signals is not None:
                 signals.take()
