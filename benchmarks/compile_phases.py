@@ -1,11 +1,13 @@
 """Compiles one loop in this process and prints what each phase took, as JSON (seconds of CPU).
 
 A script of its own, because a compiler that has already compiled is another process than one that
-starts: `python compile_phases.py LOOP.yaml`.
+starts: `python compile_phases.py LOOP.yaml`. The collector rests as it does in `llc`
+(`runtime/entry.py`).
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from typing import Any
 
 
 def main(path: str) -> None:
+    gc.disable()
     phases: dict[str, float] = {}
 
     def phase(name: str, action: Callable[[], Any]) -> Any:
