@@ -8,9 +8,10 @@ belongs is `unclosed`'s to guess.
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
-from ..ir.diagnostics import Diagnostic
+from ..ir.diagnostics import Diagnostic, in_order
 from ..ir.spans import Source
 from ..ir.symbols import Symbol
 from . import tokens as lexis
@@ -31,25 +32,44 @@ def read(source: Source, max_depth: int = MAX_DEPTH) -> tuple[list[Datum], list[
     Where there are errors the data are a guess, good for finding further errors only. A text without
     data is no error here.
     """
+    # Reading makes many objects and no garbage: the collector would take two thirds of the time.
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _read(source, max_depth)
+    finally:
+        if was_collecting:
+            gc.enable()
+
+
+def _read(source: Source, max_depth: int) -> tuple[list[Datum], list[Diagnostic]]:
     reader = _Reader(source, max_depth)
     try:
         tokens = reader.split()
-        data = reader.build(tokens)
+        reader.build(tokens)
         if len(reader.stack) > 1:
-            # The same text again, with the brackets that it lacks.
-            tokens, missing = close_by_indentation(tokens)
-            reader = _Reader(source, max_depth)
-            reader.split()
+            # What is left open, and all behind it, again: with the brackets that it lacks.
+            start = reader.back_to_open()
+            column = reader.lines.span(start, start).column - 1
+            tokens, missing = close_by_indentation(_tail(tokens, start), start, column)
             for hole in missing:
                 reader.report_missing(hole)
-            data = reader.build(tokens)
+            reader.build(tokens, start)
             if len(reader.stack) > 1:
                 reader.report_open()
     except _Enough:
-        data = reader.stack[0].items
-    findings = reader.findings
-    findings.sort(key=lambda finding: (finding.span.line, finding.span.column) if finding.span else (0, 0))
-    return data, findings
+        pass
+    return reader.stack[0].items, in_order(reader.findings)
+
+
+def _tail(tokens: list[str], start: int) -> list[str]:
+    """The tokens from an offset on."""
+    position = 0
+    for index, token in enumerate(tokens):
+        if position >= start:
+            return tokens[index:]
+        position += len(token)
+    return []
 
 
 def scan(text: str) -> list[Token]:
@@ -91,6 +111,8 @@ _KNOWN: dict[str, Any] = {
     **dict.fromkeys(CLOSERS.values(), _CLOSE),
     **dict.fromkeys((*QUOTES, "#;"), _PREFIX),
 }
+# What `split` finds, before there are any brackets.
+_LOST = frozenset(("unterminated-string", "unterminated-comment"))
 _PREFIXES = frozenset((*QUOTES, "#;"))
 _QUOTE_SYMBOLS = {prefix: Symbol(name) for prefix, name in QUOTES.items()}
 
@@ -177,14 +199,17 @@ class _Reader:
 
     # --- data ---------------------------------------------------------------------------------
 
-    def build(self, tokens: list[str]) -> list[Datum]:
-        """Data from tokens; brackets left open stay on `stack`. An empty token closes a form."""
+    def build(self, tokens: list[str], position: int = 0) -> None:
+        """Data from tokens, the first of which stands at `position`, added to the outermost frame.
+
+        Brackets left open stay on `stack`. An empty token closes a form.
+        """
         known = dict(_KNOWN)
         lines = self.lines
         stack = self.stack
         items = stack[-1].items
         is_prefixed = False
-        position = atom_end = 0
+        atom_end = position
         datum: Datum
         for token in tokens:
             start = position
@@ -234,7 +259,20 @@ class _Reader:
                 items.append(datum)
         if all(frame.kind in _PREFIXES for frame in stack[1:]):
             self.drop_prefixes()
-        return stack[0].items
+
+    def back_to_open(self) -> int:
+        """Forget the outermost form left open and what was found behind its begin: its offset."""
+        start = self.stack[1].start
+        del self.stack[1:]
+        place = self.lines.span(start, start)
+        begin = (place.line, place.column)
+        self.findings = [
+            finding
+            for finding in self.findings
+            if finding.id in _LOST
+            or (finding.span is not None and (finding.span.line, finding.span.column) < begin)
+        ]
+        return start
 
     def open(self, token: str, start: int) -> None:
         end = start + len(token)

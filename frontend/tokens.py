@@ -15,6 +15,8 @@ from ..ir.symbols import Symbol
 from .datum import Value
 
 MAX_DIGITS = 4000
+# In one token; more help nobody.
+MAX_PROBLEMS = 100
 
 _TOKEN = re.compile(
     rf"""
@@ -261,6 +263,8 @@ def _unescape(body: str, problems: list[Problem]) -> str:
         at = match.start() + 1
         message = f"the invisible character U+{ord(character):04X} cannot stand in a string"
         problems.append(Problem("bad-character", message, at, at + 1, "", f"write \\u{ord(character):04x}"))
+        if len(problems) > MAX_PROBLEMS:
+            break
     if "\\" not in body:
         return _with_line_ends(body)
     out = []
@@ -282,7 +286,7 @@ def _unescape(body: str, problems: list[Problem]) -> str:
             continue
         half = ""
         letter = _LETTERS.get(escape)
-        if letter is None:
+        if letter is None and len(problems) <= MAX_PROBLEMS:
             problems.append(_bad_escape(escape, match.start() + 1, match.end() + 1))
         out.append(letter or escape)
     out.append(_with_line_ends(body[end:]))

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from .tokens import CLOSERS, kind_of
 
+_CLOSING = frozenset(CLOSERS.values())
+
 
 class Missing(NamedTuple):
     """Closing brackets that are missing at offset `end`, the first for the bracket at `start`.
@@ -45,9 +47,13 @@ class _Hole(NamedTuple):
     is_guessed: bool
 
 
-def close_by_indentation(tokens: list[str]) -> tuple[list[str], list[Missing]]:
-    """The tokens with an empty one wherever a closing bracket is missing, and what is missing."""
-    segments = _segments(_marks(tokens))
+def close_by_indentation(tokens: list[str], start: int, column: int) -> tuple[list[str], list[Missing]]:
+    """The tokens with an empty one wherever a closing bracket is missing, and what is missing.
+
+    The first token stands at offset `start`, `column` characters into its line.
+    """
+    segments = _segments(_marks(tokens, start, column))
+    depths = [_depth(marks) for marks in segments]
     holes: list[_Hole] = []
     at = 0
     while at < len(segments):
@@ -58,18 +64,19 @@ def close_by_indentation(tokens: list[str]) -> tuple[list[str], list[Missing]]:
             continue
         if not any(mark.is_first for mark in marks[1:]):
             # Its parts may begin in the first column too.
-            joined = _balanced_run(segments, at - 1)
+            joined = _balanced_run(depths, at - 1)
             if joined:
                 at = joined
                 continue
         end = segments[at][0].at if at < len(segments) else len(tokens)
         holes += _holes(marks, end) or [_Hole(end, opener, False) for opener in reversed(opened)]
-    return _fill(tokens, holes)
+    return _fill(tokens, start, holes)
 
 
-def _marks(tokens: list[str]) -> list[_Mark]:
+def _marks(tokens: list[str], position: int, column: int) -> list[_Mark]:
     marks = []
-    position = line_start = indent = 0
+    line_start = position - column
+    indent = 0
     is_first = True
     for index, token in enumerate(tokens):
         kind = kind_of(token)
@@ -106,7 +113,7 @@ def _open_at_end(marks: list[_Mark]) -> list[_Mark]:
     for mark in marks:
         if mark.token in CLOSERS:
             stack.append(mark)
-        elif mark.token in CLOSERS.values() and stack:
+        elif mark.token in _CLOSING and stack:
             partner = next(
                 (at for at in range(len(stack) - 1, -1, -1) if CLOSERS[stack[at].token] == mark.token),
                 len(stack) - 1,
@@ -115,15 +122,19 @@ def _open_at_end(marks: list[_Mark]) -> list[_Mark]:
     return stack
 
 
-def _balanced_run(segments: list[list[_Mark]], at: int) -> int:
+def _balanced_run(depths: list[int], at: int) -> int:
     """The index past the segments which with the one at `at` are balanced; 0 where none are near."""
     depth = 0
-    for index in range(at, min(at + 50, len(segments))):
-        for mark in segments[index]:
-            depth += (mark.token in CLOSERS) - (mark.token in CLOSERS.values())
+    for index in range(at, min(at + 50, len(depths))):
+        depth += depths[index]
         if depth <= 0:
             return index + 1 if not depth else 0
     return 0
+
+
+def _depth(marks: list[_Mark]) -> int:
+    """How many more brackets open in a segment than close."""
+    return sum((mark.token in CLOSERS) - (mark.token in _CLOSING) for mark in marks)
 
 
 def _holes(marks: list[_Mark], end: int) -> list[_Hole]:
@@ -135,7 +146,7 @@ def _holes(marks: list[_Mark], end: int) -> list[_Hole]:
         stack: list[_Mark] = []
         holes: list[_Hole] = []
         for mark in marks:
-            is_closer = mark.token in CLOSERS.values()
+            is_closer = mark.token in _CLOSING
             while mark.is_first and stack:
                 opener = stack[-1]
                 # A closing bracket that begins a line stands under the line of its partner.
@@ -156,12 +167,12 @@ def _edge(opener: _Mark, by_line: bool) -> int:
     return opener.indent if by_line else opener.column
 
 
-def _fill(tokens: list[str], holes: list[_Hole]) -> tuple[list[str], list[Missing]]:
+def _fill(tokens: list[str], start: int, holes: list[_Hole]) -> tuple[list[str], list[Missing]]:
     """Tokens with the holes closed right behind the datum before them."""
     groups: dict[int, list[_Hole]] = {}
     for hole in holes:
         groups.setdefault(hole.at, []).append(hole)
-    starts = [0]
+    starts = [start]
     for token in tokens:
         starts.append(starts[-1] + len(token))
     filled: list[str] = []
