@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from spec.blocks import take, text_of
 
 from llc.runtime import options
 from llc.runtime.verbs import VERBS
 
-CHAPTER = Path(__file__).parents[2] / "spec" / "cli.md"
-TEXT = CHAPTER.read_text("utf-8")
-BLOCK = re.compile(r"^```([a-z]+)(?: (\S+))?\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+TEXT = text_of("cli.md")
+BLOCKS = take("cli.md", "yaml", "console")
 # What differs from run to run.
 VOLATILE = (
     (re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}\b"), "-RUN"),
@@ -44,14 +44,13 @@ def test_the_commands_print_what_is_shown(tmp_path: Path, monkeypatch: pytest.Mo
     project.mkdir()
     env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     env |= {"PATH": f"{programs}:{env['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    for kind, name, text in BLOCK.findall(TEXT):
-        if kind == "yaml":
-            path = project / name
+    for block in BLOCKS:
+        if block.language == "yaml":
+            path = project / block.info
             path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
+            path.write_text(block.text)
             continue
-        assert kind == "console", kind
-        command, _, expected = text.removeprefix("$ ").partition("\n")
+        command, _, expected = block.text.removeprefix("$ ").partition("\n")
         done = subprocess.run(
             ["bash", "-c", command], cwd=project, env=env, capture_output=True, text=True, check=False
         )

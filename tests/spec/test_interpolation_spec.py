@@ -1,4 +1,4 @@
-"""`spec/interpolation.md` says what is so: its loops, its tables, its findings."""
+"""`spec/interpolation.md` says what is so: its tables, its findings. For its loops see `test_spec_yaml`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,12 @@ from pathlib import Path
 
 import pytest
 from shell_programs import filled_with
+from spec.blocks import text_of
 
-from llc.frontend.compile import compile_text
 from llc.frontend.templates import NAMESPACES, Namespace, parse
-from llc.ir.diagnostics import CompileError, Diagnostic
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "spec" / "interpolation.md").read_text("utf-8")
-LOOPS = [
-    pytest.param(found[1], found[2], id=f"line {TEXT.count(chr(10), 0, found.start()) + 1}")
-    for found in re.finditer(r"^```yaml *([^\n]*)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
-]
+TEXT = text_of("interpolation.md")
 MODULES = ("templates", "troubles", "rereading")
 
 
@@ -29,27 +24,6 @@ def rows(heading: str) -> list[tuple[str, str]]:
             left, right = line.strip("| ").split(" | ")
             found.append((left.strip("` "), right.strip("` ")))
     return found
-
-
-def findings(text: str) -> list[Diagnostic]:
-    try:
-        return list(compile_text(text).diagnostics)
-    except CompileError as error:
-        return list(error.diagnostics)
-
-
-@pytest.mark.parametrize(("expected", "text"), LOOPS)
-def test_a_loop_is_what_its_fence_says(expected: str, text: str) -> None:
-    """A plain block compiles without a word; others give their one finding, on the marked line."""
-    found = findings(text)
-    if not expected:
-        assert found == []
-        return
-    severity, _, id = expected.partition("=")
-    (finding,) = found
-    assert (finding.severity, finding.id) == (severity, id)
-    assert finding.span is not None
-    assert "# <-" in text.split("\n")[finding.span.line - 1]
 
 
 def fields(space: Namespace) -> str:

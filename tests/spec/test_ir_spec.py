@@ -6,26 +6,27 @@ import re
 from pathlib import Path
 
 import pytest
+from spec.blocks import Block, parameters, take, text_of
 
 from llc.ir.text import KEYWORDS, parse_program, print_program
 from llc.ir.verify import verify
 
 ROOT = Path(__file__).parents[2]
-CHAPTER = (ROOT / "spec" / "ir.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```llc-ir *([a-z -]*)\n(.*?)^```", CHAPTER, re.MULTILINE | re.DOTALL)
+CHAPTER = text_of("ir.md")
+BLOCKS = take("ir.md", "llc-ir")
 
 
-@pytest.mark.parametrize(("refused", "text"), BLOCKS)
-def test_a_block_says_what_the_verifier_says(refused: str, text: str) -> None:
+@pytest.mark.parametrize("block", parameters(BLOCKS))
+def test_a_block_says_what_the_verifier_says(block: Block) -> None:
     """A block is accepted without a word, or refused with the ids it names."""
-    diagnostics = list(verify(parse_program(text, "spec/ir.md")))
-    assert {diagnostic.id for diagnostic in diagnostics} == set(refused.split())
+    diagnostics = list(verify(parse_program(block.text, "spec/ir.md")))
+    assert {diagnostic.id for diagnostic in diagnostics} == set(block.info.split())
 
 
-@pytest.mark.parametrize("text", [text for _, text in BLOCKS])
-def test_a_block_reads_back(text: str) -> None:
+@pytest.mark.parametrize("block", parameters(BLOCKS))
+def test_a_block_reads_back(block: Block) -> None:
     """What is printed of a block is the same program."""
-    program = parse_program(text, "spec/ir.md")
+    program = parse_program(block.text, "spec/ir.md")
     assert parse_program(print_program(program), "x.ir") == program
 
 

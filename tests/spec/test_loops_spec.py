@@ -1,4 +1,4 @@
-"""`spec/loops.md` says what is so: its loops, its refusals, its tables."""
+"""`spec/loops.md` says what is so: its tables, what paradigms become. For its loops see `test_spec_yaml`."""
 
 from __future__ import annotations
 
@@ -6,47 +6,18 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
+from spec.blocks import SPEC, text_of
 
 from llc.frontend.compile import compile_text
 from llc.frontend.fsm import print_fsm
 from llc.frontend.json_schema import fill_tables
-from llc.ir.diagnostics import CompileError, Diagnostic
 
 ROOT = Path(__file__).parents[2]
-CHAPTER = ROOT / "spec" / "loops.md"
-TEXT = CHAPTER.read_text("utf-8")
-BLOCKS = [
-    (TEXT.count("\n", 0, found.start()) + 1, found[1].strip(), found[2])
-    for found in re.finditer(r"^```(\S[^\n]*)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
-]
-LOOPS = [pytest.param(info, text, id=f"line {line}") for line, info, text in BLOCKS]
+CHAPTER = SPEC / "loops.md"
+TEXT = text_of("loops.md")
 MADE = re.compile(r"```yaml[^\n]*\n(paradigm:.*?)```\n\nbecomes\n\n```yaml[^\n]*\n(.*?)```", re.DOTALL)
 # Where findings about files, keys and states are made; the others' ids are in their own chapters.
 MODULES = ("documents", "structure", "check", "variables")
-
-
-def findings(text: str) -> list[Diagnostic]:
-    try:
-        return list(compile_text(text).diagnostics)
-    except CompileError as error:
-        return list(error.diagnostics)
-
-
-@pytest.mark.parametrize(("info", "text"), LOOPS)
-def test_a_loop_is_what_its_fence_says(info: str, text: str) -> None:
-    """A plain block compiles without a word; others give their one finding, on the marked line."""
-    found = findings(text)
-    language, _, expected = info.partition(" ")
-    assert language == "yaml"
-    if not expected:
-        assert found == []
-        return
-    severity, _, id = expected.partition("=")
-    (finding,) = found
-    assert (finding.severity, finding.id) == (severity, id)
-    assert finding.span is not None
-    assert "# <-" in text.split("\n")[finding.span.line - 1]
 
 
 def test_what_a_paradigm_becomes_is_what_is_printed() -> None:

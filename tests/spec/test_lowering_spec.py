@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import attrs
+from spec.blocks import SPEC, take
 
 from llc.frontend.compile import compile_text
 from llc.ir.text import print_program
 
-CHAPTER = Path(__file__).parents[2] / "spec" / "lowering.md"
+CHAPTER = SPEC / "lowering.md"
+PROGRAMS = take("lowering.md", "llc-ir")
 PAIR = re.compile(r"```yaml\n(.*?)```\n\n```llc-ir\n(.*?)```", re.DOTALL)
 
 
@@ -22,7 +23,7 @@ def lowered(text: str) -> str:
 def test_each_loop_is_followed_by_its_program(update: bool) -> None:
     """A yaml block and the llc-ir block after it belong together, to the letter."""
     chapter = CHAPTER.read_text("utf-8")
-    assert PAIR.search(chapter)
+    assert len(PAIR.findall(chapter)) == len(PROGRAMS) > 0
     printed = PAIR.sub(lambda pair: f"```yaml\n{pair[1]}```\n\n```llc-ir\n{lowered(pair[1])}```", chapter)
     if update:
         CHAPTER.write_text(printed, "utf-8")

@@ -1,0 +1,71 @@
+"""Every loop in `spec/` is what its fence says, and every fenced block there is run by some test."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from spec.blocks import CHAPTERS, Block, blocks, is_taken, parameters, take, text_of
+
+from llc.frontend.compile import compile_text
+from llc.frontend.documents import text_source
+from llc.ir.diagnostics import CompileError, Diagnostic
+from llc.runtime.script import ScriptedWorld
+
+TESTS = Path(__file__).parents[1]
+# Kinds of blocks that need not be run, with the reason. There are none.
+INERT: dict[str, str] = {}
+
+# Files of `cli.md` are read by the commands below them, valid or not.
+YAML = [block for chapter in CHAPTERS if chapter != "cli.md" for block in take(chapter, "yaml")]
+WORLDS = [block for block in YAML if block.info == "world"]
+LOOPS = [block for block in YAML if block.info != "world"]
+
+
+def findings(text: str) -> list[Diagnostic]:
+    try:
+        return list(compile_text(text).diagnostics)
+    except CompileError as error:
+        return list(error.diagnostics)
+
+
+@pytest.mark.parametrize("block", parameters(LOOPS))
+def test_a_loop_is_what_its_fence_says(block: Block) -> None:
+    """A plain one compiles without a word; `error=id` and `warning=id` give that one, on the marked line."""
+    found = findings(block.text)
+    if block.info in ("", "loop"):
+        assert found == []
+        return
+    severity, _, id = block.info.partition("=")
+    (finding,) = found
+    assert (finding.severity, finding.id) == (severity, id)
+    assert finding.span is not None
+    assert "# <-" in block.text.split("\n")[finding.span.line - 1]
+
+
+@pytest.mark.parametrize("block", parameters(WORLDS))
+def test_a_world_is_a_script(block: Block) -> None:
+    """`yaml world` can be given to `llc run --script`."""
+    ScriptedWorld.read(text_source(block.text)).close()
+
+
+def test_every_block_is_run() -> None:
+    """Each fenced block of each chapter is taken by a test module, which runs it."""
+    for path in sorted(TESTS.glob("*/test_*_spec.py")):
+        name = f"llc_taking_{path.stem}"
+        found = importlib.util.spec_from_file_location(name, path)
+        assert found is not None
+        assert found.loader is not None
+        module = sys.modules[name] = importlib.util.module_from_spec(found)
+        found.loader.exec_module(module)
+    left = [block for chapter in CHAPTERS for block in blocks(chapter) if not is_taken(block)]
+    assert [f"{block.chapter}:{block.line}: {block.kind}" for block in left if block.kind not in INERT] == []
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_fence_is_read(chapter: str) -> None:
+    """No fence escapes for being indented, unclosed or inside another."""
+    fences = [line for line in text_of(chapter).splitlines() if line.lstrip().startswith(("```", "~~~"))]
+    assert len(fences) == 2 * len(blocks(chapter))
