@@ -1,0 +1,145 @@
+; The loop forms, said in the language. `frontend/loop_forms.py` reads their clauses and puts the
+; expressions in the order of the macros' operands; functions come checked (`loop:phase`).
+; The names of phases are those of the variables called, so states and events have them too.
+
+; --- what both loops share ---------------------------------------------------------------------
+
+; One phase: say that it begins, call it, and say which it was if it fails.
+(define-syntax loop:run
+  (syntax-rules ()
+    ((_ name iteration call)
+     (begin
+       (effect:note state_enter (state name) (iteration iteration))
+       (try call
+         (catch fault
+           (error (put fault "message"
+                    (string-append "in the " name ", iteration " iteration ": "
+                                   (get fault "message"))))))))))
+
+; A whole number of rounds, checked before anything runs.
+(define-syntax loop:maximum
+  (syntax-rules ()
+    ((_ loop value)
+     (let ((maximum value))
+       (if (if (integer? maximum) (>= maximum 0) false)
+           maximum
+           (error 'bad-count
+             (string-append "`max-iterations` of `" loop "` is a whole number, 0 or more, not "
+                            (loop:shown maximum))))))))
+
+; A value for a message.
+(define-syntax loop:shown
+  (syntax-rules ()
+    ((_ value)
+     (let ((text (to-string value)))
+       (if (> (string-length text) 300)
+           (string-append (substring text 0 300) "…")
+           text)))))
+
+; What the controller decided, checked: `(continue x)` or `(stop x)`.
+(define-syntax loop:decided
+  (syntax-rules ()
+    ((_ iteration call)
+     (let ((decision call))
+       (if (if (list? decision)
+               (if (= (length decision) 2)
+                   (if (eq? (first decision) 'continue) true (eq? (first decision) 'stop))
+                   false)
+               false)
+           decision
+           (error 'bad-decision
+             (string-append "in the controller, iteration " iteration
+                            ": a decision is (continue value) or (stop value), not "
+                            (loop:shown decision))))))))
+
+; Act on a decision: stop with its value, or go on. `result` is what a loop gives that runs out.
+(define-syntax loop:act
+  (syntax-rules ()
+    ((_ decision iteration first-phase (stop value) again)
+     (begin
+       (effect:note evaluate
+         (state "controller") (type "decision")
+         (verdict (symbol->string (first decision)))
+         (details (dict (iteration iteration))))
+       (if (eq? (first decision) 'stop)
+           (let ((value (second decision)))
+             (effect:note loop_complete
+               (final_state "controller") (iterations iteration)
+               (status "success") (terminated_by "stop"))
+             value)
+           (begin
+             (effect:note route (from "controller") (to first-phase) (verdict "continue"))
+             again))))))
+
+(define-syntax loop:ran-out
+  (syntax-rules ()
+    ((_ maximum result)
+     (begin
+       (effect:note loop_complete
+         (final_state "controller") (iterations maximum)
+         (status "limit") (terminated_by "max_iterations"))
+       result))))
+
+; --- iterative-loop ----------------------------------------------------------------------------
+
+(define-syntax loops:iterative-loop
+  (syntax-rules ()
+    ((_ max-iterations initial-input test-command execute validate control)
+     (let* ((maximum (loop:maximum "iterative-loop" max-iterations))
+            (start initial-input)
+            (command (loop:command test-command))
+            (executor execute)
+            (validator validate)
+            (controller control))
+       (effect:note loop_start (loop "iterative-loop"))
+       (loop ((iteration 1) (input start) (result nil))
+         (if (> iteration maximum)
+             (loop:ran-out maximum result)
+             (let* ((executed (loop:run "executor" iteration (executor input iteration)))
+                    (validated (loop:run "validator" iteration (validator command iteration)))
+                    (decision
+                      (loop:decided iteration
+                        (loop:run "controller" iteration
+                          (controller executed validated input iteration)))))
+               (loop:act decision iteration "executor" (stop value)
+                 (recur (+ iteration 1) (second decision) executed)))))))))
+
+(define-syntax loop:command
+  (syntax-rules ()
+    ((_ value)
+     (let ((command value))
+       (if (string? command)
+           command
+           (error 'type-error
+             (string-append "`test-command` of `iterative-loop` is a string, not "
+                            (loop:shown command))))))))
+
+; --- director-evaluator-loop -------------------------------------------------------------------
+
+(define-syntax loops:director-evaluator-loop
+  (syntax-rules ()
+    ((_ max-iterations initial-director-input direct execute evaluate control)
+     (let* ((maximum (loop:maximum "director-evaluator-loop" max-iterations))
+            (start initial-director-input)
+            (director direct)
+            (executor execute)
+            (evaluator evaluate)
+            (controller control)
+            (outside *loop-config*))
+       (effect:note loop_start (loop "director-evaluator-loop"))
+       (set! *loop-config* (dict (max-iterations maximum) (initial-director-input start)))
+       (try
+         (loop ((iteration 1) (input start) (result nil))
+           (if (> iteration maximum)
+               (loop:ran-out maximum result)
+               (let* ((plan (loop:run "director" iteration (director input iteration)))
+                      (executed (loop:run "executor" iteration (executor plan iteration)))
+                      (feedback
+                        (loop:run "evaluator" iteration (evaluator executed plan iteration)))
+                      (decision
+                        (loop:decided iteration
+                          (loop:run "controller" iteration
+                            (controller feedback plan executed iteration)))))
+                 (loop:act decision iteration "director" (stop value)
+                   (recur (+ iteration 1) (second decision) executed)))))
+         (finally (set! *loop-config* outside)))))))
