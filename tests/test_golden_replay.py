@@ -1,0 +1,48 @@
+"""What a golden trace records is enough to run its program again, straight through or in pieces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden_cases import CASES, compile_case, trace_of, values_of, worlds
+
+from llc.ir.effects import NOTES
+from llc.runtime.progress import event_fields
+from llc.vm.emit import emit
+from llc.vm.image import Image
+from llc.vm.machine import Effect, Machine
+
+RUNNING = [case for case in CASES if worlds(case)]
+
+
+def replayed(image: Image, results: list[Any], in_pieces: bool) -> list[dict[str, Any]]:
+    """The notes of a run over recorded results; in pieces: from a snapshot at every effect."""
+    machine = Machine(image)
+    outcome = machine.resume()
+    noted = []
+    for result in results:
+        noted += machine.take_notes()
+        assert isinstance(outcome, Effect)
+        if in_pieces:
+            machine = Machine.restore(image, json.loads(json.dumps(machine.snapshot())))
+        outcome = machine.resume(result)
+    noted += machine.take_notes()
+    return [{"event": kind, **event_fields(kind, fields)} for kind, fields in noted]
+
+
+@pytest.mark.parametrize("case", RUNNING, ids=lambda case: f"{case.parent.name}/{case.name}")
+def test_a_trace_can_be_replayed(case: Path) -> None:
+    """A fresh machine over the recorded results notes what was noted, and so does one that stops often."""
+    for world in worlds(case):
+        lines = trace_of(world).read_text("utf-8").splitlines()
+        events = [event for event in map(json.loads, lines) if "event" in event]
+        notes = [event for event in events if event["event"] in NOTES]
+        results = [
+            event["result"] for event in events if event["event"].endswith("_complete") and "seq" in event
+        ]
+        image = emit(compile_case(case, values_of(world)).program)
+        for in_pieces in (False, True):
+            assert replayed(image, results, in_pieces) == notes, (world.name, in_pieces)
