@@ -60,6 +60,7 @@ def is_bound(test: Expr | None, slot: str, bound: float) -> bool:
     return (
         isinstance(test, Prim)
         and test.op == "ge"
+        and len(test.args) == 2
         and is_slot(test.args[0], slot)
         and is_number(test.args[1], bound)
     )
@@ -67,7 +68,7 @@ def is_bound(test: Expr | None, slot: str, bound: float) -> bool:
 
 def compared_with_lap(test: Expr | None) -> str | None:
     """The slot that `test` compares with the lap for equality."""
-    if isinstance(test, Prim) and test.op == "eq":
+    if isinstance(test, Prim) and test.op == "eq" and len(test.args) == 2:
         for one, other in (test.args, test.args[::-1]):
             if isinstance(one, Slot) and one.name != LAP and is_slot(other, LAP):
                 return one.name

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 
+from . import texts
 from .faults import PrimitiveFault
+from .lists import is_list, to_tuple
 from .values import equal, show, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     Value = Any
@@ -179,7 +182,7 @@ def judge_exit(action: Value, success: Value, failure: Value) -> Result:
 def _codes(value: Value, default: int) -> tuple[Value, ...]:
     if value is None:
         return (default,)
-    return value if isinstance(value, tuple | list) else (value,)  # type: ignore[return-value]
+    return to_tuple(value) if is_list(value) else (value,)
 
 
 # --- outputs ----------------------------------------------------------------------------------
@@ -202,9 +205,7 @@ def judge_contains(text: Value, pattern: Value, match: Value, negate: Value, tru
     match: "substring", "regex", or "auto" for either. In a text that was cut (`truncated`) only
     finding the pattern says anything.
     """
-    from .primitives import text as as_text
-
-    text, pattern = as_text(text), as_text(pattern)
+    text, pattern = texts.text(text), texts.text(pattern)
     if match not in ("auto", "substring", "regex"):
         raise PrimitiveFault("bad-operand", f"no way to match is called {show(match)}")
     matched = match != "regex" and pattern in text
@@ -368,3 +369,16 @@ def judge_fault(fault: Value) -> Result:
     """The `error` result for a fault that a state's handler caught."""
     fault = _fields(fault, "a fault")
     return _result("error", error=fault.get("kind"), message=fault.get("message"))
+
+
+HANDLERS: dict[str, Callable[..., Value]] = {
+    "judge_exit": judge_exit,
+    "judge_numeric": judge_numeric,
+    "judge_contains": judge_contains,
+    "judge_json": judge_json,
+    "judge_convergence": judge_convergence,
+    "judge_model": judge_model,
+    "judge_crash": judge_crash,
+    "unrouted": unrouted,
+    "judge_fault": judge_fault,
+}

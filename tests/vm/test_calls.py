@@ -253,5 +253,5 @@ def test_a_primitive_is_applied_to_a_list(machine_of: MachineOf) -> None:
             return operate(name, operands)
     """
     assert value_of(machine_of(text, ["add", [1, 2, 3]])) == 6
-    assert machine_of(text, ["div", [1]]).resume().kind == "arity"
+    assert machine_of(text, ["quotient", [1]]).resume().kind == "arity"
     assert machine_of(text, ["operate", ["operate", []]]).resume().kind == "type-error"

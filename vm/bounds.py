@@ -1,0 +1,42 @@
+"""How large a value may become: bounds that hold by default and that a host may set.
+
+A program that doubles something in a loop faults here before it fills the machine's memory. Whoever
+makes a text, an integer or a list asks first.
+
+The bounds belong to the process. They are part of what a program does: a run that is resumed under
+lower bounds may fault where it did not.
+"""
+
+from __future__ import annotations
+
+from .faults import PrimitiveFault
+
+# Characters of a text, bits of an integer, items of a list.
+MAX_TEXT = 1 << 27
+MAX_BITS = 1 << 17
+MAX_ITEMS = 1 << 23
+
+
+def set_bounds(text: int | None = None, bits: int | None = None, items: int | None = None) -> None:
+    """Other bounds from now on; None leaves one as it is. ValueError below 1."""
+    global MAX_TEXT, MAX_BITS, MAX_ITEMS
+    if any(bound is not None and bound < 1 for bound in (text, bits, items)):
+        raise ValueError("a bound is at least 1")
+    MAX_TEXT = MAX_TEXT if text is None else text
+    MAX_BITS = MAX_BITS if bits is None else bits
+    MAX_ITEMS = MAX_ITEMS if items is None else items
+
+
+def check_text(characters: int) -> None:
+    if characters > MAX_TEXT:
+        raise PrimitiveFault("too-large", f"a text of more than {MAX_TEXT} characters")
+
+
+def check_bits(bits: int) -> None:
+    if bits > MAX_BITS:
+        raise PrimitiveFault("too-large", f"an integer of more than {MAX_BITS} bits")
+
+
+def check_items(count: int) -> None:
+    if count > MAX_ITEMS:
+        raise PrimitiveFault("too-large", f"a list of more than {MAX_ITEMS} items")
