@@ -82,7 +82,7 @@ class FunctionBuilder:
     ) -> None:
         self.states.append(State(name, tuple(body), exit, handler, span=span))
 
-    def build(self, span: Span | None = None) -> Function:
+    def build(self, span: Span | None = None, rest: bool = False) -> Function:
         named: dict[str, None] = {}
         seen: set[int] = set()
         for state in self.states:
@@ -95,7 +95,9 @@ class FunctionBuilder:
                 named[state.handler.slot] = None
         outer = {*self.parameters, *self.captures}
         locals_ = tuple(name for name in named if name not in outer)
-        return Function(self.name, self.parameters, tuple(self.states), self.captures, locals_, span=span)
+        return Function(
+            self.name, self.parameters, tuple(self.states), self.captures, locals_, rest, span=span
+        )
 
 
 def _slots_of(part: Instruction | Exit) -> dict[str, None]:

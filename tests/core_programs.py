@@ -1,0 +1,331 @@
+"""Generated core programs, and what they mean: a plain evaluator to hold the compiler against.
+
+How a program is put together comes from one drawn seed. The evaluator recurses and keeps variables
+in cells, as far from states and slots as can be; primitives are the machine's own.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from llc.frontend import core
+from llc.frontend.core import Binding, Core
+from llc.vm.faults import PrimitiveFault
+from llc.vm.primitives import HANDLERS
+
+MOST_STEPS = 4_000
+MOST_DEPTH = 60
+
+
+class Endless(Exception):
+    """The program takes too long or too deep, or compares functions: nothing is claimed about it."""
+
+
+class Function:
+    """A function value of the evaluator."""
+
+    def __init__(self, node: core.Lambda, cells: dict[Binding, list[Any]]) -> None:
+        self.node = node
+        self.cells = cells
+
+
+class Again(Exception):
+    """A `recur` with its arguments."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+
+UNSET = object()
+
+
+class Evaluator:
+    """Evaluates core; `trace` collects effects and notes, `answer(seq)` answers an effect."""
+
+    def __init__(self) -> None:
+        self.trace: list[Any] = []
+        self.seq = 0
+        self.steps = 0
+        self.depth = 0
+        self.assigned: set[Binding] = set()
+
+    def run(self, node: Core) -> Any:
+        """The value, or the fault as (kind, message)."""
+        self.assigned = {part.binding for part in core.walk(node) if isinstance(part, core.Assign)}
+        try:
+            return ("value", self.evaluate(node, {}))
+        except PrimitiveFault as fault:
+            return ("fault", fault.kind, fault.message)
+
+    def evaluate(self, node: Core, cells: dict[Binding, list[Any]]) -> Any:
+        self.steps += 1
+        self.depth += 1
+        if self.steps > MOST_STEPS or self.depth > MOST_DEPTH:
+            raise Endless
+        try:
+            return self.dispatch(node, cells)
+        finally:
+            self.depth -= 1
+
+    def dispatch(self, node: Core, cells: dict[Binding, list[Any]]) -> Any:
+        match node:
+            case core.Literal(value=value):
+                return value
+            case core.Variable(binding=binding):
+                value = cells[binding][0]
+                if value is UNSET:
+                    message = f"`{binding.name}` is used before it has its value"
+                    raise PrimitiveFault("uninitialised", message)
+                return value
+            case core.Assign(binding=binding, value=value):
+                cells[binding][0] = found = self.evaluate(value, cells)
+                return found
+            case core.If(test=test, then=then, otherwise=otherwise):
+                return self.evaluate(then if self.evaluate(test, cells) else otherwise, cells)
+            case core.Lambda():
+                return Function(node, cells)
+            case core.Let(bindings=bindings, body=body):
+                inner = dict(cells)
+                for binding, value in bindings:
+                    inner = {**inner, binding: [self.evaluate(value, inner)]}
+                return self.evaluate(body, inner)
+            case core.Letrec(bindings=bindings, body=body):
+                inner = {**cells, **{binding: [UNSET] for binding, _ in bindings}}
+                # Functions may be called before their definition is come to.
+                known = {b for b, value in bindings if isinstance(value, core.Lambda)} - self.assigned
+                for binding, value in bindings:
+                    if binding in known:
+                        inner[binding][0] = self.evaluate(value, inner)
+                for binding, value in bindings:
+                    if binding not in known:
+                        inner[binding][0] = self.evaluate(value, inner)
+                return self.evaluate(body, inner)
+            case core.Loop(bindings=bindings, body=body):
+                inner = dict(cells)
+                for binding, value in bindings:
+                    inner = {**inner, binding: [self.evaluate(value, inner)]}
+                while True:
+                    try:
+                        return self.evaluate(body, inner)
+                    except Again as again:
+                        fresh = zip((b for b, _ in bindings), again.values, strict=True)
+                        inner = {**inner, **{binding: [value] for binding, value in fresh}}
+            case core.Recur(args=args):
+                raise Again([self.evaluate(arg, cells) for arg in args])
+            case core.Sequence(items=items):
+                return [self.evaluate(item, cells) for item in items][-1]
+            case core.Apply(callee=callee, args=args, spread=spread):
+                function = self.evaluate(callee, cells)
+                values = [self.evaluate(arg, cells) for arg in args]
+                if spread is not None:
+                    values += self.spread(function, self.evaluate(spread, cells))
+                return self.call(function, values)
+            case core.Operation(op=op, args=args):
+                return self.operate(op, [self.evaluate(arg, cells) for arg in args])
+            case core.Perform(kind=kind, fields=fields):
+                found = {name: self.evaluate(value, cells) for name, value in fields}
+                self.trace.append((kind, plain(without_nulls(found), f"the arguments of effect `{kind}`")))
+                self.seq += 1
+                return answer(self.seq)
+            case core.Note(kind=kind, fields=fields):
+                found = {name: self.evaluate(value, cells) for name, value in fields}
+                self.trace.append((kind, plain(without_nulls(found), f"the fields of note `{kind}`")))
+                return None
+            case core.Fail(error=error):
+                message = self.evaluate(error, cells)
+                if type(message) is not str:
+                    raise Endless  # how a value is shown is not claimed here
+                raise PrimitiveFault("user", message)
+            case core.Try(body=body, binding=binding, handler=handler):
+                try:
+                    return self.evaluate(body, cells)
+                except PrimitiveFault as fault:
+                    caught = {"kind": fault.kind, "message": fault.message, "span": None}
+                    return self.evaluate(handler, {**cells, binding: [caught]})
+            case _:
+                raise AssertionError(node)
+
+    def spread(self, function: Any, values: Any) -> list[Any]:
+        if not isinstance(function, Function):
+            raise Endless
+        if type(values) is not tuple:
+            HANDLERS["operate"]("list", values)  # faults
+        return list(values)
+
+    def call(self, function: Any, values: list[Any]) -> Any:
+        if not isinstance(function, Function):
+            if holds_function(function):
+                raise Endless
+            HANDLERS["applied"](function, ())  # faults
+            raise AssertionError
+        node = function.node
+        parameters = node.parameters
+        if len(values) != len(parameters) and node.rest is None:
+            takes = f"{len(parameters)} argument{'' if len(parameters) == 1 else 's'}"
+            raise PrimitiveFault("arity", f"`{node.name}` takes {takes}, not {len(values)}")
+        if len(values) < len(parameters):
+            takes = f"at least {len(parameters)} argument{'' if len(parameters) == 1 else 's'}"
+            raise PrimitiveFault("arity", f"`{node.name}` takes {takes}, not {len(values)}")
+        cells = dict(function.cells)
+        cells |= {b: [value] for b, value in zip(parameters, values, strict=False)}
+        if node.rest is not None:
+            cells[node.rest] = [tuple(values[len(parameters) :])]
+        return self.evaluate(node.body, cells)
+
+    def operate(self, op: str, values: list[Any]) -> Any:
+        if op not in ("list", "is_null", "not", "select") and any(map(holds_function, values)):
+            raise Endless  # how a function is shown or compared is not claimed here
+        return HANDLERS[op](*values)
+
+
+def answer(seq: int) -> dict[str, Any]:
+    """What the world says to the effect with this number."""
+    return {"values": {"n": seq, "text": "x" * (seq % 3)}}
+
+
+def without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def holds_function(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return any(map(holds_function, value))
+    if isinstance(value, dict):
+        return any(map(holds_function, value.values()))
+    return isinstance(value, Function)
+
+
+def plain(value: Any, what: str = "the program's result") -> Any:
+    """As `to_host`; a function cannot leave the machine."""
+    if isinstance(value, Function):
+        raise PrimitiveFault("type-error", f"{what}: a function cannot leave the machine")
+    if isinstance(value, tuple):
+        return [plain(item, what) for item in value]
+    if isinstance(value, dict):
+        return {name: plain(item, what) for name, item in value.items()}
+    return value
+
+
+# --- generated programs -----------------------------------------------------------------------
+
+_OPERATIONS = (("add", 2), ("sub", 2), ("list", 2), ("lt", 2), ("eq", 2), ("not", 1), ("is_null", 1))
+
+
+class Generator:
+    """Core programs from a source of choices."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.count = 0
+
+    def binding(self) -> Binding:
+        self.count += 1
+        # Names repeat: two variables of one name are two.
+        return Binding(self.chance.choice("abcdefg"))
+
+    def program(self) -> Core:
+        return self.node(7, (), None)
+
+    def node(self, depth: int, scope: tuple[Binding, ...], loop: int | None) -> Core:
+        """A node; `loop` is how many variables the loop has whose tail position this is."""
+        pick = self.chance.random
+        if depth <= 0 or pick() < 0.08:
+            return self.leaf(scope)
+        inner = lambda: self.node(depth - 1, scope, None)  # noqa: E731
+        tail = lambda names=(): self.node(depth - 1, (*scope, *names), loop)  # noqa: E731
+        kinds = ["if", "let", "sequence", "try", "letrec", "loop", "operation", "operation", "apply", "apply"]
+        kinds += ["lambda", "perform", "perform", "note", "fail"] + ["assign", "assign"] * bool(scope)
+        kinds += ["recur"] * 4 * (loop is not None)
+        match self.chance.choice(kinds):
+            case "if":
+                return core.If(inner(), tail(), tail())
+            case "sequence":
+                items = [inner() for _ in range(self.chance.randint(1, 3))]
+                last = tail()
+                more = last.items if isinstance(last, core.Sequence) else (last,)
+                return core.Sequence((*items, *more))
+            case "let":
+                first, second = self.binding(), self.binding()
+                value = self.node(depth - 1, (*scope, first), None)
+                return core.Let(((first, inner()), (second, value)), tail((first, second)))
+            case "letrec":
+                names = tuple(self.binding() for _ in range(self.chance.randint(1, 3)))
+                there = (*scope, *names)
+                values = [
+                    self.function(depth - 1, there) if pick() < 0.7 else self.node(depth - 1, there, None)
+                    for _ in names
+                ]
+                return core.Letrec(tuple(zip(names, values, strict=True)), tail(names))
+            case "loop":
+                counter, other = self.binding(), self.binding()
+                there = (*scope, counter, other)
+                going = self.node(depth - 1, there, 2)
+                body = core.If(
+                    core.Operation("lt", (core.Variable(counter), core.Literal(3))),
+                    self.counted(going, counter),
+                    self.node(depth - 2, there, None),
+                )
+                return core.Loop(((counter, core.Literal(0)), (other, inner())), body)
+            case "recur":
+                return core.Recur(tuple(inner() for _ in range(loop or 0)))
+            case "operation":
+                op, count = self.chance.choice(_OPERATIONS)
+                return core.Operation(op, tuple(inner() for _ in range(count)))
+            case "apply":
+                callee = inner() if pick() < 0.3 or not scope else core.Variable(self.chance.choice(scope))
+                if pick() < 0.3:
+                    callee = self.function(depth - 1, scope)
+                args = tuple(inner() for _ in range(self.chance.randint(0, 2)))
+                spread = core.Operation("list", (inner(),)) if pick() < 0.15 else None
+                return core.Apply(callee, args, spread)
+            case "lambda":
+                return self.function(depth - 1, scope)
+            case "perform":
+                return core.Perform("env", (("names", inner()), ("more", inner())))
+            case "note":
+                return core.Note("log", (("message", inner()),))
+            case "fail":
+                return core.Fail(core.Literal("boom"))
+            case "try":
+                caught = self.binding()
+                handler = self.node(depth - 1, (*scope, caught), loop)
+                return core.Try(inner(), caught, handler)
+            case _:
+                return core.Assign(self.chance.choice(scope), inner())
+
+    def counted(self, node: Core, counter: Binding) -> Core:
+        """A loop's way round, with a counter that ends it."""
+        step = core.Operation("add", (core.Variable(counter), core.Literal(1)))
+        return core.Sequence((node_without_recur(node), core.Recur((step, self.leaf((counter,))))))
+
+    def function(self, depth: int, scope: tuple[Binding, ...]) -> core.Lambda:
+        parameters = tuple(self.binding() for _ in range(self.chance.randint(0, 2)))
+        rest = self.binding() if self.chance.random() < 0.15 else None
+        more = () if rest is None else (rest,)
+        body = self.node(depth, (*scope, *parameters, *more), None)
+        return core.Lambda(parameters, (), rest, body, "f")
+
+    def leaf(self, scope: tuple[Binding, ...]) -> Core:
+        if scope and self.chance.random() < 0.6:
+            return core.Variable(self.chance.choice(scope))
+        return core.Literal(self.chance.choice([0, 1, 2, -5, None, True, False, "", "text", (), (1, (2,))]))
+
+
+def node_without_recur(node: Core) -> Core:
+    """A node that is no tail position any more: where it would have gone round, it gives null."""
+    match node:
+        case core.Recur(args=args):
+            return core.Sequence((*args, core.Literal(None)))
+        case core.If(test=test, then=then, otherwise=otherwise):
+            return core.If(test, node_without_recur(then), node_without_recur(otherwise))
+        case core.Sequence(items=items):
+            return core.Sequence((*items[:-1], node_without_recur(items[-1])))
+        case core.Let(bindings=bindings, body=body):
+            return core.Let(bindings, node_without_recur(body))
+        case core.Letrec(bindings=bindings, body=body):
+            return core.Letrec(bindings, node_without_recur(body))
+        case core.Try(body=body, binding=binding, handler=handler):
+            return core.Try(body, binding, node_without_recur(handler))
+        case _:
+            return node
