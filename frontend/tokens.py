@@ -73,7 +73,7 @@ def split(text: str, start: int = 0) -> list[str]:
         # A nested comment is beyond a regular expression: up to it, past it, and on.
         for match in _TOKEN.finditer(text, start):
             if match[0] == "#|":
-                start = _comment_end(text, match.start())
+                start = _comment_end(text, match.start()) or len(text)
                 tokens.append(text[match.start() : start])
                 break
             tokens.append(match[0])
@@ -83,12 +83,13 @@ def split(text: str, start: int = 0) -> list[str]:
 
 
 def _comment_end(text: str, start: int) -> int:
+    """Past the end of the block comment at `start`; 0 where it has none."""
     depth = 0
     for edge in _COMMENT_EDGE.finditer(text, start):
         depth += 1 if edge[0] == "#|" else -1
         if not depth:
             return edge.end()
-    return len(text)
+    return 0
 
 
 class Token(NamedTuple):
@@ -129,7 +130,7 @@ def kind_of(token: str) -> str:
 
 def is_closed_comment(token: str) -> bool:
     """Whether a block comment has its end."""
-    return _comment_end(token, 0) == len(token) and token.endswith("|#") and len(token) >= 4
+    return _comment_end(token, 0) == len(token)
 
 
 def is_closed_string(token: str) -> bool:
@@ -286,7 +287,8 @@ def _unescape(body: str, problems: list[Problem]) -> str:
             continue
         half = ""
         letter = _LETTERS.get(escape)
-        if letter is None and len(problems) <= MAX_PROBLEMS:
+        # A string without an end may end in a backslash; that it has none is finding enough.
+        if letter is None and escape and len(problems) <= MAX_PROBLEMS:
             problems.append(_bad_escape(escape, match.start() + 1, match.end() + 1))
         out.append(letter or escape)
     out.append(_with_line_ends(body[end:]))

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .tokens import CLOSERS, kind_of
+from .tokens import kind_of
 
-_CLOSING = frozenset(CLOSERS.values())
+# Braces are refused wherever they stand, so they hold nothing together.
+_PAIRS = {"(": ")", "[": "]"}
+_CLOSING = frozenset(_PAIRS.values())
 
 
 class Missing(NamedTuple):
@@ -84,7 +86,7 @@ def _marks(tokens: list[str], position: int, column: int) -> list[_Mark]:
             column = position - line_start
             if is_first:
                 indent = column
-            if is_first or kind in ("open", "close"):
+            if is_first or token in _PAIRS or token in _CLOSING:
                 marks.append(_Mark(index, token, position, column, indent, is_first))
             is_first = False
         position += len(token)
@@ -111,11 +113,11 @@ def _open_at_end(marks: list[_Mark]) -> list[_Mark]:
     """The brackets a segment leaves open, outermost first, matched as the reader does."""
     stack: list[_Mark] = []
     for mark in marks:
-        if mark.token in CLOSERS:
+        if mark.token in _PAIRS:
             stack.append(mark)
         elif mark.token in _CLOSING and stack:
             partner = next(
-                (at for at in range(len(stack) - 1, -1, -1) if CLOSERS[stack[at].token] == mark.token),
+                (at for at in range(len(stack) - 1, -1, -1) if _PAIRS[stack[at].token] == mark.token),
                 len(stack) - 1,
             )
             del stack[partner:]
@@ -134,7 +136,7 @@ def _balanced_run(depths: list[int], at: int) -> int:
 
 def _depth(marks: list[_Mark]) -> int:
     """How many more brackets open in a segment than close."""
-    return sum((mark.token in CLOSERS) - (mark.token in _CLOSING) for mark in marks)
+    return sum((mark.token in _PAIRS) - (mark.token in _CLOSING) for mark in marks)
 
 
 def _holes(marks: list[_Mark], end: int) -> list[_Hole]:
@@ -153,10 +155,12 @@ def _holes(marks: list[_Mark], end: int) -> list[_Hole]:
                 if opener.indent <= mark.column if is_closer else _edge(opener, by_line) < mark.column:
                     break
                 holes.append(_Hole(mark.at, stack.pop(), True))
+            if mark.is_first and not stack and mark.column > marks[0].column:
+                break  # indented as a part of what has ended
             if is_closer:
-                if not stack or CLOSERS[stack.pop().token] != mark.token:
+                if not stack or _PAIRS[stack.pop().token] != mark.token:
                     break
-            elif mark.token in CLOSERS:
+            elif mark.token in _PAIRS:
                 stack.append(mark)
         else:
             return holes + [_Hole(end, opener, True) for opener in reversed(stack)]
@@ -187,6 +191,6 @@ def _fill(tokens: list[str], start: int, holes: list[_Hole]) -> tuple[list[str],
         filled += [""] * len(group)
         done = place
         first = group[0] if group[0].is_guessed else group[-1]
-        closers = "".join(CLOSERS[hole.opener.token] for hole in group)
+        closers = "".join(_PAIRS[hole.opener.token] for hole in group)
         missing.append(Missing(first.opener.start, closers, starts[place], first.is_guessed))
     return filled + tokens[done:], missing

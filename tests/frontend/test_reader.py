@@ -1,0 +1,456 @@
+"""Reading S-expressions: what text means, and what is said about text that means nothing."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sexp_texts import any_texts, broken, good_texts, scraps
+
+from llc.frontend.datum import Atom, Datum, Form
+from llc.frontend.documents import text_source
+from llc.frontend.printer import show
+from llc.frontend.reader import MAX_FINDINGS, read, scan
+from llc.ir.diagnostics import Diagnostic, render_all
+from llc.ir.spans import Span
+from llc.ir.symbols import Symbol
+
+
+def data(text: str) -> list[Datum]:
+    """What a sound text reads as."""
+    found, findings = read(text_source(text, "t.sexp"))
+    assert findings == []
+    return found
+
+
+def value(text: str) -> Any:
+    """The value of a text's only atom."""
+    (atom,) = data(text)
+    assert isinstance(atom, Atom)
+    return atom.value
+
+
+def errors(text: str) -> list[Diagnostic]:
+    """What is wrong with a text; every finding is an error with a place."""
+    findings = read(text_source(text, "t.sexp"))[1]
+    assert all(finding.is_error and finding.span for finding in findings)
+    return findings
+
+
+def marks(text: str) -> list[str]:
+    """What is wrong with a text, each as `id line:column-line:column`."""
+    return [
+        f"{finding.id} {span.line}:{span.column}-{span.end_line}:{span.end_column}"
+        for finding in errors(text)
+        if (span := finding.span)
+    ]
+
+
+# --- what text means --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("null", None),
+        ("true", True),
+        ("false", False),
+        ("0", 0),
+        ("-12", -12),
+        ("+12", 12),
+        ("007", 7),
+        ("1_000_000", 1000000),
+        ("9" * 4000, int("9" * 4000)),
+        ("1.5", 1.5),
+        ("1.", 1.0),
+        (".5", 0.5),
+        ("-.5", -0.5),
+        ("1e3", 1000.0),
+        ("1.5E-3", 0.0015),
+        ("1_0.2_5", 10.25),
+        ("+inf.0", float("inf")),
+        ("-inf.0", float("-inf")),
+        ('""', ""),
+        ('"a b"', "a b"),
+        (r'"\"\\\n\t\r\|"', '"\\\n\t\r|'),
+        (r'"\u00e9\u4e2d"', "é中"),
+        (r'"\ud83d\ude00"', "😀"),
+        (r'"\ud83dx\ude00"', "\ud83dx\ude00"),
+        ('"two\nlines"', "two\nlines"),
+        ('"two\r\nlines\rthree"', "two\nlines\nthree"),
+        ('"; #| ( no comment"', "; #| ( no comment"),
+        ("a", Symbol("a")),
+        ("A", Symbol("A")),
+        ("user:a-b_c?!./*+<=>", Symbol("user:a-b_c?!./*+<=>")),
+        ("&optional", Symbol("&optional")),
+        ("*loop-config*", Symbol("*loop-config*")),
+        ("...", Symbol("...")),
+        ("-", Symbol("-")),
+        ("->x", Symbol("->x")),
+        ("-a1", Symbol("-a1")),
+        ("größe", Symbol("größe")),
+        ("|a b|", Symbol("a b")),
+        (r"|a\|\\\u0041|", Symbol("a|\\A")),
+        ("||", Symbol("")),
+        ("|true|", Symbol("true")),
+        ("|12|", Symbol("12")),
+    ],
+)
+def test_an_atom_means_its_value(text: str, expected: Any) -> None:
+    """Each spelling of `spec/syntax.md`, with its type."""
+    found = value(text)
+    assert (type(found), found) == (type(expected), expected)
+
+
+def test_not_a_number_reads_as_itself() -> None:
+    """`+nan.0` is the float that equals nothing; as a datum it equals itself."""
+    assert value("+nan.0") != value("+nan.0")
+    assert data("+nan.0") == data("-nan.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("nil", "()"),
+        ("[a b]", "(a b)"),
+        ("'x", "(quote x)"),
+        ("`(a ,b ,@c)", "(quasiquote (a (unquote b) (unquote-splicing c)))"),
+        ("''x", "(quote (quote x))"),
+        ("' ; why\n x", "(quote x)"),
+        ("(a . (b c))", "(a b c)"),
+        ("(a . (b . c))", "(a b . c)"),
+        ("(a . nil)", "(a)"),
+        ("(a .b)", "(a |.b|)"),
+        ("a #| x #| y |# z |# b", "a b"),
+        ("#;a b", "b"),
+        ("#; #; a b c", "c"),
+        ("(a #;(b c))", "(a)"),
+        ("'#;a b", "'b"),
+        ("#;'a b", "b"),
+        ("(a);c\n(b)", "(a)(b)"),
+        (";c\r(a)", "(a)"),
+        ("#!/usr/bin/env llc\na", "a"),
+        ("a\fb", "a b"),
+        ('("a")("b")', '(  "a"  )  ( "b" )'),
+    ],
+)
+def test_two_texts_mean_the_same(text: str, same: str) -> None:
+    """Sugar, comments and blanks."""
+    assert data(text) == data(same)
+
+
+def test_a_text_may_be_empty() -> None:
+    """Whether a program may be, others decide."""
+    assert data("") == data(" ; nothing\n#| here |#") == []
+
+
+def test_every_datum_knows_its_place() -> None:
+    """Spans are those of the text, for what stands behind a mark too."""
+    ((form),) = data("\n (let ((x 'é)) ; c\n   `,x)")
+    assert isinstance(form, Form)
+    assert form.span == Span("t.sexp", 2, 2, 3, 8)
+    let, bindings, body = form.items
+    assert isinstance(bindings, Form)
+    assert isinstance(body, Form)
+    assert let.span == Span("t.sexp", 2, 3, 2, 6)
+    quoted = bindings.items[0].items[1]  # type: ignore[union-attr]
+    assert quoted.span == Span("t.sexp", 2, 11, 2, 13)
+    assert quoted.items[0].span == Span("t.sexp", 2, 11, 2, 12)  # type: ignore[union-attr]
+    assert body.span == Span("t.sexp", 3, 4, 3, 7)
+    assert body.items[1].span == Span("t.sexp", 3, 5, 3, 7)
+
+
+def test_the_collector_is_as_it_was() -> None:
+    """Reading pauses the garbage collector and leaves it as it found it."""
+    assert gc.isenabled()
+    read(text_source("(a"))
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        read(text_source("(a"))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+# --- laws -------------------------------------------------------------------------------------
+
+
+@given(any_texts)
+def test_any_text_gives_data_or_findings(text: str) -> None:
+    """No text makes the reader raise, and every finding can be shown."""
+    source = text_source(text, "t.sexp")
+    found, findings = read(source)
+    render_all(findings, [source])
+    for datum in found:
+        assert datum.span is not None
+        show(datum)
+    assert len(findings) <= MAX_FINDINGS + 1
+
+
+@given(any_texts)
+def test_tokens_join_to_the_text(text: str) -> None:
+    """Scanning loses nothing, and tokens stand where they say."""
+    tokens = scan(text)
+    assert "".join(token.text for token in tokens) == text
+    assert all(text.startswith(token.text, token.start) for token in tokens)
+
+
+@given(good_texts, st.integers(0, 10_000), scraps)
+def test_a_slip_is_found_or_harmless(text: str, at: int, scrap: str) -> None:
+    """Whatever is put into a good text, reading ends with data or findings."""
+    read(text_source(broken(text, at, scrap)))
+
+
+@given(good_texts, st.data())
+def test_a_missing_bracket_is_always_found(text: str, choice: st.DataObject) -> None:
+    """A text that lacks one bracket is refused."""
+    brackets = [token for token in scan(text) if token.kind in ("open", "close")]
+    if brackets:
+        lost = choice.draw(st.sampled_from(brackets))
+        assert errors(text[: lost.start] + " " + text[lost.start + 1 :])
+
+
+# --- where a bracket is missing ---------------------------------------------------------------
+
+MISSING = {
+    "within the bindings of a let": (
+        "(define (f x)\n  (let ((a 1)\n    (+ a x)))\n\n(define (g) 1)\n",
+        ["unclosed-form 2:8-2:9"],
+        "`)` is missing at the end of line 2",
+    ),
+    "at the end of a definition": (
+        "(define (f x)\n  (if x 1 2)\n\n(define (g) 1)\n",
+        ["unclosed-form 1:1-1:2"],
+        "`)` is missing at the end of line 2",
+    ),
+    "in two definitions": (
+        "(define (f)\n  (g 1)\n\n(define (h)\n  (g (i 2)\n  (j))\n\n(k)",
+        ["unclosed-form 1:1-1:2", "unclosed-form 5:3-5:4"],
+        "`)` is missing at the end of line 2",
+    ),
+    "of a clause": (
+        "(cond [(a) 1]\n      [(b) (c 2]\n      [else 3])\n",
+        ["unclosed-form 2:12-2:13"],
+        "`)` is missing before the `]` in line 2",
+    ),
+    "of a clause that does not end": (
+        "(cond [(a) 1]\n      [(b) 2\n      [else 3])\n",
+        ["unclosed-form 2:7-2:8"],
+        "`]` is missing before the `)` in line 3",
+    ),
+    "several at once": (
+        "(define (f)\n  (let ((a 1))\n    (g (h a\n\n(k)",
+        ["unclosed-form 3:8-3:9"],
+        "`))))` are missing at the end of line 3",
+    ),
+    "indented from the line": (
+        "(run (lambda (x)\n  (f x))\n  (g (h x)\n\n(k)",
+        ["unclosed-form 3:3-3:4"],
+        "`))` are missing at the end of line 3",
+    ),
+    "behind closing brackets in lines of their own": (
+        "(define (f)\n  (if a\n    (g\n      b\n    )\n  (h)\n)\n",
+        ["unclosed-form 2:3-2:4"],
+        "`)` is missing at the end of line 5",
+    ),
+    "in front of a comment": (
+        "(a\n  (b ; c)\n\n; (d)\n(e)",
+        ["unclosed-form 2:3-2:4"],
+        "`))` are missing at the end of line 2",
+    ),
+    "in one line": ("(a (b c)", ["unclosed-form 1:1-1:2"], "`)` is missing at the end of line 1"),
+    "where forms in the first column are parts": (
+        "(begin\n(a)\n(b))\n(define (f)\n  (g)\n",
+        ["unclosed-form 4:1-4:2"],
+        "`)` is missing at the end of line 5",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "found", "help"), MISSING.values(), ids=MISSING)
+def test_a_missing_bracket_is_placed(text: str, found: list[str], help: str) -> None:
+    """The form that lacks its end is marked; the help says where the end belongs."""
+    assert marks(text) == found
+    assert help in (errors(text)[0].help or "")
+
+
+def test_forms_behind_a_missing_bracket_are_read_as_meant() -> None:
+    """A missing bracket spoils its own form only."""
+    found, findings = read(text_source("(a)\n(define (f)\n  (g (h)\n\n(k 1)\n(l 2)"))
+    assert len(findings) == 1
+    assert [show(datum) for datum in found] == ["(a)", "(define (f) (g (h)))", "(k 1)", "(l 2)"]
+
+
+def test_indentation_that_contradicts_proves_nothing() -> None:
+    """Where lines are indented anyhow, the form is named and the end of the text, no guess."""
+    text = "(a (b\nc)\n    (d (e\n f) g)\n"
+    (finding,) = errors("(x\n" + text + "(y")[:1]
+    assert finding.id == "unclosed-form"
+
+
+# --- other slips ------------------------------------------------------------------------------
+
+SLIPS = {
+    ")": ["stray-bracket 1:1-1:2"],
+    "(a)))) )\n(b": ["stray-bracket 1:4-1:5", "unclosed-form 2:1-2:2"],
+    "(a ]": ["mismatched-bracket 1:4-1:5"],
+    "[a )": ["mismatched-bracket 1:4-1:5"],
+    "(a [b) c": ["unclosed-form 1:4-1:5"],
+    "{a b}": ["reserved-brace 1:1-1:2"],
+    "(a }": ["unclosed-form 1:1-1:2", "reserved-brace 1:4-1:5"],
+    "'": ["stray-quote 1:1-1:2"],
+    "(a ')": ["stray-quote 1:4-1:5"],
+    "(a ,@)": ["stray-quote 1:4-1:6"],
+    "#;": ["stray-quote 1:1-1:3"],
+    "(f “x”)": ["stray-quote 1:4-1:5"],
+    '(f "say "hi" now")': ["missing-space 1:10-1:12"],
+    "don't": ["missing-space 1:4-1:5"],
+    '"a"b': ["missing-space 1:4-1:5"],
+    '"abc': ["unterminated-string 1:1-1:2"],
+    '(f "abc)\n(g "x")\n(h "y")': ["unterminated-string 1:4-1:5"],
+    '(f "abc)\n(g "x)\n(h y)': ["missing-space 2:5-2:6"],
+    '"': ["unterminated-string 1:1-1:2"],
+    '"a\\"': ["unterminated-string 1:1-1:2"],
+    "a #| b #| c |#": ["unterminated-comment 1:3-1:5"],
+    "|a\nb": ["unterminated-symbol 1:1-1:2"],
+    "|a\\|": ["unterminated-symbol 1:1-1:2"],
+    "|a\\x|": ["bad-escape 1:3-1:5"],
+    '"a\\qb\\u12"': ["bad-escape 1:3-1:5", "bad-escape 1:6-1:8"],
+    '"\\': ["unterminated-string 1:1-1:2"],
+    "1.2.3 12ab 1/2 0x1f 1e999 1__0 1_ -1a": [
+        "bad-number 1:1-1:6",
+        "bad-number 1:7-1:11",
+        "bad-number 1:12-1:15",
+        "bad-number 1:16-1:20",
+        "bad-number 1:21-1:26",
+        "bad-number 1:27-1:31",
+        "bad-number 1:32-1:34",
+        "bad-number 1:35-1:38",
+    ],
+    "9" * 4001: ["bad-number 1:1-1:4002"],
+    "#t #foo #": ["bad-symbol 1:1-1:3", "bad-symbol 1:4-1:8", "bad-symbol 1:9-1:10"],
+    "a\x00b": ["bad-character 1:2-1:3"],
+    "(a\u00a0b)": ["bad-character 1:3-1:4"],
+    "a\u200bb": ["bad-character 1:2-1:3"],
+    '"a\x1bb\x00"': ["bad-character 1:3-1:4", "bad-character 1:5-1:6"],
+    "a \\ b": ["bad-character 1:3-1:4"],
+    ".": ["stray-dot 1:1-1:2"],
+    "(. a)": ["stray-dot 1:2-1:3"],
+    "(a . b . c)": ["stray-dot 1:8-1:9", "stray-dot 1:10-1:11"],
+    "(a . b c)": ["stray-dot 1:8-1:9"],
+    "(a .)": ["stray-dot 1:5-1:6"],
+    "'. a": ["stray-dot 1:2-1:3"],
+}
+
+
+@pytest.mark.parametrize(("text", "found"), SLIPS.items(), ids=[ascii(text)[:30] for text in SLIPS])
+def test_a_slip_is_reported_where_it_is(text: str, found: list[str]) -> None:
+    """Each kind of slip: its id and its place, and nothing besides."""
+    assert marks(text) == found
+
+
+def test_a_bracket_too_many_is_traced_by_the_indentation() -> None:
+    """The help names the line in which the form ended too early."""
+    (finding,) = errors("(define (f x)\n  (foo))\n  (bar x))\n")
+    assert (finding.id, finding.span and finding.span.line) == ("stray-bracket", 3)
+    assert finding.help is not None
+    assert "line 1 ends in line 2" in finding.help
+
+
+def test_helps_say_what_to_write() -> None:
+    """What people write from habit is answered with what is meant."""
+    for text, help in {
+        "1/2": "(/ 1 2)",
+        "0x1f": "31",
+        "2024-01-15": '"2024-01-15"',
+        "#t": "write true",
+        "-1e999": "-inf.0",
+        '"\\x41"': "\\u00e9",
+        '"C:\\q"': "written \\\\",
+        '"a\x1b"': "\\u001b",
+        "a\u00a0": "plain space",
+        "“": 'write "',
+        "{}": "(dict",
+    }.items():
+        assert help in (errors(text)[0].help or ""), text
+
+
+def test_many_slips_are_told_in_one_go() -> None:
+    """One finding for each of many slips, in the order of the text."""
+    text = '(define (f x)\n  (g "\\q" 1/2)\n\n(define (h)\n  (k 12ab})\n\n(l #t))\n'
+    assert [finding.id for finding in errors(text)] == [
+        "unclosed-form",
+        "bad-escape",
+        "bad-number",
+        "unclosed-form",
+        "bad-number",
+        "reserved-brace",
+        "bad-symbol",
+        "stray-bracket",
+    ]
+
+
+# --- what is made to hurt ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opening", ["(", "[", "'", "#;", "(a ", "{", "#;("])
+def test_depth_has_a_limit(opening: str) -> None:
+    """100,000 levels are one finding, or one for each kind of slip within the limit."""
+    findings = errors(opening * 100_000)
+    ids = {finding.id for finding in findings}
+    assert ids == {"nested-too-deep"} or (opening == "{" and "too-many-findings" in ids)
+
+
+def test_the_limit_of_depth_can_be_set() -> None:
+    """Whoever wants more depth gets it, without recursion."""
+    text = "(" * 100_000 + ")" * 100_000
+    assert [finding.id for finding in errors(text)] == ["nested-too-deep"]
+    found, findings = read(text_source(text), max_depth=100_000)
+    assert findings == []
+    assert show(found[0]) == text
+    assert read(text_source("((a))"), max_depth=1)[1][0].id == "nested-too-deep"
+
+
+def test_a_string_of_ten_megabytes_is_read() -> None:
+    """Size alone is no error, with escapes or without."""
+    assert value('"' + "x" * 10_000_000 + '"') == "x" * 10_000_000
+    assert value('"' + "\\n" * 1_000_000 + '"') == "\n" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ")a" * 200_000,
+        "\x00" * 200_000,
+        "[)" * 200_000,
+        '"\\q' * 200_000,
+        '"a"' * 200_001,
+        "|" * 200_001,
+        "a . " * 100_000,
+        "#|" * 200_000,
+        "\\" * 200_000,
+        "1x " * 100_000,
+        "(\n" * 900 + "a\n" * 100_000,
+        "'" * 900 + "\n(a\n" * 900,
+        "é" * 500_000 + '"',
+    ],
+    ids=lambda text: ascii(text[:5]),
+)
+def test_findings_have_a_limit(text: str) -> None:
+    """However much is wrong, the findings are few and small, and found soon."""
+    source = text_source(text, "t.sexp")
+    findings = read(source)[1]
+    assert 0 < len(findings) <= MAX_FINDINGS + 1
+    assert all(len(finding.message) < 300 and len(finding.help or "") < 300 for finding in findings)
+    assert len(render_all(findings, [source])) < 1000 * len(findings)
+
+
+def test_a_message_stays_small_whatever_the_token() -> None:
+    """A token of a megabyte is not repeated in what is said about it."""
+    for text in ("1" + "x" * 1_000_000, "#" + "x" * 1_000_000, "1/" + "2" * 1_000_000, "x" * 1_000_000 + "“"):
+        source = text_source(text)
+        assert len(render_all(errors(text), [source])) < 1500
