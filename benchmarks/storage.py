@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from time import perf_counter
 
@@ -66,7 +67,11 @@ def _image(found: Section, name: str, text: str, sizes: Sizes) -> None:
 
         return run
 
-    turns = take_turns({"load": timed(False), "verified": timed(True)}, sizes.compile_rounds)
+    gc.disable()  # as in `llc`: `runtime/entry.py`
+    try:
+        turns = take_turns({"load": timed(False), "verified": timed(True)}, sizes.compile_rounds)
+    finally:
+        gc.enable()
     found.add(
         row(f"load the image of {name}", turns["load"]),
         row(f"load and verify the image of {name}", turns["verified"]),
