@@ -55,11 +55,10 @@ def format_source(text: str, path: str = "<text>") -> str:
     """`text` laid out. CompileError where it cannot be read."""
     source = text_source(text, path)
     data, findings = read(source)
-    if findings:
+    if any(finding.is_error for finding in findings):
         raise CompileError(findings, [source])
     result = _write(_parse(text))
-    again, findings = read(text_source(result, path))
-    if findings or again != data:
+    if read(text_source(result, path))[0] != data:
         raise AssertionError("formatting would have changed what is read")
     return result
 

@@ -270,6 +270,49 @@ def disasm(given: dict[str, Any]) -> int:
 
 @_command(
     (),
+    inspect.Parameter(
+        "files",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[
+            list[str] | None,
+            typer.Argument(
+                help="Files, folders, names in .loops/, or - for stdin; without any, all of .loops/.",
+                metavar="[FILE]…",
+            ),
+        ],
+    ),
+    _option(
+        bool, "check", "--check", help="Write nothing; exit with 1 if something would change.", default=False
+    ),
+    _option(bool, "diff", "--diff", help="Write nothing; print what would change.", default=False),
+)
+def fmt(given: dict[str, Any]) -> int:
+    from . import formatting
+
+    is_look = given["check"] or given["diff"]
+    found = [formatting.look(path) for path in formatting.files(given["files"] or [])]
+    errors = [one.error for one in found if one.error is not None]
+    for one in found:
+        if one.error is not None:
+            continue
+        if given["diff"]:
+            _write(formatting.difference(one))
+        elif one.path == formatting.STDIN_PATH:
+            _write("" if is_look else one.result)
+        elif one.is_changed:
+            if not is_look:
+                formatting.replace(one)
+            _write(f"{'would change' if is_look else 'formatted'} {one.path}\n")
+    if errors:
+        _show(
+            [d for error in errors for d in error.diagnostics], [s for error in errors for s in error.sources]
+        )
+    return formatting.exit_code(found, given["check"])
+
+
+@_command(
+    (),
     _option(bool, "running", "--running", help="Show the runs that have not ended.", default=False),
     _JSON,
 )

@@ -213,8 +213,8 @@ class Blobs:
             return False
 
 
-def write_file(path: str, data: bytes, durable: bool = True) -> None:
-    """Write a file so that it is there whole or not at all. Raises JournalError."""
+def write_file(path: str, data: bytes, durable: bool = True, mode: int | None = None) -> None:
+    """Write a file so that it is there whole or not at all, with permissions. Raises JournalError."""
     folder, name = os.path.split(path)
     scratch = os.path.join(folder, f".{name[:100]}.{os.getpid()}.new")
     try:
@@ -224,6 +224,8 @@ def write_file(path: str, data: bytes, durable: bool = True) -> None:
             os.makedirs(folder, exist_ok=True)
             fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
+            if mode is not None:
+                os.fchmod(fd, mode)
             _write_all(fd, data)
             if durable:
                 os.fdatasync(fd)

@@ -6,6 +6,7 @@ VERBS = {
     "validate": "Check loops without running them.",
     "compile": "Compile a loop.",
     "disasm": "Show the bytecode of a loop or an image.",
+    "fmt": "Lay out S-expression files.",
     "list": "List the loops here, or what is running.",
     "schema": "Print the JSON Schema of loop files, for editors.",
 }
