@@ -15,6 +15,7 @@ from .nodes import (
     Closure,
     Const,
     Exit,
+    Expr,
     Function,
     Handler,
     Instruction,
