@@ -244,7 +244,7 @@ def read_bindings(x: Expander, datum: Form, clause: Datum, usage: str) -> list[t
             clause.span,
             help="write ((name value)), with two brackets",
         )
-        return pairs
+        return [(clause.items[0], clause.items[1])]
     for item in clause.items:
         if isinstance(item, Form) and len(item.items) == 2 and item.tail is None:
             pairs.append((item.items[0], item.items[1]))

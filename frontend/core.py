@@ -292,9 +292,9 @@ def children(node: Core) -> Iterator[Core]:
 
 
 def walk(node: Core) -> Iterator[Core]:
-    """A node and every node in it, outer before inner."""
+    """A node and every node in it: outer before inner, in the order they are evaluated."""
     todo = [node]
     while todo:
         node = todo.pop()
         yield node
-        todo.extend(children(node))
+        todo.extend(reversed([*children(node)]))

@@ -39,12 +39,13 @@ MAX_SUGGESTIONS = 20
 class Limits:
     """What bounds expansion, so that macros that go on for ever end in a diagnostic.
 
-    expansions: uses of macros. data: data their templates made. depth: forms inside one another.
+    expansions: uses of macros. data: data their templates made. depth: handlers at work inside one another,
+    two or three for a form.
     """
 
     expansions: int = 250_000
     data: int = 2_000_000
-    depth: int = 10_000
+    depth: int = 100_000
 
 
 @attrs.frozen
@@ -225,7 +226,7 @@ class Expander:
             if len(stack) >= limit:
                 self.error(
                     "nesting-too-deep",
-                    f"forms stand inside one another more than {limit} deep",
+                    "forms stand too deep inside one another",
                     self.place,
                     help="if a macro made them, it may use itself without end",
                 )

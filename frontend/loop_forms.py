@@ -157,7 +157,7 @@ def _check_literal(x: Expander, clause: Clause, value: Datum) -> None:
 
 def _internal(x: Expander, name: str, place: Datum) -> Atom:
     """A name of `stdlib/loops.sexp`, whatever it means where it is put."""
-    return make_identifier(Alias(Symbol(name), x.inner), place.place)
+    return make_identifier(Alias(Symbol(name), x.inner, {}), place.place)
 
 
 def _with_loops(x: Expander, scope: Scope) -> Scope:

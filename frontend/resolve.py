@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Any
 
 import attrs
 
@@ -34,7 +33,7 @@ from .core import (
     children,
     walk,
 )
-from .datum import Atom, Form
+from .datum import Atom
 from .forms import count_words
 from .library import LIBRARY
 from .printer import show
@@ -182,30 +181,19 @@ def _usage(name: str) -> str | None:
 
 
 def _no_function(node: Apply, callee: Literal | Operation, name: str) -> Diagnostic | None:
-    if isinstance(callee, Operation):
-        what = "a list" if callee.op == "list" else "a map"
+    help = f"to use its value, write {name} without brackets"
+    if isinstance(callee, Operation) or isinstance(callee.value, tuple):
+        what = "a map" if isinstance(callee, Operation) and callee.op == "map" else "a list"
+        help = help if name else "a bracket calls what follows it: remove the outer brackets"
     elif callee.value is None and callee.span is None:
         # What stands for a form that was refused.
         return None
-    elif isinstance(callee.value, tuple):
-        what = "a list" if callee.value else "nil"
     else:
-        what = f"`{show(Atom(callee.value), limit=40)}`"
-    if name:
-        help = f"to use its value, write {name} without brackets"
-    else:
-        shown = show(Form((Atom(callee.value),)), limit=40) if isinstance(callee, Literal) else "(…)"
-        help = f"a bracket calls what follows it; a list is written (list …) or '{shown.removesuffix(')')} …)"
-        if isinstance(callee, Literal) and isinstance(callee.value, tuple):
-            help = "a bracket calls what follows it: remove the outer brackets"
-    subject = f"`{name}` is {what}" if name else f"{what} is no function"
-    return Diagnostic(
-        "not-a-function",
-        f"{subject}, no function" if name else subject,
-        node.callee.span or node.span,
-        "called here",
-        help=help,
-    )
+        shown = show(Atom(callee.value), limit=40)
+        what = f"`{shown}`"
+        help = help if name else f"a bracket calls what follows it; a list is written (list {shown} …)"
+    message = f"`{name}` is {what}, no function" if name else f"{what} is no function"
+    return Diagnostic("not-a-function", message, node.callee.span or node.span, "called here", help=help)
 
 
 # --- recur ------------------------------------------------------------------------------------
@@ -255,9 +243,9 @@ def _unreachable(nodes: list[Core]) -> Iterable[Diagnostic]:
         if _never_ends(node, ends):
             ends.add(node)
         if isinstance(node, If) and isinstance(node.test, Literal) and node.test.span is not None:
-            branch = node.otherwise if _is_true(node.test.value) else node.then
+            branch = node.otherwise if node.test.value else node.then
             if _is_own(branch, node.span):
-                word = "true" if _is_true(node.test.value) else "false"
+                word = "true" if node.test.value else "false"
                 found.append(_warning(branch.span, f"the test is always {word}"))
         after: list[Core] = []
         if isinstance(node, Sequence):
@@ -272,10 +260,6 @@ def _unreachable(nodes: list[Core]) -> Iterable[Diagnostic]:
     return found
 
 
-def _is_true(value: Any) -> bool:
-    return bool(value)
-
-
 def _is_own(node: Core, around: Span | None) -> bool:
     """Whether the author wrote this node, rather than a form or macro."""
     return node.span is not None and node.span != around
@@ -287,6 +271,8 @@ def _never_ends(node: Core, ends: set[Core]) -> bool:
             return True
         case Lambda():
             return False
+        case If(test=Literal(value=value), then=then, otherwise=otherwise):
+            return (then if value else otherwise) in ends
         case If(test=test, then=then, otherwise=otherwise):
             return test in ends or (then in ends and otherwise in ends)
         case Try(body=body, handler=handler):

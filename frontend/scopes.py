@@ -19,13 +19,17 @@ from .datum import Atom, Datum, Form
 
 
 class Alias:
-    """A symbol as one expansion of a macro put it there. Equal to itself only."""
+    """A symbol as one expansion of a macro put it there. Equal to itself only.
 
-    __slots__ = ("name", "scope", "symbol")
+    siblings: everything that expansion renamed, by what it was.
+    """
 
-    def __init__(self, symbol: Symbol | Alias, scope: Scope) -> None:
+    __slots__ = ("name", "scope", "siblings", "symbol")
+
+    def __init__(self, symbol: Symbol | Alias, scope: Scope, siblings: dict[Symbol | Alias, Alias]) -> None:
         self.symbol = symbol
         self.scope = scope
+        self.siblings = siblings
         self.name: str = symbol.name
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from ..ir.symbols import Symbol
 from .core import Apply, Binding, Core, Fail, If, Lambda, Let, Library, Literal, Operation, Variable
 from .datum import Atom, Datum, Form
 from .forms import FORMS, FormRow, Steps, form
-from .scopes import FunctionMark, Scope, identifier_of
+from .scopes import Alias, FunctionMark, Identifier, Scope, base_symbol, identifier_of
 
 if TYPE_CHECKING:
     from .expand import Expander
@@ -50,7 +50,7 @@ def _over_items(x: Expander, datum: Form, scope: Scope, name: str) -> Steps:
     if datum.tail is None and len(operands) == 2:
         first = x.expand_head(operands[0], scope)
         if isinstance(first, Form) and first.items and x.meaning(first, scope) is not FORMS["lambda"]:
-            args.append((yield _item_function(x, first, scope, name)))
+            args.append((yield _item_function(x, first, scope, datum)))
             operands = operands[1:]
         else:
             operands = (first, operands[1])
@@ -61,12 +61,20 @@ def _over_items(x: Expander, datum: Form, scope: Scope, name: str) -> Steps:
     return Apply(callee, tuple(args), span=datum.span)
 
 
-def _item_function(x: Expander, expression: Form, scope: Scope, name: str) -> Steps:
-    """The expression as a function of `item`."""
+def _item_function(x: Expander, expression: Form, scope: Scope, datum: Form) -> Steps:
+    """The expression as a function of `item`: the one that was written where `map` was."""
+    head = identifier_of(datum.items[0])
+    assert head is not None
+    name = head.name
+    item: Identifier = ITEM
+    if isinstance(head, Alias):
+        # `map` stands in a macro's template: so does the `item` it binds.
+        own = (alias for known, alias in head.siblings.items() if base_symbol(known) is ITEM)
+        item = next(own, Alias(ITEM, scope, {}))
     inside = Scope(scope, function=FunctionMark(name))
-    binding = x.bind(ITEM, None, inside)
+    binding = x.bind(item, None, inside)
     body = yield expression, inside
-    if not binding.references and not x.diagnostics:
+    if not binding.references and not any(found.is_error for found in x.diagnostics):
         x.warn(
             "item-unused",
             f"`{name}` evaluates this once for each item, and it does not use `item`",

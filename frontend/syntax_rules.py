@@ -410,7 +410,7 @@ class _Filler:
         if isinstance(template, Insert):
             alias = self.aliases.get(template.name)
             if alias is None:
-                alias = self.aliases[template.name] = Alias(template.name, self.home)
+                alias = self.aliases[template.name] = Alias(template.name, self.home, self.aliases)
             return make_identifier(alias, self.place)
         if isinstance(template, Keep):
             return Atom(template.atom.value, self.place)
@@ -433,7 +433,8 @@ class _Filler:
         columns = {name: outer[name] for name in many.over if isinstance(outer[name], list)}
         if len(columns) == 1 and levels == 1 and isinstance(many.item, Fill):
             out.extend(columns[many.item.name])
-            self.made += len(columns[many.item.name])
+            # References copied are cheap beside data made.
+            self.made += len(columns[many.item.name]) >> 4
             return
         lengths = {len(column) for column in columns.values()}
         if len(lengths) > 1:

@@ -1,0 +1,116 @@
+"""S-expression programs run from their text: what the tests of the language share.
+
+Expectations stand beside the text they are about: `; => value` after an expression, `; fault: kind`
+after one that fails, `; error: id` or `; warning: id` on the line a diagnostic points at.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any, NamedTuple
+
+from llc.frontend.core import Lambda
+from llc.frontend.datum import Form
+from llc.frontend.documents import text_source
+from llc.frontend.expand import Environment, Expansion, expand, expand_library
+from llc.frontend.flows import lower_flow
+from llc.frontend.library import LIBRARY, Defined
+from llc.frontend.reader import read
+from llc.ir.diagnostics import Diagnostic, render_all
+from llc.ir.nodes import Program
+from llc.ir.spans import Source
+from llc.ir.verify import verify
+from llc.vm.emit import emit
+from llc.vm.machine import Effect, Machine
+
+# Nothing around a program.
+ALONE = Environment()
+MARK = re.compile(r";\s*(=>|fault:|error:|warning:)\s*(.*)")
+
+
+class Mark(NamedTuple):
+    """An expectation: its line, counted from 1, which kind, and what is expected."""
+
+    line: int
+    kind: str
+    text: str
+
+
+def marks(text: str) -> list[Mark]:
+    return [
+        Mark(number, found[1].strip(":"), found[2].strip())
+        for number, line in enumerate(text.split("\n"), 1)
+        if (found := MARK.search(line))
+    ]
+
+
+def expansion(text: str, environment: Environment = ALONE) -> Expansion:
+    """A text's core, with the reader's findings among the expander's."""
+    source = text_source(text, "test.sexp")
+    data, found = read(source)
+    result = expand(data, source, environment)
+    return Expansion(result.program, (*found, *result.diagnostics), result.sources)
+
+
+def findings(text: str, environment: Environment = ALONE) -> tuple[Diagnostic, ...]:
+    return expansion(text, environment).diagnostics
+
+
+@functools.cache
+def _library_file(name: str) -> dict[str, Lambda]:
+    from importlib.resources import files
+
+    text = files("llc.stdlib").joinpath(name).read_text("utf-8")
+    source = text_source(text, f"<stdlib>/{name}")
+    data, found = read(source)
+    functions, more = expand_library(data, source)
+    assert not [*found, *more], render_all([*found, *more], [source])
+    return functions
+
+
+def _definition(name: str) -> Lambda:
+    entry = LIBRARY[name]
+    assert isinstance(entry, Defined)
+    return _library_file(entry.file)[name]
+
+
+def compiled(text: str) -> Program:
+    """The verified program of a text that has no errors."""
+    result = expansion(text)
+    errors = [item for item in result.diagnostics if item.is_error]
+    assert not errors, render_all(errors, result.sources)
+    sources: tuple[Source, ...] = result.sources
+    program = lower_flow(result.program.body, "test", sources, _definition)
+    wrong = [item for item in verify(program) if item.is_error]
+    assert not wrong, render_all(wrong, sources)
+    return program
+
+
+def run(text: str) -> tuple[Any, list[tuple[str, dict[str, Any]]]]:
+    """How a program ends, Done or Fault, and its notes; effects are answered with an empty map."""
+    machine = Machine(emit(compiled(text)), fuel=10_000_000)
+    outcome = machine.resume()
+    notes = machine.take_notes()
+    while isinstance(outcome, Effect):
+        outcome = machine.resume({})
+        notes += machine.take_notes()
+    return outcome, notes
+
+
+def value_text(text: str) -> str:
+    """The value of a program's last form, as the language writes it; `fault: kind` for a fault."""
+    data, _ = read(text_source(text, "test.sexp"))
+    last = data[-1]
+    assert last.span is not None
+    is_definition = isinstance(last, Form) and str(last.head).startswith("Symbol('define")
+    if not is_definition:
+        lines = text.split("\n")
+        offset = sum(len(line) + 1 for line in lines[: last.span.line - 1]) + last.span.column - 1
+        text = f"{text[:offset]}(to-string (list {text[offset:]}\n))"
+    outcome, _ = run(text)
+    kind = getattr(outcome, "kind", None)
+    if kind is not None:
+        return f"fault: {kind}"
+    value = str(outcome.value)
+    return value[1:-1]

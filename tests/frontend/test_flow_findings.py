@@ -1,0 +1,193 @@
+"""What is found wrong with a program before it runs, on the line where it is."""
+
+from __future__ import annotations
+
+import pytest
+from flow_texts import findings, marks
+
+# Programs apart by blank lines. A mark stands on the line its diagnostic points at.
+PROGRAMS = """
+(define (f x)
+  (if (> x 1) 2)) ; error: missing-else
+(let ((a 1)
+      (b (+ a 1))) ; error: unbound-name
+  b)
+(lambda (x
+         x) ; error: repeated-name
+  x)
+(f
+   (g 2)) ; error: unbound-name
+
+(define (f) 1)
+(f 1) ; error: wrong-arity
+(cons 1) ; error: wrong-arity
+((lambda (x) x) 1 2) ; error: wrong-arity
+(let ((g (lambda (a &optional b) (list a b)))) (g 1) (g 1 2)
+  (g)) ; error: wrong-arity
+(apply f 1 '(2)) ; error: wrong-arity
+
+(1 2) ; error: not-a-function
+("a") ; error: not-a-function
+('(1 2) 3) ; error: not-a-function
+(define limit 3)
+(limit) ; error: not-a-function
+(define maybe (lambda (x) x))
+(set! maybe 3)
+(maybe)
+
+(let ((if 1)) 2) ; error: cannot-bind
+(define cond 1) ; error: cannot-bind
+(lambda (let) 1) ; error: cannot-bind
+(bind when 1) ; error: cannot-bind
+(try 1 (catch loop 2)) ; error: cannot-bind
+(let ((*loop-config* 1)) 2) ; error: cannot-bind
+(define (error x) x)
+(define (dict list) list)
+
+(set! nowhere 1) ; error: unbound-name
+(set! car 1) ; error: cannot-set
+(set! 5 1) ; error: bad-binding
+
+(let ((x 1) (x 2)) x) ; error: repeated-name
+(define a 1)
+(define a 2) ; error: repeated-name
+(define (f) (define b 1) (define b 2) b) ; error: repeated-name
+(loop ((i 0) (i 1)) i) ; error: repeated-name
+
+(let (x 1) x) ; error: bad-binding
+
+(let ((x)) x) ; error: bad-binding
+(let (x) x) ; error: bad-binding
+(let ((x 1 2)) x) ; error: bad-binding
+(let 5 6) ; error: bad-binding
+(lambda (5) 1) ; error: bad-parameter
+(lambda (&rest) 1) ; error: bad-parameter
+(lambda (a &rest b c) 1) ; error: bad-parameter
+(lambda (x)) ; error: bad-form
+(define (f)) ; error: empty-body
+(define x) ; error: bad-form
+(define y 1 2) ; error: bad-form
+
+(when true (define x 1)) ; error: misplaced-definition
+(+ 1 (define y 2)) ; error: misplaced-definition
+(let () (import "a.sexp") 1) ; error: misplaced-import
+
+(if) ; error: bad-form
+(if 1 2 3 4) ; error: bad-form
+(quote 1 2) ; error: bad-form
+(set! x) ; error: bad-form
+(map if '(1)) ; error: form-as-value
+(f . x) ; error: dotted-list
+'(a . b) ; error: dotted-list
+
+(cond (else 1)
+      (true 2)) ; error: bad-clause
+(cond 5) ; error: bad-clause
+(case 1 (2 3)) ; error: bad-clause
+(try 1) ; error: missing-clause
+(try 1 (catch e 2) (catch e 3)) ; error: repeated-clause
+(try 1 (finally 2) (catch e 3)) ; error: bad-clause
+(try 1 (catch) 2) ; error: bad-clause error: bad-clause
+
+(recur 1) ; error: recur-outside-loop
+(loop ((i 0)) (+ 1 (recur i))) ; error: recur-not-last
+(loop ((i 0)) (begin (recur i) 2)) ; error: recur-not-last
+(loop ((i 0)) (recur)) ; error: wrong-arity
+(loop ((i 0)) (map (lambda (x) (recur x)) i)) ; error: recur-outside-loop
+(loop ((i 0)) (try (recur i) (catch e 1))) ; error: recur-outside-loop
+(loop 3 (recur)) ; error: recur-outside-loop
+(loop -1 2) ; error: bad-count
+(loop "3" 2) ; error: bad-count
+
+(dict (a 1) (b 2) (a 3)) ; error: repeated-key
+(dict (a 1) b) ; error: bad-clause
+(dict (a 1 2)) ; error: bad-clause
+
+(define (f) (define x (+ x 1)) x) ; error: used-before-definition
+(define y z) ; error: used-before-definition
+(define z 1)
+
+(eval '(+ 1 2)) ; error: unbound-name
+(defun f (x) x) ; error: unbound-name
+(import "other.sexp") ; error: cannot-import
+(import lists) ; error: bad-form
+
+(let ((unused 1)) 2) ; warning: unused-binding
+(let* ((a 1) (b 2)) a) ; warning: unused-binding
+(define (f) (define helper 1) 2) ; warning: unused-binding
+(let ((x 1)) (set! x 2) 3) ; warning: unused-binding
+(let ((_x 1)) 2)
+(lambda (x) 2)
+(define top 1)
+
+(define (f)
+  (error "no")
+  (log-message "never")) ; warning: unreachable-code
+(define (g) (if true 1
+  (log-message 2))) ; warning: unreachable-code
+(define (h) (while true 1)
+  2) ; warning: unreachable-code
+(case 1 ((1 2) 3)
+  ((2) 4)) ; warning: unreachable-code
+(map (log-message "x") '(1 2)) ; warning: item-unused
+"""
+
+
+@pytest.mark.parametrize("text", PROGRAMS.strip().split("\n\n"))
+def test_findings_stand_on_their_lines(text: str) -> None:
+    """Every mark has its diagnostic and every diagnostic its mark, all in one run."""
+    expected = [
+        (mark.line, word)
+        for mark in marks(text)
+        for word in f"{mark.kind}: {mark.text}".replace("error: ", "").replace("warning: ", "").split()
+    ]
+    found = [(item.span.line if item.span else 0, item.id) for item in findings(text)]
+    assert sorted(found) == sorted(expected)
+
+
+def _help(text: str) -> str:
+    return " | ".join(f"{item.message}: {item.help or item.label}" for item in findings(text))
+
+
+HELPS = {
+    "(let ((a 1) (b (+ a 1))) b)": "use `let*`",
+    "(let ((b (+ a 1)) (a 1)) b)": "use `let*` with `a` first",
+    "(let ((f (lambda (n) (f n)))) (f 1))": "use `letrec`",
+    "(if (> 2 1) (car '(1)))": "write (if (> 2 1) (car '(1)) null)",
+    "(lenght '(1))": "did you mean `length`?",
+    "(define (summarise x) x) (sumarise 1)": "did you mean `summarise`?",
+    "(setq x 1)": "write (set! name value)",
+    "(eval 1)": "there is no `eval`",
+    "(define (f a &optional b) (list a b)) (f)": "its parameters are (a &optional b), in line 1",
+    "(cons 1)": "write (cons item list)",
+    "(1 2 3)": "a list is written (list 1 …)",
+    "(define x 5) (x)": "write x without brackets",
+    "(let (x 1) x)": "write ((name value)), with two brackets",
+    "(map and '(1))": "(lambda (x) (and …))",
+    "(define-syntax m (syntax-rules () ((_ a b) 1))) (m 1)": "it takes `(m a b)`",
+}
+
+
+@pytest.mark.parametrize(("text", "help"), HELPS.items())
+def test_a_finding_says_what_to_do(text: str, help: str) -> None:
+    """The help names the likely fix, in terms of what was written."""
+    assert help in _help(text)
+
+
+def test_findings_are_bounded() -> None:
+    """Ten thousand unbound names make a hundred findings, in little time."""
+    found = findings(" ".join(f"(nobody{number})" for number in range(10_000)))
+    assert len(found) == 100
+
+
+def test_an_empty_program_is_refused() -> None:
+    """No form is no program."""
+    assert [item.id for item in findings(" ; nothing\n")] == ["empty-program"]
+
+
+def test_long_chains_cost_no_stack() -> None:
+    """Ten thousand clauses, bindings and definitions inside one another expand."""
+    clauses = " ".join(f"((= 1 {number}) {number})" for number in range(10_000))
+    bindings = " ".join(f"(v{number} v{number - 1})" for number in range(1, 10_000))
+    text = f"(cond {clauses}) (let* ((v0 1) {bindings}) v9999) (and {'1 ' * 10_000})"
+    assert findings(text) == ()
