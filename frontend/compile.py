@@ -1,7 +1,7 @@
 """From a source to a program: the frontend's one entry.
 
-Reads, desugars, checks and lowers a loop, with what the command line overrides. Everything found
-wrong comes out together, in one `CompileError`.
+Reads, desugars, checks and lowers a loop or a flow, with what the command line overrides. Everything
+found wrong comes out together, in one `CompileError`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import attrs
 from ..ir.diagnostics import CompileError, Diagnostic, suggest
 from ..ir.nodes import Program
 from ..ir.spans import Source
+from . import core
 from .check import check
 from .documents import Document, read_scalar, read_source, text_source
 from .lower import lower
@@ -25,6 +26,11 @@ from .structure import read_loop
 DEFAULT_LLM_MODEL = "claude-haiku-4-5"
 
 
+# What a flow's file is called, and what stands for the path of an expression that has no file.
+FLOW_SUFFIX = ".sexp"
+EXPRESSION = "<expression>"
+
+
 @attrs.frozen
 class Overrides:
     """What a caller sets over what a loop says.
@@ -32,6 +38,7 @@ class Overrides:
     context: variables as (key, text); a text that reads as a YAML scalar is that scalar.
     llm_enabled: False judges slash commands by their exit code.
     llm_model: replaces the loop's model. default_model: used where the loop names none.
+    arguments: variables of a flow as (name, text); a text that is JSON is the value that says.
     """
 
     max_iterations: int | None = None
@@ -39,15 +46,17 @@ class Overrides:
     llm_enabled: bool | None = None
     llm_model: str | None = None
     default_model: str = DEFAULT_LLM_MODEL
+    arguments: tuple[tuple[str, str], ...] = ()
 
 
 @attrs.frozen
 class Compiled:
-    """A program, the loop it was lowered from, and the warnings met on the way."""
+    """A program, the loop or the flow's core it was lowered from, and the warnings met on the way."""
 
     program: Program
-    loop: Loop
+    loop: Loop | None
     diagnostics: tuple[Diagnostic, ...]
+    core: core.Lambda | None = None
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -55,22 +64,47 @@ class Compiled:
 
 
 def compile_file(path: str, overrides: Overrides = Overrides()) -> Compiled:
-    """Compile a loop's file; CompileError with everything that is wrong with it."""
+    """Compile a loop's or a flow's file; CompileError with everything that is wrong with it."""
     return compile_source(read_source(path), overrides)
 
 
 def compile_text(text: str, path: str = "<text>", overrides: Overrides = Overrides()) -> Compiled:
-    """Compile a loop given as text; `path` stands in diagnostics."""
+    """Compile a loop or, where `path` ends in `.sexp`, a flow given as text; `path` stands in diagnostics."""
     return compile_source(text_source(text, path), overrides)
 
 
 def compile_source(source: Source, overrides: Overrides = Overrides()) -> Compiled:
-    """Compile a loop; CompileError with everything that is wrong with it."""
+    """Compile a loop or a flow, by its path; CompileError with everything that is wrong with it."""
+    if is_flow_path(source.path):
+        return _compile_flow(source, overrides)
     loop, document, found = load(source, overrides)
     if loop is None or any(diagnostic.is_error for diagnostic in found):
         raise CompileError(found, [source])
     program = lower(loop, (source,), document.within, overrides.default_model)
     return Compiled(program, loop, tuple(found))
+
+
+def is_flow_path(path: str) -> bool:
+    """Whether a source with this path is a flow; an expression given by itself is one too."""
+    return path.endswith(FLOW_SUFFIX) or path == EXPRESSION
+
+
+def _compile_flow(source: Source, overrides: Overrides) -> Compiled:
+    from .flow_source import compile_flow  # the language's own frontend; a loop does without
+
+    instead = "to set a variable: --arg name=value"
+    given = (
+        (overrides.max_iterations, "limit of iterations of its own", None),
+        (overrides.context, "context variables", instead),
+        (overrides.llm_model or overrides.llm_enabled is False, "model that judges its output", None),
+    )
+    problems = [
+        Diagnostic("bad-override", f"a flow has no {what}", help=help) for value, what, help in given if value
+    ]
+    if problems:
+        raise CompileError(problems, [source])
+    flow = compile_flow(source, overrides.arguments)
+    return Compiled(flow.program, None, flow.diagnostics, flow.core)
 
 
 def load(source: Source, overrides: Overrides) -> tuple[Loop | None, Document, list[Diagnostic]]:
@@ -88,6 +122,9 @@ def override(loop: Loop, overrides: Overrides, source: Source) -> tuple[Loop, li
     """The loop with what the caller sets over it."""
     problems: list[Diagnostic] = []
     changes: dict[str, Any] = {}
+    if overrides.arguments:
+        instead = "to set a context variable: --context name=value"
+        problems.append(Diagnostic("bad-override", "a loop takes no arguments", help=instead))
     if overrides.max_iterations is not None:
         if overrides.max_iterations < 1:
             problems.append(Diagnostic("bad-override", "max_iterations must be 1 or more"))

@@ -28,7 +28,7 @@ _LONGEST_NAME = 60
 def lower_flow(
     root: Core, name: str, sources: tuple[Source, ...], definition: Callable[[str], Lambda]
 ) -> Program:
-    """The program of a core program whose value it gives.
+    """The program of a core program: what the core's value is, the program returns.
 
     `definition(name)` is the function of the library that is `Defined` under a name.
     """
@@ -45,6 +45,7 @@ class _Flow:
         self.functions: list[Function] = []
         self.known: dict[Lambda, str] = {}
         self.from_library: dict[str, str] = {}
+        self.wrappers: list[Function] = []
 
     def program(self, root: Core, name: str, sources: tuple[Source, ...]) -> Program:
         main = Lambda((), (), None, root, ENTRY, span=root.span)
@@ -54,6 +55,7 @@ class _Flow:
             function_name, function, captures = self.waiting[done]
             self.functions.append(Body(function_name, function, captures, self).lower())
             done += 1
+        self.functions += self.wrappers
         acts = any(
             isinstance(state.exit, Perform) and EFFECTS[state.exit.kind].acts
             for function in self.functions
@@ -100,7 +102,7 @@ class _Flow:
                 self.from_library[name] = self.function_name(function, Captures(function, self.is_operation))
             else:
                 self.from_library[name] = given = self.names.give(name)
-                self.functions.append(_wrapper(given, entry))
+                self.wrappers.append(_wrapper(given, entry))
         return Closure(self.from_library[name])
 
 

@@ -24,11 +24,13 @@ def compile(
     max_iterations: int | None = None,
     llm: bool | None = None,
     llm_model: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> Image:
-    """Compile the YAML text of a loop to an image for `Machine`.
+    """Compile the YAML text of a loop, or the text of a flow, to an image for `Machine`.
 
-    path: the name that stands in diagnostics. The rest overrides what the loop says, as the options
-    of `llc compile` do. Raises CompileError with every diagnostic.
+    path: the name that stands in diagnostics; a flow's ends in `.sexp`. arguments: variables of a
+    flow. The rest overrides what the loop says, as the options of `llc compile` do. Raises
+    CompileError with every diagnostic.
     """
     from ..frontend.compile import Overrides, compile_text
     from ..vm.emit import emit
@@ -38,6 +40,7 @@ def compile(
         context=_texts(context),
         llm_enabled=llm,
         llm_model=llm_model,
+        arguments=_arguments(arguments),
     )
     return emit(compile_text(text, path, overrides).program)
 
@@ -50,8 +53,9 @@ def run(
     max_iterations: int | None = None,
     llm: bool | None = None,
     llm_model: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """Run a loop by name or path in the current folder, silently, and say how it ended.
+    """Run a loop or a flow by name or path in the current folder, silently, and say how it ended.
 
     script: a scripted world instead of the real one. Raises CompileError for an invalid loop,
     UserError for what the user can mend (no such loop, scope taken), JournalError where the
@@ -68,8 +72,16 @@ def run(
         max_iterations=max_iterations,
         no_llm=llm is False,
         llm_model=llm_model,
+        arguments=_arguments(arguments),
     )
     return launch.outcome(values)
+
+
+def _arguments(arguments: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
+    """A flow's variables as JSON."""
+    import json
+
+    return tuple((name, json.dumps(value)) for name, value in (arguments or {}).items())
 
 
 def _texts(context: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:

@@ -186,16 +186,20 @@ def _option(
     )
 
 
-_LOOP = _argument("loop", "A loop's name, or the path of a .yaml or .llb file.")
+_LOOP = _argument("loop", "A loop's name, or the path of a .yaml, .sexp or .llb file.")
+_LOOP_ABOUT = _LOOP.annotation.__metadata__[0]
 _JSON = _option(bool, "json", "--json", help="Write JSON to stdout.", default=False)
 
 
 # --- verbs ------------------------------------------------------------------------------------
 
 
-@_command(options.RUN, _LOOP)
+@_command(options.RUN, _LOOP.replace(default=None, annotation=Annotated[str | None, _LOOP_ABOUT]))
 def run(given: dict[str, Any]) -> int:
-    return launch.run(_values(options.RUN, given.pop("loop"), given))
+    target = given.pop("loop")
+    if (target is None) == (given["expression"] is None):
+        raise UserError("bad-option", "name one thing to run", "a loop, a file, or -e EXPRESSION")
+    return launch.run(_values(options.RUN, target or "", given))
 
 
 @_command(options.RESUME, _argument("run", "A loop's name, or a run's id.", _complete_run))
@@ -238,7 +242,11 @@ def validate(given: dict[str, Any]) -> int:
     options.OVERRIDES,
     _LOOP,
     _option(
-        str | None, "emit", "--emit", help="What to print: ir (the default), bytecode or fsm.", metavar="FORM"
+        str | None,
+        "emit",
+        "--emit",
+        help="What to print: ir (the default), bytecode, fsm, expanded.",
+        metavar="FORM",
     ),
     _option(
         str | None,

@@ -146,6 +146,9 @@ class ProgressDisplay(Display):
         elif kind == "route":
             self._header()
             self._detail(f"{self._marks['to']} {printable(str(fields.get('to')))}")
+        elif kind == "log":
+            self._header()
+            self._line(printable(str(fields.get("message"))))
         elif kind == "cycle":
             self._pending = None
             self._line(f"Cycle {fields.get('cycle')}", "bold")

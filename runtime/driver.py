@@ -359,6 +359,11 @@ class Driver:
         except (JournalError, ValueError, TypeError, RecursionError):
             return
 
+    def _place(self) -> str | None:
+        """Where a program stands that does not say so itself: its innermost function and state."""
+        frames = self._machine.frames()
+        return f"{frames[-1].function}/{frames[-1].state}" if frames and self._kind != "loop" else None
+
     def _state(self, status: str) -> dict[str, Any]:
         frames = self._machine.frames()
         slots = frames[0].slots if frames else {}
@@ -371,7 +376,7 @@ class Driver:
             "run": self._run.id,
             "program": self._program,
             "status": status,
-            "current_state": self._progress.state,
+            "current_state": self._progress.state or self._place(),
             "iteration": self._progress.iteration,
             "steps": self._progress.steps,
             "captured": captured,

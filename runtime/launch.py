@@ -19,7 +19,7 @@ from .display import Display, ProgressDisplay
 from .driver import Driver, Outcome
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError
 from .journal import Journal, JournalError, write_file
-from .programs import load_image, load_program
+from .programs import load_expression, load_image, load_program
 from .runs import ROOT
 from .screen import Screen
 from .signals import Signals
@@ -75,8 +75,12 @@ class _Command:
 
     def run(self) -> Outcome | None:
         values = self.values
-        path = runs.resolve(values.target, ROOT)
-        self.image = image = load_program(path, values, self.warn)
+        if values.expression is not None:
+            path = ""
+            self.image = image = load_expression(values.expression, values, self.warn)
+        else:
+            path = runs.resolve(values.target, ROOT)
+            self.image = image = load_program(path, values, self.warn)
         if values.dry_run:
             from .plan import dry_run
 
@@ -225,7 +229,7 @@ class _Command:
         assert self.folder is not None
         given = {
             name: value
-            for name in ("max_iterations", "no_llm", "llm_model", "context")
+            for name in ("max_iterations", "no_llm", "llm_model", "context", "arguments")
             if (value := getattr(self.values, name))
         }
         return {
@@ -317,7 +321,7 @@ class _Command:
                 raise
             self.show(found.diagnostics, found.sources)
             count = sum(diagnostic.is_error for diagnostic in found.diagnostics)
-            place = found.sources[0].path if found.sources else self.values.target
+            place = found.sources[0].path if found.sources else self.values.target or "the expression"
             message = f"{count} error{'' if count == 1 else 's'} in {place}"
             return self.refuse("invalid-loop", message, found.diagnostics, EXIT_USAGE)
         if outcome is None:

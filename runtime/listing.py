@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -12,6 +13,7 @@ from .locks import is_live
 
 def loops() -> list[dict[str, Any]]:
     """The loops here: name, file, paradigm and description; `valid` false where one cannot be read."""
+    from ..frontend.compile import compile_file, is_flow_path
     from ..frontend.documents import read_source
     from ..frontend.paradigms import to_fsm
     from ..frontend.structure import read_loop
@@ -25,6 +27,13 @@ def loops() -> list[dict[str, Any]]:
             "description": None,
             "valid": False,
         }
+        if is_flow_path(path):
+            row["paradigm"] = "flow"
+            with contextlib.suppress(CompileError):
+                compile_file(path)
+                row["valid"] = True
+            rows.append(row)
+            continue
         try:
             spec, _, found = read_loop(read_source(path))
         except CompileError:

@@ -41,8 +41,10 @@ OVERRIDES = (
     Option("no_llm", "--no-llm", FLAG, "Judge slash commands by their exit code, without a model."),
     Option("llm_model", "--llm-model", TEXT, "Override the model that judges output.", "MODEL"),
     Option("context", "--context", PAIR, "Set a context variable of the loop; may be repeated.", "K=V"),
+    Option("arguments", "--arg", PAIR, "Set a variable of a flow, JSON or text; may be repeated.", "K=V"),
 )
 RUN = (
+    Option("expression", "--expression -e", TEXT, "Run this expression instead of a file.", "EXPR"),
     Option("dry_run", "--dry-run", FLAG, "Show what would be run, and run nothing."),
     *OVERRIDES,
     Option("script", "--script", TEXT, "Perform nothing: take all results from this file.", "WORLD.yaml"),
@@ -61,7 +63,7 @@ RESUME = (
 
 
 class Values:
-    """Option values by name, and the one argument."""
+    """Option values by name, and the one argument ('' where an expression stands for it)."""
 
     def __init__(self, options: Sequence[Option], target: str, **given: Any) -> None:
         self.target = target
@@ -112,6 +114,6 @@ def read(options: Sequence[Option], words: Sequence[str]) -> Values | None:
             given[option.name] = (*given.get(option.name, ()), (key, text))
         else:
             given[option.name] = value
-    if len(targets) != 1:
+    if len(targets) != ("expression" not in given):
         return None
-    return Values(options, targets[0], **given)
+    return Values(options, targets[0] if targets else "", **given)

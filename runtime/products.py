@@ -15,7 +15,7 @@ from .programs import load_image, overrides
 
 # By how the file's name ends: what is written to it.
 _SUFFIXES = {".yaml": "fsm", ".yml": "fsm", ".ir": "ir", ".llb": "image"}
-_FORMS = ("ir", "bytecode", "fsm")
+_FORMS = ("ir", "bytecode", "fsm", "expanded")
 
 
 def compile_to(
@@ -44,9 +44,17 @@ def compile_to(
     data: bytes
     match form:
         case "fsm":
+            if compiled.loop is None:
+                raise _no_form(path, "fsm", "a flow", "expanded")
             from ..frontend.fsm import print_fsm
 
             data = print_fsm(compiled.loop).encode()
+        case "expanded":
+            if compiled.core is None:
+                raise _no_form(path, "expanded", "a loop", "fsm")
+            from ..frontend.expanded import expanded_text
+
+            data = expanded_text(compiled.core).encode()
         case "bytecode":
             from ..vm.disasm import disassemble
             from ..vm.emit import emit
@@ -64,6 +72,12 @@ def compile_to(
         return data.decode()
     _write_output(output, data)
     return None
+
+
+def _no_form(path: str, form: str, what: str, other: str) -> UserError:
+    return UserError(
+        "bad-option", f"{path} is {what}, which has no form `{form}`", f"--emit {other} shows it"
+    )
 
 
 def _form_of(output: str, form: str | None) -> str:

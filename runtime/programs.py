@@ -49,9 +49,17 @@ def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Imag
     from ..frontend.compile import compile_file
 
     image, has_warnings = _emit(compile_file(path, overrides(values)), warn)
-    if key is not None and not has_warnings:
+    # What a flow imports is not part of the key.
+    if key is not None and not has_warnings and len(image.sources) == 1:
         cache.store(runs.ROOT, key, image)
     return image
+
+
+def load_expression(text: str, values: Values, warn: Callable[[str], None]) -> Image:
+    """The image for an expression given by itself. Raises CompileError."""
+    from ..frontend.compile import EXPRESSION, compile_text
+
+    return _emit(compile_text(text, EXPRESSION, overrides(values)), warn)[0]
 
 
 def load_image(path: str) -> Image:
@@ -93,6 +101,7 @@ def overrides(values: Values) -> Overrides:
         context=tuple(values.context),
         llm_enabled=False if values.no_llm else None,
         llm_model=values.llm_model,
+        arguments=tuple(values.arguments),
     )
 
 
@@ -104,12 +113,15 @@ def compile_options() -> Overrides:
 
 
 def _overridden(values: Values) -> bool:
-    return bool(values.max_iterations or values.context or values.no_llm or values.llm_model)
+    return bool(
+        values.max_iterations or values.context or values.arguments or values.no_llm or values.llm_model
+    )
 
 
 def _settings(values: Values) -> list[str]:
     """All that an image depends on but its source, as texts."""
     context = [f"{key}={text}" for key, text in values.context]
+    context += [f"--arg {key}={text}" for key, text in values.arguments]
     model = os.environ.get("LLC_LLM_MODEL") or ""
     return [str(values.max_iterations), str(values.no_llm), str(values.llm_model), model, *context]
 

@@ -1,6 +1,6 @@
 """Where loops and runs are kept: names to files, run folders, the runs of a project.
 
-    .loops/<name>.yaml                    a loop
+    .loops/<name>.yaml                    a loop; `<name>.sexp` is a flow
     .loops/.running/<run>/                a run that has not ended: `<name>.events.jsonl` (its journal),
                                           `<name>.state.json`, `program.llb`, `lock`, `outputs/`
     .loops/.history/<run>/                the same folder once the run has ended
@@ -30,7 +30,7 @@ ROOT = ""
 LOOPS = ".loops"
 RUNNING = os.path.join(LOOPS, ".running")
 HISTORY = os.path.join(LOOPS, ".history")
-SOURCE_SUFFIXES = (".yaml", ".yml")
+SOURCE_SUFFIXES = (".yaml", ".yml", ".sexp")
 IMAGE_SUFFIX = ".llb"
 
 _RUN_ID = re.compile(r"(.+)-\d{8}-\d{6}-[0-9a-f]{4}")

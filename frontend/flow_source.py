@@ -1,0 +1,94 @@
+"""From a flow's source to its program: read, expand, lower, and what of `stdlib/` that needs.
+
+Files are read here and nowhere else behind the expander: what a flow imports, and the functions of
+the library that are written in the language.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import attrs
+
+from ..ir.builder import freeze
+from ..ir.diagnostics import CompileError, Diagnostic
+from ..ir.nodes import Program
+from ..ir.spans import Source
+from . import core
+from .compile import EXPRESSION
+from .documents import read_source, text_source
+from .expand import Environment, expand, expand_library
+from .flows import lower_flow
+from .library import LIBRARY, Defined
+from .reader import read
+
+_STDLIB = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "stdlib")
+
+
+@attrs.frozen
+class Flow:
+    """A compiled flow: its program, its core, and the warnings met on the way."""
+
+    program: Program
+    core: core.Lambda
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def compile_flow(source: Source, arguments: Sequence[tuple[str, str]] = ()) -> Flow:
+    """Compile a flow with values for variables as (name, text); see `argument`.
+
+    CompileError with everything that is wrong with it.
+    """
+    given = {name: argument(text) for name, text in arguments}
+    data, found = read(source)
+    if any(diagnostic.is_error for diagnostic in found):
+        raise CompileError(found, [source])
+    expansion = expand(data, source, Environment(tuple(given), _load))
+    found += expansion.diagnostics
+    sources = expansion.sources or (source,)
+    if any(diagnostic.is_error for diagnostic in found):
+        raise CompileError(found, sources)
+    literals = [core.Literal(value) for value in given.values()]
+    variables = tuple(zip(expansion.program.parameters, literals, strict=True))
+    root: core.Core = expansion.program.body
+    if variables:
+        root = core.Let(variables, root, span=root.span)
+    name = "expression" if source.path == EXPRESSION else os.path.splitext(os.path.basename(source.path))[0]
+    return Flow(lower_flow(root, name, sources, definition), expansion.program, tuple(found))
+
+
+def argument(text: str) -> Any:
+    """The value of an argument given as text: what it is as JSON, else the text itself."""
+    try:
+        return freeze(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
+
+
+def definition(name: str) -> core.Lambda:
+    """The function of the library that is defined in `stdlib/` under this name."""
+    entry = LIBRARY[name]
+    assert isinstance(entry, Defined)
+    return _library_file(entry.file)[name]
+
+
+@cache
+def _library_file(file: str) -> dict[str, core.Lambda]:
+    with open(os.path.join(_STDLIB, file), encoding="utf-8") as opened:
+        source = text_source(opened.read(), f"stdlib/{file}")
+    data, found = read(source)
+    functions, more = expand_library(data, source)
+    errors = [diagnostic for diagnostic in (*found, *more) if diagnostic.is_error]
+    if errors:
+        raise CompileError(errors, [source])
+    return functions
+
+
+def _load(path: str, importer: str) -> Source:
+    """The source that an `import` in the file `importer` names."""
+    folder = "" if importer == EXPRESSION else os.path.dirname(importer)
+    return read_source(os.path.join(folder, path))

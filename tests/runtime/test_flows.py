@@ -1,0 +1,206 @@
+"""Flows from the command line: run, compile, validate, list, resume, as loops are."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llc as package
+from llc.ir.text import parse_program
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+
+COUNT = """; Counts down.
+(define (count n)
+  (if (= n 0)
+      "landed"
+      (begin (log-message "at" n) (count (- n 1)))))
+(count start)
+"""
+WORLD = "clock: 2030-01-01T00:00:00Z\nenv: {NAME: Ada}\nrules: []\n"
+
+
+@pytest.fixture
+def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+    """Run llc in a project with a flow."""
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "countdown.sexp").write_text(COUNT)
+    (tmp_path / "world.yaml").write_text(WORLD)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def llc(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
+        )
+
+    return llc
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_an_expression_is_run(llc: Llc) -> None:
+    """Its value is in the JSON object, and printed where no JSON was asked for."""
+    assert answer(llc("run", "-e", "(+ 1 2)", "--json"))["value"] == 3
+    assert llc("run", "--expression=(list 1 2)").stdout == "[\n  1,\n  2\n]\n"
+
+
+def test_a_flow_is_found_by_its_name(llc: Llc) -> None:
+    """`.loops/<name>.sexp` is the flow `<name>`; what it says is shown, its value is last."""
+    done = llc("run", "countdown", "--arg", "start=2")
+    assert (done.returncode, done.stdout) == (0, 'at 2\nat 1\n"landed"\n'), done.stderr
+
+
+def test_an_unchanged_flow_runs_from_the_cache(llc: Llc) -> None:
+    """With other arguments it is another program."""
+    for start, said in (("1", "at 1\n"), ("1", "at 1\n"), ("0", "")):
+        assert llc("run", "countdown", "--arg", f"start={start}").stdout == said + '"landed"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("3", 3), ("a b", "a b"), ("[1, [2]]", [1, [2]]), ('"3"', "3"), ("true", True), ("", "")],
+)
+def test_an_argument_is_json_or_text(llc: Llc, text: str, value: Any) -> None:
+    """`--arg name=value` binds a variable of the flow."""
+    assert answer(llc("run", "-e", "(list x)", "--arg", f"x={text}", "--json"))["value"] == [value]
+
+
+def test_a_mistake_is_shown_at_its_place(llc: Llc) -> None:
+    """Nothing is run; the exit code is that of an invalid loop."""
+    done = llc("run", "-e", "(+ 1 nonsense)")
+    assert done.returncode == 2
+    assert "<expression>:1:6" in done.stderr
+    assert "^^^^^^^^" in done.stderr
+
+
+def test_a_fault_is_shown_with_the_functions_it_went_through(llc: Llc, tmp_path: Path) -> None:
+    """The place, the message and a backtrace in the names of the source."""
+    (tmp_path / "bad.sexp").write_text(
+        '(define (inner x) (+ x 1))\n(define (outer x)\n  (* 2 (inner x)))\n(+ 1 (outer "a"))\n'
+    )
+    done = llc("run", "bad.sexp")
+    assert done.returncode == 1
+    assert "bad.sexp:1:19" in done.stderr
+    trace = [line.strip() for line in done.stderr.splitlines() if line.startswith("  in ")]
+    assert trace == [
+        "in `program`, state `outer-4` (bad.sexp:4:6)",
+        "in `outer`, state `inner-3` (bad.sexp:3:8)",
+        "in `inner`, state `start` (bad.sexp:1:19)",
+    ]
+
+
+def test_a_run_ends_with_the_code_a_flow_says(llc: Llc) -> None:
+    """`exit` ends it, whatever would have followed or caught."""
+    done = llc("run", "-e", '(begin (try (exit 7) (catch e 1)) (log-message "not reached"))', "--json")
+    assert (done.returncode, answer(done)["terminated_by"]) == (7, "exit")
+    assert llc("run", "-e", "(exit)").returncode == 0
+
+
+def test_a_scripted_world_answers_a_flow(llc: Llc) -> None:
+    """Its clock and its environment, and no others."""
+    text = '(begin (sleep 60) (list (now) (env "NAME") (env "PATH" "none")))'
+    done = llc("run", "-e", text, "--script", "world.yaml", "--json")
+    assert answer(done)["value"] == ["2030-01-01T00:01:00.000Z", "Ada", "none"]
+
+
+def test_a_flow_that_was_killed_goes_on(llc: Llc, tmp_path: Path) -> None:
+    """What was logged and read before is not done again; the rest is."""
+    (tmp_path / "slow.sexp").write_text(
+        '(define begun (now))\n(log-message "begun")\n(sleep 0.5)\n(list begun (now))\n'
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "llc", "run", "slow.sexp", "--json"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    running = tmp_path / ".loops" / ".running"
+    deadline = time.monotonic() + 20
+    while not any('"sleep"' in path.read_text() for path in running.glob("*/*.events.jsonl")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (events,) = running.glob("*/*.events.jsonl")
+    before = events.read_text()
+    done = llc("resume", "slow", "--json")
+    assert done.returncode == 0, done.stderr
+    begun, ended = answer(done)["value"]
+    assert begun in before
+    assert ended > begun
+    (events,) = (tmp_path / ".loops" / ".history").glob("*/*.events.jsonl")
+    kinds = [json.loads(line)["event"] for line in events.read_text().splitlines()]
+    assert kinds.count("log") == 1
+    assert "run_resume" in kinds
+
+
+def test_each_form_of_a_flow_is_printed(llc: Llc) -> None:
+    """The expanded text, the IR (which parses) and the bytecode; there is no FSM."""
+    words = ("compile", "countdown", "--arg", "start=1")
+    assert "(count" in llc(*words, "--emit", "expanded").stdout
+    text = llc(*words, "--emit", "ir").stdout
+    assert parse_program(text, "<text>").meta.kind == "flow"
+    assert "TAILCALL" in llc(*words, "--emit", "bytecode").stdout
+    done = llc(*words, "--emit", "fsm")
+    assert (done.returncode, "--emit expanded shows it" in done.stderr) == (2, True)
+
+
+def test_a_compiled_flow_runs(llc: Llc) -> None:
+    """An image of a flow is verified and run as one of a loop."""
+    assert llc("compile", "countdown", "--arg", "start=1", "-o", "x.llb").returncode == 0
+    assert llc("run", "x.llb", "-q", "--json").stdout.count('"landed"') == 1
+
+
+def test_flows_are_listed_and_validated(llc: Llc, tmp_path: Path) -> None:
+    """A flow with a mistake is shown as invalid, and why."""
+    (tmp_path / ".loops" / "broken.sexp").write_text("(if 1 2)")
+    (tmp_path / ".loops" / "fine.sexp").write_text("(+ 1 2)")
+    rows = {row["name"]: row for row in json.loads(llc("list", "--json").stdout)}
+    assert rows["fine"]["valid"] is True
+    assert (rows["broken"]["paradigm"], rows["broken"]["valid"]) == ("flow", False)
+    assert llc("validate", "fine").returncode == 0
+    done = llc("validate", ".loops/broken.sexp")
+    assert done.returncode == 2
+    assert ".loops/broken.sexp:1:1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["countdown", "-e", "1"],
+        ["countdown", "--arg", "start"],
+        ["countdown", "--arg", "start=1", "--max-iterations", "3"],
+        ["countdown", "--context", "start=1"],
+    ],
+)
+def test_what_a_flow_does_not_take_is_refused(llc: Llc, words: list[str]) -> None:
+    """With one message, and nothing is run."""
+    done = llc("run", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error[")
+    assert not os.path.exists(os.path.join(".loops", ".history"))
+
+
+def test_a_flow_is_run_from_python(llc: Llc) -> None:
+    """By name, with arguments as Python values; or compiled, for a machine in one's own hands."""
+    outcome = package.run("countdown", arguments={"start": 0})
+    assert (outcome.status, outcome.value) == ("success", "landed")
+    image = package.compile("(* x 2)", "x.sexp", arguments={"x": 21})
+    stop = package.Machine(image).resume()
+    assert isinstance(stop, package.Done)
+    assert stop.value == 42
