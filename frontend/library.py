@@ -4,7 +4,7 @@
 (`python -m llc.frontend.library`) and a test runs every example. A name that a program binds itself
 hides the library's.
 
-Three kinds of entry:
+The names themselves stand in `stdlib/library.txt`. Three kinds of entry:
 - `Primitive`: applied in place (`ir.primitives`); as a value it is a function that applies it.
 - `Defined`: defined under its own name in `stdlib/<file>`, in the language itself, because it calls
   functions or asks the world. Two forms exist in those files only: `(effect:perform kind (name
@@ -14,7 +14,9 @@ Three kinds of entry:
 
 from __future__ import annotations
 
+import os
 import re
+from textwrap import wrap
 
 import attrs
 
@@ -60,164 +62,17 @@ class Row:
     examples: tuple[tuple[str, str], ...]
 
 
-# A section's heading begins with `#`. A row is its name and operands, then what it is: an operation
-# of `ir.primitives`, a file of `stdlib/`, or `spread`; then its meaning and its examples, indented.
-# An operand that ends in `?` may be left out, one that ends in `…` stands for any number.
-_TABLE = """
-# Numbers
-+ number… : add
-* number… : mul
-- number number… : sub
-/ number number… : div
-quotient number number : quotient
-remainder number number : remainder
-modulo number number : modulo
-abs number : abs
-min number number… : min
-max number number… : max
-round number : round
-floor number : floor
-ceiling number : ceiling
-truncate number : truncate
-expt number number : expt
-sqrt number : sqrt
-exact number : exact
-inexact number : inexact
-gcd number… : gcd
-lcm number… : lcm
-= number number… : num_eq
-< number number… : lt
-> number number… : gt
-<= number number… : le
->= number number… : ge
-zero? number : is_zero
-positive? number : is_positive
-negative? number : is_negative
-even? number : is_even
-odd? number : is_odd
-
-# Truth, equality and kinds
-not value : not
-eq? value value… : eq
-eqv? value value… : eq
-equal? value value… : eq
-null? value : is_nil
-nil? value : is_nil
-boolean? value : is_boolean
-number? value : is_number
-integer? value : is_integer
-float? value : is_float
-string? value : is_string
-symbol? value : is_symbol
-list? value : is_list
-pair? value : is_pair
-map? value : is_map
-function? value : is_function
-procedure? value : is_function
-
-# Lists
-list item… : list
-cons item list : cons
-first list : first
-car list : first
-rest list : rest
-cdr list : rest
-second list : second
-cadr list : second
-third list : third
-caddr list : third
-cddr list : rest_of_rest
-last list : last
-nth index list : nth
-list-ref list index : nth
-list-tail list count : drop
-length list : length
-empty? value : is_empty
-append list… : append
-reverse list : reverse
-take count list : take
-drop count list : drop
-range start end? step? : range
-member item list : member
-index-of item list : index_of
-assoc key list : assoc
-unique list : unique
-flatten list : flatten
-zip list list… : zip
-sort list less? : list.sexp
-map function list list… : list.sexp
-for-each function list list… : list.sexp
-filter function list : list.sexp
-reduce function start list? : list.sexp
-fold-right function start list : list.sexp
-find function list : list.sexp
-any? function list : list.sexp
-every? function list : list.sexp
-count-if function list : list.sexp
-sort-by function list : list.sexp
-group-by function list : list.sexp
-apply function argument… list : spread
-
-# Maps
-get map key default? : get_or
-put map key value : put_entry
-remove map key : remove
-has-key? map key : has_key
-keys map : keys
-values map : values
-entries map : entries
-from-entries list : from_entries
-merge map… : merge
-update map key function : map.sexp
-get-field value path : get_field
-
-# Text
-string-append value… : string_append
-string=? string string… : string_eq
-string<? string string… : string_lt
-string-length string : string_length
-substring string start end? : substring
-split string separator? : split
-lines string : lines
-join list separator? : join
-trim string : trim
-replace string old new : replace
-upper string : upper
-lower string : lower
-contains? string part : contains
-starts-with? string prefix : starts_with
-ends-with? string suffix : ends_with
-format template value… : format
-to-string value : to_string
-string->symbol string : to_symbol
-symbol->string symbol : symbol_name
-parse-number string : parse_number
-number->string number : to_string
-json-parse string : json_parse
-json-format value indent? : json_format
-regex-match pattern string : regex_match
-regex-find-all pattern string : regex_find_all
-regex-replace pattern string replacement : regex_replace
-
-# The world
-log-message value… : world.sexp
-now : world.sexp
-sleep seconds : world.sexp
-env name default? : world.sexp
-"""
-
-
 def _rows(table: str) -> list[Row]:
     rows: list[Row] = []
     section = ""
     for line in table.splitlines():
         if line.startswith("#"):
             section = line[1:].strip()
-        elif line and not line.startswith(" "):
+        elif line and line[0] not in "; ":
             head, _, what = line.rpartition(" : ")
             name, _, operands = head.partition(" ")
             rows.append(Row(name, operands, _entry(what, operands), "", section, ()))
-        elif line:
+        elif line.startswith(" "):
             left, arrow, right = line.strip().partition(" => ")
             row = rows.pop()
             if arrow:
@@ -239,5 +94,62 @@ def _entry(what: str, operands: str) -> Entry:
     return Primitive(what, len(required), most)
 
 
-ROWS = tuple(_rows(_TABLE))
+def _table() -> str:
+    path = os.path.join(os.path.dirname(__file__), os.pardir, "stdlib", "library.txt")
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+ROWS = tuple(_rows(_table()))
 LIBRARY: dict[str, Entry] = {row.name: row.entry for row in ROWS}
+
+if len(LIBRARY) != len(ROWS):
+    raise AssertionError("a name stands twice in the library")
+
+
+_INTRODUCTION = """
+# Library
+
+Printed from `stdlib/library.txt` by `python -m llc.frontend.library`; a test compares, and runs the
+examples. These names are known in every program; a program that binds one itself hides it. All are values
+too: `(map abs numbers)`.
+
+An operand that ends in `?` may be left out, one that ends in `…` stands for any number of them. A value is
+shown as the language writes it (`to-string`), a fault by its kind, for `try` to catch; every operand of a
+wrong kind is the fault `type-error`.
+
+- Integers are exact, floats are IEEE doubles; a boolean is no number.
+- `null` counts as the empty list where a list is expected, and as the empty map where a map is.
+- Lists and maps never change. `cons`, `first` and `rest` take constant time.
+- The key of a map is a string; a symbol as a key stands for its name.
+- A function given to another is called for one item after the other, in the order of the list.
+- What leaves a program (its result, the arguments of effects, JSON) is plain data: a symbol leaves as the
+  string of its name, a function not at all.
+- An integer has at most 131072 bits, a list 8388608 items, a text 134217728 characters; what would be
+  larger is the fault `too-large`. The host can set other bounds.
+""".strip().splitlines()
+
+
+def markdown() -> str:
+    """The text of `spec/library.md`."""
+    lines = [*_INTRODUCTION]
+    section = ""
+    for row in ROWS:
+        if row.section != section:
+            section = row.section
+            lines += ["", f"## {section}"]
+        call = f"({row.name} {row.operands})" if row.operands else f"({row.name})"
+        lines += ["", f"### `{call}`", "", *wrap(row.doc, 105), "", "```sexp"]
+        lines += [f"{expression}  ; {_shown(outcome)}" for expression, outcome in row.examples]
+        lines.append("```")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(outcome: str) -> str:
+    if outcome.startswith("! "):
+        return f"fault {outcome[2:]}"
+    return outcome if outcome.startswith("exit ") else f"=> {outcome}"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")
