@@ -23,6 +23,7 @@ SECTIONS = {
     "iterations": ("memory", "iterations"),
     "output": ("memory", "output"),
     "storage": ("storage", "section"),
+    "reading": ("reading", "section"),
 }
 
 

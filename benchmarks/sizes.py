@@ -21,6 +21,8 @@ class Sizes:
     memory_rounds: int = 3
     output_bytes: tuple[int, int] = (2_000_000, 100_000_000)
     output_rounds: int = 7
+    text_bytes: int = 1_000_000
+    read_rounds: int = 9
 
 
 FULL = Sizes()
@@ -37,4 +39,6 @@ TINY = Sizes(
     memory_rounds=1,
     output_bytes=(2_000_000, 3_000_000),
     output_rounds=1,
+    text_bytes=2_000,
+    read_rounds=1,
 )

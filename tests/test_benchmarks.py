@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-SECTIONS = ("steps", "start", "scale", "iterations", "output", "storage")
+SECTIONS = ("steps", "start", "scale", "iterations", "output", "storage", "reading")
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -61,6 +61,7 @@ def test_every_aim_of_the_issue_is_held_against_a_figure(report: tuple[dict[str,
     assert {5, 1.1, 1.25} == aims["scale"]
     assert aims["iterations"]
     assert aims["output"]
+    assert aims["reading"] == {1}
     held = [row for section in report[0]["sections"] for row in section["rows"] if row["aim"] is not None]
     assert all(row["reached"] in (True, False) for row in held)
 
