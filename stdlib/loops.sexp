@@ -127,7 +127,8 @@
             (controller control)
             (outside *loop-config*))
        (effect:note loop_start (loop "director-evaluator-loop"))
-       (set! *loop-config* (dict (max-iterations maximum) (initial-director-input start)))
+       (set! *loop-config*
+         (dict ("max-iterations" maximum) ("initial-director-input" start)))
        (try
          (loop ((iteration 1) (input start) (result nil))
            (if (> iteration maximum)

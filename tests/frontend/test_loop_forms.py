@@ -1,0 +1,266 @@
+"""`iterative-loop` and `director-evaluator-loop`: order, decisions, limits, what they tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flow_texts import findings, run, value_text
+
+from llc.vm.machine import Done, Fault
+
+CLAUSES = {
+    "max-iterations": "3",
+    "initial-input": '"start"',
+    "test-command": '"make test"',
+    "executor": "(lambda (input n) (list 'did input n))",
+    "validator": "(lambda (command n) (list command n))",
+    "controller": "(lambda (result validation input n) (list 'continue n))",
+}
+DIRECTED = {
+    "max-iterations": "3",
+    "initial-director-input": '"start"',
+    "director": "(lambda (input n) (list 'plan input n))",
+    "executor": "(lambda (plan n) (list 'did plan n))",
+    "evaluator": "(lambda (result plan n) (list 'saw n))",
+    "controller": "(lambda (feedback plan result n) (list 'continue n))",
+}
+
+
+def loop(**changes: str | None) -> str:
+    return _form("iterative-loop", CLAUSES, changes)
+
+
+def directed(**changes: str | None) -> str:
+    return _form("director-evaluator-loop", DIRECTED, changes)
+
+
+def _form(name: str, clauses: dict[str, str], changes: dict[str, str | None]) -> str:
+    given = clauses | {key.replace("_", "-"): value for key, value in changes.items()}
+    lines = [f"  ({key} {value})" for key, value in given.items() if value is not None]
+    return f"({name}\n" + "\n".join(lines) + ")"
+
+
+def test_every_phase_gets_what_the_seed_says() -> None:
+    """Executor, validator and controller see the documented arguments, iterations from 1."""
+    text = loop(
+        controller="(lambda (result validation input n) "
+        "(if (= n 2) (list 'stop (list result validation input n)) (list 'continue \"next\")))"
+    )
+    assert value_text(text) == '((did "next" 2) ("make test" 2) "next" 2)'
+
+
+def test_the_director_loop_hands_on_as_the_seed_says() -> None:
+    """Plan, result and feedback reach the phases in the documented order."""
+    text = directed(
+        controller="(lambda (feedback plan result n) "
+        "(if (= n 2) (list 'stop (list feedback plan result n)) (list 'continue \"next\")))"
+    )
+    plan = '(plan "next" 2)'
+    assert value_text(text) == f"((saw 2) {plan} (did {plan} 2) 2)"
+
+
+@pytest.mark.parametrize("form", [loop, directed])
+def test_a_loop_that_runs_out_gives_the_last_result(form: Any) -> None:
+    """The executor's last result is the value when max-iterations is reached."""
+    text = form(executor="(lambda (given n) (* n 10))")
+    assert value_text(text) == "30"
+
+
+@pytest.mark.parametrize("form", [loop, directed])
+def test_no_iterations_give_nil(form: Any) -> None:
+    """With a maximum of 0 no phase runs and the value is nil."""
+    assert value_text(form(max_iterations="0")) == "()"
+
+
+@pytest.mark.parametrize("form", [loop, directed])
+def test_clauses_stand_in_any_order(form: Any) -> None:
+    """Written backwards, the loop means the same, and is evaluated in the same order."""
+    lines = form().split("\n")
+    backwards = "\n".join([lines[0], *reversed(lines[1:-1]), lines[-1]])
+    assert value_text(backwards) == value_text(form())
+
+
+def test_clauses_are_evaluated_once_in_the_seeds_order() -> None:
+    """Maximum, input, command, then the functions; whatever order they are written in."""
+    text = f"""(define log nil)
+(define (note name value) (set! log (cons name log)) value)
+{
+        loop(
+            controller="(begin (note 'c 0) (lambda (r v i n) (list 'continue i)))",
+            max_iterations="(note 'm 2)",
+            initial_input="(note 'i 1)",
+            test_command='(note (quote t) "x")',
+            executor="(begin (note 'e 0) (lambda (i n) n))",
+            validator="(begin (note 'v 0) (lambda (t n) n))",
+        )
+    }
+(reverse log)"""
+    assert value_text(text) == "(m i t e v c)"
+
+
+BAD_DECISIONS = {
+    "(list \"stop\" 1)": '("stop" 1)',
+    "(list 'halt 1)": "(halt 1)",
+    "(list 'stop)": "(stop)",
+    "(list 'stop 1 2)": "(stop 1 2)",
+    "'stop": "stop",
+    "null": "null",
+    "(dict (stop 1))": "stop",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [loop, directed])
+@pytest.mark.parametrize(("decision", "shown"), BAD_DECISIONS.items())
+def test_a_wrong_decision_is_a_fault_that_shows_it(form: Any, decision: str, shown: str) -> None:
+    """The fault says value, phase and iteration."""
+    text = form(controller=f"(lambda (a b c n) (if (= n 2) {decision} (list 'continue 1)))")
+    outcome, _ = run(text)
+    assert isinstance(outcome, Fault)
+    assert outcome.kind == "bad-decision"
+    assert outcome.message.startswith("in the controller, iteration 2: ")
+    assert shown in outcome.message
+
+
+def test_a_huge_decision_is_shown_in_part() -> None:
+    """Messages are bounded whatever the value."""
+    outcome, _ = run(loop(controller="(lambda (r v i n) (range 100000))"))
+    assert isinstance(outcome, Fault)
+    assert len(outcome.message) < 1000
+
+
+@pytest.mark.parametrize("phase", ["executor", "validator", "controller"])
+def test_a_fault_in_a_phase_says_where(phase: str) -> None:
+    """Phase and iteration stand in the message; kind and place are the fault's own."""
+    takes = "(r v i n)" if phase == "controller" else "(a n)"
+    outcome, _ = run(loop(**{phase: f'(lambda {takes} (error \'broken "no good"))'}))
+    assert isinstance(outcome, Fault)
+    assert outcome.kind == "broken"
+    assert outcome.message == f"in the {phase}, iteration 1: no good"
+    assert outcome.span is not None
+    assert outcome.span[1] == 2 + list(CLAUSES).index(phase)
+
+
+WRONG_CLAUSES = {
+    "max_iterations": ("(- 1)", "bad-count", "not -1"),
+    "test_command": ("(car '(5))", "type-error", "not 5"),
+    "executor": ("(car '(5))", "not-a-function", "executor"),
+}
+
+
+@pytest.mark.parametrize(("clause", "expected"), WRONG_CLAUSES.items())
+def test_a_clause_of_the_wrong_kind_is_a_fault_before_any_phase(
+    clause: str, expected: tuple[str, str, str]
+) -> None:
+    """Values are checked when the loop begins."""
+    value, kind, part = expected
+    outcome, notes = run(loop(**{clause: value}))
+    assert isinstance(outcome, Fault)
+    assert outcome.kind == kind
+    assert part in outcome.message
+    assert notes == []
+
+
+def test_the_loops_configuration_is_seen_by_what_phases_call() -> None:
+    """`*loop-config*` is dynamic: functions see it while the loop runs, and null outside."""
+    text = f"""(define (maximum) (get-field *loop-config* "max-iterations"))
+(define before *loop-config*)
+(define inside {
+        directed(
+            initial_director_input='"x"',
+            executor='(lambda (plan n) (list (maximum) (get *loop-config* "initial-director-input")))',
+        )
+    })
+(list before inside *loop-config*)"""
+    assert value_text(text) == '(null (3 "x") null)'
+
+
+def test_an_inner_loops_configuration_ends_with_it() -> None:
+    """Loops inside loops, also those that fail, leave the outer configuration as it was."""
+    inner = directed(max_iterations="1", executor='(lambda (p n) (error "inner"))')
+    text = directed(
+        max_iterations="2",
+        executor=f'(lambda (p n) (begin (try {inner} (catch e 0)) (get *loop-config* "max-iterations")))',
+    )
+    assert value_text(text) == "2"
+
+
+def test_a_loop_tells_its_phases_and_verdicts() -> None:
+    """Notes name the loop, each phase with its iteration, each verdict, and how it ended."""
+    _, notes = run(loop(controller="(lambda (r v i n) (if (= n 2) (list 'stop 1) (list 'continue i)))"))
+    told = [
+        (kind, fields.get("state") or fields.get("verdict"), fields.get("iteration"))
+        for kind, fields in notes
+    ]
+    phases = ["executor", "validator", "controller"]
+    assert told == [
+        ("loop_start", None, None),
+        *(("state_enter", phase, 1) for phase in phases),
+        ("evaluate", "controller", None),
+        ("route", "continue", None),
+        *(("state_enter", phase, 2) for phase in phases),
+        ("evaluate", "controller", None),
+        ("loop_complete", None, None),
+    ]
+    assert notes[-1][1] == {
+        "final_state": "controller", "iterations": 2, "status": "success", "terminated_by": "stop",
+    }  # fmt: skip
+
+
+def test_phases_may_be_names_of_functions() -> None:
+    """A phase is any expression that gives a function."""
+    text = "(define (work input n) (* n 2)) (define judge list)" + loop(
+        executor="work", validator="(if true judge work)"
+    )
+    assert value_text(text) == "6"
+
+
+def test_a_programs_own_names_do_not_matter_to_a_loop() -> None:
+    """Hiding library names, or using the loop's words as variables, changes nothing."""
+    text = f"(let ((first 1) (put 2) (executor 3) (iteration 4) (string-append 5)) {loop(executor='(lambda (i n) (+ first put executor iteration string-append))')})"  # noqa: E501
+    assert value_text(text) == "15"
+
+
+FINDINGS = {
+    loop(executor=None): ["missing-clause"],
+    loop(executor=None, validator=None): ["missing-clause"],
+    loop(exector="1"): ["unknown-clause"],
+    loop() [:-1] + " (executor 1))": ["repeated-clause"],
+    loop(executor="1 2"): ["bad-clause"],
+    loop()[:-1] + " 5)": ["bad-clause"],
+    loop(executor="(lambda (x) x)"): ["wrong-arity"],
+    loop(controller="list") : [],
+    loop(controller="car"): ["wrong-arity"],
+    "(define (judge a b c) a)" + loop(controller="judge"): ["wrong-arity"],
+    loop(executor='"work"'): ["not-a-function"],
+    loop(max_iterations="-1"): ["bad-count"],
+    loop(max_iterations="2.5"): ["bad-count"],
+    loop(test_command="5"): ["bad-clause"],
+    loop(executor="(lambda (i n) (if i n))"): ["missing-else"],
+    directed(evaluator=None): ["missing-clause"],
+    directed(initial_input="1"): ["unknown-clause"],
+    directed(evaluator="(lambda (a b) a)"): ["wrong-arity"],
+    "(set! *loop-config* 1)": ["cannot-set"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "ids"), FINDINGS.items())
+def test_what_is_wrong_with_a_loop_is_found_before_it_runs(text: str, ids: list[str]) -> None:
+    """Clauses missing, unknown, repeated; functions that do not fit; values that cannot be right."""
+    assert [item.id for item in findings(text)] == ids
+
+
+def test_a_wrong_clause_lists_the_clauses() -> None:
+    """The help has every clause as it is written, and the near name."""
+    [finding] = findings(loop(exector="1"))
+    assert finding.help is not None
+    assert finding.help.startswith("did you mean `executor`?")
+    for name in CLAUSES:
+        assert f"({name} " in finding.help
+
+
+def test_several_missing_clauses_are_one_finding() -> None:
+    """All that is missing is said at once, where the loop stands."""
+    [finding] = findings("(iterative-loop (max-iterations 1))")
+    assert finding.message.count("`") == 2 * 6
+    assert isinstance(run("1")[0], Done)
