@@ -22,6 +22,7 @@ from .unclosed import Missing, close_by_indentation
 MAX_DEPTH = 1000
 # After so many findings nobody reads on, and a hostile text could make millions.
 MAX_FINDINGS = 100
+MAX_DOUBTS = 10
 # How often reading starts again behind a string without an end.
 MAX_LOST_STRINGS = 10
 
@@ -57,6 +58,8 @@ def _read(source: Source, max_depth: int) -> tuple[list[Datum], list[Diagnostic]
             reader.build(tokens, start)
             if len(reader.stack) > 1:
                 reader.report_open()
+        if not reader.findings:
+            reader.doubt_first_column(tokens)
     except _Enough:
         pass
     return reader.stack[0].items, in_order(reader.findings)
@@ -409,6 +412,28 @@ class _Reader:
             return
         message = f"nothing is open that this `{self.text[start]}` could close"
         self.report("stray-bracket", message, start, end, "", self.too_early())
+
+    def doubt_first_column(self, tokens: list[str]) -> None:
+        """Warn of forms that hold another in the first column: its brackets may be balanced by chance."""
+        text = self.text
+        doubts: dict[int, int] = {}
+        for datum in self.stack[0].items:
+            place = datum.place
+            assert type(place) is tuple
+            _, start, end = place
+            found = [at for at in (text.find("\n(", start, end), text.find("\n[", start, end)) if at >= 0]
+            if found:
+                doubts[min(found) + 1] = start
+        position = 0
+        for token in tokens if doubts else ():
+            # What looks like it may stand in a string or a comment.
+            if position in doubts and token in CLOSERS and len(self.findings) < MAX_DOUBTS:
+                line = self.lines.span(doubts[position], position).line
+                message = f"a form in the first column, within that of line {line}"
+                help = "a bracket may be missing before it; if not, `llc fmt` indents it as it is read"
+                span = self.lines.span(position, position + 1)
+                self.findings.append(Diagnostic("misleading-indentation", message, span, "", help, "warning"))
+            position += len(token)
 
     def too_early(self) -> str | None:
         """Where the form before ended, if by the indentation it should have gone on."""

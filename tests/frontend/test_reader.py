@@ -22,7 +22,7 @@ from llc.ir.symbols import Symbol
 def data(text: str) -> list[Datum]:
     """What a sound text reads as."""
     found, findings = read(text_source(text, "t.sexp"))
-    assert findings == []
+    assert not any(finding.is_error for finding in findings)
     return found
 
 
@@ -290,6 +290,16 @@ def test_indentation_that_contradicts_proves_nothing() -> None:
     text = "(a (b\nc)\n    (d (e\n f) g)\n"
     (finding,) = errors("(x\n" + text + "(y")[:1]
     assert finding.id == "unclosed-form"
+
+
+def test_brackets_that_balance_by_chance_are_doubted() -> None:
+    """A form in the first column of another is a warning: one lacks a bracket, one has one too many."""
+    text = '(define (f)\n  (g)\n\n(define (h)\n  (k)))\n(define s "\n(x")\n(begin\n  #|\n(x |# (a))\n'
+    found, findings = read(text_source(text))
+    assert len(found) == 3
+    (doubt,) = findings
+    assert not doubt.is_error
+    assert (doubt.id, doubt.span and doubt.span.line) == ("misleading-indentation", 4)
 
 
 # --- other slips ------------------------------------------------------------------------------
