@@ -1,4 +1,4 @@
-"""How large a value may become: bounds that hold by default and that a host may set.
+"""How large a value may become, and how deep calls go: bounds that hold by default and that a host may set.
 
 A program that doubles something in a loop faults here before it fills the machine's memory. Whoever
 makes a text, an integer or a list asks first.
@@ -11,20 +11,24 @@ from __future__ import annotations
 
 from .faults import PrimitiveFault
 
-# Characters of a text, bits of an integer, items of a list.
+# Characters of a text, bits of an integer, items of a list, calls inside one another.
 MAX_TEXT = 1 << 27
 MAX_BITS = 1 << 17
 MAX_ITEMS = 1 << 23
+MAX_CALLS = 1 << 22
 
 
-def set_bounds(text: int | None = None, bits: int | None = None, items: int | None = None) -> None:
+def set_bounds(
+    text: int | None = None, bits: int | None = None, items: int | None = None, calls: int | None = None
+) -> None:
     """Other bounds from now on; None leaves one as it is. ValueError below 1."""
-    global MAX_TEXT, MAX_BITS, MAX_ITEMS
-    if any(bound is not None and bound < 1 for bound in (text, bits, items)):
+    global MAX_TEXT, MAX_BITS, MAX_ITEMS, MAX_CALLS
+    if any(bound is not None and bound < 1 for bound in (text, bits, items, calls)):
         raise ValueError("a bound is at least 1")
     MAX_TEXT = MAX_TEXT if text is None else text
     MAX_BITS = MAX_BITS if bits is None else bits
     MAX_ITEMS = MAX_ITEMS if items is None else items
+    MAX_CALLS = MAX_CALLS if calls is None else calls
 
 
 def check_text(characters: int) -> None:

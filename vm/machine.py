@@ -12,6 +12,7 @@ fuel: a state must be left, and every jump that is not forward costs a tick what
 
 from __future__ import annotations
 
+from . import bounds
 from .faults import TRACE_ENDS, Fault, PrimitiveFault, fault_map, show_place
 from .opcodes import BY_NAME, NO_STATE, decode
 from .primitives import HANDLERS
@@ -407,6 +408,8 @@ def _switch(machine: Machine, frame: Frame, operands: Any) -> None:
 
 
 def _call(machine: Machine, frame: Frame, operands: Any) -> None:
+    if len(machine.calls) >= bounds.MAX_CALLS:
+        raise PrimitiveFault("too-deep", f"more than {bounds.MAX_CALLS} calls inside one another")
     # Slot and state are read again on return: until then this frame stands at this exit.
     machine.calls.append(machine.call(operands[0]))
 

@@ -31,7 +31,7 @@ MAX_SHOWN = 200
 
 
 class FunctionValue:
-    """A function of the image (by index) with the values of its captures. Equal to itself only."""
+    """A function of the image (by index) with the values of its captures."""
 
     __slots__ = ("captures", "function")
 
@@ -75,7 +75,8 @@ def type_name(value: Value) -> str:
 def equal(left: Value, right: Value) -> bool:
     """Equality by value. A boolean never equals a number, 1 equals 1.0, NaN equals NaN.
 
-    Symbols, functions and boxes equal themselves only.
+    Symbols and boxes equal themselves only; functions are equal where the code is the same and what
+    they captured is equal, since a function may be made anew wherever it is named.
     """
     pairs = [(left, right)]
     # Containers already compared: shared parts cost once, however often they stand in both.
@@ -106,7 +107,11 @@ def equal(left: Value, right: Value) -> bool:
         elif kind is float:
             if a != b and (a == a or b == b):
                 return False
-        elif kind is Symbol or kind is FunctionValue or kind is Box or a != b:
+        elif kind is FunctionValue:
+            if a.function != b.function or len(a.captures) != len(b.captures):
+                return False
+            pairs.append((a.captures, b.captures))
+        elif kind is Symbol or kind is Box or a != b:
             return False
     return True
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from llc.vm import bounds
 from llc.vm.faults import Fault
 from llc.vm.machine import Done, Machine
 
@@ -189,6 +190,20 @@ REST = """
 def test_the_last_parameter_takes_what_is_left(machine_of: MachineOf, given: list[Any]) -> None:
     """With `rest` it gets the list of further arguments, those filled in by `applied` among them."""
     assert value_of(machine_of(REST, [given])) == [1, given, "captured"]
+
+
+def test_calls_without_end_are_a_fault(machine_of: MachineOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`too-deep`, where a handler can take it, before memory is full; the backtrace stays short."""
+    monkeypatch.setattr(bounds, "MAX_CALLS", 1000)
+    outcome = machine_of("""
+        function main() locals(r)
+          state start
+            call closure main()() -> r then end
+          state end
+            return r
+    """).resume()
+    assert isinstance(outcome, Fault)
+    assert (outcome.kind, len(outcome.backtrace)) == ("too-deep", 16)
 
 
 def test_a_function_with_rest_still_takes_a_least_number(machine_of: MachineOf) -> None:
