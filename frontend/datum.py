@@ -34,6 +34,10 @@ class Lines:
         end_line = bisect_right(starts, end, line - 1) if end > start else line
         return Span(self.path, line, start - starts[line - 1] + 1, end_line, end - starts[end_line - 1] + 1)
 
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a place in a span."""
+        return self.starts[line - 1] + column - 1
+
 
 # A place: a span; or lines with two offsets, which become a span when somebody asks, for most never do.
 Place: TypeAlias = Span | tuple[Lines, int, int] | None

@@ -48,9 +48,14 @@ def _read(source: Source, max_depth: int) -> tuple[list[Datum], list[Diagnostic]
     try:
         tokens = reader.split()
         reader.build(tokens)
-        if len(reader.stack) > 1:
-            # What is left open, and all behind it, again: with the brackets that it lacks.
-            start = reader.back_to_open()
+        doubts = reader.doubts()
+        starts = [frame.start for frame in reader.stack[1:2]]
+        if not starts and not any(finding.id in _UNBALANCED for finding in reader.findings):
+            reader.warn(doubts, tokens)
+        elif starts := [*starts, *doubts.values()]:
+            # From the first form that may lack a bracket on, again: with the brackets that are missing.
+            start = min(starts)
+            reader.back_to(start)
             column = reader.lines.span(start, start).column - 1
             tokens, missing = close_by_indentation(_tail(tokens, start), start, column)
             for hole in missing:
@@ -58,8 +63,6 @@ def _read(source: Source, max_depth: int) -> tuple[list[Datum], list[Diagnostic]
             reader.build(tokens, start)
             if len(reader.stack) > 1:
                 reader.report_open()
-        if not reader.findings:
-            reader.doubt_first_column(tokens)
     except _Enough:
         pass
     return reader.stack[0].items, in_order(reader.findings)
@@ -116,6 +119,7 @@ _KNOWN: dict[str, Any] = {
 }
 # What `split` finds, before there are any brackets.
 _LOST = frozenset(("unterminated-string", "unterminated-comment"))
+_UNBALANCED = frozenset(("stray-bracket", "mismatched-bracket", "unclosed-form"))
 _PREFIXES = frozenset((*QUOTES, "#;"))
 _QUOTE_SYMBOLS = {prefix: Symbol(name) for prefix, name in QUOTES.items()}
 
@@ -263,10 +267,13 @@ class _Reader:
         if all(frame.kind in _PREFIXES for frame in stack[1:]):
             self.drop_prefixes()
 
-    def back_to_open(self) -> int:
-        """Forget the outermost form left open and what was found behind its begin: its offset."""
-        start = self.stack[1].start
+    def back_to(self, start: int) -> None:
+        """Forget the forms from an offset on, and what was found there."""
         del self.stack[1:]
+        items = self.stack[0].items
+        while items and self.extent(items[-1])[1] > start:
+            items.pop()
+        self.stray_end = -1
         place = self.lines.span(start, start)
         begin = (place.line, place.column)
         self.findings = [
@@ -275,7 +282,6 @@ class _Reader:
             if finding.id in _LOST
             or (finding.span is not None and (finding.span.line, finding.span.column) < begin)
         ]
-        return start
 
     def open(self, token: str, start: int) -> None:
         end = start + len(token)
@@ -370,10 +376,7 @@ class _Reader:
             return Form(form.items[:-1], form.place, form.bracket, behind[0])
         start, label = end - 1, "nothing follows it"
         if behind:
-            place = behind[1].place
-            assert type(place) is tuple
-            _, start, end = place
-            label = "one too many"
+            (start, end), label = self.extent(behind[1]), "one too many"
         self.report("stray-dot", "one datum follows a dot, and then the list ends", start, end, label)
         return form
 
@@ -413,21 +416,32 @@ class _Reader:
         message = f"nothing is open that this `{self.text[start]}` could close"
         self.report("stray-bracket", message, start, end, "", self.too_early())
 
-    def doubt_first_column(self, tokens: list[str]) -> None:
-        """Warn of forms that hold another in the first column: its brackets may be balanced by chance."""
-        text = self.text
-        doubts: dict[int, int] = {}
+    def doubts(self) -> dict[int, int]:
+        """Where a form may hold another in the first column: that offset, and the form's own."""
+        found = {}
         for datum in self.stack[0].items:
-            place = datum.place
-            assert type(place) is tuple
-            _, start, end = place
-            found = [at for at in (text.find("\n(", start, end), text.find("\n[", start, end)) if at >= 0]
-            if found:
-                doubts[min(found) + 1] = start
-        position = 0
+            start, end = self.extent(datum)
+            inner = [at for at in (self.text.find(mark, start, end) for mark in ("\n(", "\n[")) if at >= 0]
+            if inner:
+                found[min(inner) + 1] = start
+        return found
+
+    def extent(self, datum: Datum) -> tuple[int, int]:
+        """The offsets of a datum's begin and end."""
+        place = datum.place
+        if type(place) is tuple:
+            return place[1:]
+        span = datum.span
+        assert span is not None
+        return self.lines.offset(span.line, span.column), self.lines.offset(span.end_line, span.end_column)
+
+    def warn(self, doubts: dict[int, int], tokens: list[str]) -> None:
+        """The brackets balance, but perhaps by chance."""
+        position = count = 0
         for token in tokens if doubts else ():
-            # What looks like it may stand in a string or a comment.
-            if position in doubts and token in CLOSERS and len(self.findings) < MAX_DOUBTS:
+            # What looks like a bracket may stand in a string or a comment.
+            if position in doubts and token in CLOSERS and count < MAX_DOUBTS:
+                count += 1
                 line = self.lines.span(doubts[position], position).line
                 message = f"a form in the first column, within that of line {line}"
                 help = "a bracket may be missing before it; if not, `llc fmt` indents it as it is read"

@@ -263,6 +263,11 @@ MISSING = {
         "`))` are missing at the end of line 2",
     ),
     "in one line": ("(a (b c)", ["unclosed-form 1:1-1:2"], "`)` is missing at the end of line 1"),
+    "and one is too many elsewhere": (
+        "(define (f)\n  (g (h))\n\n(define (i)\n  (j))))\n",
+        ["unclosed-form 1:1-1:2", "stray-bracket 5:7-5:8"],
+        "`)` is missing at the end of line 2",
+    ),
     "where forms in the first column are parts": (
         "(begin\n(a)\n(b))\n(define (f)\n  (g)\n",
         ["unclosed-form 4:1-4:2"],
