@@ -6,6 +6,7 @@ defines is known in all of it; then they are expanded in order.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,8 @@ def expand_unit(
             # A body that ends in a `bind` gives its value.
             binding.references += 1
             body = Variable(binding, span=last.span)
-    span = entries[0][1].span if entries else body.span
+    # The program's own node has no place: that is how it is told from what a form made.
+    span = None if unit.is_top else entries[0][1].span if entries else body.span
     if prelude:
         return Letrec((*prelude, *late, *entries), body)
     if unit.positions:
@@ -267,16 +269,17 @@ def _module(x: Expander, path: str, span: Span | None) -> dict[Identifier, Any]:
         why = error.diagnostics[0].message if error.diagnostics else "it cannot be read"
         x.error("cannot-import", f"cannot import `{path}`: {why}", span)
         return {}
-    if source.path in x.loading:
-        chain = " → ".join([*x.loading[x.loading.index(source.path) :], source.path])
+    name = os.path.normpath(source.path)
+    if name in x.loading:
+        chain = " → ".join([*x.loading[x.loading.index(name) :], name])
         x.error("circular-import", f"`{path}` imports itself: {chain}", span)
         return {}
     if len(x.loading) > MAX_IMPORTS:
         x.error("nesting-too-deep", f"files import one another more than {MAX_IMPORTS} deep", span)
         return {}
-    exports: dict[Identifier, Any] | None = x.modules.get(source.path)
+    exports: dict[Identifier, Any] | None = x.modules.get(name)
     if exports is None:
-        exports = x.modules[source.path] = _expand_module(x, source)
+        exports = x.modules[name] = _expand_module(x, source)
     return exports
 
 
@@ -286,7 +289,7 @@ def _expand_module(x: Expander, source: Source) -> dict[Identifier, Any]:
     data, found = read(source)
     x.sources.append(source)
     x.diagnostics += found
-    x.loading.append(source.path)
+    x.loading.append(os.path.normpath(source.path))
     unit = Unit(Scope(x.root, function=x.main), is_top=True)
     x.run(fill_unit(x, unit, data))
     x.loading.pop()

@@ -9,6 +9,7 @@ code is reached is `resolve`'s business.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Items
 from types import GeneratorType
@@ -160,7 +161,7 @@ class Expander:
 
     def program(self, data: Items[Datum], source: Source) -> Lambda:
         self.sources.append(source)
-        self.loading.append(source.path)
+        self.loading.append(os.path.normpath(source.path))
         outer = Scope(self.root, function=self.main)
         parameters = []
         for name in self.environment.parameters:

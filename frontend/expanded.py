@@ -54,10 +54,8 @@ def expanded_text(program: Lambda) -> str:
     if program.parameters:
         names = [printer.name(binding) for binding in program.parameters]
         forms.append(_form("parameters", *names))
-    # The program's own definitions are shown as such; the first may be what a loop form needs.
-    levels = 0
-    while isinstance(body, Let | Letrec) and levels < 1:
-        levels += not all(isinstance(value, Literal) for _, value in body.bindings)
+    # The program's own definitions are shown as such.
+    while isinstance(body, Let | Letrec) and body.span is None:
         for binding, value in body.bindings:
             written = printer.done[value]
             forms.append(_form("define", printer.name(binding), written) if binding.name else written)

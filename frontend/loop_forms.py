@@ -182,7 +182,7 @@ def _read_stdlib(name: str) -> list[Datum]:
 
         text = files(f"{__package__.rpartition('.')[0]}.stdlib").joinpath(name).read_text("utf-8")
         digest = hashlib.sha256(text.encode()).hexdigest()
-        data, found = read(Source(f"<stdlib>/{name}", digest, text))
+        data, found = read(Source(f"stdlib/{name}", digest, text))
         assert not found, found
         _READ[name] = data
     return _READ[name]

@@ -6,20 +6,16 @@ after one that fails, `; error: id` or `; warning: id` on the line a diagnostic 
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Any, NamedTuple
 
-from llc.frontend.core import Lambda
 from llc.frontend.datum import Form
 from llc.frontend.documents import text_source
-from llc.frontend.expand import Environment, Expansion, expand, expand_library
-from llc.frontend.flows import lower_flow
-from llc.frontend.library import LIBRARY, Defined
+from llc.frontend.expand import Environment, Expansion, expand
+from llc.frontend.flow_source import compile_flow
 from llc.frontend.reader import read
 from llc.ir.diagnostics import Diagnostic, render_all
 from llc.ir.nodes import Program
-from llc.ir.spans import Source
 from llc.ir.verify import verify
 from llc.vm.emit import emit
 from llc.vm.machine import Effect, Machine
@@ -57,33 +53,14 @@ def findings(text: str, environment: Environment = ALONE) -> tuple[Diagnostic, .
     return expansion(text, environment).diagnostics
 
 
-@functools.cache
-def _library_file(name: str) -> dict[str, Lambda]:
-    from importlib.resources import files
-
-    text = files("llc.stdlib").joinpath(name).read_text("utf-8")
-    source = text_source(text, f"<stdlib>/{name}")
-    data, found = read(source)
-    functions, more = expand_library(data, source)
-    assert not [*found, *more], render_all([*found, *more], [source])
-    return functions
-
-
-def _definition(name: str) -> Lambda:
-    entry = LIBRARY[name]
-    assert isinstance(entry, Defined)
-    return _library_file(entry.file)[name]
-
-
 def compiled(text: str) -> Program:
     """The verified program of a text that has no errors."""
     result = expansion(text)
     errors = [item for item in result.diagnostics if item.is_error]
     assert not errors, render_all(errors, result.sources)
-    sources: tuple[Source, ...] = result.sources
-    program = lower_flow(result.program.body, "test", sources, _definition)
+    program = compile_flow(text_source(text, "test.sexp")).program
     wrong = [item for item in verify(program) if item.is_error]
-    assert not wrong, render_all(wrong, sources)
+    assert not wrong, render_all(wrong, result.sources)
     return program
 
 

@@ -1,0 +1,89 @@
+"""Core as text: what forms come to, for `--emit expanded`."""
+
+from __future__ import annotations
+
+import pytest
+from flow_texts import expansion
+
+from llc.frontend.core import Apply, Binding, Lambda, Let, Letrec, Variable, walk
+from llc.frontend.expanded import expanded_text
+
+CASES = {
+    "(when (> 1 0) 1 2)": "(if (> 1 0) (begin 1 2) ())",
+    "(or a b)": "(let* ((or.2 a)) (if or.2 or.2 b))",
+    "(and a b)": "(let* ((and.2 a)) (if and.2 b and.2))",
+    "(let ((a 2)) (let ((a (+ a 1))) a))": "(let* ((a.2 2)) (let* ((a.3 (+ a.2 1))) a.3))",
+    "(cond (a 1) (b => car))": "(if a 1 (let* ((cond.2 b)) (if cond.2 (car cond.2) ())))",
+    "(case a ((1) 2) ((x y) 3) (else 4))": "(let* ((case.2 a)) (if (op:eq case.2 1) 2 "
+    "(if (op:or (op:eq case.2 'x) (op:eq case.2 'y)) 3 4)))",
+    "(while a b)": "(loop () (if a (begin b (recur)) ()))",
+    "(loop 3 a)": "(let* ((rounds 3))\n  (loop ((round.2 0) (result ())) (if (op:lt round.2 rounds) "
+    "(recur (op:add round.2 1) a) result)))",
+    "(let again ((i 0)) (again i))": "(letrec* ((again (lambda (i) (again i)))) (again 0))",
+    "(map (car item) a)": "(map (lambda (item) (car item)) a)",
+    "(if a (bind x 1) 2)": "(define x null)\n(if a (set! x 1) 2)",
+    "(apply + 1 a)": "(apply + 1 a)",
+    "(try a (catch e b))": "(try a (catch e b))",
+    "(lambda (x &optional (y x) &rest z) z)": "(lambda (x &optional (y x) &rest z) z)",
+    "`(1 ,a ,@b)": "(append (op:list 1 a) b)",
+    '\'(a ("b" null))': '\'(a ("b" null))',
+    "(error a)": "(error a)",
+    "(dict (k a))": '(op:map "k" a)',
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES.items())
+def test_a_form_expands_to_core(text: str, expected: str) -> None:
+    """Every form is told in core forms; every variable has a name of its own."""
+    found = expansion(f"(define a 1) (define b 2) {text}")
+    assert not found.diagnostics
+    lines = expanded_text(found.program).splitlines()
+    rest = [line for line in lines if line not in ("(define a 1)", "(define b 2)")]
+    assert "\n".join(rest) == expected
+
+
+def test_wide_forms_are_laid_out() -> None:
+    """No line is wider than a screen where the form can be broken."""
+    text = "(list " + " ".join(f"(list {number} {number})" for number in range(40)) + ")"
+    lines = expanded_text(expansion(text).program).splitlines()
+    assert len(lines) > 10
+    assert max(map(len, lines)) <= 100
+
+
+def test_a_deep_program_is_written() -> None:
+    """Ten thousand `If`s inside one another are text too."""
+    clauses = " ".join(f"((= 1 {number}) {number})" for number in range(2_000))
+    assert expanded_text(expansion(f"(cond {clauses})").program).count("(if ") == 2_000
+
+
+def _bindings(text: str) -> dict[str, Binding]:
+    found: dict[str, Binding] = {}
+    for node in walk(expansion(text).program):
+        if isinstance(node, Let | Letrec):
+            found |= {binding.name: binding for binding, _ in node.bindings}
+        elif isinstance(node, Lambda):
+            found |= {binding.name: binding for binding in node.parameters}
+    return found
+
+
+def test_what_is_captured_and_assigned_is_known() -> None:
+    """A variable says whether functions inside use it and whether it changes."""
+    found = _bindings("(let ((a 1) (b 2) (c 3)) (set! b 4) (set! c 5) (lambda (d) (list a c d b)))")
+    facts = {name: (binding.is_captured, binding.is_assigned) for name, binding in found.items()}
+    assert facts == {"a": (True, False), "b": (True, True), "c": (True, True), "d": (False, False)}
+    found = _bindings("(let ((a 1)) (loop ((i 0)) (if (< i 3) (recur (+ i a)) i)))")
+    assert not found["a"].is_captured
+
+
+def test_only_what_may_be_early_is_early() -> None:
+    """A variable is early where a call stands between a function that uses it and its definition."""
+    found = _bindings("(define (f) (list x y)) (define x 1) (f) (define y 2) (define (g) (f))")
+    assert (found["x"].is_early, found["y"].is_early, found["g"].is_early) == (False, True, False)
+
+
+def test_bindings_are_unique() -> None:
+    """Two variables of one name are two bindings, and a use is one of them."""
+    program = expansion("(define (f x) (let ((x x)) x)) (f 1)").program
+    used = [node.binding for node in walk(program) if isinstance(node, Variable) and node.binding.name == "x"]
+    assert len(set(used)) == 2
+    assert any(isinstance(node, Apply) for node in walk(program))

@@ -1,0 +1,73 @@
+"""`spec/language.md`: its blocks are programs, run and compared; its table is that of the forms."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from flow_texts import expansion, findings, marks, value_text
+from spec.blocks import Block, parameters, take, text_of
+
+import llc.frontend.expand  # noqa: F401  the forms register with it
+from llc.frontend.documents import text_source
+from llc.frontend.expanded import expanded_text
+from llc.frontend.forms import FORMS
+from llc.frontend.reader import read
+
+BLOCKS = [block for block in take("language.md", "sexp") if not block.info]
+EXPANSIONS = take("language.md", "sexp expands")
+
+
+def _upto(block: Block, line: int) -> str:
+    return "\n".join(block.text.split("\n")[:line])
+
+
+@pytest.mark.parametrize("block", parameters(BLOCKS))
+def test_a_block_does_what_it_says(block: Block) -> None:
+    """Each value, fault, error and warning is on the line that shows it, and there are no others."""
+    expected = marks(block.text)
+    found = [
+        (item.span.line, item.severity, item.id) for item in findings(block.text) if item.span is not None
+    ]
+    told = [(mark.line, mark.kind, mark.text) for mark in expected if mark.kind in ("error", "warning")]
+    assert sorted(found) == sorted(told)
+    for mark in expected:
+        if mark.kind in ("=>", "fault"):
+            text = mark.text if mark.kind == "=>" else f"fault: {mark.text}"
+            assert value_text(_complete(block, mark.line)) == text
+
+
+def _complete(block: Block, line: int) -> str:
+    """The program up to a line: forms that fault on the way are left out, definitions after it stay."""
+    lines = block.text.split("\n")
+    faults = {mark.line for mark in marks(block.text) if mark.kind == "fault"} - {line}
+    data, _ = read(text_source(block.text, "block"))
+    before, after, last = [], [], ""
+    for datum in data:
+        assert datum.span is not None
+        text = "\n".join(lines[datum.span.line - 1 : datum.span.end_line])
+        if datum.span.end_line == line:
+            last = text
+        elif datum.span.end_line not in faults:
+            (before if datum.span.end_line < line else after).append(text)
+    if last.startswith("(define "):
+        return "\n".join([*before, last, *after])
+    return "\n".join([*before, last])
+
+
+@pytest.mark.parametrize("block", parameters(EXPANSIONS))
+def test_a_form_comes_to_what_is_said(block: Block) -> None:
+    """Left of the sign a program, right of it the core it expands to."""
+    for line in block.text.strip().split("\n"):
+        text, expected = re.split(r"\s{1,}= (?=\()", line, maxsplit=1)
+        assert expanded_text(expansion(text).program).strip() == expected
+
+
+def test_the_table_has_every_form() -> None:
+    """The rows are those of `frontend.forms`, in order of their names."""
+    rows = [
+        f"| `{row.name}` | `` {row.usage} `` | {row.doc} |"
+        for row in sorted(FORMS.values(), key=lambda row: row.name)
+    ]
+    table = text_of("language.md").partition("| form | written | meaning |\n|---|---|---|\n")[2]
+    assert table.split("\n\n")[0].split("\n") == rows
