@@ -114,6 +114,9 @@ class StateWriter:
             return
         then.use()
         otherwise.use()
+        if self.open.label.kind == "after":
+            self.open.label.kind = "if"
+            self.open.label.span = span or self.open.label.span
         self.leave(lambda: Branch(condition, then.name, otherwise.name, span=span))
 
     def build(
