@@ -245,7 +245,7 @@ def names(states: tuple[State, ...]) -> list[str]:
 def test_a_state_is_called_after_what_it_waits_for() -> None:
     """A call or an effect gives it its name, else why control goes there."""
     text = "(define (check)\n  (sleep 1)\n  (if (now)\n    (list (now))\n    (sleep 2)))\n(list (check))"
-    assert names(function(text, "check").states)[:3] == ["sleep-2", "now-3", "now-4"]
+    assert names(function(text, "check").states)[:3] == ["sleep-2", "now-3", "if-3"]
 
 
 def test_what_is_known_is_worked_out() -> None:
