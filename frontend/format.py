@@ -20,6 +20,8 @@ from .reader import read
 from .tokens import kind_of
 
 WIDTH = 100
+# So that depth makes no text a thousand times as large.
+MAX_INDENT = 200
 
 # Forms whose body is indented by two: how many operands stand before the body. The operands before
 # it stay in the form's first line, or are indented by four.
@@ -64,13 +66,14 @@ def format_source(text: str, path: str = "<text>") -> str:
 
 
 class _Leaf:
-    """An atom, a dot or a comment. `breaks` counts the line ends before it."""
+    """An atom, a dot or a comment. `breaks` counts the line ends before it, `column` where it stood."""
 
-    __slots__ = ("breaks", "is_broken", "is_comment", "is_datum", "text", "width")
+    __slots__ = ("breaks", "column", "is_broken", "is_comment", "is_datum", "text", "width")
 
-    def __init__(self, text: str, breaks: int, is_comment: bool) -> None:
+    def __init__(self, text: str, breaks: int, column: int, is_comment: bool) -> None:
         self.text = text
         self.breaks = breaks
+        self.column = column
         self.is_comment = is_comment
         self.is_datum = not is_comment
         # Whether it cannot stand within one line with what follows.
@@ -81,11 +84,22 @@ class _Leaf:
 class _Branch:
     """A bracket and what it holds, or a prefix (`closer` is empty) and its datum."""
 
-    __slots__ = ("breaks", "closer", "is_broken", "is_comment", "is_datum", "items", "text", "width")
+    __slots__ = (
+        "breaks",
+        "closer",
+        "column",
+        "is_broken",
+        "is_comment",
+        "is_datum",
+        "items",
+        "text",
+        "width",
+    )
 
-    def __init__(self, text: str, breaks: int) -> None:
+    def __init__(self, text: str, breaks: int, column: int) -> None:
         self.text = text
         self.breaks = breaks
+        self.column = column
         self.closer = lexis.CLOSERS.get(text, "")
         self.items: list[_Node] = []
         self.is_comment = False
@@ -118,11 +132,15 @@ _LINE_END = re.compile(r"\r\n?|\n")
 
 def _parse(text: str) -> _Branch:
     """The tree of a text that reads without errors; its root is a branch without brackets."""
-    root = _Branch("", 0)
+    root = _Branch("", 0, 0)
     stack = [root]
-    breaks = 0
+    breaks = line_start = end = 0
     for token in lexis.split(text):
         kind = kind_of(token)
+        column = end - line_start
+        end += len(token)
+        if (last := token.rfind("\n")) >= 0:
+            line_start = end - len(token) + last + 1
         if kind == "blank":
             breaks += len(_LINE_END.findall(token))
             continue
@@ -130,13 +148,13 @@ def _parse(text: str) -> _Branch:
             stack[-1].finish()
             _end(stack)
         elif kind in ("open", "prefix", "datum-comment"):
-            branch = _Branch(token, breaks)
+            branch = _Branch(token, breaks, column)
             stack[-1].items.append(branch)
             stack.append(branch)
         else:
             is_comment = kind in ("comment", "block-comment")
             token = _LINE_END.sub("\n", token)
-            leaf = _Leaf(token.rstrip() if kind == "comment" else token, breaks, is_comment)
+            leaf = _Leaf(token.rstrip() if kind == "comment" else token, breaks, column, is_comment)
             stack[-1].items.append(leaf)
             if not is_comment:
                 _end(stack, leaf)
@@ -163,6 +181,7 @@ class _Open:
         "count",
         "is_data",
         "is_first_line",
+        "is_hung",
         "room",
         "style",
         "tail",
@@ -178,6 +197,7 @@ class _Open:
         self.is_first_line = True
         self.align = -1  # the column of the first operand, if it stands in the line of the head
         self.style = _style(branch, is_data)
+        self.is_hung = _is_hung(branch)
         self.room: int | None = None  # how many data stay in the first line where the form is spread
 
     def spread(self) -> None:
@@ -197,15 +217,28 @@ class _Open:
 
     def indent(self) -> int:
         """The column of the next item when it begins a line."""
+        return min(self._indent(), MAX_INDENT)
+
+    def _indent(self) -> int:
         branch = self.branch
         inner = self.column + len(branch.text)
         if self.count == 0 or self.style is None:
             return inner
         if self.count <= self.style:
             return self.column + len(branch.text) + 3
-        if self.style > 0 or self.align < 0:
+        if self.style > 0 or self.align < 0 or self.is_hung:
             return inner + 1
         return self.align
+
+
+def _is_hung(branch: _Branch) -> bool:
+    """Whether the author indented operands by two rather than under the first."""
+    count = 0
+    for item in branch.items:
+        if item.breaks and count > 1:
+            return item.column - branch.column == 2
+        count += item.is_datum
+    return False
 
 
 def _style(branch: _Branch, is_data: bool) -> int | None:

@@ -80,6 +80,10 @@ LAYOUTS = {
     ),
     "operands stand under the first": ("(if a\nb\n  c\n)", "(if a\n    b\n    c)\n"),
     "operands below the head are indented by two": ("(foo\na\n b)", "(foo\n  a\n  b)\n"),
+    "or by two below the head, if they did": (
+        "   (error 'x\n     (foo)\n  )",
+        "(error 'x\n  (foo))\n",
+    ),
     "what is no call is indented by one": ("'(a b\nc)\n((a b)\n(c d))", "'(a b\n  c)\n((a b)\n (c d))\n"),
     "what comes before a body is indented by four": (
         "(lambda\n(x)\nx)",
@@ -128,4 +132,7 @@ def test_depth_is_no_matter() -> None:
     """A text as deep as may be is laid out."""
     text = "(a\n" * 1000 + ")" * 1000
     assert format_source(text).count("\n") == 1000
+    wide = format_source("(a\n" * 999 + "(b\nc)" * 1000 + ")" * 999)
+    assert len(wide) < 500_000
+    assert format_source(wide) == wide
     assert format_source("'" * 900 + "a") == "'" * 900 + "a\n"
