@@ -5,11 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .binding_forms import bind_all, expand_inits, join, read_bindings
-from .core import Apply, Binding, Core, Fail, If, Lambda, Let, Literal, Loop, Operation, Recur, Try, Variable
+from .core import (
+    Apply,
+    Binding,
+    Core,
+    Fail,
+    If,
+    Lambda,
+    Let,
+    Library,
+    Literal,
+    Loop,
+    Operation,
+    Recur,
+    Try,
+    Variable,
+)
 from .datum import Datum, Form
 from .forms import Steps, count_words, form
 from .printer import show
-from .scopes import FunctionMark, Scope, identifier_of, is_word, plain, value_of
+from .scopes import FunctionMark, Scope, identifier_of, is_word, value_of
 
 if TYPE_CHECKING:
     from .expand import Expander
@@ -17,6 +32,7 @@ if TYPE_CHECKING:
 COND = "(cond (test value…)… (else value…))"
 CASE = "(case key ((datum…) value…)… (else value…))"
 LOOP = "(loop count body…) or (loop ((name start)…) body… (recur next…))"
+_BAD_COUNT = "`loop` goes round a whole number of times, 0 or more"
 TRY = "(try body… (catch name handler…) (finally body…)), with `catch` or `finally` or both"
 
 
@@ -39,7 +55,7 @@ def expand_all(items: tuple[Datum, ...], scope: Scope, datum: Datum) -> Steps:
 @form("if", "(if test then otherwise)", "One of two values, by whether the test is true.", 2, 3)
 def expand_if(x: Expander, datum: Form, scope: Scope) -> Steps:
     if len(datum.items) == 3:
-        written = show(plain(datum), limit=60).removesuffix(")")
+        written = show(datum, limit=60).removesuffix(")")
         x.error(
             "missing-else",
             "`if` has no else branch",
@@ -181,7 +197,7 @@ def expand_case(x: Expander, datum: Form, scope: Scope) -> Steps:
             last = value
             break
         if not isinstance(head, Form):
-            written = show(plain(head), limit=40)
+            written = show(head, limit=40)
             x.error(
                 "bad-clause",
                 "the data of a clause stand in brackets",
@@ -206,7 +222,7 @@ def _case_tests(x: Expander, head: Form, binding: Binding, seen: dict[Any, int])
         except ValueError:
             x.error("dotted-list", "a dotted pair is no value", item.span)
             continue
-        key = show(plain(item), limit=200)
+        key = show(item)
         if key in seen:
             x.warn("unreachable-code", f"`{key}` stands in an earlier clause", item.span, "never chosen")
         seen[key] = 1
@@ -228,7 +244,7 @@ def expand_loop(x: Expander, datum: Form, scope: Scope) -> Steps:
     ):
         x.error(
             "bad-count",
-            "`loop` goes round a whole number of times, 0 or more",
+            _BAD_COUNT,
             clause.span,
             help=f"write {LOOP}",
         )
@@ -246,21 +262,20 @@ def expand_loop(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 def _checked_count(count: Core, scope: Scope, clause: Datum) -> Core:
     """The count, or a fault that shows it."""
-    from .core import Library
-
     if isinstance(count, Literal):
         return count
     binding = Binding("count", None, scope.function)
+
+    def wrong() -> Core:
+        shown = Apply(Library("to-string"), (use(binding, clause),))
+        message = Operation("concat", (Literal(_BAD_COUNT + ", not "), shown))
+        fault = Operation("map", (Literal("kind"), Literal("type-error"), Literal("message"), message))
+        return Fail(fault, span=clause.span)
+
     whole = Operation("is_integer", (use(binding, clause),), span=clause.span)
     positive = Operation("ge", (use(binding, clause), Literal(0)), span=clause.span)
-    shown = Apply(Library("to-string"), (use(binding, clause),))
-    message = Operation(
-        "concat", (Literal("`loop` goes round a whole number of times, 0 or more, not "), shown)
-    )
-    fault = Operation("map", (Literal("kind"), Literal("type-error"), Literal("message"), message))
-    wrong = Fail(fault, span=clause.span)
-    checked = If(whole, If(positive, use(binding, clause), wrong), wrong, span=clause.span)
-    return Let(((binding, count),), checked, span=clause.span)
+    checked = If(positive, use(binding, clause), wrong(), span=clause.span)
+    return Let(((binding, count),), If(whole, checked, wrong(), span=clause.span), span=clause.span)
 
 
 def _loop_with_variables(x: Expander, datum: Form, clause: Form, scope: Scope) -> Steps:
@@ -386,7 +401,7 @@ def _finally(core: Core, clause: Form, scope: Scope) -> Steps:
 @form("assert", "(assert test [message])", "The value of the test, a fault where it is false.", 1, 2)
 def expand_assert(x: Expander, datum: Form, scope: Scope) -> Steps:
     test = yield datum.items[1], scope
-    message: Core = Literal("assertion failed: " + show(plain(datum.items[1]), limit=200))
+    message: Core = Literal("assertion failed: " + show(datum.items[1], limit=200))
     if len(datum.items) == 3:
         message = yield datum.items[2], scope
     binding = Binding("assert", None, scope.function)

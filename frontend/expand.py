@@ -27,6 +27,7 @@ from .datum import Atom, Datum, Form
 from .foreign import explain
 from .forms import FORMS, INTERNAL, FormRow, Steps, count_words
 from .library import LIBRARY, Spread
+from .printer import show
 from .resolve import Expected, check
 from .scopes import Alias, FunctionMark, Identifier, Scope, identifier_of
 from .syntax_rules import SyntaxRules, TooLarge, UnevenRepeat
@@ -91,6 +92,8 @@ class DynamicName:
 
 
 CONFIG = "*loop-config*"
+# Words that mean something inside a form only; bound to something else, the form would be misread.
+WORDS = frozenset({"catch", "finally", "unquote", "unquote-splicing", "&optional", "&rest"})
 
 
 def _root() -> Scope:
@@ -167,6 +170,9 @@ class Expander:
         for name in self.environment.parameters:
             binding = Binding(name, None, self.main)
             parameters.append(binding)
+            why = self.why_reserved(name)
+            if why is not None:
+                self.error("cannot-bind", f"the argument `{name}` {why} and cannot be bound", None)
             outer.names[Symbol(name)] = binding
         if not data and not self.diagnostics:
             span = Span(source.path, 1, 1, 1, 1)
@@ -261,8 +267,8 @@ class Expander:
             return meaning.handler(self, datum, scope)
         if type(meaning) is LibraryName and type(LIBRARY.get(meaning.name)) is Spread:
             return self.spread(datum, scope)
-        if meaning is None and (head := identifier_of(datum.items[0])) and explain(head.name):
-            # A form of some other language: what stands in it would only be more of the same.
+        if meaning is None and (head := identifier_of(datum.items[0])) and self.is_like_form(head.name):
+            # Misspelt, or of some other language: what stands in it would only be more of the same.
             self.reference(head, datum.items[0].span, scope)
             return Literal(None)
         return self.application(datum, scope)
@@ -433,24 +439,37 @@ class Expander:
         found = nearest(name, scope.visible_names())
         return f"did you mean `{found}`?" if found else f"define it before: (define {name} …)"
 
+    def is_like_form(self, name: str) -> bool:
+        """Whether an unbound name was most likely meant to be a form's."""
+        if explain(name) is not None:
+            return True
+        return len(name) > 3 and self.suggestions < MAX_SUGGESTIONS and nearest(name, FORMS) is not None
+
     def may_bind(self, datum: Datum, scope: Scope) -> Identifier | None:
         """The identifier a datum binds, None (and a finding) where it cannot."""
         identifier = identifier_of(datum)
         if identifier is None:
             self.error("bad-binding", "a name must stand here", datum.span, help="names are symbols")
             return None
-        row = FORMS.get(identifier.name)
-        if (row is not None and not row.is_bindable) or identifier.name == CONFIG:
+        why = self.why_reserved(identifier.name)
+        if why is not None:
             self.error(
                 "cannot-bind",
-                f"`{identifier.name}` is the name of a form and cannot be bound"
-                if row
-                else f"`{identifier.name}` is set by loops and cannot be bound",
+                f"`{identifier.name}` {why} and cannot be bound",
                 datum.span,
                 help="choose another name",
             )
             return None
         return identifier
+
+    def why_reserved(self, name: str) -> str | None:
+        """Why no variable can have a name; None if one can."""
+        row = FORMS.get(name)
+        if row is not None and not row.is_bindable:
+            return "is the name of a form"
+        if name == CONFIG:
+            return "is set by loops"
+        return "is a word of a form" if name in WORDS else None
 
     def bind(
         self, identifier: Identifier, span: Span | None, scope: Scope, *, is_local: bool = False
@@ -520,8 +539,5 @@ def _head_name(datum: Form) -> str:
 
 
 def _show(pattern: Form, name: str) -> str:
-    from .printer import show
-    from .scopes import plain
-
     items = (Atom(Symbol(name)), *pattern.items[1:])
-    return show(plain(Form(items, None, "(", pattern.tail)), limit=80)
+    return show(Form(items, None, "(", pattern.tail), limit=80)

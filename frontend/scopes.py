@@ -15,28 +15,31 @@ from typing import Any, TypeAlias
 
 from ..ir.symbols import Symbol
 from .core import Binding
-from .datum import Atom, Datum, Form
+from .datum import Atom, Datum
 
 
-class Alias:
-    """A symbol as one expansion of a macro put it there. Equal to itself only.
+class Alias(Symbol):
+    """A symbol as one expansion of a macro put it there. Equal to itself only, written as the symbol.
 
     siblings: everything that expansion renamed, by what it was.
     """
 
-    __slots__ = ("name", "scope", "siblings", "symbol")
+    __slots__ = ("scope", "siblings", "symbol")
+    scope: Scope
+    siblings: dict[Symbol, Alias]
+    symbol: Symbol
 
-    def __init__(self, symbol: Symbol | Alias, scope: Scope, siblings: dict[Symbol | Alias, Alias]) -> None:
-        self.symbol = symbol
-        self.scope = scope
-        self.siblings = siblings
-        self.name: str = symbol.name
+    def __new__(cls, symbol: Symbol, scope: Scope, siblings: dict[Symbol, Alias]) -> Alias:
+        alias = object.__new__(cls)
+        object.__setattr__(alias, "name", symbol.name)
+        object.__setattr__(alias, "symbol", symbol)
+        object.__setattr__(alias, "scope", scope)
+        object.__setattr__(alias, "siblings", siblings)
+        return alias
 
-    def __repr__(self) -> str:
-        return f"<alias {self.name}>"
 
-
-Identifier: TypeAlias = Symbol | Alias
+# What a name is to the expander: a symbol, or an alias of one.
+Identifier: TypeAlias = Symbol
 
 
 class FunctionMark:
@@ -104,7 +107,7 @@ class Scope:
                 if found is not None:
                     return found
                 scope = scope.parent
-            if type(identifier) is not Alias:
+            if not isinstance(identifier, Alias):
                 return None
             scope = identifier.scope
             identifier = identifier.symbol
@@ -124,23 +127,21 @@ class Scope:
 def identifier_of(datum: Datum) -> Identifier | None:
     """The identifier a datum is, or None."""
     if type(datum) is Atom:
-        value: Any = datum.value
-        if type(value) is Symbol or type(value) is Alias:
+        value = datum.value
+        if isinstance(value, Symbol):
             return value
     return None
 
 
 def make_identifier(identifier: Identifier, place: Any) -> Atom:
     """An atom that holds an identifier."""
-    atom: Any = identifier
-    return Atom(atom, place)
+    return Atom(identifier, place)
 
 
 def base_symbol(identifier: Identifier) -> Symbol:
     """The symbol the author of program or macro wrote."""
-    while type(identifier) is Alias:
+    while isinstance(identifier, Alias):
         identifier = identifier.symbol
-    assert isinstance(identifier, Symbol)
     return identifier
 
 
@@ -159,29 +160,6 @@ def is_word(datum: Datum, word: str, scope: Scope) -> bool:
     return identifier is not None and identifier.name == word and scope.find(identifier) is None
 
 
-def plain(datum: Datum) -> Datum:
-    """A datum with the symbols macros renamed as they were written, for `quote`."""
-    if isinstance(datum, Atom):
-        value: Any = datum.value
-        return Atom(base_symbol(value), datum.place) if type(value) is Alias else datum
-    # Work list: a form is built when its items are; (form, items so far).
-    done: list[list[Datum]] = [[]]
-    todo: list[tuple[Datum, bool]] = [(datum, False)]
-    while todo:
-        node, is_read = todo.pop()
-        if isinstance(node, Atom):
-            done[-1].append(plain(node))
-        elif is_read:
-            items = done.pop()
-            tail = plain(node.tail) if node.tail is not None else None
-            done[-1].append(Form(tuple(items), node.place, node.bracket, tail))
-        else:
-            todo.append((node, True))
-            todo.extend((item, False) for item in reversed(node.items))
-            done.append([])
-    return done[0][0]
-
-
 def value_of(datum: Datum) -> Any:
     """The machine's value for quoted data: lists are tuples. A dotted tail is a ValueError."""
     done: list[list[Any]] = [[]]
@@ -189,8 +167,8 @@ def value_of(datum: Datum) -> Any:
     while todo:
         node, is_read = todo.pop()
         if isinstance(node, Atom):
-            value: Any = node.value
-            done[-1].append(base_symbol(value) if type(value) is Alias else value)
+            value = node.value
+            done[-1].append(base_symbol(value) if isinstance(value, Alias) else value)
         elif node.tail is not None:
             raise ValueError("a dotted pair is no value")
         elif is_read:

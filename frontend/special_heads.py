@@ -71,9 +71,11 @@ def _item_function(x: Expander, expression: Form, scope: Scope, datum: Form) -> 
         # `map` stands in a macro's template: so does the `item` it binds.
         own = (alias for known, alias in head.siblings.items() if base_symbol(known) is ITEM)
         item = next(own, Alias(ITEM, scope, {}))
+    from .bodies import expand_body
+
     inside = Scope(scope, function=FunctionMark(name))
     binding = x.bind(item, None, inside)
-    body = yield expression, inside
+    body = yield expand_body(x, [expression], inside, expression.span)
     if not binding.references and not any(found.is_error for found in x.diagnostics):
         x.warn(
             "item-unused",

@@ -398,7 +398,7 @@ class _Filler:
         self.place = place
         self.room = room
         self.made = 0
-        self.aliases: dict[Identifier, Alias] = {}
+        self.aliases: dict[Symbol, Alias] = {}
 
     def fill(self, template: Template) -> Datum:
         if self.made > self.room:

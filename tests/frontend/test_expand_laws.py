@@ -1,0 +1,99 @@
+"""Whatever data it is given, the expander finds what is wrong, or its core compiles and is sound."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from flow_texts import compiled, expansion
+
+from llc.frontend.core import Recur, Try, walk
+from llc.frontend.expanded import expanded_text
+from llc.frontend.forms import FORMS
+from llc.ir.diagnostics import render_all
+
+_WORDS = [
+    *FORMS, "x", "y", "f", "item", "else", "=>", "catch", "finally", "_", "...", "&rest", "&optional",
+    "1", "-1", "2.5", '"s"', "true", "null", "nil", "car", "list", "+", "apply", "*loop-config*",
+    "unquote", "unquote-splicing", "max-iterations", "executor", "controller", ".",
+]  # fmt: skip
+
+
+def _soup(chance: random.Random, depth: int) -> str:
+    """Data without sense, made of words that have some."""
+    if depth == 0 or chance.random() < 0.3:
+        return chance.choice(_WORDS)
+    mark = chance.choice(["", "", "", "", "'", "`", ",", ",@"])
+    items = [_soup(chance, depth - 1) for _ in range(chance.randint(0, 4))]
+    if "." in items:
+        items = [item for item in items if item != "."]
+    return f"{mark}({' '.join(items)})"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_senseless_data_are_refused_or_compile(seed: int) -> None:
+    """No text makes the expander fail otherwise than by its findings, and these stay small."""
+    chance = random.Random(seed)
+    for _ in range(25):
+        text = "\n".join(_soup(chance, 5) for _ in range(chance.randint(1, 4)))
+        found = expansion(text)
+        assert all(len(render_all([item], found.sources)) < 4096 for item in found.diagnostics)
+        if not any(item.is_error for item in found.diagnostics):
+            compiled(text)
+            assert expanded_text(found.program)
+
+
+def _sense(chance: random.Random, names: list[str], depth: int) -> str:
+    """An expression over some variables that has no errors."""
+    if depth == 0:
+        return chance.choice([*names, "1", "2", "'a", '"s"', "nil"])
+
+    def inner(*more: str) -> str:
+        return _sense(chance, [*names, *more], depth - 1)
+
+    fresh = f"v{chance.randrange(4)}"
+    return chance.choice([
+        lambda: f"(if {inner()} {inner()} {inner()})",
+        lambda: f"(let (({fresh} {inner()})) (list {fresh} {inner(fresh)}))",
+        lambda: f"(let* (({fresh} {inner()}) (w {inner(fresh)})) (list w {fresh} {inner(fresh, 'w')}))",
+        lambda: f"(begin (bind {fresh} {inner()}) {inner(fresh)})",
+        lambda: f"(list {inner()} {inner()})",
+        lambda: f"(or {inner()} {inner()})",
+        lambda: f"(and {inner()} {inner()})",
+        lambda: f"(cond ({inner()} {inner()}) ({inner()} => list) (else {inner()}))",
+        lambda: f"(try {inner()} (catch e {inner('e')}) (finally {inner()}))",
+        lambda: f"(map (list item {inner('item')}) (list {inner()}))",
+        lambda: f"(loop 2 {inner()})",
+        lambda: f"(loop (+ 1 1) {inner()})",
+        lambda: f"(loop ((i 0)) (if (< i 2) (recur (+ i 1)) {inner('i')}))",
+        lambda: f"((lambda ({fresh} &optional (o {inner(fresh)})) (list {fresh} o)) {inner()})",
+        lambda: f"(case {inner()} ((1 a) {inner()}) (else {inner()}))",
+        lambda: f"`(q ,{inner()} ,@(list {inner()}))",
+        lambda: f"(let () (define (g) {inner()}) (g))",
+        lambda: f"(dict (k {inner()}))",
+    ])()  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_written_of_core_means_the_same(seed: int) -> None:
+    """The text of core, but for its machine words, is a program that expands to the same text."""
+    chance = random.Random(seed)
+    text = _sense(chance, ["a"], 4)
+    found = expansion(f"(define a 1) {text}")
+    assert not [item for item in found.diagnostics if item.is_error], render_all(found.diagnostics)
+    compiled(f"(define a 1) {text}")
+    written = expanded_text(found.program)
+    if "op:" not in written:
+        assert expanded_text(expansion(written).program) == written
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_core_keeps_its_promises(seed: int) -> None:
+    """Nodes stand in one place only, and no `Recur` inside a `Try` goes round a loop outside it."""
+    chance = random.Random(1000 + seed)
+    program = expansion(f"(define a 1) {_sense(chance, ['a'], 4)}").program
+    nodes = list(walk(program))
+    assert len(nodes) == len(set(nodes))
+    for node in nodes:
+        if isinstance(node, Try):
+            assert not isinstance(node.body, Recur)
