@@ -26,6 +26,13 @@ _ORDER: dict[str, Callable[[int, int], bool]] = {
     "eq": operator.eq,
     "num_eq": operator.eq,
 }
+_KINDS: dict[str, tuple[type, ...]] = {
+    "is_integer": (int,),
+    "is_number": (int, float),
+    "is_string": (str,),
+    "is_boolean": (bool,),
+    "is_null": (type(None),),
+}
 # Larger integers are worked out when the program runs.
 _LARGEST = 1 << 63
 
@@ -38,6 +45,8 @@ def fold(op: str, operands: Sequence[Expr], span: Span | None) -> Expr:
         return expr
     if op == "not" and len(values) == 1:
         return Const(not values[0], span=span)
+    if op in _KINDS and len(values) == 1:
+        return Const(type(values[0]) in _KINDS[op], span=span)
     if len(values) < 2 or not all(type(value) is int for value in values):
         return expr
     folded: Any = None

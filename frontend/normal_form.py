@@ -39,9 +39,6 @@ from .core import Binding, Core, Lambda
 from .folding import fold
 from .states import Label, StateWriter, is_true
 
-# What writes its value to where it goes and then leaves the state, or may.
-_LEAVING = (core.If, core.Loop, core.Try, core.Apply, core.Perform, core.Operation, core.Fail)
-
 # The lowering of a node; what it gives is an expression, or nothing.
 Lowering = Generator[Any, Any, Any]
 
@@ -313,15 +310,12 @@ class Body(StateWriter):
             case core.Assign(binding=binding, value=value):
                 expr = yield self.value(value)
                 self.assign(binding, expr, node.span)
-            case _ if isinstance(node, _LEAVING) and node not in self.captures.simple:
+            case _ if node in self.captures.simple:
+                self.drop(self.simple(node))
+            case _:
                 after = Label("after", node.span)
                 yield self.into(node, Into(None, after))
                 self.begin(after)
-            case core.Recur():
-                yield self.into(node, RETURN)
-            case _:
-                expr = yield self.value(node)
-                self.drop(expr)
         self.depth = mark
 
     def assign(self, binding: Binding, expr: Expr, span: Span | None) -> None:
@@ -345,13 +339,12 @@ class Body(StateWriter):
         if binding in captures.boxed:
             expr = yield self.value(value)
             self.add(store(slot, prim("box", expr), span=span))
-        elif isinstance(value, _LEAVING) and value not in captures.simple:
+        elif value in captures.simple:
+            self.add(store(slot, self.simple(value), span=span))
+        else:
             after = Label("after", value.span)
             yield self.into(value, Into(slot, after))
             self.begin(after)
-        else:
-            expr = yield self.value(value)
-            self.add(store(slot, expr, span=span))
         self.depth = mark
 
     def bind_all(self, bindings: Sequence[tuple[Binding, Core]]) -> Lowering:

@@ -124,12 +124,19 @@ class StateWriter:
     ) -> Function:
         """The function, once every state has its exit."""
         names = Names()
+        passed = self._passed()
         for state in self.states:
+            if state in passed:
+                continue
             label = state.label
             line = f"-{label.span.line}" if label.span is not None and label.kind != "start" else ""
             label.name = names.give(f"{label.kind}{line}")
+        for state, target in passed.items():
+            state.label.name = target.name
         builder = FunctionBuilder(self.name, parameters, captures)
         for state in self.states:
+            if state in passed:
+                continue
             assert state.exit is not None
             handler = None
             if state.handler is not None:
@@ -138,6 +145,24 @@ class StateWriter:
             label = state.label
             builder.state(label.name, state.body, state.exit(), handler=handler, span=label.span)
         return builder.build(span, rest)
+
+    def _passed(self) -> dict[_State, Label]:
+        """The states that do nothing but jump on, each with where that leads in the end."""
+        onward = {
+            state.label: state.goes_to
+            for state in self.states[1:]
+            if state.goes_to is not None and not state.body
+        }
+        ends: dict[Label, Label] = {}
+        for label in onward:
+            path: dict[Label, None] = {}
+            target = label
+            while target in onward and target not in path and target not in ends:
+                path[target] = None
+                target = onward[target]
+            if target not in path:  # else they jump in a circle, and stay
+                ends |= dict.fromkeys(path, ends.get(target, target))
+        return {state: ends[state.label] for state in self.states if state.label in ends}
 
     def temporary(self) -> str:
         if self.depth == len(self.temporaries):
