@@ -48,6 +48,8 @@ def plan_of(program: Program) -> dict[str, Any]:
         if (value := getattr(meta.limits, name)) is not None
     }
     states = program.function(program.entry).states
+    if meta.kind == "flow":
+        return _flow(program, limits)
     by_name = {state.name: state for state in states}
     owned: dict[str, list[State]] = {}
     for state in states:
@@ -61,6 +63,27 @@ def plan_of(program: Program) -> dict[str, Any]:
         "maintain": meta.maintain,
         "initial": _initial(states),
         "states": [_state(name, parts, by_name) for name, parts in owned.items() if name],
+    }
+
+
+def _flow(program: Program, limits: dict[str, Any]) -> dict[str, Any]:
+    """Of a program that is no loop: what it asks of the world, by function and state."""
+    meta = program.meta
+    acting = [
+        (f"{function.name}/{state.name}", state)
+        for function in program.functions
+        for state in function.states
+        if isinstance(state.exit, Perform)
+    ]
+    return {
+        "program": program.name,
+        "kind": meta.kind,
+        "paradigm": meta.paradigm,
+        "scope": list(meta.scope),
+        "limits": limits,
+        "maintain": meta.maintain,
+        "initial": None,
+        "states": [_state(name, [state], {}) for name, state in acting],
     }
 
 
@@ -175,7 +198,7 @@ def as_text(plan: dict[str, Any]) -> str:
     lines = [head + (f", begins in {plan['initial']}" if plan["initial"] else "")]
     limits = [_limit(name, value) for name, value in plan["limits"].items()]
     lines.append(f"  limits: {', '.join(limits) or 'none'}")
-    lines.append(f"  scope: {', '.join(plan['scope'])}")
+    lines.append(f"  scope: {', '.join(plan['scope']) or 'none'}")
     if plan["maintain"]:
         lines.append("  maintain: begins again after each cycle")
     for state in plan["states"]:
