@@ -457,7 +457,7 @@ class Expander:
                 "cannot-bind",
                 f"`{identifier.name}` {why} and cannot be bound",
                 datum.span,
-                help="choose another name",
+                help="choose another name" + (", such as `again`" if identifier.name == "loop" else ""),
             )
             return None
         return identifier

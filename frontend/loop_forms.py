@@ -42,18 +42,23 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Clause:
-    """A clause of a loop form: `takes` are the arguments its function is called with, if it is one."""
+    """A clause of a loop form.
+
+    takes: the arguments its function is called with, if it is one. check: the macro of
+    `stdlib/loops.sexp` that checks its value when the loop begins.
+    """
 
     name: str
     usage: str
     takes: tuple[str, ...] | None = None
+    check: str | None = None
 
 
-_MAXIMUM = Clause("max-iterations", "(max-iterations count)")
+_MAXIMUM = Clause("max-iterations", "(max-iterations count)", check="loop:maximum")
 _ITERATIVE = (
     _MAXIMUM,
     Clause("initial-input", "(initial-input value)"),
-    Clause("test-command", "(test-command string)"),
+    Clause("test-command", "(test-command string)", check="loop:command"),
     Clause("executor", "(executor function)", ("input", "iteration")),
     Clause("validator", "(validator function)", ("command", "iteration")),
     Clause("controller", "(controller function)", ("result", "validation", "input", "iteration")),
@@ -87,8 +92,12 @@ def expand_director_evaluator_loop(x: Expander, datum: Form, scope: Scope) -> St
 
 
 def _loop(x: Expander, datum: Form, scope: Scope, name: str, clauses: tuple[Clause, ...]) -> Steps:
-    given = _read_clauses(x, datum, name, clauses)
-    if given is None:
+    given, is_sound = _read_clauses(x, datum, name, clauses)
+    if not is_sound:
+        # What stands in the clauses may have mistakes of its own.
+        for item in datum.items[1:]:
+            if isinstance(item, Form) and len(item.items) == 2:
+                yield item.items[1], scope
         return Literal(None)
     operands: list[Datum] = []
     for clause in clauses:
@@ -96,8 +105,8 @@ def _loop(x: Expander, datum: Form, scope: Scope, name: str, clauses: tuple[Clau
         if clause.takes is not None:
             wrapped = (_internal(x, "loop:phase", value), Atom(name), Atom(clause.name), value)
             value = Form(wrapped, value.place)
-        else:
-            _check_literal(x, clause, value)
+        elif clause.check is not None and not _is_literal(x, clause, value):
+            value = Form((_internal(x, clause.check, value), Atom(name), value), value.place)
         operands.append(value)
     head = _internal(x, f"loops:{name}", datum)
     return (yield Form((head, *operands), datum.place), _with_loops(x, scope))
@@ -105,8 +114,8 @@ def _loop(x: Expander, datum: Form, scope: Scope, name: str, clauses: tuple[Clau
 
 def _read_clauses(
     x: Expander, datum: Form, name: str, clauses: tuple[Clause, ...]
-) -> dict[str, Datum] | None:
-    """The expression of each clause; None where the form is wrong."""
+) -> tuple[dict[str, Datum], bool]:
+    """The expression of each clause, and whether the form is as it must be."""
     usages = {clause.name: clause.usage for clause in clauses}
     listing = "its clauses are " + ", ".join(usages.values())
     given: dict[str, Datum] = {}
@@ -142,17 +151,18 @@ def _read_clauses(
         place = datum.items[0].span
         x.error("missing-clause", f"`{name}` lacks the {word} {names}", place, help=listing)
         is_sound = False
-    return given if is_sound else None
+    return given, is_sound
 
 
-def _check_literal(x: Expander, clause: Clause, value: Datum) -> None:
-    """What can be told of a clause's value before it runs."""
+def _is_literal(x: Expander, clause: Clause, value: Datum) -> bool:
+    """Whether a clause's value is known, so that it is checked here and not when the loop begins."""
     if not isinstance(value, Atom) or identifier_of(value) is not None:
-        return
+        return False
     if clause is _MAXIMUM and (type(value.value) is not int or value.value < 0):
         x.error("bad-count", "`max-iterations` is a whole number, 0 or more", value.span)
     elif clause.name == "test-command" and not isinstance(value.value, str):
         x.error("bad-clause", "`test-command` is a string", value.span)
+    return True
 
 
 def _internal(x: Expander, name: str, place: Datum) -> Atom:

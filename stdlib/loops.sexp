@@ -1,5 +1,5 @@
 ; The loop forms, said in the language. `frontend/loop_forms.py` reads their clauses and puts the
-; expressions in the order of the macros' operands; functions come checked (`loop:phase`).
+; expressions in the order of the macros' operands, each with the check it needs.
 ; The names of phases are those of the variables called, so states and events have them too.
 
 ; --- what both loops share ---------------------------------------------------------------------
@@ -26,6 +26,17 @@
            (error 'bad-count
              (string-append "`max-iterations` of `" loop "` is a whole number, 0 or more, not "
                             (loop:shown maximum))))))))
+
+; A command, checked before anything runs.
+(define-syntax loop:command
+  (syntax-rules ()
+    ((_ loop value)
+     (let ((command value))
+       (if (string? command)
+           command
+           (error 'type-error
+             (string-append "`test-command` of `" loop "` is a string, not "
+                            (loop:shown command))))))))
 
 ; A value for a message.
 (define-syntax loop:shown
@@ -85,9 +96,9 @@
 (define-syntax loops:iterative-loop
   (syntax-rules ()
     ((_ max-iterations initial-input test-command execute validate control)
-     (let* ((maximum (loop:maximum "iterative-loop" max-iterations))
+     (let* ((maximum max-iterations)
             (start initial-input)
-            (command (loop:command test-command))
+            (command test-command)
             (executor execute)
             (validator validate)
             (controller control))
@@ -104,22 +115,12 @@
                (loop:act decision iteration "executor" (stop value)
                  (recur (+ iteration 1) (second decision) executed)))))))))
 
-(define-syntax loop:command
-  (syntax-rules ()
-    ((_ value)
-     (let ((command value))
-       (if (string? command)
-           command
-           (error 'type-error
-             (string-append "`test-command` of `iterative-loop` is a string, not "
-                            (loop:shown command))))))))
-
 ; --- director-evaluator-loop -------------------------------------------------------------------
 
 (define-syntax loops:director-evaluator-loop
   (syntax-rules ()
     ((_ max-iterations initial-director-input direct execute evaluate control)
-     (let* ((maximum (loop:maximum "director-evaluator-loop" max-iterations))
+     (let* ((maximum max-iterations)
             (start initial-director-input)
             (director direct)
             (executor execute)
