@@ -27,7 +27,6 @@ _ORDER: dict[str, Callable[[int, int], bool]] = {
     "num_eq": operator.eq,
 }
 _KINDS: dict[str, tuple[type, ...]] = {
-    "is_integer": (int,),
     "is_number": (int, float),
     "is_string": (str,),
     "is_boolean": (bool,),

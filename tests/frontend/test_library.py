@@ -1,0 +1,177 @@
+"""The library as it is documented: every example runs, every name is a function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from flow_runs import finish, machine_of, outcome_of, value_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llc.frontend.flow_source import definition
+from llc.frontend.folding import fold
+from llc.frontend.library import LIBRARY, ROWS, Defined, Primitive, markdown
+from llc.ir.nodes import Const
+from llc.ir.primitives import PRIMITIVES
+from llc.vm.faults import Fault
+from llc.vm.primitives import HANDLERS
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = [(row.name, *example) for row in ROWS for example in row.examples]
+
+
+@pytest.mark.parametrize(("name", "expression", "outcome"), EXAMPLES, ids=[e[1] for e in EXAMPLES])
+def test_an_example_gives_what_it_says(name: str, expression: str, outcome: str) -> None:
+    """As the language writes it; a fault by its kind."""
+    assert outcome_of(expression) == outcome
+
+
+def test_every_row_says_what_it_means_and_shows_it() -> None:
+    """A meaning, and an example in which the name stands."""
+    for row in ROWS:
+        assert row.doc.endswith("."), row.name
+        assert any(row.name in expression for expression, _ in row.examples), row.name
+
+
+def test_the_spec_is_what_the_table_prints() -> None:
+    """`python -m llc.frontend.library > spec/library.md` brings it up to date."""
+    assert (ROOT / "spec" / "library.md").read_text("utf-8") == markdown()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_takes_as_many_operands_as_what_it_names(row: object) -> None:
+    """Operands are checked by the table, so the primitive must take those that it allows."""
+    entry = LIBRARY[row.name]  # type: ignore[attr-defined]
+    if isinstance(entry, Primitive):
+        signature = PRIMITIVES[entry.op]
+        assert signature.least <= entry.least
+        assert signature.most is None or (entry.most is not None and entry.most <= signature.most)
+    elif isinstance(entry, Defined):
+        function = definition(row.name)  # type: ignore[attr-defined]
+        assert len(function.parameters) == entry.least
+        most = None if function.rest else entry.least + len(function.optionals)
+        assert most is None or most == entry.most
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_a_name_is_a_value_too(name: str) -> None:
+    """Whatever it is made of, it can be handed over and asked what it is."""
+    assert value_of(f"(let ((f {name})) (function? f))") is True
+
+
+@pytest.mark.parametrize(
+    ("plain", "handed"),
+    [
+        ("(+ 1 2)", "((lambda (f) (f 1 2)) +)"),
+        ("(map abs '(-1))", "((lambda (f) (f abs '(-1))) map)"),
+        ("(sort '(2 1) <)", "((lambda (f) (f '(2 1) <)) sort)"),
+        ("(apply list 1 '(2))", "((lambda (f) (f list 1 '(2))) apply)"),
+        ('(env "HOME")', '((lambda (f) (f "HOME")) env)'),
+    ],
+)
+def test_a_function_handed_over_does_the_same(plain: str, handed: str) -> None:
+    """Called by its name or by another."""
+    assert outcome_of(plain) == outcome_of(handed)
+
+
+# --- functions written in the language --------------------------------------------------------
+
+NUMBERS = st.lists(st.integers(-20, 20), max_size=12)
+
+
+def written(numbers: list[int]) -> str:
+    return f"(list {' '.join(map(str, numbers))})"
+
+
+@given(NUMBERS)
+def test_sorting_by_a_comparison_is_sorting(numbers: list[int]) -> None:
+    """Whatever the order of the items."""
+    assert value_of(f"(sort {written(numbers)} <)") == sorted(numbers)
+    assert value_of(f"(sort {written(numbers)} >)") == sorted(numbers, reverse=True)
+
+
+@given(NUMBERS)
+def test_sorting_keeps_the_order_of_equals(numbers: list[int]) -> None:
+    """By the last digit: the others stay as they came."""
+    by_digit = "(lambda (x y) (< (modulo x 10) (modulo y 10)))"
+    assert value_of(f"(sort {written(numbers)} {by_digit})") == sorted(numbers, key=lambda x: x % 10)
+
+
+@given(NUMBERS)
+def test_higher_functions_are_what_they_say(numbers: list[int]) -> None:
+    """Against their meaning in Python."""
+    items = written(numbers)
+    assert value_of(f"(map (lambda (x) (* x x)) {items})") == [x * x for x in numbers]
+    assert value_of(f"(filter even? {items})") == [x for x in numbers if x % 2 == 0]
+    assert value_of(f"(reduce + 0 {items})") == sum(numbers)
+    assert value_of(f"(reduce (lambda (a x) (cons x a)) nil {items})") == numbers[::-1]
+    assert value_of(f"(fold-right cons nil {items})") == numbers
+    assert value_of(f"(any? even? {items})") is any(x % 2 == 0 for x in numbers)
+    assert value_of(f"(every? even? {items})") is all(x % 2 == 0 for x in numbers)
+    assert value_of(f"(find even? {items})") == next((x for x in numbers if x % 2 == 0), None)
+
+
+def test_a_long_list_costs_no_stack() -> None:
+    """Fifty thousand items through each kind of walk."""
+    text = (
+        "(let ((n (range 200000))) (list (length (map abs n)) (reduce + 0 (filter even? n)) (every? abs n)))"
+    )
+    assert value_of(text) == [200_000, sum(range(0, 200_000, 2)), False]
+
+
+def test_effects_in_a_function_handed_over_come_in_order() -> None:
+    """Each item's effect once, from left to right, and snapshots in between change nothing."""
+    text = '(map (lambda (name) (list name (env name "-") (now))) \'("HOME" "NONE"))'
+    expected = [["HOME", "/home/ann", "2024-01-15T10:30:00.000Z"], ["NONE", "-", "2024-01-15T10:30:00.000Z"]]
+    assert finish(machine_of(text)) == expected
+    assert finish(machine_of(text), restoring=True) == expected
+
+
+def test_what_is_logged_is_a_note() -> None:
+    """Values as the language writes them, strings bare, blanks between."""
+    machine = machine_of('(log-message "n =" 3 \'(a "b") null)')
+    assert finish(machine) is None
+    assert machine.take_notes() == [("log", {"message": 'n = 3 (a "b") null'})]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "(map 5 '(1))",
+        "(map abs 5)",
+        "(filter even? 'a)",
+        '(reduce + 0 "abc")',
+        "(sort '(2 1) 5)",
+        "(sort '(a b))",
+        "(apply abs '(1 2))",
+        "(first (dict (a 1)))",
+        "(sleep -1)",
+        '(exit "now")',
+        "(env 'HOME)",
+        "(string-append (range 100000))",
+        '(first (string-append "" (json-format (range 100000))))',
+    ],
+)
+def test_a_fault_says_what_was_wrong_in_a_few_words(expression: str) -> None:
+    """Whatever the operand, the message is short."""
+    fault = finish(machine_of(expression))
+    assert isinstance(fault, Fault)
+    assert fault.kind in ("type-error", "arity", "not-a-function")
+    assert len(fault.message) < 500
+
+
+OPERANDS = st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from([2.0, 0.5, "", "a", (), (1,)])
+
+
+@pytest.mark.parametrize("op", sorted({entry.op for entry in LIBRARY.values() if hasattr(entry, "op")}))
+@settings(max_examples=20)
+@given(values=st.lists(OPERANDS, min_size=1, max_size=3))
+def test_what_is_folded_is_what_the_machine_does(op: str, values: list[object]) -> None:
+    """An operation worked out at compile time gives the value, and the type, that it would have given."""
+    row = PRIMITIVES[op]
+    if len(values) < row.least or (row.most is not None and len(values) > row.most):
+        return
+    folded = fold(op, [Const(value) for value in values], None)
+    if isinstance(folded, Const):
+        assert folded == Const(HANDLERS[op](*values))

@@ -1,0 +1,350 @@
+"""Laws of the library's primitives: over lists of either form, numbers, maps, text; and their bounds."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from list_forms import mixed
+
+from llc.frontend.reader import read
+from llc.ir.primitives import PRIMITIVES
+from llc.ir.spans import Source
+from llc.ir.symbols import Symbol
+from llc.vm import bounds
+from llc.vm.faults import PrimitiveFault
+from llc.vm.lists import Pair, from_iterable, is_list, iterate, to_tuple
+from llc.vm.primitives import HANDLERS
+from llc.vm.values import Box, FunctionValue, equal, from_host, show, to_host
+from llc.vm.writing import written
+
+Value = Any
+
+NAMES = st.sampled_from(["a", "b", "a.b", "", "0"])
+ATOMS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-20, 20)
+    | st.sampled_from([0.5, 2.0, -0.0, math.inf, math.nan, 10**30])
+    | st.text(max_size=4)
+    | NAMES
+    | NAMES.map(Symbol)
+)
+VALUES = st.recursive(
+    ATOMS,
+    lambda inner: st.lists(inner, max_size=4).map(tuple) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+LISTS = st.lists(VALUES, max_size=12).map(tuple)
+CHANCE = st.integers(0, 1 << 32).map(random.Random)
+
+
+def do(name: str, *operands: Value) -> Value:
+    return HANDLERS[name](*operands)
+
+
+def outcome(name: str, *operands: Value) -> Any:
+    """A value in a form that compares, or the fault's kind and message."""
+    try:
+        return written(do(name, *operands))
+    except PrimitiveFault as fault:
+        return fault.kind, fault.message
+
+
+# --- forms of lists ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(PRIMITIVES))
+@settings(max_examples=15)
+@given(data=st.data(), chance=CHANCE)
+def test_no_primitive_tells_the_forms_of_a_list_apart(
+    name: str, data: st.DataObject, chance: random.Random
+) -> None:
+    """The same value or the same fault, in the same words, however the operands' lists are kept."""
+    row = PRIMITIVES[name]
+    most = 4 if row.most is None else row.most
+    operands = data.draw(st.lists(VALUES | LISTS, min_size=row.least, max_size=most))
+    expected = outcome(name, *operands)
+    assert outcome(name, *[mixed(operand, chance) for operand in operands]) == expected
+
+
+# --- lists ------------------------------------------------------------------------------------
+
+
+@given(LISTS, CHANCE)
+def test_reversing_twice_changes_nothing(items: Value, chance: random.Random) -> None:
+    """And the first becomes the last."""
+    other = do("reverse", mixed(items, chance))
+    assert equal(do("reverse", other), items)
+    if items:
+        assert equal(do("last", other), items[0])
+
+
+@given(LISTS, LISTS, LISTS, CHANCE)
+def test_appending_is_associative(a: Value, b: Value, c: Value, chance: random.Random) -> None:
+    """And nothing is its unit."""
+    a, b, c = (mixed(part, chance) for part in (a, b, c))
+    together = do("append", a, b, c)
+    assert equal(do("append", do("append", a, b), c), together)
+    assert equal(do("append", a, do("append", b, c)), together)
+    assert equal(do("append", a, ()), a)
+    assert do("length", together) == sum(do("length", part) for part in (a, b, c))
+
+
+@given(LISTS, st.integers(0, 15), CHANCE)
+def test_take_and_drop_part_a_list(items: Value, count: int, chance: random.Random) -> None:
+    """Appended they are the list again, in whichever order the operands stand."""
+    other = mixed(items, chance)
+    assert equal(do("append", do("take", count, other), do("drop", other, count)), items)
+    assert equal(do("take", other, count), do("take", count, other))
+    if count < len(items):
+        assert equal(do("nth", count, other), items[count])
+        assert equal(do("nth", other, count), items[count])
+
+
+@given(VALUES, LISTS)
+def test_cons_is_undone_by_first_and_rest(item: Value, items: Value) -> None:
+    """What was put before a list comes off it."""
+    made = do("cons", item, items)
+    assert do("first", made) is item
+    assert do("rest", made) is items
+
+
+@given(st.lists(st.integers() | st.floats(allow_nan=False)) | st.lists(st.text()))
+def test_sorted_is_an_ordered_permutation(items: list[Any]) -> None:
+    """Nothing is lost, and each item is at most the next."""
+    made = do("sorted", tuple(items))
+    assert sorted(map(repr, made)) == sorted(map(repr, items))
+    assert all(made[index - 1] <= made[index] for index in range(1, len(made)))
+
+
+@given(LISTS)
+def test_unique_keeps_the_first_of_equals(items: Value) -> None:
+    """Against the definition, pair by pair."""
+    expected = [item for at, item in enumerate(items) if not any(equal(item, e) for e in items[:at])]
+    found = do("unique", items)
+    assert len(found) == len(expected)
+    assert all(one is other for one, other in zip(found, expected, strict=True))
+
+
+def flat(items: Value) -> Iterator[Value]:
+    for item in iterate(items):
+        if is_list(item):
+            yield from flat(item)
+        else:
+            yield item
+
+
+@given(LISTS, CHANCE)
+def test_flatten_leaves_what_is_no_list(items: Value, chance: random.Random) -> None:
+    """Against its definition by recursion."""
+    assert equal(do("flatten", mixed(items, chance)), tuple(flat(items)))
+
+
+@given(st.integers(-50, 50), st.integers(-50, 50), st.integers(-9, 9).filter(bool))
+def test_a_range_is_pythons(start: int, end: int, step: int) -> None:
+    """Whole numbers, also counting down."""
+    assert do("range", start, end, step) == tuple(range(start, end, step))
+
+
+@given(st.dictionaries(st.text(max_size=3), VALUES))
+def test_a_map_is_its_entries(map: dict[str, Value]) -> None:
+    """Taken apart and put together; keys and values in the same order."""
+    assert equal(do("from_entries", do("entries", map)), map)
+    assert equal(do("from_entries", do("zip", do("keys", map), do("values", map))), map)
+    for key in map:
+        assert do("has_key", map, Symbol(key))
+        assert not do("has_key", do("remove", map, key), key)
+        assert equal(do("put", do("remove", map, key), Symbol(key), map[key]), map)
+
+
+# --- text -------------------------------------------------------------------------------------
+
+
+def plain(value: Value) -> Value:
+    """What JSON keeps of a value: names for symbols, no infinities."""
+    return from_host(json.loads(json.dumps(to_host(value))))
+
+
+@given(VALUES, CHANCE, st.integers(0, 3))
+def test_json_reads_back(value: Value, chance: random.Random, indent: int) -> None:
+    """In one line or in many; numbers that JSON does not have are faults."""
+    text = outcome("json_format", mixed(value, chance), indent)
+    if isinstance(text, tuple):
+        assert text[0] == "type-error"
+        assert "JSON has no" in text[1]
+    else:
+        text = do("json_format", value, indent)
+        assert equal(do("json_parse", text), plain(value))
+        assert text == json.dumps(to_host(value), indent=indent or None, ensure_ascii=False)
+
+
+WRITTEN = st.recursive(ATOMS | st.text() | st.floats(), lambda inner: st.lists(inner, max_size=4).map(tuple))
+
+
+def of_datum(datum: Any) -> Value:
+    if hasattr(datum, "items"):
+        return tuple(of_datum(item) for item in datum.items)
+    return datum.value
+
+
+@given(WRITTEN)
+def test_what_is_written_reads_back(value: Value) -> None:
+    """Lists, symbols, strings and numbers, by the language's own reader."""
+    data, found = read(Source("<test>", "", written(value)))
+    assert not found
+    assert equal(of_datum(data[0]), value)
+
+
+@given(st.text(), st.text(min_size=1, max_size=2))
+def test_split_is_undone_by_join(text: str, separator: str) -> None:
+    """In either order of operands; characters join to the text."""
+    parts = do("split", text, separator)
+    assert do("join", parts, separator) == do("join", separator, parts) == text
+    assert do("join", do("split", text, ""), "") == text
+
+
+@given(st.integers(-(10**60), 10**60) | st.floats(allow_nan=False, allow_infinity=False))
+def test_a_number_written_is_parsed(number: float) -> None:
+    """With its type."""
+    parsed = do("parse_number", do("to_string", number))
+    assert (type(parsed), parsed) == (type(number), number)
+
+
+@given(st.text(alphabet="abé€ ", max_size=20))
+def test_matches_and_what_is_between_are_the_text(text: str) -> None:
+    """Replacing each match by itself changes nothing, also where matches are empty."""
+    for pattern in ("a|b", "(a)(b)?", "é*", "", "[^a]+"):
+        assert do("regex_replace", pattern, text, "\\0") == text
+        assert "".join(map(first_of, do("regex_find_all", "(?s).", text))) == text
+
+
+def first_of(match: Value) -> str:
+    return str(match if isinstance(match, str) else to_tuple(match)[0])
+
+
+# --- bounds -----------------------------------------------------------------------------------
+
+
+def fault_kind(name: str, *operands: Value) -> str:
+    with pytest.raises(PrimitiveFault) as caught:
+        do(name, *operands)
+    assert len(caught.value.message) < 1000
+    return caught.value.kind
+
+
+BIG = 1 << (bounds.MAX_BITS - 1)
+LONG = "x" * 10_000
+DEEP: Value = ()
+for _ in range(100_000):
+    DEEP = (DEEP,)
+DOUBLED: Value = ("text" * 20_000,)
+EMPTIES: Value = ()
+for _ in range(60):
+    DOUBLED = (DOUBLED, Pair(DOUBLED, ()))
+    EMPTIES = (EMPTIES, EMPTIES)
+
+
+@pytest.mark.parametrize(
+    ("name", "operands"),
+    [
+        ("expt", (10, 10**9)),
+        ("expt", (-3, 10**100)),
+        ("expt", (2, -(10**12))),
+        ("expt", (BIG, 2)),
+        ("expt", (BIG, 0.5)),
+        ("mul", (BIG, BIG)),
+        ("add", (BIG, BIG)),
+        ("sub", (-BIG, BIG)),
+        ("lcm", (BIG, BIG - 1)),
+        ("inexact", (BIG,)),
+        ("sqrt", (BIG - 1,)),
+        ("range", (10**12,)),
+        ("range", (0, 1e18, 1e-3)),
+        ("flatten", (DOUBLED,)),
+        ("to_string", (DOUBLED,)),
+        ("json_format", (DOUBLED,)),
+        ("parse_number", ("9" * 50_000,)),
+        ("json_parse", ("[" + "9" * 50_000 + "]",)),
+    ],
+)
+def test_what_would_be_too_large_is_a_fault(name: str, operands: tuple[Value, ...]) -> None:
+    """Found out before it is made."""
+    assert fault_kind(name, *operands) == "too-large"
+
+
+def test_bounds_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For texts, integers and lists; what is within them goes on as before."""
+    for name in ("MAX_TEXT", "MAX_BITS", "MAX_ITEMS"):
+        monkeypatch.setattr(bounds, name, getattr(bounds, name))
+    bounds.set_bounds(text=100, bits=64, items=50)
+    assert do("range", 50) == tuple(range(50))
+    assert do("mul", 1 << 32, 1 << 31) == 1 << 63
+    for name, operands in {
+        "mul": (1 << 32, 1 << 33),
+        "range": (51,),
+        "append": ((1,) * 30, (1,) * 30),
+        "cons": (1, from_iterable(range(49), Pair(0, ()))),
+        "split": ("x" * 60, ""),
+        "lines": ("\n" * 60,),
+        "regex_find_all": ("x", "x" * 60),
+        "regex_replace": ("x", "xxxxxxxxxxx", LONG),
+        "string_append": ("x" * 60, "x" * 60),
+        "join": (("x",) * 40, "xxx"),
+        "replace": ("xxxx", "x", "y" * 40),
+        "format": ("~a~a", "x" * 60, "x" * 60),
+        "to_string": (tuple(range(40)),),
+    }.items():
+        assert fault_kind(name, *operands) == "too-large", name
+    with pytest.raises(ValueError, match="at least 1"):
+        bounds.set_bounds(items=0)
+
+
+@pytest.mark.parametrize("name", sorted(PRIMITIVES))
+@pytest.mark.parametrize("value", [LONG, DEEP, DOUBLED, BIG, (LONG,) * 1000, {LONG: LONG}], ids=range(6))
+def test_a_fault_is_told_in_few_words(name: str, value: Value) -> None:
+    """However long, deep or large the operands are, and there is nothing else than a fault."""
+    row = PRIMITIVES[name]
+    for count in range(row.least, min(row.least + 2, 4 if row.most is None else row.most) + 1):
+        told = ""
+        try:
+            do(name, *[value] * count)
+        except PrimitiveFault as fault:
+            told = fault.message
+        assert len(told) < 2000
+
+
+def test_nothing_in_a_list_that_doubles_is_found_at_once() -> None:
+    """Empty lists of empty lists, sixty times over: what holds nothing is gone through once."""
+    assert do("flatten", EMPTIES) == ()
+    assert len(do("unique", (EMPTIES, EMPTIES, DOUBLED, DOUBLED))) == 2
+    assert do("flatten", DEEP) == ()
+
+
+def test_deep_values_need_no_stack() -> None:
+    """A hundred thousand lists in one another are written, read, and told apart."""
+    text = do("to_string", DEEP)
+    assert text == "(" * 100_001 + ")" * 100_001
+    assert do("json_format", DEEP) == "[" * 100_001 + "]" * 100_001
+    assert fault_kind("json_parse", do("json_format", DEEP)) == "too-large"
+    assert do("index_of", DEEP, (1, DEEP)) == 1
+
+
+def test_an_expression_that_explodes_elsewhere_does_not_here() -> None:
+    """RE2 searches in linear time."""
+    assert do("regex_match", "(a+)+$", "a" * 5_000 + "b") is None
+    assert fault_kind("regex_match", "(a{1000}){1000}", "a") == "bad-pattern"
+
+
+def test_other_kinds_stay_out_of_lists_and_maps() -> None:
+    """Functions and boxes are values, written by their kind and never as JSON."""
+    assert do("to_string", (FunctionValue(0, ()), 1)) == "(#<function> 1)"
+    assert fault_kind("json_format", (FunctionValue(0, ()),)) == "type-error"
+    assert do("unique", (box := Box(), box, Box()))[0] is box
+    assert show(do("symbol_name", Symbol("a"))) == '"a"'
