@@ -41,7 +41,6 @@ _SIGNALS = {
     14: "SIGALRM",
     15: "SIGTERM",
 }
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 # A longer text is no measurement, and reading it would take long.
 MAX_DIGITS = 1000
 # Below this every whole float is exactly the integer it looks like.
@@ -59,7 +58,7 @@ def number_in(value: Value) -> int | float | None:
     """
     if isinstance(value, str):
         text = value.strip()
-        if len(text) > MAX_DIGITS or _NUMBER.fullmatch(text) is None:
+        if len(text) > MAX_DIGITS or re.fullmatch(texts.NUMBER, text) is None:
             return None
         try:
             value = int(text)
@@ -224,20 +223,11 @@ def judge_contains(text: Value, pattern: Value, match: Value, negate: Value, tru
 
 def _search(pattern: str, text: str) -> bool:
     """Whether RE2 finds `pattern`; `$` also holds before a final newline. ValueError: no expression."""
-    import re2  # type: ignore[import-untyped]
-
-    options = re2.Options()
-    options.log_errors = False
-    pattern = pattern.encode("utf-8", "replace").decode()
-    text = text.encode("utf-8", "replace").decode()
-    try:
-        expression = re2.compile(pattern, options)
-    except re2.error as error:
-        said = error.args[0] if error.args else "invalid"
-        raise ValueError(said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)) from None
-    if expression.search(text) is not None:
+    expression = texts.compiled(pattern)
+    data = texts.encoded(text)
+    if expression.search(data) is not None:
         return True
-    return text.endswith("\n") and expression.search(text[:-1]) is not None
+    return data.endswith(b"\n") and expression.search(data[:-1]) is not None
 
 
 def judge_json(reply: Value, path: Value, operator: Value, target: Value) -> Result:

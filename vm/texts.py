@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # The longest duration that is shown, in milliseconds.
 MAX_DURATION = 1 << 60
 MAX_INDENT = 16
-# Compiled when they are first used: most runs use none of them.
-_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+# Compiled when they are first used: most runs use none of them. The first is a decimal number.
+NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _INTEGER = r"[+-]?[0-9]+"
 _DIRECTIVE = r"(?s)~(.?)"
 _REFERENCE = rb"\\([0-9\\])"
@@ -246,7 +246,7 @@ def symbol_name(value: Value) -> str:
 def parse_number(value: Value) -> Value:
     """The number that a string spells, white space around it; null where it spells none."""
     spelled = string(value).strip()
-    if re.fullmatch(_NUMBER, spelled) is None:
+    if re.fullmatch(NUMBER, spelled) is None:
         return None
     return _integer(spelled) if re.fullmatch(_INTEGER, spelled) else float(spelled)
 
@@ -288,25 +288,31 @@ def json_format(value: Value, indent: Value = 0) -> str:
 # --- regular expressions ----------------------------------------------------------------------
 
 
-def _expression(pattern: Value) -> Any:
+def compiled(pattern: str) -> Any:
+    """The RE2 expression of a pattern, for encoded texts. ValueError where it is none."""
     import re2  # type: ignore[import-untyped]
 
     options = re2.Options()
     options.log_errors = False
     try:
-        return re2.compile(_encoded(string(pattern)), options)
+        return re2.compile(encoded(pattern), options)
     except re2.error as error:
         said = error.args[0] if error.args else "invalid"
-        reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-        raise PrimitiveFault(
-            "bad-pattern", f"{show(pattern)} is no regular expression: {reason[:200]}"
-        ) from None
+        raise ValueError(said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)) from None
+
+
+def _expression(pattern: Value) -> Any:
+    try:
+        return compiled(string(pattern))
+    except ValueError as error:
+        message = f"{show(pattern)} is no regular expression: {str(error)[:200]}"
+        raise PrimitiveFault("bad-pattern", message) from None
 
 
 # RE2 counts in bytes: text goes in and out of it encoded, and offsets never need to be translated.
 
 
-def _encoded(value: str) -> bytes:
+def encoded(value: str) -> bytes:
     return value.encode("utf-8", "replace")
 
 
@@ -316,7 +322,7 @@ def _decoded(value: bytes | None) -> str | None:
 
 def regex_match(pattern: Value, value: Value) -> Value:
     """The first match, then its groups; null where there is none."""
-    found = _expression(pattern).search(_encoded(string(value)))
+    found = _expression(pattern).search(encoded(string(value)))
     if found is None:
         return None
     return (_decoded(found.group()), *map(_decoded, found.groups()))
@@ -335,7 +341,7 @@ def _matches(pattern: Value, data: bytes) -> Iterator[Any]:
 def regex_find_all(pattern: Value, value: Value) -> Value:
     """Each match; where the pattern has groups, the list of the match and its groups."""
     made: list[Value] = []
-    for found in _matches(pattern, _encoded(string(value))):
+    for found in _matches(pattern, encoded(string(value))):
         groups = found.groups()
         made.append((_decoded(found.group()), *map(_decoded, groups)) if groups else _decoded(found.group()))
     return tuple(made)
@@ -343,7 +349,7 @@ def regex_find_all(pattern: Value, value: Value) -> Value:
 
 def regex_replace(pattern: Value, value: Value, replacement: Value) -> str:
     r"""With `\1` for what the first group matched, `\0` for the whole match, `\\` for a backslash."""
-    data, template = _encoded(string(value)), _encoded(string(replacement))
+    data, template = encoded(string(value)), encoded(string(replacement))
     parts = []
     size = end = 0
     for found in _matches(pattern, data):

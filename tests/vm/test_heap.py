@@ -141,6 +141,20 @@ def test_cycles_through_boxes_are_kept() -> None:
     assert copy.value[1].function == 1
 
 
+def test_cycles_through_lists_of_pairs_are_kept() -> None:
+    """A box in a list that holds an end of the same list."""
+    box = Box()
+    tail = Pair(box, Pair("end", ()))
+    items = from_iterable(range(300), tail)
+    box.value = (tail, items)
+    (copy,) = load(store(items))
+    end = copy
+    while type(end.head) is int:
+        end = end.tail
+    assert end.head.value[0] is end
+    assert end.head.value[1] is copy
+
+
 def test_depth_is_no_obstacle() -> None:
     """Chains of lists, captures and boxes 100,000 deep are stored and read without recursion."""
     value: Any = None
