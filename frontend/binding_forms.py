@@ -13,7 +13,7 @@ from .forms import Steps, form
 from .scopes import FunctionMark, Identifier, Scope, identifier_of
 
 if TYPE_CHECKING:
-    from .expand import Expander
+    from .expander import Expander
 
 LAMBDA = "(lambda (parameter… [&optional (parameter default)…] [&rest parameter]) body…)"
 DEFINE = "(define name value) or (define (name parameter…) body…)"
@@ -189,7 +189,7 @@ def expand_bind(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 @form("set!", "(set! name value)", "Change the nearest variable of this name; gives the value.", 2, 2)
 def expand_set(x: Expander, datum: Form, scope: Scope) -> Steps:
-    from .expand import DynamicName, LibraryName
+    from .expander import DynamicName, LibraryName
 
     value = yield datum.items[2], scope
     target = datum.items[1]

@@ -26,7 +26,7 @@ from .scopes import Frame, Identifier, Scope
 from .syntax_rules import SyntaxRules
 
 if TYPE_CHECKING:
-    from .expand import Expander
+    from .expander import Expander
 
 MAX_IMPORTS = 50
 _DECLARING = frozenset({"begin", "progn", "define", "define-syntax", "bind", "import"})

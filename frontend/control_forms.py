@@ -20,6 +20,7 @@ from .core import (
     Recur,
     Try,
     Variable,
+    sequence,
 )
 from .datum import Datum, Form
 from .forms import Steps, count_words, form
@@ -27,7 +28,7 @@ from .printer import show
 from .scopes import FunctionMark, Scope, identifier_of, is_word, value_of
 
 if TYPE_CHECKING:
-    from .expand import Expander
+    from .expander import Expander
 
 COND = "(cond (test value…)… (else value…))"
 CASE = "(case key ((datum…) value…)… (else value…))"
@@ -44,8 +45,6 @@ def use(binding: Binding, datum: Datum) -> Variable:
 
 def expand_all(items: tuple[Datum, ...], scope: Scope, datum: Datum) -> Steps:
     """Forms one after another, in the scope and body that are there; nil for none."""
-    from .expand import sequence
-
     found: list[Core] = []
     for item in items:
         found.append((yield item, scope))
@@ -313,8 +312,6 @@ def expand_recur(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 @form("while", "(while test body…)", "Evaluate the body as long as the test is true; nil.", 1)
 def expand_while(x: Expander, datum: Form, scope: Scope) -> Steps:
-    from .expand import sequence
-
     inside = Scope(scope, loop=-1)
     test = yield datum.items[1], inside
     body = yield expand_all(datum.items[2:], inside, datum)
@@ -381,8 +378,6 @@ def _catch(x: Expander, core: Core, clause: Form, scope: Scope) -> Steps:
 
 def _finally(core: Core, clause: Form, scope: Scope) -> Steps:
     """What must happen is a function that both ways call."""
-    from .expand import sequence
-
     function = FunctionMark("finally")
     inside = Scope(scope, function=function)
     body = yield expand_all(clause.items[1:], inside, clause)

@@ -10,7 +10,7 @@ Must not be in here: how text becomes core (`expand`) and core becomes states (`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
@@ -298,3 +298,16 @@ def walk(node: Core) -> Iterator[Core]:
         node = todo.pop()
         yield node
         todo.extend(reversed([*children(node)]))
+
+
+def sequence(items: Iterable[Core], span: Span | None) -> Core:
+    """Items one after another; nil for none."""
+    flat: list[Core] = []
+    for item in items:
+        if isinstance(item, Sequence):
+            flat += item.items
+        else:
+            flat.append(item)
+    if not flat:
+        return Literal((), span=span)
+    return flat[0] if len(flat) == 1 else Sequence(tuple(flat), span=span)

@@ -1,67 +1,33 @@
-"""From data to core: the expander.
+"""From data to core: programs, and the files of the library.
 
-Walks the data once, without recursion, with the scope at hand: macros are expanded, forms are turned
-into core by their handlers (`forms`), names into bindings. Finds what is wrong and goes on; what is
-wrong stands as a null in the core, which nobody runs. Whether calls fit their callees and whether
-code is reached is `resolve`'s business.
+What surrounds a program and how its parts are put together; a form at a time is `expander`'s work.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
-from collections.abc import Sequence as Items
-from types import GeneratorType
-from typing import Any
+from collections.abc import Sequence
 
 import attrs
 
-from ..ir.diagnostics import Diagnostic, nearest
+from ..ir.diagnostics import Diagnostic
 from ..ir.spans import Source, Span
 from ..ir.symbols import Symbol
 from . import control_forms, loop_forms, quoting_forms, special_heads  # noqa: F401
+from .binding_forms import definition
 from .bodies import Unit, expand_unit
-from .core import Apply, Binding, Core, Lambda, Let, Library, Literal, Sequence, Variable
-from .datum import Atom, Datum, Form
-from .foreign import explain
-from .forms import FORMS, INTERNAL, FormRow, Steps, count_words
-from .library import LIBRARY, Spread
-from .printer import show
-from .resolve import Expected, check
-from .scopes import Alias, FunctionMark, Identifier, Scope, identifier_of
-from .syntax_rules import SyntaxRules, TooLarge, UnevenRepeat
+from .core import Binding, Core, Lambda, Let, Literal
+from .datum import Datum, Form
+from .expander import MAX_FINDINGS, Abandoned, Environment, Expander, LibraryName, Limits
+from .resolve import check
+from .scopes import Scope, identifier_of
 
-# After so many findings nobody reads on, and a hostile file could make millions.
-MAX_FINDINGS = 100
-MAX_SUGGESTIONS = 20
+# The modules of forms are imported for what they register.
+__all__ = ["ALONE", "Environment", "Expansion", "Limits", "expand", "expand_library"]
 
-
-@attrs.frozen
-class Limits:
-    """What bounds expansion, so that macros that go on for ever end in a diagnostic.
-
-    expansions: uses of macros. data: data their templates made. depth: handlers at work inside one another,
-    two or three for a form.
-    """
-
-    expansions: int = 250_000
-    data: int = 2_000_000
-    depth: int = 100_000
-
-
-@attrs.frozen
-class Environment:
-    """What surrounds a program.
-
-    parameters: variables given from outside, in the order of the program's parameters.
-    load: the source an `import` names, given the path as written and the importing file's path;
-    CompileError where it cannot be read. None: nothing can be imported.
-    """
-
-    parameters: tuple[str, ...] = ()
-    load: Callable[[str, str], Source] | None = None
-    limits: Limits = Limits()
+# Nothing surrounds the program.
+ALONE = Environment()
 
 
 @attrs.frozen
@@ -76,40 +42,10 @@ class Expansion:
     sources: tuple[Source, ...]
 
 
-class Abandoned(Exception):
-    """A limit was reached; the finding is recorded and nothing more is expanded."""
-
-
-@attrs.frozen(eq=False)
-class LibraryName:
-    """What a name of the library means."""
-
-    name: str
-
-
-class DynamicName:
-    """What `*loop-config*` means: a variable of the whole program."""
-
-
-CONFIG = "*loop-config*"
-# Words that mean something inside a form only; bound to something else, the form would be misread.
-WORDS = frozenset({"catch", "finally", "unquote", "unquote-splicing", "&optional", "&rest"})
-
-
-def _root() -> Scope:
-    root = Scope(None)
-    for name in LIBRARY:
-        root.names[Symbol(name)] = LibraryName(name)
-    for row in FORMS.values():
-        root.names[Symbol(row.name)] = row
-    root.names[Symbol(CONFIG)] = DynamicName()
-    return root
-
-
-def expand(data: Items[Datum], source: Source, environment: Environment = Environment()) -> Expansion:
+def expand(data: Sequence[Datum], source: Source, environment: Environment = ALONE) -> Expansion:
     """The program that a file's data describe, with everything found wrong with it."""
     expander = Expander(environment)
-    program = expander.program(data, source)
+    program = _program(expander, data, source)
     found = expander.diagnostics
     found += check(
         program,
@@ -120,424 +56,57 @@ def expand(data: Items[Datum], source: Source, environment: Environment = Enviro
     return Expansion(program, tuple(found[:MAX_FINDINGS]), tuple(expander.sources))
 
 
-def expand_library(data: Items[Datum], source: Source) -> tuple[dict[str, Lambda], list[Diagnostic]]:
+def expand_library(data: Sequence[Datum], source: Source) -> tuple[dict[str, Lambda], list[Diagnostic]]:
     """The functions that a file of `stdlib/` defines, by name.
 
     They refer to one another, and to the rest of the library, by `Library` nodes, so each stands alone.
     """
-    expander = Expander(Environment())
-    functions = expander.library(data)
+    expander = Expander(ALONE)
+    functions = _library(expander, data)
     for function in functions.values():
         expander.diagnostics += check(function)
     return functions, expander.diagnostics
 
 
-class Expander:
-    """One run over one program."""
-
-    def __init__(self, environment: Environment) -> None:
-        self.environment = environment
-        self.limits = environment.limits
-        self.diagnostics: list[Diagnostic] = []
-        self.sources: list[Source] = []
-        self.root = _root()
-        self.inner = Scope(self.root)
-        self.inner.names.update({Symbol(row.name): row for row in INTERNAL.values()})
-        self.main = FunctionMark()
-        # Local variables, for what is to be said of those never used.
-        self.locals: list[Binding] = []
-        # Where a loop wants a function of so many arguments.
-        self.expected: list[Expected] = []
-        # Variables of bodies under way that have no value yet, with the body.
-        self.pending: dict[Binding, Unit] = {}
-        self.modules: dict[str, Any] = {}
-        self.loading: list[str] = []
-        self.prelude: list[tuple[Binding, Core]] = []
-        self.config: Binding | None = None
-        self.expansions = 0
-        self.made = 0
-        self.suggestions = 0
-        # Where the form under way stands.
-        self.place: Span | None = None
-
-    # --- whole texts ----------------------------------------------------------------------------
-
-    def program(self, data: Items[Datum], source: Source) -> Lambda:
-        self.sources.append(source)
-        self.loading.append(os.path.normpath(source.path))
-        outer = Scope(self.root, function=self.main)
-        parameters = []
-        for name in self.environment.parameters:
-            binding = Binding(name, None, self.main)
-            parameters.append(binding)
-            why = self.why_reserved(name)
-            if why is not None:
-                self.error("cannot-bind", f"the argument `{name}` {why} and cannot be bound", None)
-            outer.names[Symbol(name)] = binding
-        if not data and not self.diagnostics:
-            span = Span(source.path, 1, 1, 1, 1)
-            self.error("empty-program", "the program is empty", span, help="write an expression")
-        body: Core = Literal(None)
-        scope = Scope(outer)
-        unit = Unit(scope, is_top=True)
-        with contextlib.suppress(Abandoned):
-            body = self.run(expand_unit(self, unit, data, self.prelude))
-        if self.config is not None:
-            body = Let(((self.config, Literal(None)),), body)
-        return Lambda(tuple(parameters), (), None, body, "main")
-
-    def library(self, data: Items[Datum]) -> dict[str, Lambda]:
-        scope = Scope(self.inner, function=self.main)
-        functions: dict[str, Lambda] = {}
-        defines = []
-        for datum in data:
-            # (define (name …) …), nothing else.
-            assert isinstance(datum, Form)
-            head = datum.items[1]
-            name = identifier_of(head.items[0] if isinstance(head, Form) else head)
-            assert name is not None
-            scope.names[name] = LibraryName(name.name)
-            defines.append((name.name, datum))
-        for name_text, datum in defines:
-            from .binding_forms import definition
-
-            _, value = definition(self, datum)
-            core = self.run(value(scope))
-            assert isinstance(core, Lambda)
-            functions[name_text] = attrs.evolve(core, name=name_text)
-        return functions
-
-    # --- the trampoline -------------------------------------------------------------------------
-
-    def run(self, steps: Steps) -> Core:
-        """The core a handler comes to, with all it asks for expanded on a stack of our own."""
-        stack: list[Any] = [steps]
-        value: Any = None
-        limit = self.limits.depth
-        while stack:
-            try:
-                request = stack[-1].send(value)
-            except StopIteration as stop:
-                stack.pop()
-                value = stop.value
-                continue
-            if type(request) is tuple:
-                datum, scope = request
-                if type(datum) is Atom:
-                    value = self.atom(datum, scope)
-                    continue
-                request = self.form(datum, scope)
-            if type(request) is not GeneratorType:
-                value = request
-                continue
-            if len(stack) >= limit:
-                self.error(
-                    "nesting-too-deep",
-                    "forms stand too deep inside one another",
-                    self.place,
-                    help="if a macro made them, it may use itself without end",
-                )
-                raise Abandoned
-            stack.append(request)
-            value = None
-        result: Core = value
-        return result
-
-    # --- data -----------------------------------------------------------------------------------
-
-    def atom(self, datum: Atom, scope: Scope) -> Core:
-        identifier = identifier_of(datum)
-        if identifier is None:
-            return Literal(datum.value, span=datum.span)
-        return self.reference(identifier, datum.span, scope)
-
-    def form(self, datum: Form, scope: Scope) -> Any:
-        """Core, or the steps to it."""
-        expanded = self.expand_head(datum, scope)
-        if isinstance(expanded, Atom):
-            return self.atom(expanded, scope)
-        datum = expanded
-        self.place = datum.span
-        if not datum.items:
-            return Literal((), span=datum.span)
-        meaning = self.meaning(datum, scope)
-        if type(meaning) is FormRow:
-            if not self.has_operands(datum, meaning):
-                return Literal(None)
-            return meaning.handler(self, datum, scope)
-        if type(meaning) is LibraryName and type(LIBRARY.get(meaning.name)) is Spread:
-            return self.spread(datum, scope)
-        if meaning is None and (head := identifier_of(datum.items[0])) and self.is_like_form(head.name):
-            # Misspelt, or of some other language: what stands in it would only be more of the same.
-            self.reference(head, datum.items[0].span, scope)
-            return Literal(None)
-        return self.application(datum, scope)
-
-    def meaning(self, datum: Form, scope: Scope) -> Any:
-        """What the head of a form means, None if it is no identifier or unbound."""
-        identifier = identifier_of(datum.items[0]) if datum.items else None
-        return None if identifier is None else scope.find(identifier)
-
-    def expand_head(self, datum: Datum, scope: Scope) -> Datum:
-        """A datum with uses of macros at its head expanded until none is left there."""
-        while type(datum) is Form and datum.items:
-            identifier = identifier_of(datum.items[0])
-            if identifier is None:
-                break
-            macro = scope.find(identifier)
-            if type(macro) is not SyntaxRules:
-                break
-            datum = self.use(macro, datum, scope)
-        return datum
-
-    def use(self, macro: SyntaxRules, datum: Form, scope: Scope) -> Datum:
-        """One step of a macro."""
-        self.expansions += 1
-        if self.expansions > self.limits.expansions:
-            self.too_much(macro, datum, f"more than {self.limits.expansions} macro expansions")
-        try:
-            result = macro.expand(datum, scope, self.limits.data - self.made)
-        except TooLarge:
-            self.too_much(macro, datum, f"macros made more than {self.limits.data} data")
-        except UnevenRepeat as uneven:
-            names = " and ".join(f"`{name}`" for name in uneven.names)
-            self.error("uneven-repeat", f"{names} in `{macro.name}` match different numbers", datum.span)
-            return Atom(None, datum.place)
-        if result is None:
-            shown = ", ".join(f"`{_show(rule.source, macro.name)}`" for rule in macro.rules[:6])
-            self.error(
-                "no-matching-rule",
-                f"no rule of `{macro.name}` fits this use",
-                datum.span,
-                help=f"it takes {shown}",
-            )
-            return Atom(None, datum.place)
-        expanded, made = result
-        self.made += made
-        return expanded
-
-    def too_much(self, macro: SyntaxRules, datum: Form, what: str) -> Any:
-        self.error(
-            "endless-expansion",
-            f"{what}; `{macro.name}` may expand for ever",
-            datum.span,
-            "the limit was reached here",
-            help="a macro that uses itself needs a rule that does not; the limit can be set",
-        )
-        raise Abandoned
-
-    # --- calls ----------------------------------------------------------------------------------
-
-    def application(self, datum: Form, scope: Scope) -> Steps:
-        if datum.tail is not None:
-            return self.dotted(datum)
-        return self._application(datum, scope)
-
-    def _application(self, datum: Form, scope: Scope) -> Steps:
-        items: list[Core] = []
-        for item in datum.items:
-            if type(item) is Atom:
-                items.append(self.atom(item, scope))
-            else:
-                items.append((yield item, scope))
-        return Apply(items[0], tuple(items[1:]), span=datum.span)
-
-    def spread(self, datum: Form, scope: Scope) -> Steps:
-        """`(apply f a … list)`."""
-        call = yield self.application(datum, scope)
-        if not isinstance(call, Apply) or len(call.args) < 2:
-            if isinstance(call, Apply):
-                self.operands(datum, "(apply function argument… list)")
-            return Literal(None)
-        return Apply(call.args[0], call.args[1:-1], call.args[-1], span=datum.span)
-
-    def dotted(self, datum: Form) -> Any:
-        self.error(
-            "dotted-list",
-            "a dot stands only in parameter lists, patterns and templates",
-            datum.tail.span if datum.tail else datum.span,
-        )
-        return Literal(None)
-
-    # --- names ----------------------------------------------------------------------------------
-
-    def reference(self, identifier: Identifier, span: Span | None, scope: Scope) -> Core:
-        """A name as a value."""
-        meaning = scope.find(identifier)
-        if type(meaning) is Binding:
-            meaning.references += 1
-            self.touch(meaning, span, scope)
-            return Variable(meaning, span=span)
-        if type(meaning) is LibraryName:
-            return Library(meaning.name, span=span)
-        if type(meaning) is DynamicName:
-            return Variable(self.loop_config(scope), span=span)
-        if meaning is None:
-            self.unbound(identifier, span, scope)
-        elif type(meaning) is FormRow and meaning.is_bindable:
-            from .special_heads import as_function
-
-            return as_function(self, meaning, span)
-        else:
-            what = "macro" if type(meaning) is SyntaxRules else "form"
-            self.error(
-                "form-as-value",
-                f"`{identifier.name}` is a {what}, not a value",
-                span,
-                help=f"to pass it on, wrap it: (lambda (x) ({identifier.name} …))",
-            )
-        return Literal(None)
-
-    def loop_config(self, scope: Scope) -> Binding:
-        """The variable of the whole program that `*loop-config*` is."""
-        if self.config is None:
-            self.config = Binding(CONFIG, None, self.main)
-            self.config.is_assigned = True
-        if scope.function is not self.main:
-            self.config.is_captured = True
-        self.config.references += 1
-        return self.config
-
-    def touch(self, binding: Binding, span: Span | None, scope: Scope) -> None:
-        """Record a use of a variable: captures, and uses before it has a value."""
-        if binding.owner is not scope.function:
-            binding.is_captured = True
-        unit = self.pending.get(binding)
-        if unit is None:
-            return
-        if binding.owner is scope.function:
-            self.error(
-                "used-before-definition",
-                f"`{binding.name}` is used before it has a value",
-                span,
-                help="its definition in this body hides any `"
-                + binding.name
-                + "` around it; put the definition first, or use `set!` to change a variable",
-            )
-        else:
-            unit.first_use.setdefault(binding, unit.index)
-
-    def unbound(self, identifier: Identifier, span: Span | None, scope: Scope) -> None:
-        name = identifier.name
-        why = None
-        for around in scope.chain():
-            if around.hidden is not None and (why := around.hidden(name)):
-                break
-        self.error(
-            "unbound-name",
-            f"`{name}` is not bound",
-            span,
-            "nothing has this name here",
-            help=why or explain(name) or self.suggestion(name, scope),
-        )
-
-    def suggestion(self, name: str, scope: Scope) -> str | None:
-        """What a name may have been meant to be; looked for a bounded number of times, it is slow."""
-        self.suggestions += 1
-        if self.suggestions > MAX_SUGGESTIONS:
-            return None
-        found = nearest(name, scope.visible_names())
-        return f"did you mean `{found}`?" if found else f"define it before: (define {name} …)"
-
-    def is_like_form(self, name: str) -> bool:
-        """Whether an unbound name was most likely meant to be a form's."""
-        if explain(name) is not None:
-            return True
-        return len(name) > 3 and self.suggestions < MAX_SUGGESTIONS and nearest(name, FORMS) is not None
-
-    def may_bind(self, datum: Datum, scope: Scope) -> Identifier | None:
-        """The identifier a datum binds, None (and a finding) where it cannot."""
-        identifier = identifier_of(datum)
-        if identifier is None:
-            self.error("bad-binding", "a name must stand here", datum.span, help="names are symbols")
-            return None
-        why = self.why_reserved(identifier.name)
+def _program(x: Expander, data: Sequence[Datum], source: Source) -> Lambda:
+    x.sources.append(source)
+    x.loading.append(os.path.normpath(source.path))
+    outer = Scope(x.root, function=x.main)
+    parameters = []
+    for name in x.environment.parameters:
+        binding = Binding(name, None, x.main)
+        parameters.append(binding)
+        why = x.why_reserved(name)
         if why is not None:
-            self.error(
-                "cannot-bind",
-                f"`{identifier.name}` {why} and cannot be bound",
-                datum.span,
-                help="choose another name" + (", such as `again`" if identifier.name == "loop" else ""),
-            )
-            return None
-        return identifier
-
-    def why_reserved(self, name: str) -> str | None:
-        """Why no variable can have a name; None if one can."""
-        row = FORMS.get(name)
-        if row is not None and not row.is_bindable:
-            return "is the name of a form"
-        if name == CONFIG:
-            return "is set by loops"
-        return "is a word of a form" if name in WORDS else None
-
-    def bind(
-        self, identifier: Identifier, span: Span | None, scope: Scope, *, is_local: bool = False
-    ) -> Binding:
-        """A new variable in a scope; `is_local`: say so if it is never used."""
-        binding = Binding(identifier.name, span, scope.function)
-        scope.names[identifier] = binding
-        if is_local and type(identifier) is not Alias and not identifier.name.startswith("_"):
-            self.locals.append(binding)
-        return binding
-
-    # --- findings -------------------------------------------------------------------------------
-
-    def error(
-        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
-    ) -> Core:
-        """Record an error; gives what stands for the form that has it."""
-        if len(self.diagnostics) < MAX_FINDINGS:
-            self.diagnostics.append(Diagnostic(id, message, span, label, help))
-        return Literal(None)
-
-    def warn(
-        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
-    ) -> None:
-        if len(self.diagnostics) < MAX_FINDINGS:
-            self.diagnostics.append(Diagnostic(id, message, span, label, help, severity="warning"))
-
-    def operands(self, datum: Form, usage: str) -> Core:
-        """The form has not the operands it takes."""
-        return self.error(
-            "bad-form", f"`{_head_name(datum)}` is not used as it can be", datum.span, help=f"write {usage}"
-        )
-
-    def has_operands(self, datum: Form, row: FormRow) -> bool:
-        if datum.tail is not None:
-            self.dotted(datum)
-            return False
-        count = len(datum.items) - 1
-        if row.least <= count and (row.most is None or count <= row.most):
-            return True
-        expected = count_words(row.least, row.most, "operand")
-        self.error(
-            "bad-form",
-            f"`{row.name}` takes {expected}, not {count}",
-            datum.span,
-            help=f"write {row.usage}",
-        )
-        return False
+            x.error("cannot-bind", f"the argument `{name}` {why} and cannot be bound", None)
+        outer.names[Symbol(name)] = binding
+    if not data:
+        span = Span(source.path, 1, 1, 1, 1)
+        x.error("empty-program", "the program is empty", span, help="write an expression")
+    body: Core = Literal(None)
+    unit = Unit(Scope(outer), is_top=True)
+    with contextlib.suppress(Abandoned):
+        body = x.run(expand_unit(x, unit, data, x.prelude))
+    if x.config is not None:
+        body = Let(((x.config, Literal(None)),), body)
+    return Lambda(tuple(parameters), (), None, body, "main")
 
 
-def sequence(items: Iterable[Core], span: Span | None) -> Core:
-    """Items one after another; nil for none."""
-    flat: list[Core] = []
-    for item in items:
-        if isinstance(item, Sequence):
-            flat += item.items
-        else:
-            flat.append(item)
-    if not flat:
-        return Literal((), span=span)
-    return flat[0] if len(flat) == 1 else Sequence(tuple(flat), span=span)
-
-
-def _head_name(datum: Form) -> str:
-    identifier = identifier_of(datum.items[0])
-    return identifier.name if identifier is not None else "this"
-
-
-def _show(pattern: Form, name: str) -> str:
-    items = (Atom(Symbol(name)), *pattern.items[1:])
-    return show(Form(items, None, "(", pattern.tail), limit=80)
+def _library(x: Expander, data: Sequence[Datum]) -> dict[str, Lambda]:
+    """Every form of the file is a `define` of a function."""
+    scope = Scope(x.inner, function=x.main)
+    functions: dict[str, Lambda] = {}
+    defines: list[tuple[str, Form]] = []
+    for datum in data:
+        assert isinstance(datum, Form)
+        head = datum.items[1]
+        name = identifier_of(head.items[0] if isinstance(head, Form) else head)
+        assert name is not None
+        scope.names[name] = LibraryName(name.name)
+        defines.append((name.name, datum))
+    for name_text, datum in defines:
+        _, value = definition(x, datum)
+        core = x.run(value(scope))
+        assert isinstance(core, Lambda)
+        functions[name_text] = attrs.evolve(core, name=name_text)
+    return functions

@@ -16,7 +16,7 @@ import attrs
 if TYPE_CHECKING:
     from .core import Core
     from .datum import Datum, Form
-    from .expand import Expander
+    from .expander import Expander
     from .scopes import Scope
 
 # A handler runs as a generator: it yields what it wants expanded, a datum with its scope or another

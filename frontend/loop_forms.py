@@ -37,7 +37,7 @@ from .resolve import Expected
 from .scopes import Alias, Scope, identifier_of, make_identifier
 
 if TYPE_CHECKING:
-    from .expand import Expander
+    from .expander import Expander
 
 
 @attrs.frozen

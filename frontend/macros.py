@@ -10,7 +10,7 @@ from .scopes import Identifier, Scope, identifier_of
 from .syntax_rules import BadMacro, SyntaxRules, compile_rules
 
 if TYPE_CHECKING:
-    from .expand import Expander
+    from .expander import Expander
 
 USAGE = "(define-syntax name (syntax-rules (literal…) (pattern template)…))"
 

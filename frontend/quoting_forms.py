@@ -10,7 +10,7 @@ from .forms import Steps, form
 from .scopes import Scope, is_word, value_of
 
 if TYPE_CHECKING:
-    from .expand import Expander
+    from .expander import Expander
 
 
 @form("quote", "(quote datum) or 'datum", "The datum itself, not evaluated.", 1, 1)

@@ -15,7 +15,7 @@ from .forms import FORMS, FormRow, Steps, form
 from .scopes import Alias, FunctionMark, Identifier, Scope, base_symbol, identifier_of
 
 if TYPE_CHECKING:
-    from .expand import Expander
+    from .expander import Expander
 
 ITEM = Symbol("item")
 

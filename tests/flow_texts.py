@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from llc.frontend.datum import Form
 from llc.frontend.documents import text_source
-from llc.frontend.expand import Environment, Expansion, expand
+from llc.frontend.expand import ALONE, Environment, Expansion, expand
 from llc.frontend.flow_source import compile_flow
 from llc.frontend.reader import read
 from llc.ir.diagnostics import Diagnostic, render_all
@@ -20,8 +20,6 @@ from llc.ir.verify import verify
 from llc.vm.emit import emit
 from llc.vm.machine import Effect, Machine
 
-# Nothing around a program.
-ALONE = Environment()
 MARK = re.compile(r";\s*(=>|fault:|error:|warning:)\s*(.*)")
 
 
