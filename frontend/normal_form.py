@@ -453,8 +453,10 @@ class Body(StateWriter):
         nodes = [node.callee, *node.args] if spread is None else [node.callee, *node.args, spread]
         callee, *args = yield self.operands(nodes)
         if spread is not None:
-            # A callee that is no function faults at the call's place.
-            callee = prim("applied", callee, args.pop(), span=span)
+            # The list is evaluated within the callee's expression, yet after the arguments.
+            last = args.pop()
+            callee, *args = [expr if self.is_steady(expr) else self.keep(expr) for expr in (callee, *args)]
+            callee = prim("applied", callee, last, span=span)
         if to is RETURN:
             self.leave(lambda: TailCall(callee, tuple(args), span=span))
             return

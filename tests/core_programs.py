@@ -160,17 +160,21 @@ class Evaluator:
             HANDLERS["applied"](function, ())  # faults
             raise AssertionError
         node = function.node
-        parameters = node.parameters
-        if len(values) != len(parameters) and node.rest is None:
-            takes = f"{len(parameters)} argument{'' if len(parameters) == 1 else 's'}"
-            raise PrimitiveFault("arity", f"`{node.name}` takes {takes}, not {len(values)}")
-        if len(values) < len(parameters):
-            takes = f"at least {len(parameters)} argument{'' if len(parameters) == 1 else 's'}"
-            raise PrimitiveFault("arity", f"`{node.name}` takes {takes}, not {len(values)}")
+        parameters, given = node.parameters, len(values)
+        if given < node.least or (node.most == node.least != given):
+            takes = f"{node.least} argument{'' if node.least == 1 else 's'}"
+            least = "" if node.most == node.least else "at least "
+            raise PrimitiveFault("arity", f"`{node.name}` takes {least}{takes}, not {given}")
+        if node.most is not None and given > node.most:
+            takes = f"{node.most} argument{'' if node.most == 1 else 's'}"
+            raise PrimitiveFault("arity", f"`{node.name}` takes at most {takes}")
         cells = dict(function.cells)
         cells |= {b: [value] for b, value in zip(parameters, values, strict=False)}
+        left = values[len(parameters) :]
+        for binding, default in node.optionals:
+            cells = {**cells, binding: [left.pop(0) if left else self.evaluate(default, cells)]}
         if node.rest is not None:
-            cells[node.rest] = [tuple(values[len(parameters) :])]
+            cells[node.rest] = [tuple(left)]
         return self.evaluate(node.body, cells)
 
     def operate(self, op: str, values: list[Any]) -> Any:
@@ -303,8 +307,13 @@ class Generator:
         parameters = tuple(self.binding() for _ in range(self.chance.randint(0, 2)))
         rest = self.binding() if self.chance.random() < 0.15 else None
         more = () if rest is None else (rest,)
-        body = self.node(depth, (*scope, *parameters, *more), None)
-        return core.Lambda(parameters, (), rest, body, "f")
+        optionals: tuple[tuple[Binding, Core], ...] = ()
+        for _ in range(self.chance.choice([0, 0, 0, 1, 2])):
+            there = (*scope, *parameters, *(binding for binding, _ in optionals))
+            optionals += ((self.binding(), self.node(depth - 2, there, None)),)
+        names = (*parameters, *(binding for binding, _ in optionals), *more)
+        body = self.node(depth, (*scope, *names), None)
+        return core.Lambda(parameters, optionals, rest, body, "f")
 
     def leaf(self, scope: tuple[Binding, ...]) -> Core:
         if scope and self.chance.random() < 0.6:
