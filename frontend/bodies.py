@@ -6,8 +6,8 @@ defines is known in all of it; then they are expanded in order.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
+from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -269,7 +269,7 @@ def _module(x: Expander, path: str, span: Span | None) -> dict[Identifier, Any]:
         why = error.diagnostics[0].message if error.diagnostics else "it cannot be read"
         x.error("cannot-import", f"cannot import `{path}`: {why}", span)
         return {}
-    name = os.path.normpath(source.path)
+    name = normpath(source.path)
     if name in x.loading:
         chain = " → ".join([*x.loading[x.loading.index(name) :], name])
         x.error("circular-import", f"`{path}` imports itself: {chain}", span)
@@ -289,7 +289,7 @@ def _expand_module(x: Expander, source: Source) -> dict[Identifier, Any]:
     data, found = read(source)
     x.sources.append(source)
     x.diagnostics += found
-    x.loading.append(os.path.normpath(source.path))
+    x.loading.append(normpath(source.path))
     unit = Unit(Scope(x.root, function=x.main), is_top=True)
     x.run(fill_unit(x, unit, data))
     x.loading.pop()

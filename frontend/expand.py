@@ -6,8 +6,8 @@ What surrounds a program and how its parts are put together; a form at a time is
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Sequence
+from posixpath import normpath
 
 import attrs
 
@@ -70,7 +70,7 @@ def expand_library(data: Sequence[Datum], source: Source) -> tuple[dict[str, Lam
 
 def _program(x: Expander, data: Sequence[Datum], source: Source) -> Lambda:
     x.sources.append(source)
-    x.loading.append(os.path.normpath(source.path))
+    x.loading.append(normpath(source.path))
     outer = Scope(x.root, function=x.main)
     parameters = []
     for name in x.environment.parameters:
