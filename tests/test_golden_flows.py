@@ -1,0 +1,98 @@
+"""Golden flows: a source and a world, and beside them what the tool prints for them.
+
+A case is a folder in `golden/flows/` with `flow.sexp` and `world.yaml`. What is compared: the core forms
+(`expanded.txt`), the states (`ir.txt`, without places), and the events of a run in that world with its
+exit code (`trace.jsonl`). `pytest --update` rewrites them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from golden_cases import GOLDEN, kept
+
+from llc.frontend.compile import Compiled, compile_file
+from llc.frontend.expanded import expanded_text
+from llc.ir.text import parse_program, print_program
+from llc.ir.verify import verify
+from llc.runtime import launch, options
+from llc.vm.emit import emit
+from llc.vm.image import Image
+from llc.vm.lift import lift
+from llc.vm.verify import verify_image
+
+SOURCE, WORLD = "flow.sexp", "world.yaml"
+CASES = sorted(path.parent for path in GOLDEN.glob(f"flows/*/{SOURCE}"))
+IDS = [case.name for case in CASES]
+
+
+def compile_case(case: Path) -> Compiled:
+    with contextlib.chdir(case):
+        return compile_file(SOURCE)
+
+
+def trace(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The journal of a run in the case's world, and at its end the exit code."""
+    for name in (SOURCE, WORLD):
+        shutil.copy(case / name, folder)
+    values = options.Values(options.RUN, SOURCE, script=WORLD, quiet=True)
+    with monkeypatch.context() as patch, (folder / "stderr").open("w") as stderr:
+        patch.chdir(folder)
+        patch.setattr("sys.stderr", stderr)
+        code = launch.run(values)
+    (journal,) = folder.glob(".loops/.history/*/*.events.jsonl")
+    events = [kept(json.loads(line)) for line in journal.read_text("utf-8").splitlines()]
+    return "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in [*events, {"exit_code": code}])
+
+
+def prints(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+    compiled = compile_case(case)
+    assert compiled.diagnostics == ()
+    assert compiled.core is not None
+    yield "expanded.txt", expanded_text(compiled.core)
+    yield "ir.txt", print_program(compiled.program, spans=False)
+    yield "trace.jsonl", trace(case, folder, monkeypatch)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_golden(case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: bool) -> None:
+    """What the tool prints for a case is what stands beside it."""
+    printed = dict(prints(case, tmp_path, monkeypatch))
+    if update:
+        for name, text in printed.items():
+            (case / name).write_text(text, "utf-8")
+    expected = {path.name: path.read_text("utf-8") for path in case.iterdir()}
+    differences = [
+        line
+        for name, text in printed.items()
+        for line in difflib.unified_diff(
+            expected.get(name, "").splitlines(), text.splitlines(), name, "printed now", lineterm=""
+        )
+    ]
+    command = "to accept: pytest --update tests/test_golden_flows.py"
+    assert not differences, "\n".join([*differences[:200], command])
+    assert expected.keys() == {SOURCE, WORLD, *printed}
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_every_form_of_a_case_says_the_same(case: Path) -> None:
+    """The IR reads back from its text, the image from its bytes; both verifiers find nothing at all."""
+    program = compile_case(case).program
+    assert parse_program(print_program(program), "ir.txt") == program
+    assert list(verify(program)) == []
+    image = emit(program)
+    again = Image.from_bytes(image.to_bytes())
+    assert again.program_hash == image.program_hash
+    assert list(verify_image(again)) == []
+    assert emit(lift(again)).program_hash == image.program_hash
+
+
+def test_there_are_cases() -> None:
+    """An empty folder would pass in silence."""
+    assert len(CASES) >= 5
