@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 COND = "(cond (test value…)… (else value…))"
 CASE = "(case key ((datum…) value…)… (else value…))"
+DO = "(do ((name start next)…) (test value…) body…)"
 LOOP = "(loop count body…) or (loop ((name start)…) body… (recur next…))"
 _BAD_COUNT = "`loop` goes round a whole number of times, 0 or more"
 TRY = "(try body… (catch name handler…) (finally body…)), with `catch` or `finally` or both"
@@ -318,6 +319,40 @@ def expand_while(x: Expander, datum: Form, scope: Scope) -> Steps:
     items = [body] if len(datum.items) > 2 else []
     again = sequence([*items, Recur((), span=None)], datum.span)
     return Loop((), If(test, again, Literal(()), span=datum.span), span=datum.span)
+
+
+@form("do", DO, "Go round with next values until the test is true; then the values after it.", 2)
+def expand_do(x: Expander, datum: Form, scope: Scope) -> Steps:
+    """As in R7RS: a variable without a next value keeps its own."""
+    clause, ending = datum.items[1], datum.items[2]
+    steps: list[Datum] = []
+    shortened = clause
+    if isinstance(clause, Form):
+        starts: list[Datum] = []
+        for item in clause.items:
+            if isinstance(item, Form) and len(item.items) == 3:
+                steps.append(item.items[2])
+                item = Form(item.items[:2], item.place)
+            else:
+                steps.append(item.items[0] if isinstance(item, Form) and item.items else item)
+            starts.append(item)
+        shortened = Form(tuple(starts), clause.place, "(", clause.tail)
+    if not isinstance(ending, Form) or not ending.items or ending.tail is not None:
+        return x.error("bad-clause", "`do` ends by (test value…)", ending.span, help=f"write {DO}")
+    pairs = read_bindings(x, datum, shortened, DO)
+    values: Any = yield expand_inits(x, pairs, scope, "do")
+    inside = Scope(scope, loop=-1)
+    bindings = bind_all(x, [name for name, _ in pairs], inside, is_local=False)
+    test = yield ending.items[0], inside
+    result = yield expand_all(ending.items[1:], inside, ending)
+    body: list[Core] = []
+    for item in datum.items[3:]:
+        body.append((yield item, inside))
+    again: list[Core] = []
+    for _, step in zip(pairs, steps, strict=False):
+        again.append((yield step, inside))
+    choice = If(test, result, sequence([*body, Recur(tuple(again))], datum.span), span=datum.span)
+    return Loop(join(bindings, values), choice, span=datum.span)
 
 
 # --- faults -----------------------------------------------------------------------------------

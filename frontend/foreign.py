@@ -12,7 +12,6 @@ _INSTEAD = {
     "defun": "write (define (name parameter…) body…)",
     "defvar": "write (define name value)",
     "display": "write (log-message value…)",
-    "do": "write (loop ((name start)…) … (recur next…)) or (while test body…)",
     "elif": "write (cond (test value…)… (else value…))",
     "else": "`else` stands at the head of the last clause of `cond` and `case`",
     "eval": "there is no `eval`: a program is compiled before it runs; use `apply` or a macro",

@@ -60,7 +60,7 @@ def check(
     known = _known_values(nodes)
     expected = list(expected)
     told = {place.value for place in expected}
-    found = [*_calls(nodes, known, told), *_unfit(expected, known), *_recurs(program)]
+    found = [*_calls(nodes, known, told), *_unfit(expected, known), *_recurs(program, nodes)]
     if not has_errors and not found:
         found += _unreachable(nodes)
         found += _unused(locals)
@@ -199,8 +199,10 @@ def _no_function(node: Apply, callee: Literal | Operation, name: str) -> Diagnos
 # --- recur ------------------------------------------------------------------------------------
 
 
-def _recurs(program: Core) -> Iterable[Diagnostic]:
+def _recurs(program: Core, nodes: list[Core]) -> Iterable[Diagnostic]:
     """`recur` stands last in its loop: nothing is left to do when it goes round."""
+    if not any(isinstance(node, Recur) for node in nodes):
+        return
     todo: list[tuple[Core, bool]] = [(program, False)]
     while todo:
         node, is_last = todo.pop()

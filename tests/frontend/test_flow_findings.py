@@ -97,6 +97,8 @@ PROGRAMS = """
 (loop ((i 0)) (try (recur i) (catch e 1))) ; error: recur-outside-loop
 (loop 3 (recur)) ; error: recur-outside-loop
 (loop -1 2) ; error: bad-count
+(do ((i 0 1)) 5 6) ; error: bad-clause
+(do ((i 0 (recur 1))) (true 1)) ; error: recur-outside-loop
 (loop "3" 2) ; error: bad-count
 
 (dict (a 1) (b 2) (a 3)) ; error: repeated-key

@@ -80,6 +80,11 @@ VALUES = {
     "(map (* item 10) '(1 2 3))": "(10 20 30)",
     "(map (map (* item 2) item) '((1 2) (3)))": "((2 4) (6))",
     "(define (twice x) (* 2 x)) (map twice '(1 2))": "(2 4)",
+    # R7RS 4.2.4
+    "(do ((i 0 (+ i 1)) (sum 0 (+ sum i))) ((= i 5) sum))": "10",
+    "(let ((x '(1 3 5 7 9))) (do ((x x (cdr x)) (sum 0 (+ sum (car x)))) ((null? x) sum)))": "25",
+    "(define n 0) (do ((i 0 (+ i 1)) (k 7)) ((= i 3)) (set! n (+ n k)))": "()",
+    "(define n 0) (do ((i 0 (+ i 1)) (k 7)) ((= i 3)) (set! n (+ n k))) n": "21",
     # definitions
     "(define (f x . rest) (list x rest)) (f 1 2 3)": "(1 (2 3))",
     "(define (f) (define a 1) (define (g) (* a 2)) (g)) (f)": "2",
