@@ -12,6 +12,9 @@ fuel: a state must be left, and every jump that is not forward costs a tick what
 
 from __future__ import annotations
 
+from itertools import islice
+from operator import length_hint
+
 from . import bounds
 from .faults import TRACE_ENDS, Fault, PrimitiveFault, fault_map, show_place
 from .opcodes import BY_NAME, NO_STATE, decode
@@ -25,11 +28,12 @@ if TYPE_CHECKING:
 
     from .faults import Place, TraceFrame
     from .image import FunctionCode, Image
+    from .opcodes import Opcode
     from .values import Value
 
     Step = Callable[["Machine", "Frame", Any], "Effect | Done | None"]
-    # A state's code, ready to run: (step, its operand, its offset in the function's code).
-    Block = list[tuple[Step, Any, int]]
+    # A state's code, ready to run: (step, its operand).
+    Block = list[tuple[Step, Any]]
 
 
 # --- what the host sees -----------------------------------------------------------------------
@@ -103,14 +107,20 @@ class FrameView:
 
 
 class LoadedFunction:
-    """A function of the image, each state decoded when it is first entered."""
+    """A function of the image, each state decoded when it is first entered.
 
-    __slots__ = ("blocks", "code", "constants")
+    Equal instructions are one pair, whatever states they stand in: a walk through ten thousand
+    states then keeps to little memory (`benchmarks/`, scale).
+    """
+
+    __slots__ = ("blocks", "code", "exits", "image", "instructions")
 
     def __init__(self, image: Image, code: FunctionCode) -> None:
         self.code = code
-        self.constants = image.constants
+        self.image = image
         self.blocks: dict[int, Block] = {}
+        self.instructions: dict[tuple[Opcode, tuple[int, ...]], tuple[Step, Any]] = {}
+        self.exits: dict[int, Place | None] = {}
 
     def block(self, state: int) -> Block:
         """The steps of a state. ValueError where they do not end in an exit: a state must be left."""
@@ -118,21 +128,38 @@ class LoadedFunction:
         if block is None:
             block = []
             row = None
-            for offset, row, words in decode(self.code.code, *self.code.bounds(state)):
-                operands = [self._operand(*pair) for pair in zip(row.operands, words, strict=True)]
-                block.append((STEPS[row.name], operands[0] if len(operands) == 1 else operands, offset))
+            known = self.instructions
+            for _, row, words in decode(self.code.code, *self.code.bounds(state)):
+                instruction = known.get((row, words))
+                if instruction is None:
+                    operands = [self._operand(*pair) for pair in zip(row.operands, words, strict=True)]
+                    instruction = (STEPS[row.name], operands[0] if len(operands) == 1 else operands)
+                    known[row, words] = instruction
+                block.append(instruction)
             if row is None or not row.is_exit:
                 raise ValueError(f"state `{self.code.states[state]}` has no exit")
             self.blocks[state] = block
         return block
 
+    def place(self, state: int, index: int) -> Place | None:
+        """Where the instruction of that index in a state stands in the source."""
+        steps = decode(self.code.code, *self.code.bounds(state))
+        offset = next(islice(steps, index, None))[0]
+        return self.image.place_at(self.code, offset)
+
+    def exit_place(self, state: int) -> Place | None:
+        """Where the exit of a state stands in the source."""
+        if state not in self.exits:
+            self.exits[state] = self.place(state, len(self.block(state)) - 1)
+        return self.exits[state]
+
     def _operand(self, kind: str, word: int) -> Any:
         """What an operand word stands for; indices that a frame resolves stay as they are."""
         match kind:
             case "constant" | "note" | "effect":
-                return self.constants[word]
+                return self.image.constants[word]
             case "primitive":
-                return HANDLERS[self.constants[word]]
+                return HANDLERS[self.image.constants[word]]
             case "table":
                 return self.code.tables[word]
             case "state?":
@@ -212,12 +239,16 @@ class Machine:
         while self.ticks < self.limit:
             frame = self.calls[-1]
             outcome: Effect | Done | Fault | None = None
-            offset = 0
+            state = frame.state
+            block = frame.function.block(state)
+            steps = iter(block)
             try:
-                for step, operand, offset in frame.function.block(frame.state):  # noqa: B007
+                for step, operand in steps:
                     outcome = step(self, frame, operand)
             except PrimitiveFault as fault:
-                outcome = self._unwind(fault, offset)
+                # The iterator knows which instruction it was; counting along would cost each of them.
+                index = len(block) - length_hint(steps) - 1
+                outcome = self._unwind(fault, frame.function.place(state, index))
             if outcome is not None:
                 return outcome
         return OutOfFuel()
@@ -274,11 +305,10 @@ class Machine:
         self.ticks += 1
         return Frame(function, (*arguments, *captures))
 
-    def _unwind(self, fault: PrimitiveFault, offset: int) -> Fault | None:
+    def _unwind(self, fault: PrimitiveFault, place: Place | None) -> Fault | None:
         """Control to the nearest handler, else the fault as the outcome."""
         self.stack.clear()
         calls = self.calls
-        place = self.image.place_at(calls[-1].function.code, offset)
         for index in range(len(calls) - 1, -1, -1):
             frame = calls[index]
             handler = frame.function.code.handlers.get(frame.state)
@@ -310,7 +340,7 @@ class Machine:
             # All but the innermost frame stand at the call that ends their state.
             here = place
             if frame is not calls[-1]:
-                here = self.image.place_at(code, frame.function.block(frame.state)[-1][2])
+                here = frame.function.exit_place(frame.state)
             trace.append((code.name, code.states[frame.state], here))
         return tuple(trace), len(calls) - len(shown)
 
@@ -421,9 +451,8 @@ def _tailcall(machine: Machine, frame: Frame, count: int) -> None:
 def _perform(machine: Machine, frame: Frame, operands: Any) -> Effect:
     kind = operands[0]
     args = _map(machine.stack.pop(), f"the arguments of effect `{kind}`")
-    _, _, offset = frame.function.block(frame.state)[-1]
     machine.seq += 1
-    place = machine.image.place_at(frame.function.code, offset)
+    place = frame.function.exit_place(frame.state)
     machine.effect = Effect(machine.seq, kind, args, place)
     return machine.effect
 

@@ -165,11 +165,11 @@ class _Restoring:
         if row is None:
             return None
         frame = machine.calls[-1]
-        step, operands, offset = frame.function.block(frame.state)[-1]
+        step, operands = frame.function.block(frame.state)[-1]
         if type(row) is not dict or machine.seq < 1:
             raise HeapError("the effect is malformed")
         kind = row.get("kind")
         if step is not STEPS["PERFORM"] or kind != operands[0]:
             raise HeapError("the effect is not the one its state performs")
-        place = self.image.place_at(frame.function.code, offset)
+        place = frame.function.exit_place(frame.state)
         return Effect(machine.seq, kind, self.plain_map(row.get("args")), place)
