@@ -340,7 +340,7 @@ class Expander:
             "unbound-name",
             f"`{name}` is not bound",
             span,
-            "nothing has this name here",
+            "a macro puts this name here" if isinstance(identifier, Alias) else "nothing has this name here",
             help=why or explain(name) or self.suggestion(name, scope),
         )
 

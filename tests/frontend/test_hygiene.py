@@ -117,3 +117,10 @@ BAD = {
 def test_a_wrong_macro_is_told(text: str, id: str) -> None:
     """What is wrong with a macro, or a use of one, is one finding."""
     assert [item.id for item in findings(text)] == [id]
+
+
+def test_an_unbound_name_of_a_template_is_told_at_the_use() -> None:
+    """The finding stands where the macro is used, and says where the name comes from."""
+    [finding] = findings("(define-syntax m (syntax-rules () ((_ x) (nobody x))))\n(m 1)")
+    assert finding.span is not None
+    assert (finding.span.line, finding.label) == (2, "a macro puts this name here")
