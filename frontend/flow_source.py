@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 from collections.abc import Sequence
 from functools import cache
+from pathlib import PurePath
 from typing import Any
 
 import attrs
@@ -24,10 +24,8 @@ from .compile import EXPRESSION
 from .documents import read_source, text_source
 from .expand import Environment, expand, expand_library
 from .flows import lower_flow
-from .library import LIBRARY, Defined
+from .library import LIBRARY, Defined, stdlib_text
 from .reader import read
-
-_STDLIB = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "stdlib")
 
 
 @attrs.frozen
@@ -69,7 +67,7 @@ def _compile(source: Source, arguments: Sequence[tuple[str, str]]) -> Flow:
     root: core.Core = expansion.program.body
     if variables:
         root = core.Let(variables, root, span=root.span)
-    name = "expression" if source.path == EXPRESSION else os.path.splitext(os.path.basename(source.path))[0]
+    name = "expression" if source.path == EXPRESSION else PurePath(source.path).stem
     return Flow(lower_flow(root, name, sources, definition), expansion.program, tuple(found))
 
 
@@ -90,8 +88,7 @@ def definition(name: str) -> core.Lambda:
 
 @cache
 def _library_file(file: str) -> dict[str, core.Lambda]:
-    with open(os.path.join(_STDLIB, file), encoding="utf-8") as opened:
-        source = text_source(opened.read(), f"stdlib/{file}")
+    source = text_source(stdlib_text(file), f"stdlib/{file}")
     data, found = read(source)
     functions, more = expand_library(data, source)
     errors = [diagnostic for diagnostic in (*found, *more) if diagnostic.is_error]
@@ -102,5 +99,5 @@ def _library_file(file: str) -> dict[str, core.Lambda]:
 
 def _load(path: str, importer: str) -> Source:
     """The source that an `import` in the file `importer` names."""
-    folder = "" if importer == EXPRESSION else os.path.dirname(importer)
-    return read_source(os.path.join(folder, path))
+    folder = PurePath("" if importer == EXPRESSION else importer).parent
+    return read_source(str(folder / path))

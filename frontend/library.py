@@ -14,8 +14,8 @@ The names themselves stand in `stdlib/library.txt`. Three kinds of entry:
 
 from __future__ import annotations
 
-import os
 import re
+from pathlib import Path
 from textwrap import wrap
 
 import attrs
@@ -94,13 +94,12 @@ def _entry(what: str, operands: str) -> Entry:
     return Primitive(what, len(required), most)
 
 
-def _table() -> str:
-    path = os.path.join(os.path.dirname(__file__), os.pardir, "stdlib", "library.txt")
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+def stdlib_text(file: str) -> str:
+    """A file of `stdlib/`, by its name."""
+    return (Path(__file__).parents[1] / "stdlib" / file).read_text("utf-8")
 
 
-ROWS = tuple(_rows(_table()))
+ROWS = tuple(_rows(stdlib_text("library.txt")))
 LIBRARY: dict[str, Entry] = {row.name: row.entry for row in ROWS}
 
 if len(LIBRARY) != len(ROWS):
