@@ -3,6 +3,7 @@
     image = llc.compile(text)          # a loop's YAML to an image
     machine = llc.Machine(image)       # performs nothing: asks for effects, takes results
     outcome = llc.run("fix-types")     # the whole of `llc run`, silently
+    value = llc.evaluate("(+ 1 x)", {"x": 2})
 
 The names below are the public API; everything is imported when first used, so that `import llc`
 costs nothing.
@@ -15,7 +16,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .ir.diagnostics import CompileError, Diagnostic
-    from .runtime.api import compile, run
+    from .runtime.api import FlowError, compile, evaluate, run
     from .runtime.driver import Outcome
     from .runtime.errors import UserError
     from .runtime.journal import JournalError
@@ -29,6 +30,7 @@ __all__ = [
     "Done",
     "Effect",
     "Fault",
+    "FlowError",
     "Image",
     "ImageError",
     "JournalError",
@@ -38,6 +40,7 @@ __all__ = [
     "UserError",
     "__version__",
     "compile",
+    "evaluate",
     "run",
 ]
 
@@ -54,7 +57,9 @@ _HOMES = {
     "OutOfFuel": "vm.machine",
     "Outcome": "runtime.driver",
     "UserError": "runtime.errors",
+    "FlowError": "runtime.api",
     "compile": "runtime.api",
+    "evaluate": "runtime.api",
     "run": "runtime.api",
 }
 

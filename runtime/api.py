@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..vm.faults import Fault
     from ..vm.image import Image
     from .driver import Outcome
+    from .world import WorldLike
 
 
 def compile(
@@ -75,6 +77,61 @@ def run(
         arguments=_arguments(arguments),
     )
     return launch.outcome(values)
+
+
+class FlowError(Exception):
+    """An evaluated flow ended by its own error, `fault`."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        super().__init__(f"{fault.kind}: {fault.message}")
+
+
+def evaluate(
+    source: str,
+    bindings: Mapping[str, Any] | None = None,
+    world: WorldLike | None = None,
+    *,
+    fuel: int | None = None,
+) -> Any:
+    """The value of a flow given as text, with variables bound to plain data; nothing is recorded.
+
+    world: what performs its effects, by default the real one. fuel: how many ticks it may use.
+    Raises CompileError, FlowError where it ends by a fault or is out of fuel, and what the world
+    raises (`Exited` for `exit`).
+    """
+    from ..frontend.compile import EXPRESSION
+    from ..vm.faults import Fault
+    from ..vm.machine import Done, Effect, Machine
+    from .world import Context, Interrupt, World
+
+    machine = Machine(compile(source, EXPRESSION, arguments=bindings), fuel=fuel)
+    performing = World() if world is None else world
+    interrupt = Interrupt()
+    begun = performing.monotonic()
+    try:
+        stop = machine.resume()
+        while isinstance(stop, Effect):
+            context = Context(
+                run_id="evaluate",
+                effect_id=f"evaluate/{stop.seq}",
+                loop=None,
+                state=None,
+                iteration=None,
+                elapsed_ms=lambda: round((performing.monotonic() - begun) * 1000),
+                interrupt=interrupt,
+            )
+            stop = machine.resume(performing.perform(stop, context))
+            machine.take_notes()
+    finally:
+        interrupt.close()
+        if world is None:
+            performing.close()
+    if isinstance(stop, Done):
+        return stop.value
+    if not isinstance(stop, Fault):
+        stop = Fault("out-of-fuel", f"it did not end within {fuel} ticks")
+    raise FlowError(stop)
 
 
 def _arguments(arguments: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:

@@ -16,6 +16,7 @@ import pytest
 
 import llc as package
 from llc.ir.text import parse_program
+from llc.runtime.script import ScriptedWorld
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -204,3 +205,22 @@ def test_a_flow_is_run_from_python(llc: Llc) -> None:
     stop = package.Machine(image).resume()
     assert isinstance(stop, package.Done)
     assert stop.value == 42
+
+
+def test_an_expression_is_evaluated_from_python() -> None:
+    """With bindings and in a given world; nothing is written."""
+    assert package.evaluate("(list (+ 1 x) xs)", {"x": 2, "xs": [1, {"a": None}]}) == [3, [1, {"a": None}]]
+    world = ScriptedWorld([], env={"NAME": "Ada"})
+    text = '(begin (log-message "x") (sleep 90) (list (now) (env "NAME")))'
+    assert package.evaluate(text, world=world) == ["2024-01-15T10:31:30.000Z", "Ada"]
+
+
+def test_what_goes_wrong_in_an_evaluation_is_raised() -> None:
+    """A mistake, a fault, ticks that are used up."""
+    with pytest.raises(package.CompileError, match="unbound"):
+        package.evaluate("(+ 1 nonsense)")
+    with pytest.raises(package.FlowError, match="division-by-zero") as caught:
+        package.evaluate("(/ 1 x)", {"x": 0})
+    assert caught.value.fault.span is not None
+    with pytest.raises(package.FlowError, match="out-of-fuel"):
+        package.evaluate("(loop () (recur))", fuel=1000)
