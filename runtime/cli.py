@@ -208,7 +208,7 @@ def resume(given: dict[str, Any]) -> int:
 
 
 @_command(
-    (),
+    (options.ARGUMENTS,),
     inspect.Parameter(
         "loops",
         inspect.Parameter.KEYWORD_ONLY,
@@ -228,7 +228,8 @@ def resume(given: dict[str, Any]) -> int:
 def validate(given: dict[str, Any]) -> int:
     from . import validation
 
-    findings = validation.check(given["loops"] or [])
+    values = _values((options.ARGUMENTS,), "", given)
+    findings = validation.check(given["loops"] or [], values.arguments)
     if given["json"]:
         _write_json(validation.as_json(findings, given["strict"]))
     else:

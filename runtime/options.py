@@ -36,12 +36,15 @@ _SHOWING = (
     Option("quiet", "--quiet -q", FLAG, "Show no progress."),
     Option("verbose", "--verbose -v", FLAG, "Show more: waits, model calls, reasons, all output."),
 )
+ARGUMENTS = Option(
+    "arguments", "--arg", PAIR, "Set a variable of a flow, JSON or text; may be repeated.", "K=V"
+)
 OVERRIDES = (
     Option("max_iterations", "--max-iterations", COUNT, "Override the loop's limit of iterations.", "N"),
     Option("no_llm", "--no-llm", FLAG, "Judge slash commands by their exit code, without a model."),
     Option("llm_model", "--llm-model", TEXT, "Override the model that judges output.", "MODEL"),
     Option("context", "--context", PAIR, "Set a context variable of the loop; may be repeated.", "K=V"),
-    Option("arguments", "--arg", PAIR, "Set a variable of a flow, JSON or text; may be repeated.", "K=V"),
+    ARGUMENTS,
 )
 RUN = (
     Option("expression", "--expression -e", TEXT, "Run this expression instead of a file.", "EXPR"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
+
 from ..ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
 from ..ir.spans import Source
 from . import runs
@@ -27,24 +29,30 @@ class Finding:
         return not self.count("error") and not (strict and self.diagnostics)
 
 
-def check(targets: Sequence[str]) -> list[Finding]:
-    """Check loops by name or path; without any, all of `.loops/`. UserError where there are none."""
+def check(targets: Sequence[str], arguments: tuple[tuple[str, str], ...] = ()) -> list[Finding]:
+    """Check loops and flows by name or path; without any, all of `.loops/`. UserError where there are none.
+
+    arguments: variables of the flows among them, as (name, text).
+    """
     found = list(targets) or list(runs.loop_files().values())
     if not found:
         raise UserError("no-loops", f"there are no loops in {runs.LOOPS}/", "name the files to check")
-    return [_check_one(target) for target in dict.fromkeys(found)]
+    return [_check_one(target, arguments) for target in dict.fromkeys(found)]
 
 
-def _check_one(target: str) -> Finding:
+def _check_one(target: str, arguments: tuple[tuple[str, str], ...]) -> Finding:
     path = target
     try:
         path = runs.resolve(target)
         if path.endswith(runs.IMAGE_SUFFIX):
             load_image(path)
             return Finding(path, [], [])
-        from ..frontend.compile import compile_file
+        from ..frontend.compile import compile_file, is_flow_path
 
-        compiled = compile_file(path, compile_options())
+        options = compile_options()
+        if is_flow_path(path):
+            options = attrs.evolve(options, arguments=arguments)
+        compiled = compile_file(path, options)
         return Finding(path, compiled.diagnostics, compiled.sources)
     except UserError as error:
         return Finding(path, [Diagnostic(error.id, error.message, help=error.help)], [])

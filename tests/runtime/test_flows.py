@@ -175,6 +175,7 @@ def test_flows_are_listed_and_validated(llc: Llc, tmp_path: Path) -> None:
     assert rows["fine"]["valid"] is True
     assert (rows["broken"]["paradigm"], rows["broken"]["valid"]) == ("flow", False)
     assert llc("validate", "fine").returncode == 0
+    assert llc("validate", "countdown", "--arg", "start=1").returncode == 0
     done = llc("validate", ".loops/broken.sexp")
     assert done.returncode == 2
     assert ".loops/broken.sexp:1:1" in done.stderr
