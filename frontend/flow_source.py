@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import PurePath
 from typing import Any
@@ -59,6 +59,7 @@ def _compile(source: Source, arguments: Sequence[tuple[str, str]]) -> Flow:
         raise CompileError(found, [source])
     expansion = expand(data, source, Environment(tuple(given), _load))
     found += expansion.diagnostics
+    found += _unused(expansion.program)
     sources = expansion.sources or (source,)
     if any(diagnostic.is_error for diagnostic in found):
         raise CompileError(found, sources)
@@ -69,6 +70,16 @@ def _compile(source: Source, arguments: Sequence[tuple[str, str]]) -> Flow:
         root = core.Let(variables, root, span=root.span)
     name = "expression" if source.path == EXPRESSION else PurePath(source.path).stem
     return Flow(lower_flow(root, name, sources, definition), expansion.program, tuple(found))
+
+
+def _unused(program: core.Lambda) -> Iterator[Diagnostic]:
+    """A warning for each argument that was given for nothing."""
+    if program.parameters:
+        used = {node.binding for node in core.walk(program) if isinstance(node, core.Variable)}
+        for binding in program.parameters:
+            if binding not in used:
+                message = f"nothing in the flow reads the argument `{binding.name}`"
+                yield Diagnostic("unused-argument", message, severity="warning")
 
 
 def argument(text: str) -> Any:

@@ -82,6 +82,13 @@ def test_an_argument_is_json_or_text(llc: Llc, text: str, value: Any) -> None:
     assert answer(llc("run", "-e", "(list x)", "--arg", f"x={text}", "--json"))["value"] == [value]
 
 
+def test_an_argument_that_nothing_reads_is_told(llc: Llc) -> None:
+    """A warning: the flow runs."""
+    done = llc("run", "countdown", "--arg", "start=0", "--arg", "strat=1")
+    assert (done.returncode, done.stdout) == (0, '"landed"\n')
+    assert "warning[unused-argument]: nothing in the flow reads the argument `strat`" in done.stderr
+
+
 def test_a_mistake_is_shown_at_its_place(llc: Llc) -> None:
     """Nothing is run; the exit code is that of an invalid loop."""
     done = llc("run", "-e", "(+ 1 nonsense)")
