@@ -79,18 +79,21 @@ def first(items: List) -> Value:
 
 def rest(items: List) -> List:
     """All but the first item of a list that is not empty."""
-    if type(items) is Pair:
-        return items.tail
-    if len(items) <= _SHORT:
-        return items[1:]
-    tail: List = items[-_SHORT:]
-    for index in range(len(items) - _SHORT - 1, 0, -1):
-        tail = Pair(items[index], tail)
-    return tail
+    return items.tail if type(items) is Pair else _end(items, 1)
 
 
 def drop(items: List, count: int) -> List:
     """All but the first `count` items; shared where it can be."""
     while count > 0 and type(items) is Pair:
         items, count = items.tail, count - 1
-    return items[count:] if count > 0 else items
+    return _end(items, count) if count > 0 else items
+
+
+def _end(items: tuple[Value, ...], start: int) -> List:
+    """The items of a tuple from an index on, so that walking on from there copies nothing again."""
+    if len(items) - start < _SHORT:
+        return items[start:]
+    tail: List = items[-_SHORT:]
+    for index in range(len(items) - _SHORT - 1, start - 1, -1):
+        tail = Pair(items[index], tail)
+    return tail
