@@ -12,7 +12,7 @@ from time import monotonic
 
 from ..ir.effects import EFFECTS
 from ..vm.faults import Fault, show_place
-from ..vm.machine import Done, Effect, OutOfFuel
+from ..vm.machine import Done, Effect, FrameView, OutOfFuel
 from ..vm.values import to_host
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
 from .journal import JournalError, write_file
@@ -43,6 +43,9 @@ _EXIT_CODES = {
 # The state file may lag behind by so many seconds while much happens, and by one look while little does.
 _STATE_EVERY = 1.0
 _STATE_TEXT = 4096
+# Where functions of the library come from, and how many of them call each other at most.
+_LIBRARY = "stdlib/"
+_NEAR = 32
 # A longer command stands whole among the arguments, and shortened as `action`.
 LONGEST_ACTION = 4096
 
@@ -360,13 +363,21 @@ class Driver:
             return
 
     def _place(self) -> str | None:
-        """Where a program stands that does not say so itself: its innermost function and state."""
-        frames = self._machine.frames()
-        return f"{frames[-1].function}/{frames[-1].state}" if frames and self._kind != "loop" else None
+        """Where a flow stands that does not say so itself: the author's innermost function and its state."""
+        if self._kind == "loop":
+            return None
+        # There may be millions of calls; the author's innermost is near the end.
+        for call in reversed(self._machine.calls[-_NEAR:]):
+            place = self._machine.image.place(call.function.code.span)
+            if place is None or not place[0].startswith(_LIBRARY):
+                frame = FrameView(call)
+                return f"{frame.function}/{frame.state}"
+        return None
 
     def _state(self, status: str) -> dict[str, Any]:
-        frames = self._machine.frames()
-        slots = frames[0].slots if frames else {}
+        calls = self._machine.calls
+        # What a flow calls `result` is its own affair.
+        slots = FrameView(calls[0]).slots if calls and self._kind == "loop" else {}
         captured = {
             name[len("captured.") :]: _shortened(to_host(value))
             for name, value in slots.items()

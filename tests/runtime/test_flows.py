@@ -127,6 +127,27 @@ def test_a_scripted_world_answers_a_flow(llc: Llc) -> None:
     assert answer(done)["value"] == ["2030-01-01T00:01:00.000Z", "Ada", "none"]
 
 
+def test_the_state_file_says_where_a_flow_is(llc: Llc, tmp_path: Path) -> None:
+    """The innermost function and its state; a variable called `result` is no loop's result."""
+    (tmp_path / "stuck.sexp").write_text(
+        "(define (rest-a-bit result)\n  (set! result 1)\n  (sleep 60)\n"
+        "  (lambda () (set! result 2)))\n(rest-a-bit 0)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "llc", "run", "stuck.sexp", "-q"], stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 20
+    found: list[Path] = []
+    while not found:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+        found = list((tmp_path / ".loops" / ".running").glob("*/*.state.json"))
+    state = json.loads(found[0].read_text())
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    assert (state["current_state"], state["last_result"]) == ("rest-a-bit/sleep-3", None)
+
+
 def test_a_flow_that_was_killed_goes_on(llc: Llc, tmp_path: Path) -> None:
     """What was logged and read before is not done again; the rest is."""
     (tmp_path / "slow.sexp").write_text(
