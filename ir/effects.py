@@ -50,7 +50,8 @@ EFFECT_ROWS = (
     EffectKind(
         "agent", True, True,
         "command argv? timeout_s? deadline_ms? on_unknown?",
-        "output stderr exit_code duration_ms elapsed_ms usage? signal? timed_out? limit_ms? truncated? error?",
+        "output stderr exit_code duration_ms elapsed_ms usage? signal? timed_out? limit_ms? truncated? "
+        "error?",
         "Give a slash command to the agent program.",
     ),
     EffectKind(
