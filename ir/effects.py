@@ -44,13 +44,14 @@ EFFECT_ROWS = (
     EffectKind(
         "shell", True, True,
         "command timeout_s? deadline_ms? on_unknown?",
-        "output stderr exit_code duration_ms elapsed_ms signal? timed_out? truncated? error?",
+        "output stderr exit_code duration_ms elapsed_ms signal? timed_out? limit_ms? truncated? error?",
         "Run a command in a shell, in its own process group, with standard input closed.",
     ),
     EffectKind(
         "agent", True, True,
         "command argv? timeout_s? deadline_ms? on_unknown?",
-        "output stderr exit_code duration_ms elapsed_ms usage? signal? timed_out? truncated? error?",
+        "output stderr exit_code duration_ms elapsed_ms usage? signal? timed_out? limit_ms? truncated? "
+        "error?",
         "Give a slash command to the agent program.",
     ),
     EffectKind(

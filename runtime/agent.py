@@ -57,7 +57,7 @@ def configured(env: dict[bytes, bytes]) -> tuple[str, ...]:
 
     ValueError where the variable has an open quote.
     """
-    text = os.fsdecode(env.get(VARIABLE.encode(), b""))
+    text = env.get(VARIABLE.encode(), b"").decode("utf-8", "surrogateescape")
     if not text.strip():
         return DEFAULT_ARGV
     import shlex

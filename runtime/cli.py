@@ -17,7 +17,7 @@ import typer
 
 from ..ir.diagnostics import CompileError, Diagnostic, render_all, suggest
 from . import launch, options, runs
-from .errors import EXIT_OK, EXIT_USAGE, UserError
+from .errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
 from .journal import JournalError, write_file
 from .options import Option, Values
 from .screen import Screen
@@ -30,6 +30,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
+# What typer raises for words that it cannot read; it exports only a kind of it.
+_UsageError: Any = typer.BadParameter.__base__
 
 
 def main(program: str, words: list[str]) -> int:
@@ -37,11 +39,20 @@ def main(program: str, words: list[str]) -> int:
     command = typer.main.get_command(app)
     try:
         _refuse_unknown_verb(program, words)
-        command.main(args=words, prog_name=program)
+        code = command.main(args=words, prog_name=program, standalone_mode=False)
+        return code if isinstance(code, int) else EXIT_OK
+    except _UsageError as error:
+        error.show()
+        _answer_usage(words, error.format_message())
+        return EXIT_USAGE
+    except typer.Abort:
+        return EXIT_FAILURE
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else EXIT_OK if exit.code is None else EXIT_USAGE
     except UserError as error:
         _show([Diagnostic(error.id, error.message, help=error.help)])
+        if error.exit_code == EXIT_USAGE:
+            _answer_usage(words, error.message)
         return error.exit_code
     except JournalError as error:
         _show([Diagnostic("cannot-write", error.message)])
@@ -49,7 +60,13 @@ def main(program: str, words: list[str]) -> int:
     except CompileError as error:
         _show(error.diagnostics, error.sources)
         return EXIT_USAGE
-    return EXIT_OK
+
+
+def _answer_usage(words: list[str], message: str) -> None:
+    """`run` and `resume` answer in JSON where that was asked for, even if nothing else can be read."""
+    own = words[: words.index("--")] if "--" in words else words
+    if own[:1] in (["run"], ["resume"]) and "--json" in own:
+        launch.usage_answer(message)
 
 
 def _refuse_unknown_verb(program: str, words: list[str]) -> None:
@@ -67,14 +84,12 @@ def _show(diagnostics: Iterable[Diagnostic], sources: Iterable[Any] = ()) -> Non
 
 
 def _write(text: str) -> None:
-    """To stdout, encoded as it can be; a reader that went away ends the command quietly."""
-    encoding = sys.stdout.encoding or "utf-8"
-    data = text.encode(encoding, "backslashreplace")
-    try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    except AttributeError:  # a stdout that was replaced
-        sys.stdout.write(data.decode(encoding))
+    """To stdout, encoded as it can be; a reader that went away ends the command quietly.
+
+    UserError where it cannot be written.
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    Screen(sys.stdout).deliver(text.encode(encoding, "backslashreplace"))
 
 
 def _warn(text: str) -> None:

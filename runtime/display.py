@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from time import monotonic
 
+from ..vm.judges import judge_crash
 from ..vm.primitives import duration
 from .screen import Screen, columns, fit, printable
 
@@ -81,6 +82,7 @@ class ProgressDisplay(Display):
         self._output = _ActionOutput(1 << 60 if verbose else MOST_LINES)
         self._status_shown = False
         self._waiting_for = ""
+        self._failed = ""
         self._begun = 0.0
         self._ticks = 0
 
@@ -137,6 +139,10 @@ class ProgressDisplay(Display):
             self._pending = (state, iteration)
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
+        if kind == "evaluate":
+            self._failed = ""  # the verdict tells
+        else:
+            self._show_failure()
         if kind == "state_enter":
             if self._pending is not None:
                 self._header()
@@ -154,6 +160,12 @@ class ProgressDisplay(Display):
             self._line(f"Cycle {fields.get('cycle')}", "bold")
         elif kind == "loop_complete":
             self._pending = None
+
+    def _show_failure(self) -> None:
+        """How the action ended, where it did not end well and nothing judged it."""
+        if self._failed:
+            self._detail(self._screen.paint(f"{self._marks['bad']} {self._failed}", "red"))
+            self._failed = ""
 
     def _verdict(self, fields: dict[str, Any]) -> None:
         self._header()
@@ -197,6 +209,7 @@ class ProgressDisplay(Display):
         return ""
 
     def effect_start(self, kind: str, args: dict[str, Any]) -> None:
+        self._show_failure()
         if kind in ("shell", "agent"):
             self._header(str(args.get("command", "")))
             self._output.reset()
@@ -243,6 +256,8 @@ class ProgressDisplay(Display):
         self._finish_output(kind)
         if self._verbose and kind in ("shell", "agent"):
             self._detail(f"took {duration(result.get('duration_ms') or 0)}", "dim")
+        if kind in ("shell", "agent"):
+            self._failed = fit(self._one_line(_failure(result)), 200, self._marks["more"])
 
     def effect_cut(self) -> None:
         self._finish_output("shell")
@@ -261,6 +276,7 @@ class ProgressDisplay(Display):
 
     def end(self, outcome: Outcome) -> None:
         self._erase_status()
+        self._show_failure()
         if outcome.kind != "loop":
             return
         if outcome.status in ("error", "interrupted"):
@@ -280,6 +296,14 @@ class ProgressDisplay(Display):
             text = f"Loop ended by an error: {state} {facts}"
         self._line("")
         self._line(text, style)
+
+
+def _failure(result: dict[str, Any]) -> str:
+    """Why an action did not end with 0, in a few words; "" where it did."""
+    crash = judge_crash(result)
+    if crash is not None and (result.get("error") or crash["details"]["reason"] in ("timeout", "signal")):
+        return str(crash["details"]["message"])
+    return f"exit {result['exit_code']}" if result.get("exit_code") else ""
 
 
 class _ActionOutput:

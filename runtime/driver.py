@@ -21,7 +21,7 @@ from .world import Context, Exited, Interrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from ..vm.faults import Place
@@ -114,6 +114,7 @@ class Driver:
 
     base_ms: for how long the run was active before. progress: how far it had come. begun: when it
     began. refusals: what the world raises when it will not perform an effect; that ends the run.
+    settle(effect): the answer to an effect that is not to be performed, None for one that is.
     """
 
     def __init__(
@@ -129,7 +130,9 @@ class Driver:
         base_ms: int = 0,
         begun: str | None = None,
         refusals: tuple[type[Exception], ...] = (),
+        settle: Callable[[Effect], dict[str, Any] | None] | None = None,
     ) -> None:
+        self._settles = settle
         self._refusals = refusals
         self._machine = machine
         self._world = world
@@ -205,7 +208,10 @@ class Driver:
         kind, args = effect.kind, effect.args
         row = EFFECTS[kind]
         self._interrupt.check()
+        settled = self._settles(effect) if self._settles is not None else None
         self._record_start(effect)
+        if settled is not None:
+            return self._settle(effect, settled)
         if row.acts:
             self._journal.sync()
         elif row.waits:
@@ -283,7 +289,8 @@ class Driver:
 
     # --- the end ------------------------------------------------------------------------------
 
-    def _outcome(self, status: str) -> Outcome:
+    def outcome(self, status: str) -> Outcome:
+        """How far the run is, ended with `status`."""
         outcome = Outcome(self._run.id, self._program, self._kind, status)
         outcome.final_state = self._progress.state
         outcome.iterations = self._progress.iteration
@@ -294,11 +301,11 @@ class Driver:
     def _done(self, stop: Done) -> Outcome:
         value = stop.value
         if self._kind != "loop" or not isinstance(value, dict) or value.get("status") not in _EXIT_CODES:
-            outcome = self._outcome("success")
+            outcome = self.outcome("success")
             outcome.terminated_by = "return"
             outcome.value = value
             return outcome
-        outcome = self._outcome(value["status"])
+        outcome = self.outcome(value["status"])
         outcome.terminated_by = value.get("terminated_by")
         outcome.final_state = value.get("final_state", outcome.final_state)
         outcome.iterations = value.get("iterations", outcome.iterations)
@@ -306,7 +313,7 @@ class Driver:
         return outcome
 
     def _fault(self, stop: Fault) -> Outcome:
-        outcome = self._outcome("error")
+        outcome = self.outcome("error")
         outcome.terminated_by = "error"
         outcome.place = stop.span
         outcome.error = {
@@ -319,13 +326,13 @@ class Driver:
         return outcome
 
     def _exited(self, code: int) -> Outcome:
-        outcome = self._outcome("success" if code == 0 else "failure")
+        outcome = self.outcome("success" if code == 0 else "failure")
         outcome.terminated_by = "exit"
         outcome.code = code
         return outcome
 
     def _refused(self, error: Exception) -> Outcome:
-        outcome = self._outcome("error")
+        outcome = self.outcome("error")
         outcome.terminated_by = "error"
         outcome.error = {"kind": "not-performed", "message": str(error), "span": None}
         return outcome
@@ -333,6 +340,8 @@ class Driver:
     def _end(self, outcome: Outcome) -> Outcome:
         fields = outcome.to_json()
         del fields["run"], fields["program"]
+        if outcome.code is not None:
+            fields["code"] = outcome.code
         self._journal.write("run_end", fields)
         self._journal.sync()
         self._save_state(outcome.status)
@@ -340,7 +349,7 @@ class Driver:
         return outcome
 
     def _interrupted(self) -> Outcome:
-        outcome = self._outcome("interrupted")
+        outcome = self.outcome("interrupted")
         outcome.terminated_by = "interrupt"
         self._journal.write(
             "run_interrupted", {"state": outcome.final_state, "duration_ms": outcome.duration_ms}

@@ -10,8 +10,9 @@ import contextlib
 import gc
 import os
 import sys
+from errno import ENOSPC
 
-from .errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_PIPE
+from .errors import EXIT_FAILURE, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_PIPE, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,12 +72,22 @@ def guarded(action: Callable[[], int]) -> int:
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
         code = EXIT_PIPE
+    except OSError as error:
+        # Without a file's name it is a stream of ours, such as the help's standard output.
+        code = _report(error) if error.filename is not None or error.errno != ENOSPC else _complain(error)
     except Exception as error:
         code = _report(error)
     flush_standard_streams()
     gc.freeze()  # nor is it looked through at the end
     gc.enable()
     return code
+
+
+def _complain(error: OSError) -> int:
+    """Say that an answer could not be written."""
+    with contextlib.suppress(OSError, UnicodeError, AttributeError):
+        sys.stderr.write(f"error[cannot-write]: cannot write to standard output: {reason(error)}\n")
+    return EXIT_FAILURE
 
 
 def _report(error: Exception) -> int:

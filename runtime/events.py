@@ -56,14 +56,15 @@ OWN_ROWS = (
     ),
     EventKind(
         "run_resume",
-        "state iteration unknown lost set_aside",
+        "state iteration unknown lost set_aside doubtful?",
         "The run goes on. `unknown`: what became of an effect that was cut off (`rerun` or `fail`); `lost`: "
-        "what damage to the journal cost, a sentence each; `set_aside`: the file for what was cut off.",
+        "what damage to the journal cost, a sentence each; `set_aside`: the file for what was cut off; "
+        "`doubtful`: later effects that may have happened, each with its kind and a CRC-32 of its command.",
     ),
     EventKind(
         "run_end",
-        "status terminated_by final_state iterations steps value error duration_ms",
-        "The run has ended, as `llc run --json` says it.",
+        "status terminated_by final_state iterations steps value error duration_ms code?",
+        "The run has ended, as `llc run --json` says it. `code`: the exit code that a flow asked for.",
     ),
 )
 # What an event has beyond its note's fields (`progress.event_fields`).

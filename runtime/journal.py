@@ -422,6 +422,23 @@ def read(path: str) -> Iterator[Record]:
             yield Record(damage.first_line, damage.offset, None, damage)
 
 
+def last_event(path: str) -> dict[str, Any] | None:
+    """The event on the last line of a journal; None where that cannot be read or is damaged."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            length = 4096
+            while True:
+                file.seek(max(0, size - length))
+                tail = file.read(length)
+                begin = tail.rfind(b"\n", 0, -1) + 1
+                if begin or length >= size or length >= LINE_LIMIT:
+                    return unseal(tail[begin:-1]) if tail.endswith(b"\n") else None
+                length *= 16
+    except OSError:
+        return None
+
+
 def set_aside(path: str, offset: int) -> str | None:
     """Cut a journal at `offset`; what stood there goes to a file beside it, whose path is given.
 

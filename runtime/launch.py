@@ -22,8 +22,8 @@ from .journal import Journal, JournalError, write_file
 from .programs import load_expression, load_image, load_program
 from .runs import ROOT
 from .screen import Screen
-from .signals import Signals
-from .world import Interrupt, timestamp
+from .signals import Stopping
+from .world import Interrupted, timestamp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,11 +34,9 @@ if TYPE_CHECKING:
     from ..vm.image import Image
     from .locks import Lock
     from .options import Values
-    from .replay import Position
+    from .replay import History
     from .runs import RunFolder
-    from .world import WorldLike
-
-_POLICIES = ("rerun", "fail", "ask")
+    from .world import Interrupt, WorldLike
 
 
 def run(values: Values) -> int:
@@ -69,6 +67,7 @@ class _Command:
         self.screen = self.errors if values.json or is_silent else Screen(sys.stdout)
         self.image: Image | None = None
         self.folder: RunFolder | None = None
+        self.driver: Driver | None = None
         self.begun = monotonic()
 
     # --- the two commands -----------------------------------------------------------------
@@ -84,7 +83,7 @@ class _Command:
         if values.dry_run:
             from .plan import dry_run
 
-            Screen(sys.stdout).write(dry_run(image, values.json))
+            Screen(sys.stdout).deliver(dry_run(image, values.json).encode("utf-8", "replace"))
             return None
         world, refusals = self.world(values.script)
         about = {"program": image.name, "path": path}
@@ -92,6 +91,20 @@ class _Command:
             about["script"] = os.path.abspath(values.script)
         begun = timestamp(world.time())
         scope = [] if values.script else image.meta["scope"]
+        with Stopping(self.is_silent) as interrupt:
+            return self.start(image, world, refusals, about, begun, scope, interrupt)
+
+    def start(
+        self,
+        image: Image,
+        world: WorldLike,
+        refusals: tuple[type[Exception], ...],
+        about: dict[str, Any],
+        begun: str,
+        scope: list[str],
+        interrupt: Interrupt,
+    ) -> Outcome:
+        """A folder, a lock and a journal for a new run, and then the run."""
         self.folder, lock = locks.start(ROOT, image.name, scope, {**about, "started_at": begun})
         folder = self.folder
         try:
@@ -108,19 +121,23 @@ class _Command:
         journals.sync_folder(os.path.dirname(folder.path))
         display = self.display(image)
         display.begin(folder.id, image.name)
-        interrupt = Interrupt()
         from ..vm.machine import Machine
 
-        driver = Driver(
+        self.driver = driver = Driver(
             Machine(image), world, journal, folder, display, interrupt, begun=begun, refusals=refusals
         )
-        return self.drive(driver.run, interrupt, world, journal, lock)
+        return self.drive(driver.run, world, journal, lock)
 
     def resume(self) -> Outcome | None:
+        from .unknown import POLICIES
+
         values = self.values
-        if values.on_unknown not in (None, *_POLICIES):
-            raise UserError("bad-option", f"--on-unknown is one of {', '.join(_POLICIES)}")
+        if values.on_unknown not in (None, *POLICIES):
+            raise UserError("bad-option", f"--on-unknown is one of {', '.join(POLICIES)}")
         self.folder = folder = runs.find(values.target, ROOT)
+        start = folder.start()
+        if not start:
+            raise _no_record(folder)
         if not os.path.exists(folder.image):
             raise UserError(
                 "no-program",
@@ -129,25 +146,58 @@ class _Command:
                 EXIT_FAILURE,
             )
         self.image = image = load_image(folder.image)
-        from ..vm.machine import Machine
-        from .replay import History, replay
+        from .replay import History
 
         about = {name: value for name, value in folder.about().items() if name not in ("run", "pid", "scope")}
-        script = about.get("script")
+        script = start.get("script")
         lock = locks.take_over(folder, [] if script else image.meta["scope"], about)
         history = History.load(folder.journal)
-        if history.ended:
-            lock.close()
+        if history.end is not None:
+            ended = self.recorded(history.end)
             folder.finish()
-            raise UserError(
-                "run-ended", f"there is nothing to resume: {folder.id} has ended", exit_code=EXIT_FAILURE
-            )
+            lock.close()
+            self.warn(f"note: {folder.id} had ended already; this is how")
+            return ended
         world, refusals = self.world(script)
+        with Stopping(self.is_silent) as interrupt:
+            return self.go_on(image, world, refusals, history, lock, interrupt)
+
+    def recorded(self, end: dict[str, Any]) -> Outcome:
+        """How a run ended that was cut off before it was put away."""
+        assert self.image is not None
+        assert self.folder is not None
+        try:
+            end = journals.unpack(end, journals.Blobs(self.folder.outputs).fetch)
+        except journals.BlobError as error:
+            self.warn(f"warning: {error}")
+        outcome = Outcome(self.folder.id, self.image.name, self.image.meta["kind"], end["status"])
+        for name in ("terminated_by", "final_state", "iterations", "steps", "value", "error", "duration_ms"):
+            setattr(outcome, name, end.get(name))
+        outcome.code = end.get("code")
+        return outcome
+
+    def go_on(
+        self,
+        image: Image,
+        world: WorldLike,
+        refusals: tuple[type[Exception], ...],
+        history: History,
+        lock: Lock,
+        interrupt: Interrupt,
+    ) -> Outcome:
+        """Replay what is on record, and go on from there."""
+        from ..vm.machine import Machine
+        from .replay import replay
+        from .unknown import RESULT, Unknown
+
+        folder = self.folder
+        assert folder is not None
         machine = Machine(image)
         position = replay(machine, history, journals.Blobs(folder.outputs), world)
         for sentence in position.lost:
             self.warn(f"warning: {folder.journal}: {sentence}")
-        policy = self.settle(position)
+        unknown = Unknown(folder.id, position, self.values.on_unknown, self.errors, interrupt)
+        policy = unknown.settle()
         kept = journals.set_aside(folder.journal, position.cut) if position.cut is not None else None
         if kept is not None:
             self.warn(f"note: what was cut from the journal is kept in {kept}")
@@ -161,13 +211,13 @@ class _Command:
                 "unknown": policy,
                 "lost": position.lost,
                 "set_aside": kept,
+                **({"doubtful": position.marks()} if position.doubtful else {}),
             },
         )
         journal.sync()
         display = self.display(image)
         display.resume(folder.id, image.name, progress.state, progress.iteration)
-        interrupt = Interrupt()
-        driver = Driver(
+        self.driver = driver = Driver(
             machine,
             world,
             journal,
@@ -178,24 +228,18 @@ class _Command:
             base_ms=history.active_ms,
             begun=history.begun,
             refusals=refusals,
+            settle=unknown.settle_again,
         )
-        answer = _UNKNOWN if policy == "fail" else None
-        return self.drive(
-            lambda: driver.run(position.outcome, position.notes, answer), interrupt, world, journal, lock
-        )
+        answer = RESULT if policy == "fail" else None
+        return self.drive(lambda: driver.run(position.outcome, position.notes, answer), world, journal, lock)
 
-    def drive(
-        self, go: Callable[[], Outcome], interrupt: Interrupt, world: WorldLike, journal: Journal, lock: Lock
-    ) -> Outcome:
+    def drive(self, go: Callable[[], Outcome], world: WorldLike, journal: Journal, lock: Lock) -> Outcome:
         """Drive to the end and put everything away; a run that has ended goes to the history."""
-        signals = None if self.is_silent else Signals(interrupt)
         if not self.is_silent:
             # What there is by now stays to the end (`entry`); only what the run makes is looked through.
             gc.freeze()
             gc.enable()
         try:
-            if signals is not None:
-                signals.take()
             ended = go()
             if ended.status != "interrupted" and self.folder is not None:
                 self.folder.finish()
@@ -206,9 +250,6 @@ class _Command:
                 journal.close()
             finally:
                 lock.close()
-                if signals is not None:
-                    signals.give_back()
-                interrupt.close()
 
     # --- parts ----------------------------------------------------------------------------
 
@@ -248,54 +289,6 @@ class _Command:
             return Display()
         return ProgressDisplay(self.screen, image.meta["limits"].get("max_iterations"), self.values.verbose)
 
-    def settle(self, position: Position) -> str | None:
-        """End what is left of an effect that was cut off; what becomes of it, None where there is none."""
-        from ..vm.machine import Effect
-
-        recorded, effect = position.recorded, position.outcome
-        if not isinstance(effect, Effect) or recorded is None or not recorded.started:
-            return None
-        assert self.folder is not None
-        from .leftover import end_leftover, find_leaders
-
-        effect_id = f"{self.folder.id}/{effect.seq}"
-        for pid, begun in recorded.processes or find_leaders(effect_id):
-            if end_leftover(pid, begun, effect_id):
-                self.warn(f"note: what was still running of effect {effect.seq} (pid {pid}) has been ended")
-        from ..ir.effects import EFFECTS
-
-        if not EFFECTS[effect.kind].acts:
-            return None
-        policy = self.values.on_unknown or effect.args.get("on_unknown")
-        if policy == "ask":
-            return self.ask(effect)
-        return "fail" if policy == "fail" else "rerun"
-
-    def ask(self, effect: Any) -> str:
-        """Ask the person what to do with an effect whose outcome is unknown."""
-        what = str(effect.args.get("command") or effect.kind)
-        shown = what if len(what) <= 200 else what[:200] + "…"
-        if not (os.isatty(0) and os.isatty(2)):
-            raise UserError(
-                "unknown-outcome",
-                f"it is not known whether `{shown}` did its work, and its state says to ask",
-                "resume in a terminal, or say `--on-unknown rerun` or `--on-unknown fail`",
-                EXIT_FAILURE,
-            )
-        self.errors.write(f"It is not known whether this did its work: {shown}\n")
-        while True:
-            self.errors.write("Run it again, let it fail, or stop here? [r/f/s] ")
-            answer = sys.stdin.readline()
-            match answer.strip().lower()[:1]:
-                case "r":
-                    return "rerun"
-                case "f":
-                    return "fail"
-                case "s":
-                    raise UserError("stopped", "not resumed", exit_code=EXIT_FAILURE)
-            if not answer:
-                raise UserError("stopped", "not resumed", exit_code=EXIT_FAILURE)
-
     # --- how it ended ---------------------------------------------------------------------
 
     def warn(self, text: str) -> None:
@@ -305,7 +298,7 @@ class _Command:
         """Do it and answer; what the user or the system did wrong is shown, what we did is raised."""
         try:
             outcome = action(self)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Interrupted):
             return self.refuse("interrupt", "interrupted", [], EXIT_INTERRUPTED)
         except UserError as error:
             self.show(_as_diagnostics(error))
@@ -330,8 +323,7 @@ class _Command:
             self.show_error(outcome)
         if outcome.status == "interrupted":
             self.warn(f"Resume with: llc resume {outcome.run}")
-        self.answer(outcome)
-        return outcome.exit_code
+        return self.answer(outcome, outcome.exit_code)
 
     def refuse_journal(self, error: JournalError) -> int:
         help = None
@@ -346,25 +338,35 @@ class _Command:
     ) -> int:
         """Answer for a run that did not come to an end, or did not begin."""
         status = "interrupted" if exit_code == EXIT_INTERRUPTED else "error"
-        program = self.image.name if self.image is not None else None
-        outcome = Outcome(self.folder.id if self.folder else None, program, "loop", status)
+        if self.driver is not None:
+            outcome = self.driver.outcome(status)
+        else:
+            program = self.image.name if self.image is not None else None
+            outcome = Outcome(self.folder.id if self.folder else None, program, "loop", status)
+            outcome.duration_ms = int((monotonic() - self.begun) * 1000)
         outcome.terminated_by = "interrupt" if status == "interrupted" else "error"
-        outcome.duration_ms = int((monotonic() - self.begun) * 1000)
         outcome.error = {"kind": kind, "message": message, "span": None, "help": help}
         if diagnostics:
             from ..ir.diagnostics import in_order, to_json
 
             outcome.error["diagnostics"] = [to_json(diagnostic) for diagnostic in in_order(diagnostics)]
-        self.answer(outcome)
-        return exit_code
+        return self.answer(outcome, exit_code)
 
-    def answer(self, outcome: Outcome) -> None:
-        """The one JSON object, where it was asked for."""
-        if self.values.json:
-            text = json.dumps(outcome.to_json(), ensure_ascii=False, default=str)
-            Screen(sys.stdout).write_bytes((text + "\n").encode("utf-8", "replace"))
-        elif outcome.kind != "loop" and outcome.value is not None and not self.values.quiet:
-            self.screen.write(json.dumps(outcome.value, indent=2, ensure_ascii=False) + "\n")
+    def answer(self, outcome: Outcome, exit_code: int) -> int:
+        """The one JSON object, where it was asked for; the exit code, or that it could not be written."""
+        try:
+            if self.values.json:
+                text = json.dumps(outcome.to_json(), ensure_ascii=False, default=str)
+                Screen(sys.stdout).deliver((text + "\n").encode("utf-8", "replace"))
+            elif outcome.kind != "loop" and outcome.value is not None and not self.values.quiet:
+                text = json.dumps(outcome.value, indent=2, ensure_ascii=False)
+                self.screen.deliver(self.screen.encode(text + "\n"))
+        except BrokenPipeError:
+            pass  # the run's work is not its display
+        except UserError as error:
+            self.show(_as_diagnostics(error))
+            return exit_code or error.exit_code
+        return exit_code
 
     def show(self, diagnostics: Any, sources: Any = ()) -> None:
         from ..ir.diagnostics import render_all
@@ -396,13 +398,27 @@ class _Command:
             self.errors.write("".join(f"  {line}\n" for line in trace))
 
 
-_UNKNOWN = {
-    "output": "",
-    "stderr": "",
-    "exit_code": 1,
-    "duration_ms": 0,
-    "error": {"kind": "unknown-outcome", "message": "it was cut off, so its outcome is not known"},
-}
+def usage_answer(message: str) -> None:
+    """The one JSON object for words that cannot be read as a command."""
+    ended = Outcome(None, None, "loop", "error")
+    ended.terminated_by = "error"
+    ended.error = {"kind": "usage", "message": message, "span": None}
+    text = json.dumps(ended.to_json(), ensure_ascii=False)
+    Screen(sys.stdout).deliver((text + "\n").encode("utf-8", "replace"))
+
+
+def _no_record(folder: RunFolder) -> UserError:
+    """A journal without its beginning: nothing says what was done, nor whether it was done for real."""
+    if not os.path.exists(folder.journal):
+        what = "is missing"
+    else:
+        what = "is empty" if not os.path.getsize(folder.journal) else "has lost its beginning"
+    return UserError(
+        "no-record",
+        f"{folder.id} cannot go on: its journal {what}, so it is not known what was done already",
+        f"nothing was performed; look at {folder.path}, or begin anew with `llc run`",
+        EXIT_FAILURE,
+    )
 
 
 def _compile_error(error: Exception) -> CompileError | None:

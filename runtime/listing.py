@@ -47,17 +47,22 @@ def loops() -> list[dict[str, Any]]:
 
 
 def unfinished_runs() -> list[dict[str, Any]]:
-    """The runs that have not ended, the latest first: run, program, whether it lives, where it is."""
+    """The runs that have not ended, the latest first: run, program, whether it lives, where it is.
+
+    One that was cut off when it had ended and was only to be put away is `ended`.
+    """
     rows = []
     for run in runs.runs_in(runs.ROOT):
+        alive = is_live(run)
+        if not alive and run.is_husk():
+            continue
         about = run.about()
         state = _state(run)
-        alive = is_live(run)
         rows.append(
             {
                 "run": run.id,
                 "program": about.get("program", run.name),
-                "status": "running" if alive else "cut off",
+                "status": "running" if alive else "ended" if run.end() else "cut off",
                 "pid": about.get("pid") if alive else None,
                 "state": state.get("current_state"),
                 "iteration": state.get("iteration"),

@@ -60,10 +60,17 @@ def start(root: str, name: str, scope: Iterable[str], about: dict[str, Any]) -> 
     gate = _open(os.path.join(folder, ".lock"))
     try:
         _flock(gate, fcntl.LOCK_EX)
+        for other in runs_in(root):
+            if other.is_husk() and not is_live(other):
+                other.discard()
         wanted = resolve_scope(scope, root)
         _refuse_conflict(root, wanted, None)
         run = RunFolder.create(root, name)
-        return run, _hold(run, wanted, about)
+        try:
+            return run, _hold(run, wanted, about)
+        except BaseException:
+            run.discard()
+            raise
     finally:
         os.close(gate)
 
@@ -154,8 +161,10 @@ def _hold(run: RunFolder, scope: list[str], about: dict[str, Any]) -> Lock:
         parent = os.environ.get("LLC_RUN_ID")
         known = {"run": run.id, "pid": os.getpid(), **({"parent": parent} if parent else {})}
         text = json.dumps({**known, **about, "scope": scope})
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, text.encode("utf-8", "surrogateescape") + b"\n", 0)
+        data = text.encode("utf-8", "surrogateescape") + b"\n"
+        # Cut to length last: where this is cut off, the old text or the new one is there, or an error.
+        os.pwrite(fd, data, 0)
+        os.ftruncate(fd, len(data))
     except OSError as error:
         os.close(fd)
         raise UserError(

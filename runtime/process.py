@@ -87,13 +87,17 @@ class Runner:
 
     def find(self, program: str) -> str | None:
         """The file that `program` names: itself if it has a slash, else the first on PATH."""
-        if "/" in program:
-            return program if _is_program(program) else None
-        path = os.fsdecode(self.env.get(b"PATH", b"")) or os.defpath
-        for directory in path.split(":"):
-            candidate = os.path.join(directory or ".", program)
+        try:
+            name = program.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            return None
+        if b"/" in name:
+            return program if _is_program(name) else None
+        path = self.env.get(b"PATH") or os.defpath.encode()
+        for directory in path.split(b":"):
+            candidate = os.path.join(directory or b".", name)
             if _is_program(candidate):
-                return candidate
+                return candidate.decode("utf-8", "surrogateescape")
         return None
 
     def run(self, path: str, argv: list[str], args: dict[str, Any], context: Context) -> dict[str, Any]:
@@ -124,8 +128,9 @@ class Runner:
         }
         if exit_code < 0:
             result["signal"] = signal_name(-exit_code)
-        if timed_out is not None:
+        if timed_out is not None and limit is not None:
             result["timed_out"] = timed_out
+            result["limit_ms"] = round(limit * 1000)
         truncated = {
             capture.stream: capture.total for capture in (child.output, child.stderr) if capture.is_truncated
         }
@@ -146,9 +151,10 @@ class Runner:
                 env.pop(name, None)  # an outer run's value must not show through
             else:
                 env[name] = str(value).encode("utf-8", "replace")
+        # In UTF-8 whatever the locale says: that is what the loop's text is.
         return os.posix_spawn(
-            path,
-            argv,
+            path.encode("utf-8", "surrogateescape"),
+            [word.encode("utf-8", "surrogateescape") for word in argv],
             env,
             file_actions=(
                 (os.POSIX_SPAWN_DUP2, self._null, 0),
@@ -365,7 +371,7 @@ def signal_number(name: str) -> int:
     return 0 if number is None else int(number)
 
 
-def _is_program(path: str) -> bool:
+def _is_program(path: bytes) -> bool:
     try:
         return stat.S_ISREG(os.stat(path).st_mode) and os.access(path, os.X_OK)
     except (OSError, ValueError):

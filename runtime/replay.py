@@ -8,6 +8,7 @@ unknown; the driver goes on from there.
 from __future__ import annotations
 
 import time
+import zlib
 
 from ..vm.faults import Fault
 from ..vm.machine import Done, Effect, OutOfFuel
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
     from ..vm.machine import Machine
     from .world import WorldLike
+
+    # An effect's kind, and a CRC-32 of its command.
+    Mark = tuple[str, int]
 
 _STARTS = ("action_start", "effect_start")
 _ENDS = ("action_complete", "effect_complete")
@@ -48,6 +52,7 @@ class History:
 
     notes[n]: what the program noted before effect n, each with its offset. unsure: those n whose
     notes stand next to damage, so that some may be missing. active_ms: how long the run was active.
+    end: its `run_end`. doubtful: what an earlier resume could not know of; see `Position`.
     """
 
     def __init__(self) -> None:
@@ -55,7 +60,8 @@ class History:
         self.notes: dict[int, list[tuple[dict[str, Any], int]]] = {}
         self.unsure: set[int] = set()
         self.damage: list[Damage] = []
-        self.ended = False
+        self.end: dict[str, Any] | None = None
+        self.doubtful: dict[int, Mark | None] = {}
         self.begun: str | None = None
         self.active_ms = 0
         self.last = 0
@@ -93,7 +99,9 @@ class History:
             elif kind == "run_start":
                 history.begun = history.begun or event.get("ts")
             elif kind == "run_end":
-                history.ended = True
+                history.end = event
+            elif kind == "run_resume":
+                history.doubtful.update(_read_marks(event.get("doubtful")))
             elif kind not in OWN:
                 history.notes.setdefault(group, []).append((event, record.offset))
         history.active_ms += _milliseconds(since, until)
@@ -140,10 +148,11 @@ class Position:
 
     outcome: what the machine said last; where it is an effect, that effect has no result yet, and
     `recorded` is what is on record of it. notes: those not in the journal yet. cut: the journal's
-    length to keep, None to keep it all. lost: what damage cost, a sentence each.
+    length to keep, None to keep it all. lost: what damage cost, a sentence each. doubtful: later
+    effects that may have happened, by what is cut off: what is on record of them, None for nothing.
     """
 
-    __slots__ = ("cut", "lost", "notes", "outcome", "progress", "recorded")
+    __slots__ = ("_marks", "cut", "doubtful", "lost", "notes", "outcome", "progress", "recorded")
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -152,6 +161,49 @@ class Position:
         self.notes: list[tuple[str, dict[str, Any]]] = []
         self.cut: int | None = None
         self.lost: list[str] = []
+        self.doubtful: dict[int, Recorded | None] = {}
+        self._marks: dict[int, Mark | None] = {}
+
+    def doubt(self, seq: int, recorded: Recorded | None, mark: Mark | None = None) -> None:
+        """Effect `seq` may have happened; `mark` tells which one, if it is known at all."""
+        if recorded is not None and recorded.started:
+            mark = _mark(recorded.kind, recorded.args)
+        self.doubtful[seq] = recorded
+        self._marks[seq] = mark
+
+    def is_doubtful(self, effect: Effect) -> bool:
+        """Whether this effect may have happened already, in what was cut off the journal."""
+        if effect.seq not in self._marks:
+            return False
+        mark = self._marks[effect.seq]
+        return mark is None or mark == _mark(effect.kind, journal.pack(effect.args, _digest_only))
+
+    def settled(self, seq: int) -> None:
+        """It has been decided what becomes of effect `seq`."""
+        self.doubtful.pop(seq, None)
+        self._marks.pop(seq, None)
+
+    def marks(self) -> list[list[Any]]:
+        """`doubtful` for the journal: what is cut off it is not there at the next resume."""
+        return [[seq, *(mark or ())] for seq, mark in sorted(self._marks.items())]
+
+
+def _mark(kind: str | None, args: Any) -> Mark:
+    """What tells an effect from another with its number: its kind and its command."""
+    command = args.get("command", args) if isinstance(args, dict) else args
+    return str(kind), zlib.crc32(_sorted_json(command))
+
+
+def _read_marks(rows: Any) -> dict[int, Mark | None]:
+    """The marks of an event; what is not as `Position.marks` made it is left out."""
+    found: dict[int, Mark | None] = {}
+    for row in rows if isinstance(rows, list) else ():
+        match row:
+            case [int(seq)]:
+                found[seq] = None
+            case [int(seq), str(kind), int(crc)]:
+                found[seq] = (kind, crc)
+    return found
 
 
 class _Replay:
@@ -193,6 +245,7 @@ class _Replay:
                 break
         position.outcome = outcome
         self._account_for_damage()
+        self._doubt_what_is_cut()
         cut = position.cut
         position.notes = [
             (kind, fields)
@@ -272,6 +325,21 @@ class _Replay:
                 f"the result{'s' if len(later) > 1 else ''} of effect{'s' if len(later) > 1 else ''} {span} "
                 f"rest{'s' if len(later) == 1 else ''} on effect {self.seq} and cannot be used without it"
             )
+
+    def _doubt_what_is_cut(self) -> None:
+        """Effects that had started, or may have, in a part of the journal that is not used any more."""
+        position, history = self.position, self.history
+        last = history.last
+        for damage in history.damage:
+            # Each effect in it that was finished took two lines.
+            if damage.at_end and not (damage.torn and damage.first_line == damage.last_line):
+                last += (damage.last_line - damage.first_line + 2) // 2
+        if position.cut is not None:
+            for seq in range(self.seq + 1, last + 1):
+                position.doubt(seq, history.effects.get(seq))
+        for seq, mark in history.doubtful.items():
+            if seq >= self.seq and seq not in history.effects and seq not in position.doubtful:
+                position.doubt(seq, None, mark)
 
     def _suspect(self) -> None:
         """The record of the effect may be lost: it may have started."""

@@ -6,8 +6,9 @@
     .loops/.history/<run>/                the same folder once the run has ended
     .loops/.cache/                        compiled images; see `cache`
 
-A run is called `<name>-YYYYMMDD-HHMMSS-xxxx`. Whatever a loop is called, its runs stay inside these
-folders. Who may run is decided by `locks`.
+A run is called `<name>-YYYYMMDD-HHMMSS-xxxx`, the last part the fraction of the second in hex. Whatever
+a loop is called, its runs stay inside these folders. What a run is, the first line of its journal tells;
+a folder without one, left by a start that was killed, is none. Who may run is decided by `locks`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import re
 import time
 
 from .errors import EXIT_FAILURE, UserError, reason
+from .journal import last_event, unseal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ IMAGE_SUFFIX = ".llb"
 
 _RUN_ID = re.compile(r"(.+)-\d{8}-\d{6}-[0-9a-f]{4}")
 _LONGEST_NAME = 80
+_LONGEST_START = 1 << 20
 
 
 # --- loops ------------------------------------------------------------------------------------
@@ -72,9 +75,21 @@ def resolve(target: str, root: str = ROOT) -> str:
         return target  # a pipe or a device: reading it will tell
     for suffix in SOURCE_SUFFIXES:
         path = os.path.join(LOOPS, target + suffix)
-        if target and os.path.isfile(os.path.join(root, path)):
+        if not target or not os.path.lexists(os.path.join(root, path)):
+            continue
+        if os.path.isfile(os.path.join(root, path)):
             return path
+        raise UserError("not-a-loop", f"`{path}` is {_what(os.path.join(root, path))}", "a loop is a file")
     raise UserError("unknown-loop", f"no loop named `{target}` in {LOOPS}/", _suggest_name(target, root))
+
+
+def _what(path: str) -> str:
+    """What stands where a file was looked for."""
+    if os.path.isdir(path):
+        return "a directory"
+    return (
+        "no regular file" if os.path.exists(path) else f"a link to `{os.readlink(path)}`, which is not there"
+    )
 
 
 def _suggest_name(target: str, root: str) -> str:
@@ -122,10 +137,12 @@ class RunFolder:
     @classmethod
     def create(cls, root: str, name: str, seconds: float | None = None) -> RunFolder:
         """A new folder for a run of the loop `name`, begun `seconds` after 1970. Raises UserError."""
-        begun = time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds))
+        # Sorted by name the runs of a loop are in the order they began.
+        moment = int((time.time() if seconds is None else seconds) * 0x10000)
         parent = os.path.join(root, RUNNING)
-        for _ in range(100):
-            path = os.path.join(parent, f"{slug(name)}-{begun}-{os.urandom(2).hex()}")
+        for ticks in range(moment, moment + 1000):
+            begun = time.strftime("%Y%m%d-%H%M%S", time.gmtime(ticks >> 16))
+            path = os.path.join(parent, f"{slug(name)}-{begun}-{ticks & 0xFFFF:04x}")
             try:
                 os.mkdir(path)
             except FileExistsError:
@@ -163,8 +180,37 @@ class RunFolder:
     def outputs(self) -> str:
         return os.path.join(self.path, "outputs")
 
+    def start(self) -> dict[str, Any]:
+        """The `run_start` its journal begins with; {} where that is missing or damaged."""
+        try:
+            with open(self.journal, "rb") as file:
+                event = unseal(file.readline(_LONGEST_START)[:-1])
+        except OSError:
+            return {}
+        return event if event is not None and event["event"] == "run_start" else {}
+
+    def end(self) -> dict[str, Any] | None:
+        """The `run_end` its journal ends with; None where it has not ended."""
+        event = last_event(self.journal)
+        return event if event is not None and event["event"] == "run_end" else None
+
+    def is_husk(self) -> bool:
+        """Whether a start was cut off here before the run was on record: nothing was performed."""
+        if os.path.exists(self.state):
+            return False
+        try:
+            with open(self.journal, "rb") as file:
+                return not file.readline(_LONGEST_START).endswith(b"\n")
+        except OSError:
+            return True
+
     def about(self) -> dict[str, Any]:
-        """What the lock file tells of the run: program, target, pid, scope …; {} where it is damaged."""
+        """What is known of the run: program, path, script by its journal; pid, scope … by its lock file."""
+        start = self.start()
+        told: dict[str, Any] = {name: start[name] for name in ("program", "path", "script") if name in start}
+        return {**self._held(), **told, **({"started_at": start["ts"]} if "ts" in start else {})}
+
+    def _held(self) -> dict[str, Any]:
         try:
             with open(self.lock, "rb") as file:
                 found = json.loads(file.read(1 << 20))
@@ -174,10 +220,10 @@ class RunFolder:
 
     def discard(self) -> None:
         """Remove the folder of a run that could not begin, as far as that can be done."""
-        for path in (self.journal, self.image, self.state, self.lock):
-            with contextlib.suppress(OSError):
-                os.unlink(path)
         with contextlib.suppress(OSError):
+            for name in os.listdir(self.path):
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(self.path, name))
             os.rmdir(self.path)
 
     def finish(self) -> None:
@@ -232,14 +278,18 @@ def runs_in(root: str, folder: str = RUNNING) -> Iterator[RunFolder]:
 
 
 def _begun(run_id: str) -> tuple[str, str]:
-    return run_id[-20:-5], run_id
+    return run_id[-20:], run_id
 
 
 def find(target: str, root: str = ROOT) -> RunFolder:
     """The unfinished run that `target` means: a run's id, else the last one of a loop. Raises UserError."""
     running = list(runs_in(root))
     for run in running:
-        if run.id == target or _is_run_of(run, target):
+        if run.id == target:
+            return run
+    running = [run for run in running if not run.is_husk()]
+    for run in running:
+        if _is_run_of(run, target):
             return run
     for run in runs_in(root, HISTORY):
         if run.id == target or _is_run_of(run, target):

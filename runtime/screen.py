@@ -10,6 +10,8 @@ import os
 import re
 import sys
 
+from .errors import EXIT_FAILURE, UserError, reason
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO
@@ -35,10 +37,11 @@ class Screen:
     is_live: lines can be rewritten (a terminal that is not dumb). color, unicode: what may be used.
     """
 
-    __slots__ = ("_encoding", "_fd", "_gone", "color", "is_live", "unicode")
+    __slots__ = ("_encoding", "_fd", "_gone", "_stream", "color", "is_live", "unicode")
 
     def __init__(self, stream: IO[str] | None) -> None:
         environ = os.environ
+        self._stream = stream
         try:
             self._fd = stream.fileno() if stream is not None else -1
         except (OSError, ValueError):
@@ -67,18 +70,43 @@ class Screen:
 
     def write(self, text: str) -> None:
         """Write all of a text; a reader that is gone is forgotten quietly."""
-        self.write_bytes(text.encode(self._encoding, "replace"))
+        self.write_bytes(self.encode(text))
+
+    def encode(self, text: str) -> bytes:
+        return text.encode(self._encoding, "replace")
 
     def write_bytes(self, content: bytes) -> None:
-        data = memoryview(b"" if self._gone else content)
+        if self._gone:
+            return
+        try:
+            self._write_all(content)
+        except OSError:
+            self._gone = True
+
+    def deliver(self, content: bytes) -> None:
+        """Write what the command was asked for: BrokenPipeError, or UserError where it cannot be written."""
+        try:
+            if self._fd < 0 and self._stream is not None:  # it was replaced by something in memory
+                self._stream.write(content.decode(self._encoding))
+                self._stream.flush()
+                return
+            if self._fd < 0:
+                raise UserError("cannot-write", "standard output is closed", exit_code=EXIT_FAILURE)
+            self._write_all(content)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise UserError(
+                "cannot-write", f"cannot write to standard output: {reason(error)}", exit_code=EXIT_FAILURE
+            ) from None
+
+    def _write_all(self, content: bytes) -> None:
+        data = memoryview(content)
         while data:
             try:
                 data = data[os.write(self._fd, data) :]
             except BlockingIOError:
                 _wait_writable(self._fd)
-            except OSError:
-                self._gone = True
-                return
 
 
 def _wait_writable(fd: int) -> None:

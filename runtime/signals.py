@@ -9,13 +9,12 @@ import os
 import signal
 
 from .errors import EXIT_INTERRUPTED
+from .world import Interrupt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
-
-    from .world import Interrupt
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -23,7 +22,7 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Signals:
     """Between `take` and `give_back` the stopping signals go to `interrupt`.
 
-    A SIGHUP that is ignored (nohup) stays ignored.
+    A SIGHUP or SIGINT that is ignored (nohup, `&` in a script) stays ignored.
     """
 
     __slots__ = ("_before", "_interrupt")
@@ -40,7 +39,7 @@ class Signals:
     def take(self) -> None:
         for number in _STOPPING:
             before = signal.getsignal(number)
-            if number == signal.SIGHUP and before == signal.SIG_IGN:
+            if number != signal.SIGTERM and before == signal.SIG_IGN:
                 continue
             self._before[number] = before
             signal.signal(number, self._handle)
@@ -48,3 +47,23 @@ class Signals:
     def give_back(self) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
+
+
+class Stopping:
+    """A context in which a request to stop can be made: by the stopping signals, unless `is_silent`."""
+
+    __slots__ = ("_interrupt", "_signals")
+
+    def __init__(self, is_silent: bool) -> None:
+        self._interrupt = Interrupt()
+        self._signals = None if is_silent else Signals(self._interrupt)
+
+    def __enter__(self) -> Interrupt:
+        if self._signals is not None:
+            self._signals.take()
+        return self._interrupt
+
+    def __exit__(self, *error: object) -> None:
+        if self._signals is not None:
+            self._signals.give_back()
+        self._interrupt.close()

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 # A law holds or it does not, however busy the machine is.
 settings.register_profile("llc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("llc")
+
+
+# Started in the background of a script we ignore Ctrl-C, and so would each llc that a test interrupts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -119,7 +119,7 @@ def _crash(action: dict[str, Value]) -> tuple[str, str] | None:
         return reason, said
     if action.get("timed_out"):
         what = "the loop's time is over" if action["timed_out"] == "loop" else "timed out"
-        elapsed = number_in(action.get("duration_ms"))
+        elapsed = number_in(action.get("limit_ms", action.get("duration_ms")))
         return "timeout", what if elapsed is None else f"{what} after {_seconds(elapsed)} s"
     signal = action.get("signal")
     code = number_in(action.get("exit_code"))

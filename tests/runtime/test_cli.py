@@ -555,3 +555,60 @@ def test_loop_names_are_completed(llc: Llc) -> None:
     """The shell completion offers the loops here."""
     env = {"_LLC_COMPLETE": "complete_bash", "COMP_WORDS": "llc run g", "COMP_CWORD": "2"}
     assert process(env={**os.environ, **env}).stdout.split() == ["good"]
+
+
+# --- streams that cannot be written, words that cannot be read ---------------------------------
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    """llc under a shell, which sets up its streams."""
+    line = command.replace("llc", f"{sys.executable} -m llc", 1)
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["llc list", "llc compile good", "llc validate good --json", "llc run good --json -q", "llc --version"],
+)
+@pytest.mark.parametrize(
+    ("stream", "why"), [(">/dev/full", "no space left on device"), (">&-", "standard output is closed")]
+)
+def test_an_answer_that_cannot_be_written_is_one_error(llc: Llc, command: str, stream: str, why: str) -> None:
+    """A full disk or a closed standard output under an answer: one line, exit code 1."""
+    done = shell(f"{command} {stream}")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error[cannot-write]: ")
+    assert why in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_that_cannot_be_written_is_one_error(llc: Llc) -> None:
+    """Help on a full disk is no crash."""
+    done = shell("llc run --help >/dev/full")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+def test_a_reader_that_went_away_before_the_answer_is_no_error(llc: Llc) -> None:
+    """A run whose JSON nobody reads any more says nothing and keeps its exit code."""
+    done = shell("(sleep 1; exec llc run good --json -q; echo) | exec true; exit ${PIPESTATUS[0]}")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "good", "--json", "--bogus"],
+        ["run", "good", "--json", "--max-iterations", "0"],
+        ["run", "good", "--json", "--context", "x"],
+        ["run", "--json"],
+        ["resume", "--json"],
+    ],
+)
+def test_bad_usage_has_its_json_answer(llc: Llc, words: list[str]) -> None:
+    """With --json exactly one object goes to stdout, also where the words cannot be read."""
+    done = llc(*words)
+    assert done.returncode == 2
+    found = answer(done)
+    assert (found["program"], found["status"], found["error"]["kind"]) == (None, "error", "usage")
+    assert found["error"]["message"]
+    assert done.stderr

@@ -102,6 +102,32 @@ def test_progress_is_shown_as_the_seed_shows_it(show: Show) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ({"exit_code": 127, "stderr": "bash: rufff: command not found"}, "✗ exit 127"),
+        ({"exit_code": 3}, "✗ exit 3"),
+        ({"exit_code": 139, "signal": "SIGSEGV"}, "✗ ended by SIGSEGV"),
+        (
+            {"exit_code": 127, "error": {"kind": "not-found", "message": "`claude` is not on PATH"}},
+            "✗ `claude` is not on PATH",
+        ),
+    ],
+)
+def test_an_action_that_failed_and_that_nothing_judges_says_so(
+    show: Show, result: dict[str, Any], said: str
+) -> None:
+    """Where control goes on whatever happened, what happened is shown all the same."""
+
+    def tell(display: ProgressDisplay) -> None:
+        enter(display, "fix")
+        display.effect_start("shell", {"command": "rufff"})
+        display.effect_end("shell", {"duration_ms": 10, **result})
+        route(display, "check")
+
+    assert show(tell) == f"[1/20] fix → rufff\n       {said}\n       → check\n"
+
+
 def test_output_in_a_pipe_stands_behind_a_bar(show: Show) -> None:
     """Lines are kept whole over chunks, a line without end is shown at the end."""
     text = show(lambda display: action(display, "x", "one\ntw", "o\nthree"))

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llc.frontend.compile import compile_text
-from llc.runtime import journal, launch, options, runs
+from llc.runtime import journal, launch, listing, options, runs
 from llc.runtime.errors import UserError
 from llc.vm.emit import emit
 
@@ -262,12 +262,71 @@ def test_a_damaged_state_file_does_no_harm(project: Path, content: bytes) -> Non
     assert log(project) == LOG
 
 
-def test_an_empty_journal_starts_from_the_beginning(project: Path) -> None:
-    """Where nothing is on record nothing was done, so all is done."""
-    target = cut_run(project, lambda event: False)
-    assert (target / "job.events.jsonl").read_bytes() == b""
-    assert resume(target.name)["status"] == "success"
-    assert log(project) == LOG
+@pytest.mark.parametrize(
+    ("loss", "what"),
+    [("gone", "is missing"), ("emptied", "is empty"), ("headless", "has lost its beginning")],
+)
+def test_a_journal_without_its_beginning_is_refused(project: Path, loss: str, what: str) -> None:
+    """Where it is not known what was done, nothing is done, and it is said."""
+    target = cut_run(project, before_end_of(3))
+    before = log(project)
+    path = target / "job.events.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    if loss == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(b"" if loss == "emptied" else b"".join(lines[1:]))
+    answer = resume(target.name)
+    assert answer["exit"] == 1
+    assert answer["error"]["kind"] == "no-record"
+    assert what in answer["error"]["message"]
+    assert log(project) == before
+
+
+@pytest.mark.parametrize("policy", ["ask", "fail"])
+def test_damage_before_finished_effects_does_not_undo_their_policy(project: Path, policy: str) -> None:
+    """Effects on record behind the damage come again: their state's `on_unknown` decides, at every resume."""
+    text = LOOP.replace("    next: measure\n", f"    on_unknown: {policy}\n    next: measure\n")
+    (project / ".loops" / "job.yaml").write_text(text)
+    target = cut_run(project, before_end_of(3))
+    path = target / "job.events.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    place = next(i for i, line in enumerate(lines) if b'"event":"action_complete"' in line)
+    lines[place] = b"#" * (len(lines[place]) - 1) + b"\n"
+    path.write_bytes(b"".join(lines))
+    (project / "log").write_text("")
+    if policy == "fail":
+        assert resume(target.name)["status"] == "error"
+        assert log(project) == ["measure"]  # the second effect is not performed, and nothing routes its error
+        return
+    for _ in range(2):
+        answer = resume(target.name)
+        assert (answer["exit"], answer["error"]["kind"]) == (1, "unknown-outcome")
+        assert log(project) == ["measure"]
+    assert resume(target.name, **{"on-unknown": "rerun"})["status"] == "success"
+
+
+def test_a_torn_lock_file_loses_nothing(project: Path) -> None:
+    """A scripted run whose lock file was emptied stays scripted, and is found by its name twice."""
+    (project / "world.yaml").write_text(WORLD)
+    run(script="world.yaml")
+    folder = finished(project)
+    lines = (folder / "job.events.jsonl").read_bytes().splitlines(keepends=True)
+    place = next(i for i, line in enumerate(lines) if b'"event":"action_start"' in line)
+    target = project / ".loops" / ".running" / folder.name
+    shutil.move(folder, target)
+    (target / "job.events.jsonl").write_bytes(b"".join(lines[:place]))
+    (target / "lock").write_bytes(b"")
+    assert resume("job")["status"] == "success"
+    assert not (project / "log").exists()
+
+
+def test_a_real_run_with_a_torn_lock_file_is_found_by_its_path(project: Path) -> None:
+    """What a run is called and where it came from is in its journal."""
+    target = cut_run(project, before_end_of(3))
+    (target / "lock").write_bytes(b"")
+    assert runs.find(".loops/job.yaml", str(project)).about()["program"] == "job"
+    assert resume("job")["status"] == "success"
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
@@ -405,13 +464,100 @@ def test_a_run_without_its_program_is_refused(project: Path, change: str) -> Non
 
 
 def test_a_run_that_had_ended_moves_to_the_history(project: Path) -> None:
-    """Killed between its last event and its tidying up, a run is finished, not run again."""
-    run()
+    """Killed between its last event and its tidying up, a run is put away and its end told."""
+    outcome = run()
     folder = finished(project)
     shutil.move(folder, project / ".loops" / ".running" / folder.name)
+    (row,) = listing.unfinished_runs()
+    assert row["status"] == "ended"
     answer = resume()
-    assert answer["error"]["kind"] == "run-ended"
+    assert (answer["status"], answer["exit"]) == ("success", 0)
+    assert answer["iterations"] == outcome.iterations == 3
+    assert answer["final_state"] == "done"
     assert finished(project).name == folder.name
+    assert log(project) == LOG
+
+
+def test_a_flow_that_had_ended_answers_with_its_code(project: Path) -> None:
+    """The exit code that a flow asked for is on record."""
+    (project / ".loops" / "leave.sexp").write_text("(exit 5)\n")
+    assert run("leave").exit_code == 5
+    (folder,) = project.glob(".loops/.history/leave-*")
+    shutil.move(folder, project / ".loops" / ".running" / folder.name)
+    assert resume("leave")["exit"] == 5
+
+
+def test_a_start_that_was_cut_off_is_no_run(project: Path) -> None:
+    """A folder without a record is not listed, does not hide an older run, and goes at the next start."""
+    target = cut_run(project, before_end_of(3))
+    husk = project / ".loops" / ".running" / "job-20990101-000000-0000"
+    husk.mkdir()
+    (husk / "lock").write_bytes(b"{}")
+    assert [row["run"] for row in listing.unfinished_runs()] == [target.name]
+    assert resume("job")["status"] == "success"
+    assert husk.exists()
+    run()
+    assert not husk.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_moment_of_a_start_leaves_no_husk(project: Path, number: int) -> None:
+    """From when its folder is there, a run that is stopped exits 130 and can be resumed."""
+    (project / ".loops" / "slow.yaml").write_text(
+        "name: slow\ninitial: a\nstates:\n  a: {action: 'sleep 600', next: z}\n  z: {terminal: true}\n"
+    )
+    folder = project / ".loops" / ".running"
+    for pause in (0, 0.002, 0.005, 0.01):
+        process = subprocess.Popen([sys.executable, "-m", "llc", "run", "slow", "-q"], stderr=subprocess.PIPE)
+        wait_for(lambda: any(folder.glob("slow-*")))
+        time.sleep(pause)
+        process.send_signal(number)
+        process.communicate()
+        assert process.returncode == 130
+        (kept,) = folder.glob("slow-*")
+        assert not runs.RunFolder("", str(kept)).is_husk()
+        shutil.rmtree(kept)
+
+
+def test_the_latest_run_is_the_one_that_began_last(project: Path) -> None:
+    """Runs begun within one second are in the order they began."""
+    folder = runs.make_running_folder(str(project))
+    made = [runs.RunFolder.create(str(project), "job", 1000 + i / 1000).id for i in range(50)]
+    assert [run.id for run in runs.runs_in(str(project))] == made[::-1]
+    assert all(os.path.isdir(os.path.join(folder, name)) for name in made)
+
+
+def test_an_ignored_interrupt_stays_ignored(project: Path) -> None:
+    """A run in the background of a script does not take the Ctrl-C that is meant for the script."""
+    (project / ".loops" / "job.yaml").write_text(
+        "name: job\ninitial: a\nstates:\n"
+        "  a: {action: 'touch here; while [ ! -e go ]; do sleep 0.05; done', next: done}\n"
+        "  done: {terminal: true}\n"
+    )
+    code = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "os.execv(sys.executable, [sys.executable, '-m', 'llc', 'run', 'job', '-q'])"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    wait_for(lambda: (project / "here").exists())
+    process.send_signal(signal.SIGINT)
+    (project / "go").touch()
+    assert process.wait() == 0
+
+
+def test_a_run_that_a_full_disk_stops_says_where(project: Path) -> None:
+    """The answer has the state and the iterations of a run whose journal could not be written."""
+    (project / ".loops" / "job.yaml").write_text(
+        "name: job\ninitial: a\nstates:\n"
+        "  a: {action: 'head -c 2000 /dev/zero | tr \"\\\\0\" x', on_success: a, on_failure: done}\n"
+        "  done: {terminal: true}\nmax_iterations: 1000\n"
+    )
+    command = f"ulimit -f 32; trap '' XFSZ; exec {sys.executable} -m llc run job --json -q"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["status"], answer["error"]["kind"]) == (1, "error", "journal")
+    assert answer["final_state"] == "a"
+    assert answer["iterations"] > 1
 
 
 def test_time_while_it_was_cut_off_does_not_count(project: Path) -> None:

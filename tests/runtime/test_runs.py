@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime import runs
+from llc.runtime import journal, runs
 from llc.runtime.errors import UserError
 from llc.runtime.runs import RunFolder
 
@@ -83,6 +83,34 @@ def test_a_file_named_without_its_folder_gets_a_hint(project: Path) -> None:
     assert caught.value.help == "to run the file `job`, write `./job`"
 
 
+@pytest.mark.parametrize("kind", ["directory", "pipe", "dangling"])
+def test_what_is_no_file_is_called_what_it_is(project: Path, kind: str) -> None:
+    """A name behind which something else stands is not suggested to itself."""
+    path = project / ".loops" / "odd.yaml"
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("nowhere")
+    with pytest.raises(UserError) as caught:
+        runs.resolve("odd", str(project))
+    expected = {
+        "directory": "is a directory",
+        "pipe": "is no regular file",
+        "dangling": "is a link to `nowhere`, which is not there",
+    }
+    assert caught.value.message == f"`.loops/odd.yaml` {expected[kind]}"
+
+
+def begun(project: Path, name: str, seconds: float | None = None, path: str = "") -> RunFolder:
+    """A run that is on record."""
+    run = RunFolder.create(str(project), name, seconds)
+    start = {"event": "run_start", "program": name, "path": path, "ts": "2024-01-15T10:30:00.000Z"}
+    Path(run.journal).write_bytes(journal.seal(start))
+    return run
+
+
 def test_a_run_folder_is_named_after_loop_and_time(project: Path) -> None:
     """<name>-YYYYMMDD-HHMMSS-xxxx, and its files after the loop."""
     runs.make_running_folder(str(project))
@@ -94,7 +122,7 @@ def test_a_run_folder_is_named_after_loop_and_time(project: Path) -> None:
 
 
 def test_two_runs_begun_at_once_have_two_folders(project: Path) -> None:
-    """The last four digits tell runs of the same second apart."""
+    """The last four digits tell runs of the same moment apart."""
     runs.make_running_folder(str(project))
     assert len({RunFolder.create(str(project), "x", 0).id for _ in range(50)}) == 50
 
@@ -112,9 +140,9 @@ def test_a_finished_run_moves_to_the_history(project: Path) -> None:
 def test_the_last_unfinished_run_of_a_loop_is_found(project: Path) -> None:
     """A loop's name means its latest unfinished run; a run's id means that run."""
     runs.make_running_folder(str(project))
-    first = RunFolder.create(str(project), "lint-fix", 1000)
-    last = RunFolder.create(str(project), "lint-fix", 2000)
-    RunFolder.create(str(project), "lint-fix-more", 3000)
+    first = begun(project, "lint-fix", 1000)
+    last = begun(project, "lint-fix", 2000)
+    begun(project, "lint-fix-more", 3000)
     assert runs.find("lint-fix", str(project)).id == last.id
     assert runs.find(first.id, str(project)).id == first.id
 
@@ -122,8 +150,7 @@ def test_the_last_unfinished_run_of_a_loop_is_found(project: Path) -> None:
 def test_a_run_is_found_by_the_file_it_was_started_from(project: Path) -> None:
     """Where file and loop are named differently either finds the run."""
     runs.make_running_folder(str(project))
-    run = RunFolder.create(str(project), "inner")
-    Path(run.lock).write_text('{"program": "inner", "path": ".loops/outer.yaml"}')
+    run = begun(project, "inner", path=".loops/outer.yaml")
     for target in ("inner", "outer", ".loops/outer.yaml"):
         assert runs.find(target, str(project)).id == run.id
 
@@ -142,7 +169,7 @@ def test_an_ended_run_cannot_be_resumed(project: Path) -> None:
 def test_an_unknown_run_gets_a_suggestion(project: Path) -> None:
     """A misspelt run is answered with the nearest unfinished one."""
     runs.make_running_folder(str(project))
-    RunFolder.create(str(project), "lint-fix")
+    begun(project, "lint-fix")
     with pytest.raises(UserError) as caught:
         runs.find("lint-fxi", str(project))
     assert caught.value.help == "did you mean `lint-fix`?"

@@ -22,6 +22,7 @@ from llc.runtime.capture import CAPTURE_LIMIT, KEPT_END
 from llc.runtime.process import Runner
 from llc.runtime.shell import Shell, plain_words
 from llc.runtime.world import Context, Interrupt, Interrupted, World
+from llc.vm.judges import judge_crash
 
 Perform = Callable[..., dict[str, Any]]
 
@@ -618,3 +619,34 @@ def test_many_shells_may_be_made(context: Callable[..., Context]) -> None:
         shell.perform({"command": "true"}, context())
         shell.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX"])
+def test_commands_are_utf_8_whatever_the_locale(tmp_path: Path, locale: str) -> None:
+    """In an ASCII locale a command reaches its program as it was written."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from llc.runtime.world import Context, Interrupt, World\n"
+        "class Effect:\n"
+        "    kind = 'shell'\n"
+        "    args = {'command': 'printf %s é→ > out; é→'}\n"
+        "context = Context(run_id='r', effect_id='r/1', loop='é', state=None, iteration=None,\n"
+        "    elapsed_ms=lambda: 0, interrupt=Interrupt())\n"
+        "print(World().perform(Effect(), context)['exit_code'])\n",
+        "utf-8",
+    )
+    env = {**os.environ, "LC_ALL": locale, "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "127\n", done.stderr
+    assert (tmp_path / "out").read_bytes() == "é→".encode()
+
+
+def test_a_time_out_says_the_limit_and_not_the_grace(perform: Perform) -> None:
+    """An action that ignores TERM has had its time all the same."""
+    result = perform("shell", command="trap '' TERM; sleep 3; sleep 3", timeout_s=0.2)
+    assert (result["timed_out"], result["limit_ms"]) == ("action", 200)
+    verdict = judge_crash(result)
+    assert verdict is not None
+    assert verdict["details"]["message"] == "timed out after 0.2 s"
