@@ -228,14 +228,14 @@ def expand_phase(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 @form("effect:perform", "(effect:perform kind (name value)…)", "An effect.", 1, is_internal=True)
 def expand_perform(x: Expander, datum: Form, scope: Scope) -> Steps:
-    kind, fields = yield _fields(datum, scope)  # type: ignore[misc]
+    kind, fields = yield _fields(datum, scope)
     assert kind in EFFECTS, kind
     return Perform(kind, fields, span=datum.span)
 
 
 @form("effect:note", "(effect:note kind (name value)…)", "A note.", 1, is_internal=True)
 def expand_note(x: Expander, datum: Form, scope: Scope) -> Steps:
-    kind, fields = yield _fields(datum, scope)  # type: ignore[misc]
+    kind, fields = yield _fields(datum, scope)
     assert kind in NOTES, kind
     return Note(kind, fields, span=datum.span)
 

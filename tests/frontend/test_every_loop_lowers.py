@@ -113,10 +113,13 @@ LOOPS = st.fixed_dictionaries(
 @given(LOOPS)
 def test_a_checked_loop_lowers_to_a_sound_program(data: dict[str, object]) -> None:
     """No sound loop is refused by the verifier, whatever it combines; its FSM form compiles alike."""
+    refused: set[str] = set()
     try:
         compiled = compile_text(json.dumps(data))
-    except CompileError as refused:
-        assert {finding.id for finding in refused.diagnostics if finding.is_error} == {"llm-disabled"}
+    except CompileError as error:
+        refused = {finding.id for finding in error.diagnostics if finding.is_error}
+    if refused:
+        assert refused == {"llm-disabled"}
         return
     assert [finding for finding in verify(compiled.program) if finding.is_error] == []
     assert compile_text(print_fsm(compiled.loop)).program.functions == compiled.program.functions
