@@ -55,7 +55,7 @@ def _over_items(x: Expander, datum: Form, scope: Scope, name: str) -> Steps:
         else:
             operands = (first, operands[1])
     elif datum.tail is not None:
-        return x.dotted(datum)  # type: ignore[no-any-return]
+        return x.dotted(datum)
     for operand in operands:
         args.append((yield operand, scope))
     return Apply(callee, tuple(args), span=datum.span)
