@@ -196,8 +196,8 @@ class _Checker:
                 for o in NAMESPACES.values()
                 if not o.is_keyed and name in (o.fields or ())
             ]
-            if others and not (help or "").startswith("did you mean"):
-                help = f"did you mean `{others[-1]}`?"
+            if len(others) == 1 and not (help or "").startswith("did you mean"):
+                help = f"did you mean `{others[0]}`?"
             if variable.namespace == "result" and name in DETAILS:
                 help = f"did you mean `${{result.details.{name}}}`?"
             owner = ".".join((variable.namespace, *path[:1])) if space.is_keyed else variable.namespace
