@@ -21,6 +21,8 @@ from .schema import (
     CURRENT,
     DEFAULT_MODEL_TEXT,
     DEFAULT_VERDICTS,
+    MAX_NAME,
+    ExitCode,
     LlmStructured,
     Loop,
     OutputContains,
@@ -30,7 +32,6 @@ from .schema import (
 from .templates import parse
 from .variables import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
-MAX_NAME = 200
 _SPECIAL_KEYS = ("on_success", "on_failure", "on_error", "on_yes", "on_no", "on_maintain", "on_unknown")
 _CAPTURE_NAME = re.compile(r"[\w-]+")
 
@@ -143,8 +144,8 @@ class _Checker:
             yield from self.target(target, span, label)
 
     def target(self, target: str, span: Span | None, label: str = "jumps here") -> Iterator[Diagnostic]:
-        if target in self.loop.states or target == CURRENT:
-            return
+        if target in self.loop.states or target == CURRENT or not self.loop.states:
+            return  # without any states, that is finding enough
         name = self.resolve(target)
         if name is None or name in self.loop.states or name == CURRENT:
             return
@@ -176,7 +177,9 @@ class _Checker:
                 message = f"nothing leads to state `{state.name}`"
                 yield _warning("unreachable-state", message, state.span_of("name"), "never entered")
         stuck = sorted(reachable - graph.finishing() - {graph.any})
-        if stuck and not loop.flawed:
+        # A bound that the author gives is how such a loop is meant to end.
+        is_bounded = loop.max_steps is not None or loop.timeout is not None or loop.budget is not None
+        if stuck and not loop.flawed and not is_bounded:
             first = loop.states[graph.names[stuck[0]]]
             more = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
             help = "only a limit or an error ends the loop then; let one of them lead to a terminal state"
@@ -309,11 +312,11 @@ class _Checker:
         unrouted = [verdict for verdict in produced if verdict not in routes and verdict != "error"]
         if unrouted and "_" not in routes:
             names = ", ".join(f"`{verdict}`" for verdict in unrouted)
-            help = "the loop ends with an error then; add `_` to the route to take every other verdict"
+            error = routes.get("_error") or self.loop.on_error
+            then = f"that is an error, which `{error}` takes" if error else "the loop ends with an error then"
+            help = f"{then}; add `_` to the route to take every other verdict"
             if self.loop.paradigm != "fsm":
-                help = (
-                    "the loop ends with an error then; `llc compile --emit fsm` gives states to add routes to"
-                )
+                help = f"{then}; `llc compile --emit fsm` gives states to add routes to"
             yield _warning("unrouted-verdict", f"nothing routes {names}", where, f"`{kind}` may say so", help)
         possible = {*produced, *(DEFAULT_VERDICTS if self.loop.kind_of(state) == "slash" else ())}
         for verdict in routed:
@@ -342,6 +345,14 @@ class _Checker:
 
     def evaluator(self, state: StateSpec) -> Iterator[Diagnostic]:
         evaluator = state.evaluate
+        if isinstance(evaluator, ExitCode):
+            # What is left out keeps its default, which the other list may well take over.
+            twice = sorted(set(evaluator.success or ()) & set(evaluator.failure or ()))
+            if twice:
+                codes = ", ".join(map(str, twice))
+                message = f"exit code {codes} cannot mean both `success` and `failure`"
+                place = evaluator.span_of("failure", "key:failure")
+                yield Diagnostic("ambiguous-exit-code", message, place, "", "leave it in one of the lists")
         if not isinstance(evaluator, LlmStructured):
             return
         if not self.loop.llm.enabled and "_error" not in state.routes and self.loop.on_error is None:

@@ -108,9 +108,20 @@ def read(variable: Variable, place: Place, needs: Needs) -> Expr:
 
 
 def lenient(template: Template, place: Place, needs: Needs) -> Expr:
-    """Like `value_of`, but empty where a single variable is undefined: for `previous`."""
+    """Like `value_of`, but empty where a variable without a default is undefined: for `previous`."""
     variable = template.single
-    if not isinstance(variable, Variable):
-        return value_of(template, place, needs)
-    base, path = base_of(variable, place, needs)
-    return prim("lookup_or", base, path, variable.default or "")
+    if isinstance(variable, Variable):
+        base, path = base_of(variable, place, needs)
+        return prim("lookup_or", base, path, variable.default or "")
+    missing: Expr | None = None
+    for variable in template.variables:
+        base, path = base_of(variable, place, needs)
+        if variable.default is None and (path or variable.namespace == "captured"):
+            is_missing = prim("is_null", prim("lookup_or", base, path, None))
+            missing = is_missing if missing is None else prim("or", missing, is_missing)
+    parts = [
+        attrs.evolve(part, default=part.default or "") if isinstance(part, Variable) else part
+        for part in template.parts
+    ]
+    whole = value_of(attrs.evolve(template, parts=tuple(parts)), place, needs)
+    return whole if missing is None else prim("select", missing, "", whole)

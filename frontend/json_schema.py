@@ -103,7 +103,8 @@ def _block(cls: type[Spec], more: dict[str, Any] | None = None) -> dict[str, Any
 def _value(type: Type) -> dict[str, Any]:
     match type.kind:
         case "text" | "template" | "target":
-            return {"type": "string"} | ({"minLength": 1} if type.least else {})
+            most = {"maxLength": int(type.most)} if type.most else {}
+            return {"type": "string"} | ({"minLength": 1} if type.least else {}) | most
         case "boolean":
             return {"type": "boolean"}
         case "integer" | "number":
@@ -118,7 +119,8 @@ def _value(type: Type) -> dict[str, Any]:
             return {"type": "array", "items": _value(type.item)} | least
         case "map":
             assert type.item is not None
-            return {"type": "object", "additionalProperties": _value(type.item)}
+            few = {"minProperties": int(type.least)} if type.least else {}
+            return {"type": "object", "additionalProperties": _value(type.item)} | few
         case "spec":
             name = "Evaluator" if issubclass(type.specs[0], Evaluator) else type.specs[0].__name__
             return {"$ref": f"#/definitions/{name}"}

@@ -28,7 +28,7 @@ class Reader:
     has_script: bool = True
 
 
-_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh")
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh")
 _INSTEAD = "pass it as an argument instead: "
 _SHELL_FIX = _INSTEAD + "`sh -c '… \"$1\" …' _ @`"
 _QUERY_FIX = "give it to the query as a parameter, or check before that it is what you expect"
@@ -38,7 +38,7 @@ _E = re.compile(r"-[A-Za-z0-9]*[eE]|--e(?:val|xecute|xpression)=?")
 READERS = {
     name: reader
     for reader in (
-        Reader(_SHELLS, re.compile(r"-[A-Za-z]*c"), _SHELL_FIX),
+        Reader(SHELLS, re.compile(r"-[A-Za-z]*c"), _SHELL_FIX),
         Reader(("su", "runuser", "script", "flock", "sg", "pwsh"), _C, _SHELL_FIX, False),
         Reader(("python", "pypy"), re.compile(r"-[A-Za-z]*c"), _INSTEAD + "`python -c '… sys.argv[1] …' @`"),
         Reader(("perl",), _E, _INSTEAD + "`perl -e '… $ARGV[0] …' -- @`"),
@@ -75,9 +75,12 @@ _EVALUATING = re.compile(r"-[A-Za-z]*[aAin]")
 _SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[[^\]]*\Z")
 # Bash evaluates what is assigned to these.
 _EVALUATED_NAMES = frozenset({"PS4", "OPTIND", "RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD"})
+_RUN_NAMES = frozenset({"BASH_ENV", "PROMPT_COMMAND"})
+_INTERACTIVE = re.compile(r"\b(?:ba|da|k|mk|a)?sh\s+(?:-\w+\s+)*-[A-Za-z]*i")
+_STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _NAME_TAKERS = frozenset({"unset", "getopts", "mapfile", "readarray"})
-_PREFIXES = frozenset({"command", "builtin", "sudo", "env", "nohup", "nice", "exec", "time", "timeout"})
-_ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+PREFIXES = frozenset({"command", "builtin", "sudo", "env", "nohup", "nice", "exec", "time", "timeout"})
+ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _NAME_TESTS = frozenset({"-v", "-R"})
 
 
@@ -122,24 +125,21 @@ IN_MAKE = _code(
     "put it in the environment: `V=@ make …`, and write `$$V` in the recipe",
     "warning",
 )
-# A variable of the shell that holds a value from outside and is later evaluated.
-EVALUATED_LATER = Trouble(
-    "variable-in-code",
-    "is put in a shell variable that is evaluated elsewhere, where bash may run what it says",
-    "compare with `[ … ]`, or let only digits through: `case $v in ''|*[!0-9]*) exit 2;; esac`",
-    "warning",
+RUN_BY_SHELL = _code(
+    "is run by every shell that starts",
+    "write a fixed file; a value belongs in another variable",
 )
 
 
-def _program(word: str) -> str:
+def program_of(word: str) -> str:
     """The name a command word stands for: without folders and version numbers."""
-    return re.sub(r"[0-9.]+\Z", "", word.rsplit("/", 1)[-1])
+    return re.sub(r"(?<=[^0-9.])[0-9.]+\Z", "", word.rsplit("/", 1)[-1])
 
 
 def _command(words: Sequence[str]) -> int:
     """The index of the word that names the command, behind words such as `command` and `sudo`."""
     for index, word in enumerate(words):
-        if word not in _PREFIXES and not word.startswith("-") and "=" not in word:
+        if word not in PREFIXES and not word.startswith("-") and "=" not in word:
             return index
     return len(words)
 
@@ -159,11 +159,13 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
     if is_first:
         return IN_SUBSCRIPT if _SUBSCRIPT.match(prefix) else None
     at = _command(words)
+    if at == len(words) and re.match(r"(?:BASH_ENV|PROMPT_COMMAND)=", prefix):
+        return RUN_BY_SHELL  # behind `env`
     trouble = _builtin(_name(words, at), words[at + 1 :], prefix)
     if trouble is not None:
         return trouble
     for index, word in enumerate(words):
-        program = _program(word)
+        program = program_of(word)
         rest = words[index + 1 :]
         reader = READERS.get(program)
         if reader is not None and (reader.has_script or index == at) and _is_code(reader, rest, prefix):
@@ -172,7 +174,7 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
             return REMOTE
         if program in ("make", "gmake") and index == at and "=" in prefix:
             return IN_MAKE
-        if program in FILTERS and _is_program(program, rest, prefix):
+        if program in FILTERS and _isprogram_of(program, rest, prefix):
             help = _FILTER_FIX.get(program, "a value in it can do what a program can; check the value first")
             return _code(f"is part of the program that `{program}` runs", help, "warning")
     return None
@@ -229,7 +231,7 @@ def _is_code(reader: Reader, words: Sequence[str], prefix: str) -> bool:
     return not reader.has_script or ("-m" not in before and not _operands(before, _SCRIPT_OPTIONS))
 
 
-def _is_program(program: str, words: Sequence[str], prefix: str) -> bool:
+def _isprogram_of(program: str, words: Sequence[str], prefix: str) -> bool:
     options = FILTERS[program]
     if words and words[-1] in ("-e", "--expression") and program in ("sed", "gsed"):
         return True
@@ -264,17 +266,24 @@ def is_evaluated(name: str, before: str, *, is_declared: bool) -> bool:
     return found is not None
 
 
-def is_evaluated_later(name: str, after: str) -> bool:
-    """Whether the text `after` an assignment evaluates the variable, arithmetic apart."""
-    declarers = "|".join(sorted(DECLARERS))
-    named = rf"\b(?:unset|read|{declarers}|(?:printf|test|\[\[?)\s+-v)\s+(?:-\w+\s+)*\"?\$\{{?{name}\b"
-    late = rf"\beval\b.*\b{name}\b|\$\{{!{name}\b|\$\{{{name}@P|\w\[[^\]\s]*\b{name}\b"
-    return re.search(f"{late}|{named}", after) is not None
+def evaluated_names(text: str) -> frozenset[str]:
+    """The variables whose value bash evaluates, or runs, whenever it is assigned in `text`."""
+    return _EVALUATED_NAMES | _run_names(text)
+
+
+def _run_names(text: str) -> frozenset[str]:
+    # Only an interactive shell looks at ENV, which is a common name for something else.
+    return _RUN_NAMES | {"ENV"} if _INTERACTIVE.search(text) else _RUN_NAMES
+
+
+def names_run(text: str, name: str) -> bool:
+    """Whether a shell that `text` starts runs what the variable `name` says."""
+    return name in _run_names(text)
 
 
 def condition_reader(words: Sequence[str]) -> Trouble | None:
     """What is wrong with variables in a `[[ … ]]` condition of these words, if anything."""
-    if not _ARITHMETIC_TESTS.isdisjoint(words):
+    if not ARITHMETIC_TESTS.isdisjoint(words):
         return IN_ARITHMETIC_TEST
     if not _NAME_TESTS.isdisjoint(words):
         return IN_NAME_TEST
@@ -285,10 +294,13 @@ def input_reader(words: Sequence[str]) -> Trouble | None:
     """What is wrong with a variable in a here-document or here-string of a command, if anything."""
     at = _command(words)
     rest = [word for word in words[at + 1 :] if word != "-"]
-    program = _program(_name(words, at))
+    program = program_of(_name(words, at))
     reader = READERS.get(program)
+    if program in ("source", ".") and rest[:1] and rest[0] in _STANDARD_INPUT:
+        return EVALUATED
     if reader is not None:
-        is_code = not reader.has_script or "-s" in rest or not _operands(rest, _SCRIPT_OPTIONS)
+        operands = _operands(rest, _SCRIPT_OPTIONS)
+        is_code = not reader.has_script or "-s" in rest or not operands or operands[0] in _STANDARD_INPUT
         # `-c` and its like bring their code along and leave the input to it.
         if is_code and not any(map(reader.option.fullmatch, rest)):
             return _code(f"is part of code that `{program}` reads", reader.fix)

@@ -23,6 +23,7 @@ DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
 CURRENT = "$current"
 # Longer waits than 30 years are a slip, and would overflow the clocks below us.
 MAX_SECONDS = 1e9
+MAX_NAME = 200
 
 
 class Type(NamedTuple):
@@ -31,8 +32,8 @@ class Type(NamedTuple):
     kind: text, template (text with `${…}`), target (a state's name or a template), integer, number,
     measure (a number or a template), boolean, choice, json (anything), list, map, spec.
     item: the type of a list's items or a map's values; specs: the classes a block may be;
-    least, most, above: bounds of a number, `above` being exclusive; `least` of a text or a list is
-    the shortest it may be.
+    least, most, above: bounds of a number, `above` being exclusive; `least` of a text, a list or a map
+    is the shortest it may be, `most` of a text the longest.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Type(NamedTuple):
 
 
 TEXT = Type("text", least=1)
+NAME = Type("text", least=1, most=MAX_NAME)
 TEMPLATE = Type("template", least=1)
 TARGET = Type("target", least=1)
 BOOLEAN = Type("boolean")
@@ -441,10 +443,10 @@ class LoopSettings(Spec):
 class Loop(LoopSettings):
     """`paradigm: fsm`, and what every paradigm becomes: states and transitions."""
 
-    name: str = attrs.field(metadata=_of(TEXT, "The loop's name."))
+    name: str = attrs.field(metadata=_of(NAME, "The loop's name."))
     initial: str = attrs.field(metadata=_of(TARGET, "The state to begin in."))
     states: dict[str, StateSpec] = attrs.field(
-        metadata=_of(Type("map", Type("spec", specs=(StateSpec,))), "The states by name.")
+        metadata=_of(Type("map", Type("spec", specs=(StateSpec,)), least=1), "The states by name.")
     )
     # Outside equality: a printed FSM does not say what it was written in.
     paradigm: str = attrs.field(default="fsm", eq=False)
@@ -486,7 +488,7 @@ class GoalSpec(LoopSettings):
     """`paradigm: goal`: a state of the world to reach, and tools that look and repair."""
 
     name: str | None = attrs.field(
-        default=None, metadata=_of(TEXT, "The loop's name; absent: `goal-` and the goal's words.")
+        default=None, metadata=_of(NAME, "The loop's name; absent: `goal-` and the goal's words.")
     )
     goal: str = attrs.field(metadata=_of(TEXT, "What should be true."))
     tools: tuple[str, ...] = attrs.field(
@@ -500,7 +502,7 @@ class GoalSpec(LoopSettings):
 class ConvergenceSpec(LoopSettings):
     """`paradigm: convergence`: a metric to drive toward a target."""
 
-    name: str = attrs.field(metadata=_of(TEXT, "The loop's name."))
+    name: str = attrs.field(metadata=_of(NAME, "The loop's name."))
     check: str = attrs.field(metadata=_of(TEMPLATE, "The command whose output is the metric."))
     toward: int | float | str = attrs.field(metadata=_of(MEASURE, "The target."))
     using: str = attrs.field(metadata=_of(TEMPLATE, "The action that moves the metric."))
@@ -528,7 +530,7 @@ class Constraint(Spec):
 class InvariantsSpec(LoopSettings):
     """`paradigm: invariants`: constraints to keep, each with its repair."""
 
-    name: str = attrs.field(metadata=_of(TEXT, "The loop's name."))
+    name: str = attrs.field(metadata=_of(NAME, "The loop's name."))
     constraints: tuple[Constraint, ...] = attrs.field(
         metadata=_of(Type("list", Type("spec", specs=(Constraint,)), least=1), "The constraints, in order.")
     )
@@ -548,7 +550,7 @@ class Until(Spec):
 class ImperativeSpec(LoopSettings):
     """`paradigm: imperative`: steps to repeat until a check passes."""
 
-    name: str = attrs.field(metadata=_of(TEXT, "The loop's name."))
+    name: str = attrs.field(metadata=_of(NAME, "The loop's name."))
     steps: tuple[str, ...] = attrs.field(
         metadata=_of(Type("list", TEMPLATE, least=1), "The actions, one after another.")
     )

@@ -22,14 +22,14 @@ from .expansions import HOLE, NAME
 from .heredocs import Heredoc
 from .rereading import (
     AS_NUMBER,
-    EVALUATED_LATER,
-    IN_ARITHMETIC_TEST,
+    RUN_BY_SHELL,
     condition_reader,
     input_reader,
     is_evaluated,
-    is_evaluated_later,
+    names_run,
     reader_of,
 )
+from .spreading import later_readers
 from .troubles import (
     AFTER_BACKSLASH,
     AFTER_DOLLAR,
@@ -70,6 +70,10 @@ def places(command: str, data: Sequence[bool]) -> tuple[Place, ...]:
         if unsure.is_unended:
             reader.places = {at: place for at, place in reader.places.items() if place.quoting == "comment"}
             trouble = attrs.evolve(UNENDED, message=UNENDED.message.replace("@", unsure.what))
+    for at, later in later_readers(command, reader.data).items():
+        place = reader.places.get(at)
+        if place is not None and place.trouble is None and place.quoting != "comment":
+            reader.places[at] = attrs.evolve(place, trouble=later)
     refused = Place("", trouble)
     return tuple(reader.places.get(at, refused) for at in reader.holes)
 
@@ -95,19 +99,11 @@ class _Reader:
         self.heredocs: list[Heredoc] = []
         self.is_in_heredoc = False
         self.at = 0
-        # Shell variables that take a value, and the stretches of text evaluated as arithmetic.
-        self.assigned: list[tuple[str, int]] = []
-        self.evaluated: list[tuple[int, int]] = []
 
     def read(self) -> None:
         self.read_nested(0, 0)
         if self.heredocs:
             raise Unsure("a here-document", is_unended=True)
-        names = {name for extent in self.evaluated for name in NAME.findall(self.text[slice(*extent)])}
-        for name, at in self.assigned:
-            is_late = name in names or is_evaluated_later(name, self.text[at:])
-            if is_late and self.places[at].trouble is None:
-                self.places[at] = attrs.evolve(self.places[at], trouble=EVALUATED_LATER)
 
     def read_nested(self, at: int, depth: int) -> int:
         """Reads on until only `depth` frames are left; gives the place reached."""
@@ -147,25 +143,26 @@ class _Reader:
                 is_array = frame.kind == "array"
                 trouble = reader_of(frame.words, frame.word, is_first=frame.command, is_array=is_array)
                 self.places[at] = Place(quoting, trouble)
-                self.note_assignment(frame, at)
+                self.judge_assignment(frame, at)
         frame.add(HOLE)
 
-    def note_assignment(self, frame: Frame, at: int) -> None:
-        """Takes note of a shell variable that the variable at `at` becomes, if it does."""
+    def judge_assignment(self, frame: Frame, at: int) -> None:
+        """Judges the shell variable that the variable at `at` becomes, if it does."""
         assignment = ASSIGNMENT.match(frame.word)
         is_declared = bool(frame.words) and frame.words[0] in DECLARERS
         if assignment is None or not (frame.command or is_declared):
             return
         name = re.split(r"\W", assignment[0])[0]
-        self.assigned.append((name, at))
-        if self.places[at].trouble is None and is_evaluated(name, self.text[:at], is_declared=is_declared):
+        if self.places[at].trouble is not None:
+            return
+        if names_run(self.text, name):
+            self.places[at] = attrs.evolve(self.places[at], trouble=RUN_BY_SHELL)
+        elif is_evaluated(name, self.text[:at], is_declared=is_declared):
             self.places[at] = attrs.evolve(self.places[at], trouble=AS_NUMBER)
 
     def judge_test(self, frame: Frame) -> None:
         """Places the variables of a condition, whose operators are known now."""
         trouble = condition_reader(frame.words)
-        if trouble == IN_ARITHMETIC_TEST:
-            self.evaluated.append((self.text.rfind("[[ ", 0, self.at), self.at))
         for at, quoting in frame.holes:
             self.places[at] = Place(quoting, trouble)
         frame.words = []
@@ -223,9 +220,7 @@ class _Reader:
         return name.end() if name else expansions.ansi(text, at, end, self.refuse)
 
     def arithmetic(self, at: int, *, is_for: bool = False) -> int:
-        after = expansions.arithmetic(self.text, at, self.end, self.refuse, is_for=is_for)
-        self.evaluated.append((at, after))
-        return after
+        return expansions.arithmetic(self.text, at, self.end, self.refuse, is_for=is_for)
 
     # --- inside double quotes -------------------------------------------------------------
 

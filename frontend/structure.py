@@ -387,7 +387,10 @@ class _Reader:
                 text = self.text(Type("text"), node, path)
                 if text is BAD or text in type.choices:
                     return text
-                help = suggest(text, type.choices, "it may be")
+                is_shell = "shell" in type.choices and re.fullmatch(
+                    r"(?:\w*sh|shell\w*|cmd|command|run)", text
+                )
+                help = "did you mean `shell`?" if is_shell else suggest(text, type.choices, "it may be")
                 return self.error(
                     "unknown-value", f"`{path}` cannot be `{text}`", self.document.span(node), "", help
                 )

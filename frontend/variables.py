@@ -6,6 +6,7 @@ nothing sets or that some way reaches before they are set, values spliced unquot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,6 +110,8 @@ class _Checker:
         self.graph = graph
         self.document = document
         self.bad_context: set[str] = set()
+        # Findings that come back with every value on the way to them, and are said once.
+        self.said: set[object] = set()
         self.comparisons = 0
         self.captures = {state.capture for state in loop.states.values() if state.capture and state.action}
 
@@ -124,25 +127,43 @@ class _Checker:
         """What is wrong inside context values, said once and there, not at every use."""
         through: list[tuple[str, str, Span | None, Problem]] = []
         for key, value in self.loop.context.items():
+            if "context-too-large" in self.said:
+                break  # what leads there need not be followed again
             span = self.loop.span_of(f"context.{key}")
             for text in _strings(value):
                 if "$" not in text:
                     continue
                 for problem in parse(text, kind="slash", context=self.loop.context).problems:
-                    if _context_key(text, problem) in (None, key):
+                    if problem.id == "context-too-large":
+                        self.bad_context.add(key)
+                        if not self.is_said(problem):
+                            yield self.diagnostic(problem, span, text)
+                    elif _context_key(text, problem) in (None, key):
                         self.bad_context.add(key)
                         yield self.diagnostic(problem, span, text)
                     else:
                         through.append((key, text, span, problem))
         for key, text, span, problem in through:
             other = _context_key(text, problem)
-            if other not in self.bad_context:
+            if other not in self.bad_context and not self.is_said(problem):
                 yield self.diagnostic(problem, span, text)
             self.bad_context.add(key)
 
+    def is_said(self, problem: Problem) -> bool:
+        """Whether a cycle of context values, or one too many of them, was reported; notes that it is."""
+        found: object = problem.id
+        if problem.id == "context-cycle":
+            found = frozenset(re.findall(r"context\.[\w.-]+", problem.message.partition(": ")[2]))
+        elif problem.id != "context-too-large":
+            return False
+        if found in self.said:
+            return True
+        self.said.add(found)
+        return False
+
     def problems(self, text: Text) -> Iterator[Diagnostic]:
         for problem in text.template.problems:
-            if _context_key(text.text, problem) not in self.bad_context:
+            if _context_key(text.text, problem) not in self.bad_context and not self.is_said(problem):
                 yield self.diagnostic(problem, text.span, text.text)
 
     def diagnostic(self, problem: Problem, span: Span | None, text: str) -> Diagnostic:
@@ -170,6 +191,13 @@ class _Checker:
         if name not in space.fields:
             known = [*space.fields]
             help = suggest(name, known, "it has")
+            others = [
+                f"${{{o.name}.{name}}}"
+                for o in NAMESPACES.values()
+                if not o.is_keyed and name in (o.fields or ())
+            ]
+            if len(others) == 1 and not (help or "").startswith("did you mean"):
+                help = f"did you mean `{others[0]}`?"
             if variable.namespace == "result" and name in DETAILS:
                 help = f"did you mean `${{result.details.{name}}}`?"
             owner = ".".join((variable.namespace, *path[:1])) if space.is_keyed else variable.namespace

@@ -7,6 +7,7 @@ what quoting a variable gets there, or why it is refused.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -342,11 +343,17 @@ def test_a_place_without_quoting_is_refused(command: str, message: str) -> None:
         ("declare -i n; n=V", "becomes a number, a list or a reference"),
         ("n=(1); declare n=V", "becomes a number, a list or a reference"),
         ("RANDOM=V", "becomes a number, a list or a reference"),
+        ("BASH_ENV=V bash -c true", "run by every shell"),
+        ("env BASH_ENV=V make", "run by every shell"),
+        ("export PROMPT_COMMAND=V", "run by every shell"),
+        ("source /dev/stdin <<< V", "a second time"),
+        (". /dev/stdin <<EOF\nV\nEOF", "a second time"),
+        ("bash /dev/stdin <<< V", "code that `bash` reads"),
     ],
 )
 def test_a_value_that_would_be_read_as_code_is_refused(command: str, message: str) -> None:
     """Quoting carries a value through one shell; what reads it again would run it."""
-    problems = parse(command.replace("V", V), kind="shell").problems
+    problems = parse(re.sub(r"\bV\b", lambda _: V, command), kind="shell").problems
     assert [(problem.id, problem.severity) for problem in problems] == [("variable-in-code", "error")]
     assert message in problems[0].message
     assert problems[0].help

@@ -1,0 +1,191 @@
+"""Values that reach, by way of shell variables, a place where bash evaluates them.
+
+Each V stands for a value. Whatever warns here was seen to run its value in bash, or is the like of
+what does.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from shell_programs import SHELLS, run
+
+from llc.frontend.templates import Problem, parse
+
+V = "${captured.v.output}"
+BASH = [shell for shell in SHELLS if "bash" in shell]
+PAYLOAD = "a[$(:>pwned)]"
+
+
+def problems_of(command: str) -> tuple[Problem, ...]:
+    return parse(re.sub(r"\bV\b", lambda _: V, command), kind="shell").problems
+
+
+EVALUATED = [
+    "x=abc; n=V; echo ${x:n}",
+    "n=V; echo ${x:$n}",
+    "n=V; echo ${x:1:n}",
+    'n=V; echo "${x[@]:n}"',
+    "n=V; echo $[n]",
+    "n=V; let x=n",
+    "n=V; [[ -v $n ]]",
+    "n=V; declare -n r=$n; echo $r",
+    "m=V; n=$m; (( n ))",
+    "m=V; declare -i n; n=$m",
+    'n=V; trap "$n" EXIT',
+    "n=V; source /dev/stdin <<< $n",
+    "n=V; BASH_ENV=$n bash -c true",
+    "n=V; PROMPT_COMMAND=$n bash",
+    "read n <<< V; (( n > 1 ))",
+    "mapfile -t a <<< V; (( a[0] ))",
+    "while read n; do (( n )); done <<< V",
+    "echo V | while read n; do (( n )); done",
+    "for n in V; do (( n )); done",
+    "set -- V; echo $(( $1 ))",
+    "arr=(V); (( arr[0] ))",
+    "f() { echo $(( $1 )); }; f V",
+    "function f { local n=$1; echo $(( n )); }; f V",
+    "n=$(echo V); echo $((n))",
+    "n=\"$(printf '%s' V | head -1)\"; echo $((n))",
+    "printf -v n %s V; (( n ))",
+    "cat <<EOF | sh\nV\nEOF",
+    "echo V | sh",
+    "echo V | sudo bash -s",
+    'n=V; echo "$n" | bash',
+    'n=V; bash -c "echo $n"',
+    "bash -c 'echo $(( $1 ))' _ V",
+    "n=V; export n; bash -c 'echo $(( n ))'",
+    "n=V bash -c 'echo $(( n ))'",
+    "n=V; echo ${a[n]}",
+    "n=V; a[n]=1",
+    "n=V; a[$n]=1",
+    "n=V; read $n",
+    "n=V; unset $n",
+    'n=V; eval "$n"',
+    "n=V; echo ${!n}",
+    "n=V; echo ${n@P}",
+    "n=V\n[[ $n -gt 3 ]]",
+    "n=V\n[[ n -gt 3 ]]",
+    "n=V; if (( n > 3 )); then :; fi",
+    "n=V; for ((i=0;i<n;i++)); do :; done",
+    'n=V; ssh host "rm $n"',
+    "read -r n < <(echo V); (( n ))",
+    "{ read n; (( n )); } <<< V",
+    "echo V | { read n; (( n )); }",
+    "n=V; bash <<EOF\necho $n\nEOF",
+    'n=V; python3 -c "print($n)"',
+    'n=V; [ -v "$n" ]',
+    'x=1; [ "$x" ] && n=V && echo $((n+1))',
+    "select n in V; do (( n )); done",
+    "for f in V; do echo rm $f; done | sh",
+    "IFS=, read -ra a <<< V; echo $((a[0]))",
+    "source <(echo V)",
+    "case x in (x) n=V;; esac; echo $((n))",
+    "n=V; n=${n:-0}; echo $(( n ))",
+    "echo V | read; (( REPLY ))",
+]
+HARMLESS = [
+    'n=V; echo "$n"',
+    'n=V; [ "$n" -gt 3 ]',
+    "n=V; case $n in ''|*[!0-9]*) exit 2;; esac; echo $((n))",
+    "n=V; [[ $n =~ ^[0-9]+$ ]] || exit 1; (( n > 1 ))",
+    'n=V; [ "$n" -ge 0 ] || exit 1; (( n > 1 ))',
+    "n=$(wc -l < V); echo $((n))",
+    "n=$(grep -c foo V); (( n > 1 ))",
+    "n=$(echo V | wc -l); (( n > 1 ))",
+    "n=$(echo V | tr -dc 0-9); (( n > 1 ))",
+    "v=V; trap 'rm \"$v\"' EXIT",
+    "bash -c 'echo \"$1\"' _ V",
+    'i=0; for f in V; do i=$((i+1)); echo "$i $f"; done',
+    "v=V; awk '{ a[$1]++ } END { print a[v] }' f",
+    "case V in bash|sh) echo x;; esac",
+    "printf '%s\\n' V | xargs -d '\\n' ruff check",
+    "git diff V | while read a b f; do total=$((total + a)); done",
+    "n=V; echo ${#n} $(( ${#n} + 1 ))",
+    "n=V; echo ${n:0:3} ${n:-x} ${n%.*} ${n/a/b}",
+    "n=V; declare -A m; m[$n]=1; echo ${m[$n]}",
+    "x=V; [[ $x == foo && 3 -gt 2 ]]",
+    "ENV=V make deploy",
+    'i=0; while read -r line; do i=$((i + 1)); echo "$i: $line"; done <<< V',
+    'a=(V); echo "${a[@]}" "${a[0]}" "${#a[@]}"',
+    'count=3; echo V "it costs (( count ))" $((count + 1))',
+    'f() { echo "$1"; }; f V; n=1; echo $((n))',
+    "echo V > out.txt; n=$(date +%s); echo $(( n - 5 ))",
+    "printf '%s\\n' V > list; ssh host 'read -r v; cat \"$v\"' < list",
+    "printf '%s' V | python3 check.py",
+    "echo V | ssh host 'cat > f'",
+    "curl -d V http://x | jq -r .url",
+    'v=V; echo "${v^^}" "${v:+set}" "${v//a/b}"',
+    "export NAME=V; sh ./script.sh",
+    "set -euo pipefail; echo V; n=1; (( n > 0 ))",
+    "printf -v n %d V; (( n ))",
+    'v=V; python3 tool.py "$v"',
+    'v=V; bash script.sh "$v"',
+    "bash deploy.sh V",
+    "bash deploy.sh V && echo $(( $1 + 1 ))",
+    'n=V; echo "a[$n]" "x[n]"',
+    "read -r n < count.txt; (( n > 1 )); echo V",
+]
+RUNS = [
+    "x=abc; n=V; echo ${x:n}",
+    "n=V; echo $[n]",
+    "n=V; [[ -v $n ]]",
+    "n=V; declare -n r=$n; echo $r",
+    "m=V; n=$m; (( n ))",
+    "m=V; declare -i n; n=$m",
+    "read n <<< V; (( n > 1 ))",
+    "mapfile -t a <<< V; (( a[0] ))",
+    "echo V | while read n; do (( n )); done",
+    "for n in V; do (( n )); done",
+    "set -- V; echo $(( $1 ))",
+    "arr=(V); (( arr[0] ))",
+    "f() { echo $(( $1 )); }; f V",
+    "n=$(echo V); echo $((n))",
+    "printf -v n %s V; (( n ))",
+    "bash -c 'echo $(( $1 ))' _ V",
+]
+
+
+@pytest.mark.parametrize("command", EVALUATED)
+def test_a_value_that_reaches_a_place_where_it_is_evaluated_is_one_warning(command: str) -> None:
+    """It names the place and what to do."""
+    (problem,) = problems_of(command)
+    assert (problem.id, problem.severity) == ("variable-in-code", "warning")
+    assert problem.message.startswith(f"`{V}` reaches `")
+    assert problem.help
+
+
+@pytest.mark.parametrize("command", HARMLESS)
+def test_common_commands_are_left_alone(command: str) -> None:
+    """Counts, checked values, text that is only printed, code that takes its values as arguments."""
+    assert problems_of(command) == ()
+
+
+@pytest.mark.parametrize("shell", BASH, ids=lambda shell: Path(shell).name)
+@pytest.mark.parametrize("command", RUNS)
+def test_bash_runs_what_is_warned_of(command: str, shell: str, tmp_path: Path) -> None:
+    """With the value well quoted, where it stands."""
+    assert command in EVALUATED
+    run(shell, re.sub(r"\bV\b", lambda _: f"'{PAYLOAD}'", command), tmp_path)
+    assert (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("check", ["case $n in ''|*[!0-9]*) exit 2;; esac", "[[ $n =~ ^[0-9]+$ ]] || exit 1"])
+def test_the_check_that_the_warning_names_ends_it(check: str) -> None:
+    """Of that variable alone."""
+    assert problems_of(f"n=V; {check}; echo $((n))") == ()
+    assert len(problems_of(f"m=V; {check}; echo $((m))")) == 1
+
+
+@pytest.mark.parametrize("opening", ["$((", "${x:", "$(", "a=(", "x[", '"$(', "{ read n; "])
+def test_deep_nesting_is_not_followed_for_ever(opening: str) -> None:
+    """No crash; what is too deep to be followed is not warned of."""
+    assert len(problems_of(f"n=V; {opening * 3000} (( n ))")) <= 1
+
+
+def test_long_commands_are_judged_quickly_enough() -> None:
+    """Thousands of words, of assignments and of values in one action."""
+    for command in ("sh " + "$n " * 15_000, "n=V; " * 1000, "x=$((n)); " * 4000):
+        assert problems_of(f"n=V; (( n )); {command}")
