@@ -6,20 +6,22 @@ found wrong comes out together, in one `CompileError`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from ..ir.diagnostics import CompileError, Diagnostic, suggest
 from ..ir.nodes import Program
 from ..ir.spans import Source
-from . import core
 from .check import check
 from .documents import Document, read_scalar, read_source, text_source
 from .lower import lower
 from .paradigms import to_fsm
 from .schema import Loop
 from .structure import read_loop
+
+if TYPE_CHECKING:
+    from . import core
 
 # The model that judges output where neither the loop, the command line nor the environment
 # names one. Chosen for what judging needs: quick and cheap.
