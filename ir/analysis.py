@@ -1,4 +1,4 @@
-"""What can be read off a function's graph of states: ways, reachability, cycles, live slots.
+"""What can be read off a function's graph of states: ways, reachability, cycles, slots read.
 
 Everything here is iterative and near linear: a function may have tens of thousands of states in
 one chain. Takes functions whose names resolve; says nothing about whether they should be accepted.
@@ -201,75 +201,3 @@ def may_fault(expr: Expr) -> bool:
 
 # Primitives that give an answer for every value.
 _TOTAL = frozenset({"list", "is_null", "select", "not", "and", "or", "box", "eq"})
-
-
-class LiveSlots:
-    """Which slots' values may still be read from the beginning of a state on.
-
-    A slot that is not live there need not be kept: whatever it holds, the program does the same.
-    """
-
-    def __init__(self, function: Function) -> None:
-        self._slots = function.slots
-        self._bits = {name: 1 << number for number, name in enumerate(function.slots)}
-        self._index = {state.name: number for number, state in enumerate(function.states)}
-        self._live = self._solve(function)
-
-    def at(self, state: str) -> frozenset[str]:
-        """The slots live where `state` begins; KeyError if there is no such state."""
-        mask = self._live[self._index[state]]
-        names = []
-        while mask:
-            bit = mask & -mask
-            names.append(self._slots[bit.bit_length() - 1])
-            mask ^= bit
-        return frozenset(names)
-
-    def _solve(self, function: Function) -> list[int]:
-        bits = self._bits
-        gen: list[int] = []
-        kill: list[int] = []
-        fault_kill: list[int] = []
-        for state in function.states:
-            read, written = 0, 0
-            for part in (*state.body, state.exit):
-                for expr in expressions(part):
-                    for name in slots_read(expr):
-                        read |= bits[name] & ~written
-                if isinstance(part, Set):
-                    written |= bits[part.slot]
-            if isinstance(state.exit, Call | Perform):
-                written |= bits[state.exit.slot]
-            gen.append(read)
-            kill.append(~written)
-            # A fault may come before anything was stored, so only the handler's slot is fresh.
-            fault_kill.append(~bits[state.handler.slot] if state.handler else 0)
-        ways = graph(function)
-        live = gen.copy()
-        callers: list[list[int]] = [[] for _ in ways]
-        for number, targets in enumerate(ways):
-            for target in targets:
-                callers[target].append(number)
-        # Components come after what they lead to, so most states are final when first visited.
-        todo = [member for component in components(ways) for member in component][::-1]
-        waiting = bytearray(b"\1") * len(ways)
-        while todo:
-            number = todo.pop()
-            waiting[number] = 0
-            targets = ways[number]
-            after = 0
-            if function.states[number].handler is not None:
-                fault = live[targets[-1]] & fault_kill[number]
-                targets = targets[:-1]
-            else:
-                fault = 0
-            for target in targets:
-                after |= live[target]
-            mask = gen[number] | (after & kill[number]) | fault
-            if mask != live[number]:
-                live[number] = mask
-                for caller in callers[number]:
-                    if not waiting[caller]:
-                        waiting[caller] = 1
-                        todo.append(caller)
-        return live

@@ -7,11 +7,9 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from programs import programs
 
-from llc.ir.analysis import LiveSlots, components, cycles, expressions, graph, reachable, slots_read
-from llc.ir.nodes import Call, Function, Goto, Perform, Program, Set, State
-from llc.ir.text import parse_program
+from llc.ir.analysis import components, cycles, graph, reachable
+from llc.ir.nodes import Function, Goto, State
 
 GRAPHS = st.integers(1, 7).flatmap(
     lambda size: st.lists(st.lists(st.integers(0, size - 1), max_size=4), min_size=size, max_size=size)
@@ -62,65 +60,6 @@ def test_long_chains_need_no_recursion() -> None:
     ways = [[(number + 1) % 100_000] for number in range(100_000)]
     assert [len(component) for component in components(ways)] == [100_000]
     assert [len(cycle) for cycle in cycles(ways)] == [100_000]
-
-
-def live_by_definition(function: Function) -> dict[str, set[str]]:
-    """A slot is live where some way reads it before writing it; worked out slot by slot."""
-    ways = graph(function)
-    live: dict[str, set[str]] = {state.name: set() for state in function.states}
-    for slot in function.slots:
-        todo = [number for number, state in enumerate(function.states) if reads_first(state, slot)]
-        found = set(todo)
-        while todo:
-            target = todo.pop()
-            for number, state in enumerate(function.states):
-                if number not in found and target in passing(state, ways[number], slot):
-                    found.add(number)
-                    todo.append(number)
-        for number in found:
-            live[function.states[number].name].add(slot)
-    return live
-
-
-def reads_first(state: State, slot: str) -> bool:
-    for part in (*state.body, state.exit):
-        if any(slot in slots_read(expr) for expr in expressions(part)):
-            return True
-        if isinstance(part, Set) and part.slot == slot:
-            return False
-    return False
-
-
-def passing(state: State, ways: list[int], slot: str) -> list[int]:
-    """The successors that a slot's value at the state's beginning may get to."""
-    normal = ways[:-1] if state.handler is not None else ways
-    caught = ways[-1:] if state.handler is not None and state.handler.slot != slot else []
-    written = any(isinstance(part, Set) and part.slot == slot for part in state.body)
-    written = written or (isinstance(state.exit, Call | Perform) and state.exit.slot == slot)
-    return caught if written else [*normal, *caught]
-
-
-@given(programs())
-def test_live_slots_are_those_that_may_be_read(program: Program) -> None:
-    """A slot is live exactly where some way on reads it before it is written."""
-    for function in program.functions:
-        live = LiveSlots(function)
-        assert {state.name: live.at(state.name) for state in function.states} == live_by_definition(function)
-
-
-def test_a_fault_may_come_before_a_slot_is_written() -> None:
-    """What a handler's target reads is live where the handled state begins, but for its slot."""
-    text = """program p entry f
-    function f() locals(a, b, fault)
-      state start on fault -> caught(fault)
-        a = div(1, 0)
-        b = 2
-        return b
-      state caught
-        return list(a, fault)"""
-    live = LiveSlots(parse_program(text, "x.ir").functions[0])
-    assert live.at("start") == {"a"}
-    assert live.at("caught") == {"a", "fault"}
 
 
 def test_an_unknown_target_is_an_error() -> None:
