@@ -289,10 +289,10 @@ def find(target: str, root: str = ROOT) -> RunFolder:
             return run
     running = [run for run in running if not run.is_husk()]
     for run in running:
-        if _is_run_of(run, target):
+        if is_run_of(run, target):
             return run
     for run in runs_in(root, HISTORY):
-        if run.id == target or _is_run_of(run, target):
+        if run.id == target or is_run_of(run, target):
             raise UserError(
                 "run-ended",
                 f"there is nothing to resume: {run.id} has ended",
@@ -308,7 +308,7 @@ def find(target: str, root: str = ROOT) -> RunFolder:
     )
 
 
-def _is_run_of(run: RunFolder, target: str) -> bool:
+def is_run_of(run: RunFolder, target: str) -> bool:
     """Whether `target` is the program's name, or the name or path the run was started with."""
     about = run.about()
     if not about:
