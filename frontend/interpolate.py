@@ -76,6 +76,8 @@ def base_of(variable: Variable, place: Place, needs: Needs) -> tuple[Expr, tuple
             return Slot(f"captured.{head}"), tuple(rest)
         case "prev" | "result":
             return Slot(variable.namespace), variable.path
+        case "context":
+            return Slot(f"context.{head}"), tuple(rest)
         case "env":
             needs.env[head] = None
             return prim("without_nulls", prim("get", Slot("env"), "values")), variable.path

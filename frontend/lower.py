@@ -27,6 +27,7 @@ from ..ir.nodes import (
     Exit,
     Expr,
     Fail,
+    Function,
     Goto,
     Handler,
     Instruction,
@@ -43,7 +44,7 @@ from ..ir.spans import Source, Span
 from . import interpolate, judging
 from .interpolate import Needs, Place
 from .schema import CURRENT, Loop, StateSpec
-from .templates import Template, parse
+from .templates import Given, Template, parse
 
 # Nodes that stand in every state alike are made once.
 ITERATION, LAP, STEPS = Slot("iteration"), Slot("lap"), Slot("steps")
@@ -68,7 +69,11 @@ def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model
 
     `within(span, text, start, end)` finds the place of a part of a text (`Document.within`).
     """
-    return _Lowering(loop, within, default_model).program(sources)
+    lowering = Lowering(loop, within, default_model)
+    function = lowering.function()
+    scope = tuple(loop.scope) if loop.scope is not None else (".",)
+    meta = Meta("loop", loop.paradigm, scope, lowering.maintains, lowering.limits)
+    return Program(loop.name, function.name, (function,), meta, sources=sources)
 
 
 def milliseconds(seconds: float | None) -> int | None:
@@ -105,10 +110,16 @@ class _Chain:
         self.open(then)
 
 
-class _Lowering:
-    def __init__(self, loop: Loop, within: Within, default_model: str) -> None:
+class Lowering:
+    """Lowers one loop to a function.
+
+    inner: what the loop is called in the program that runs it; None where it is the program itself.
+    """
+
+    def __init__(self, loop: Loop, within: Within, default_model: str, inner: str | None = None) -> None:
         self.loop = loop
         self.within = within
+        self.inner = inner
         self.model = judging.model_name(loop, default_model)
         self.deadline = milliseconds(loop.timeout)
         self.limits = Limits(
@@ -118,7 +129,8 @@ class _Lowering:
             budget_usd=loop.budget.usd if loop.budget else None,
             budget_tokens=loop.budget.tokens if loop.budget else None,
         )
-        self.builder = FunctionBuilder("main")
+        given = [key for key, value in loop.context.items() if isinstance(value, Given)]
+        self.builder = FunctionBuilder(inner or "main", [f"context.{key}" for key in given])
         self.looping = self.states_on_cycles()
         self.ends: set[str] = set()
         self.dynamic = False
@@ -133,7 +145,7 @@ class _Lowering:
         self.reads_prev = any(variable.namespace == "prev" for variable in used)
         self.reads_start = any(v.namespace == "loop" and v.path[0] == "started_at" for v in used)
 
-    def program(self, sources: tuple[Source, ...]) -> Program:
+    def function(self) -> Function:
         loop = self.loop
         self.start()
         for state in loop.states.values():
@@ -145,14 +157,11 @@ class _Lowering:
             self.dispatch()
         for reason in sorted(self.ends):
             self.end_at_limit(reason)
-        meta = Meta(
-            kind="loop",
-            paradigm=loop.paradigm,
-            scope=tuple(loop.scope) if loop.scope is not None else (".",),
-            maintain=self.maintains,
-            limits=self.limits,
-        )
-        return Program(loop.name, "main", (self.builder.build(loop.span),), meta, sources=sources)
+        return self.builder.build(loop.span)
+
+    def note(self, kind: str, fields: dict[str, Any]) -> Note:
+        """A note, which says whose it is where the loop is one among others."""
+        return Note(kind, record({"loop": self.inner, **fields}))
 
     # --- the program's own states -----------------------------------------------------------
 
@@ -170,7 +179,7 @@ class _Lowering:
             chain.add(store("spent.usd", 0))
         if self.limits.budget_tokens is not None:
             chain.add(store("spent.tokens", 0))
-        chain.add(Note("loop_start", record({"loop": self.loop.name})))
+        chain.add(Note("loop_start", record({"loop": self.inner or self.loop.name})))
         if self.reads_start:
             chain.perform("clock", {}, "now", "/started")
             chain.add(store("started_at", prim("get", Slot("now"), "time")))
@@ -192,8 +201,21 @@ class _Lowering:
         if self.maintains:
             common["cycles"] = Slot("cycle")
         common["terminated_by"] = terminated_by
-        chain.add(Note("loop_complete", record(common)))
-        chain.close(Return(record({**common, "steps": STEPS})))
+        chain.add(self.note("loop_complete", common))
+        common["steps"] = STEPS
+        if self.inner is not None:
+            common["captured"] = self.captured()
+        chain.close(Return(record(common)))
+
+    def captured(self) -> Expr:
+        """What was captured, as the text that `${captured.<name>.output}` is."""
+        names = dict.fromkeys(state.capture for state in self.loop.states.values() if state.capture)
+        texts: dict[str, Expr] = {}
+        for name in names:
+            slot = Slot(f"captured.{name}")
+            text = prim("trim_newline", prim("lookup_or", slot, ("output",), ""))
+            texts[name] = prim("select", prim("is_null", slot), None, text)
+        return prim("without_nulls", record(texts))
 
     def dispatch(self) -> None:
         """Where a target worked out at run time is looked up among the author's states."""
@@ -292,7 +314,7 @@ class _Lowering:
         if self.limits.max_steps is None:
             chain.add(COUNT_STEP)
         chain.add(store("state", state.name))
-        chain.add(Note("state_enter", record({"state": state.name, "iteration": ITERATION})))
+        chain.add(self.note("state_enter", {"state": state.name, "iteration": ITERATION}))
         if state.action is not None and self.reads_prev and chain.handler is not None:
             chain.add(FORGET_LAST)  # so that `…/error` can tell whether the action ran
 
@@ -413,8 +435,10 @@ class _Lowering:
         if kind == "llm_structured":
             fields["confidence"] = CONFIDENCE
         fields["details"] = DETAILS
-        note = record(fields)
-        chain.add(Note("evaluate", prim("without_nulls", note) if kind == "llm_structured" else note))
+        note = self.note("evaluate", fields)
+        if kind == "llm_structured":
+            note = attrs.evolve(note, fields=prim("without_nulls", note.fields))
+        chain.add(note)
 
     def route(self, chain: _Chain, state: StateSpec) -> None:
         """The verdict's target: an exact entry, for errors the error route, else the default."""
@@ -469,7 +493,7 @@ class _Lowering:
         if verdict:
             fields["verdict"] = VERDICT
         chain.add(*(self.remember(state) if remember is None else remember))
-        chain.add(Note("route", record(fields)))
+        chain.add(self.note("route", fields))
         chain.close(exit)
 
     def target(self, state: StateSpec, text: str) -> tuple[Template, str]:
@@ -523,7 +547,7 @@ class _Lowering:
             chain.open(f"{state.name}/cycle")
             chain.add(store("iteration", 1), COUNT_LAP)
             chain.add(store("cycle", prim("add", Slot("cycle"), 1)))
-            chain.add(Note("cycle", record({"cycle": Slot("cycle")})))
+            chain.add(self.note("cycle", {"cycle": Slot("cycle")}))
             chain.close(Goto(state.name if restart == CURRENT else restart))
         if chain.handler is not None:
             self.error(state)

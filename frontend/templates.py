@@ -97,6 +97,11 @@ class Problem:
 
 
 @attrs.frozen
+class Given:
+    """Stands in a `context` for a value that a program gives the loop when it runs it."""
+
+
+@attrs.frozen
 class Literal:
     """Text as it stands."""
 
@@ -116,7 +121,7 @@ class Variable:
 
     quoting: "none", or how the text must be quoted: a key of `QUOTING_PRIMITIVES`.
     start, end: offsets of `${…}` in the template's text; for a variable inside a context value, of
-    the outermost variable that brought it in.
+    the outermost variable that brought it in. is_given: a `context` value known only to a run.
     """
 
     namespace: str
@@ -126,6 +131,7 @@ class Variable:
     quoting: str = "none"
     start: int = attrs.field(default=0, eq=False)
     end: int = attrs.field(default=0, eq=False)
+    is_given: bool = False
 
     @property
     def name(self) -> str:
@@ -147,7 +153,7 @@ class Variable:
     @property
     def is_data(self) -> bool:
         """Whether its value must be quoted in a shell action."""
-        return NAMESPACES[self.namespace].is_data and not self.raw
+        return (NAMESPACES[self.namespace].is_data or self.is_given) and not self.raw
 
 
 Part = Literal | Constant | Variable
@@ -343,6 +349,9 @@ class _Parser:
             self.problem("context-cycle", f"`{variable.name}` contains itself: {cycle}", variable, None)
             return
         if not self.may_grow(variable, len(trail)):
+            return
+        if isinstance(self.context.get(variable.path[0]), Given):
+            yield attrs.evolve(variable, is_given=True)
             return
         try:
             value = _walk(self.context, variable.path)

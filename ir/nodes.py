@@ -260,6 +260,15 @@ class Meta:
     scope: tuple[str, ...] = (".",)
     maintain: bool = False
     limits: Limits = Limits()
+@attrs.frozen
+class InnerLoop:
+    """A loop that a program runs within itself: its function, and what that keeps to."""
+
+    function: str
+    maintain: bool = False
+    limits: Limits = Limits()
+
+
 
 
 @attrs.frozen
@@ -268,6 +277,7 @@ class Program:
     entry: str
     functions: tuple[Function, ...]
     meta: Meta = Meta()
+    loops: the loops it runs within itself, in the order of their functions.
     sources: tuple[Source, ...] = attrs.field(default=(), kw_only=True, eq=False, repr=False)
 
     def function(self, name: str) -> Function:
@@ -275,5 +285,6 @@ class Program:
         return self.by_name[name]
 
     @property
+    loops: tuple[InnerLoop, ...] = ()
     def by_name(self) -> Mapping[str, Function]:
         return {function.name: function for function in self.functions}

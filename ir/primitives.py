@@ -48,6 +48,11 @@ ROWS = (
     _row("is_map", "value", "Whether a value is a map."),
     _row("is_function", "value", "Whether a value is a function."),
     _row("eq", "value value…", "Equality of the first with all others by value; a boolean equals no number."),
+    _row(
+        "plain",
+        "value",
+        "The value as it leaves the program: symbols as their names; a fault where a function is in it.",
+    ),
     _row("select", "condition then otherwise", "One of two values, both evaluated."),
     _row("not", "value", "Whether a value is false (`spec/ir.md`, Truth)."),
     _row("and", "value…", "The first false operand, else the last; all are evaluated."),

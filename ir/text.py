@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from json.encoder import encode_basestring
 from typing import Any
 
+import attrs
+
 from .nodes import (
     Branch,
     Call,
@@ -26,6 +28,7 @@ from .nodes import (
     Function,
     Goto,
     Instruction,
+    Limits,
     Meta,
     Note,
     Perform,
@@ -140,23 +143,25 @@ def print_constant(value: Any) -> str:
 
 def meta_map(meta: Meta) -> dict[str, Any]:
     """`meta` as the map its text form shows; bounds that are not set are left out."""
-    limits = meta.limits
-    bounds = {
-        "max_iterations": limits.max_iterations,
-        "max_steps": limits.max_steps,
-        "timeout_ms": limits.timeout_ms,
-        "budget_usd": limits.budget_usd,
-        "budget_tokens": limits.budget_tokens,
-    }
-    return {
+    shown: dict[str, Any] = {
         "kind": meta.kind,
         "paradigm": meta.paradigm,
         "scope": meta.scope,
         "maintain": meta.maintain,
-        "limits": {name: bound for name, bound in bounds.items() if bound is not None},
+        "limits": _bounds(meta.limits),
     }
 
 
+    if meta.loops:
+        shown["loops"] = tuple(
+            {"function": loop.function, "maintain": loop.maintain, "limits": _bounds(loop.limits)}
+            for loop in meta.loops
+        )
+    return shown
+
+
+def _bounds(limits: Limits) -> dict[str, Any]:
+    return {name: bound for name, bound in attrs.asdict(limits).items() if bound is not None}
 class _Printer:
     """Appends pieces of text to `out`; names and places are rendered once each."""
 

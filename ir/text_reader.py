@@ -31,6 +31,7 @@ from .nodes import (
     Function,
     Goto,
     Handler,
+    InnerLoop,
     Instruction,
     Limits,
     Meta,
@@ -79,7 +80,7 @@ _TERMS = {
 _WORDS = {
     word.upper() for word in ["program", "entry", "meta", "source", "function", "captures", "locals", "state"]
 }
-_WORDS |= {"REST", "FAULT", "THEN", "ELSE"}
+_WORDS |= {"REST", "FAULT", "THEN", "ELSE", "OVER"}
 
 
 def read_program(text: str, path: str, locate: bool) -> Program:
@@ -265,16 +266,25 @@ class _Reader:
 
     def meta(self, children: Children) -> Meta:
         token, fields = children
-        limits = fields.pop("limits", {})
+        given = fields.pop("loops", ())
+        if type(given) is not tuple or not all(type(loop) is dict and "function" in loop for loop in given):
+            self.problem(token, "`loops` is a list of maps with a `function`")
+            given = ()
+        loops = tuple(InnerLoop(**self.settings(token, "loops.", InnerLoop, loop)) for loop in given)
+        return Meta(**self.settings(token, "", Meta, fields), loops=loops)
+
+    def settings(self, token: Token, within: str, cls: type[Any], given: dict[str, Any]) -> dict[str, Any]:
+        """The known ones among settings, their `limits` read."""
+        limits = given.pop("limits", {})
         if type(limits) is not dict:
-            self.problem(token, "`limits` is a map")
+            self.problem(token, f"`{within}limits` is a map")
             limits = {}
-        for what, allowed, given in (("", Meta, fields), ("limits.", Limits, limits)):
+        for what, allowed, fields in ((within, cls, given), (f"{within}limits.", Limits, limits)):
             names = [field.name for field in attrs.fields(allowed)]
-            for name in [name for name in given if name not in names]:
+            for name in [name for name in fields if name not in names]:
                 self.problem(token, f"unknown setting `{what}{_shown(name, '')}`", suggest(name, names))
-                del given[name]
-        return Meta(**fields, limits=Limits(**limits))
+                del fields[name]
+        return {**given, "limits": Limits(**limits)}
 
     def function(self, children: Children) -> Function:
         head, name, parameters, rest, captures, locals_, span, *states = children

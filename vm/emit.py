@@ -61,9 +61,11 @@ def _emit(program: Program, sources: bool) -> Image:
     code = [_Emitter(function, functions, constants, spans).emit() for function in program.functions]
     meta = attrs.asdict(program.meta)
     return Image(
+    if not meta["loops"]:
+        del meta["loops"]
         name=program.name,
         entry=_index(functions, program.entry, "function"),
-        meta={**meta, "scope": list(program.meta.scope)},
+        meta={name: list(value) if isinstance(value, tuple) else value for name, value in meta.items()},
         constants=constants.values,
         functions=code,
         paths=list(spans.paths),

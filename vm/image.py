@@ -377,10 +377,20 @@ def _read_meta(meta: dict[str, Any]) -> dict[str, Any]:
     for key, kinds in _META_TYPES.items():
         _get(meta, key, *kinds)
     _strings(meta, "scope")
-    for key, value in meta["limits"].items():
-        if key not in _LIMITS or type(value) not in (int, float, type(None)):
-            raise _Malformed("the limits are of a wrong type")
-    if meta.keys() - _META_TYPES.keys():
+    loops = meta.get("loops", [])
+    if type(loops) is not list:
+        raise _Malformed("`loops` has a wrong value")
+    for loop in loops:
+        if type(loop) is not dict or loop.keys() != {"function", "maintain", "limits"}:
+            raise _Malformed("`loops` has a wrong value")
+        _get(loop, "function", str)
+        _get(loop, "maintain", bool)
+        _get(loop, "limits", dict)
+    for limits in (meta["limits"], *(loop["limits"] for loop in loops)):
+        for key, value in limits.items():
+            if key not in _LIMITS or type(value) not in (int, float, type(None)):
+                raise _Malformed("the limits are of a wrong type")
+    if meta.keys() - _META_TYPES.keys() - {"loops"}:
         raise _Malformed("`meta` has an unknown entry")
     return meta
 

@@ -21,6 +21,7 @@ from ..ir.nodes import (
     Function,
     Goto,
     Handler,
+    InnerLoop,
     Instruction,
     Limits,
     Meta,
@@ -43,7 +44,13 @@ from .opcodes import NO_STATE, decode
 
 def lift(image: Image) -> Program:
     """The program that `image` is code for."""
-    meta = {**image.meta, "scope": tuple(image.meta["scope"]), "limits": Limits(**image.meta["limits"])}
+    loops = [{**loop, "limits": Limits(**loop["limits"])} for loop in image.meta.get("loops", ())]
+    meta = {
+        **image.meta,
+        "scope": tuple(image.meta["scope"]),
+        "limits": Limits(**image.meta["limits"]),
+        "loops": tuple(InnerLoop(**loop) for loop in loops),
+    }
     return Program(
         image.name,
         image.functions[image.entry].name,

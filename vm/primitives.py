@@ -16,7 +16,7 @@ from .bounds import MAX_BITS, MAX_ITEMS, MAX_TEXT
 from .faults import PrimitiveFault
 from .operands import expected, items, string
 from .texts import duration, text
-from .values import Box, FunctionValue, equal, show
+from .values import Box, FunctionValue, equal, from_host, show, to_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +37,15 @@ def is_null(value: Value) -> bool:
 
 def select(condition: Value, then: Value, otherwise: Value) -> Value:
     return then if condition else otherwise
+
+
+def plain(value: Value) -> Value:
+    try:
+        return from_host(to_host(value))
+    except TypeError as error:
+        raise PrimitiveFault("type-error", str(error)) from None
+    except ValueError as error:
+        raise PrimitiveFault("too-large", str(error)) from None
 
 
 def eq(first: Value, *others: Value) -> bool:
@@ -147,6 +156,7 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "is_map": is_map,
     "is_function": is_function,
     "eq": eq,
+    "plain": plain,
     "select": select,
     "not": negate,
     "and": conjunction,
