@@ -20,6 +20,7 @@ from .nodes import (
     Goto,
     Instruction,
     Note,
+    Parallel,
     Perform,
     Prim,
     Return,
@@ -41,7 +42,7 @@ def exit_targets(exit: Exit) -> tuple[str, ...]:
         case Switch(_, cases, default):
             targets = tuple(target for _, target in cases)
             return targets if default is None else (*targets, default)
-        case Call() | Perform():
+        case Call() | Perform() | Parallel():
             return (exit.next,)
         case TailCall() | Return() | Fail():
             return ()
@@ -173,6 +174,8 @@ def expressions(part: Instruction | Exit) -> tuple[Expr, ...]:
             return (callee, *args)
         case Perform(_, args):
             return (args,)
+        case Parallel(callee, items):
+            return (callee, items)
         case Fail(error):
             return (error,)
         case _:

@@ -19,6 +19,7 @@ from .nodes import (
     Function,
     Handler,
     Instruction,
+    Parallel,
     Perform,
     Prim,
     Slot,
@@ -104,6 +105,6 @@ class FunctionBuilder:
 def _slots_of(part: Instruction | Exit) -> dict[str, None]:
     """The slots an instruction or exit names, in order."""
     slots = dict.fromkeys(name for read in expressions(part) for name in slots_read(read))
-    if isinstance(part, SetSlot | Call | Perform):
+    if isinstance(part, SetSlot | Call | Perform | Parallel):
         slots[part.slot] = None
     return slots

@@ -24,6 +24,7 @@ from .nodes import (
     Function,
     Instruction,
     Meta,
+    Parallel,
     Perform,
     Program,
     Set,
@@ -82,7 +83,7 @@ def _calls(program: Program) -> Iterator[Diagnostic]:
     for function in program.functions:
         callees = []
         for state in function.states:
-            if isinstance(state.exit, Call | TailCall):
+            if isinstance(state.exit, Call | TailCall | Parallel):
                 callee = state.exit.callee
                 if isinstance(callee, Closure):
                     callees.append(index[callee.function])
@@ -374,7 +375,7 @@ class _Proof:
                     fact = caught
                 elif spends:
                     fact = _OWED
-                elif isinstance(state.exit, Call | Perform) and state.exit.slot in self.answers:
+                elif isinstance(state.exit, Call | Perform | Parallel) and state.exit.slot in self.answers:
                     fact = _LOST if after == _OWED else after
                 elif (number, position) in checked and after == _ADDED:
                     fact = _CLEAR

@@ -170,6 +170,21 @@ class Perform:
 
 
 @attrs.frozen
+class Parallel:
+    """Call a function once for each item of the list `items`, all at once, each with its own frames.
+
+    When all have ended, the list of their results, in the order of the items, goes to `slot`, control
+    to `next`; or the fault of the first item that failed is raised here.
+    """
+
+    callee: Expr
+    items: Expr
+    slot: str
+    next: str
+    span: Span | None = _span()
+
+
+@attrs.frozen
 class Return:
     value: Expr
     span: Span | None = _span()
@@ -183,7 +198,7 @@ class Fail:
     span: Span | None = _span()
 
 
-Exit = Goto | Branch | Switch | Call | TailCall | Perform | Return | Fail
+Exit = Goto | Branch | Switch | Call | TailCall | Perform | Parallel | Return | Fail
 
 
 @attrs.frozen
@@ -246,21 +261,6 @@ class Limits:
 
 
 @attrs.frozen
-class Meta:
-    """What a host should know of a program before it runs.
-
-    kind: "loop" (has iterations, author's states) or "flow" (a value is all it has).
-    paradigm: what it was written in; None for a flow.
-    scope: paths it works on, for locks.
-    maintain: a terminal may start the next cycle.
-    """
-
-    kind: str = "flow"
-    paradigm: str | None = None
-    scope: tuple[str, ...] = (".",)
-    maintain: bool = False
-    limits: Limits = Limits()
-@attrs.frozen
 class InnerLoop:
     """A loop that a program runs within itself: its function, and what that keeps to."""
 
@@ -269,6 +269,23 @@ class InnerLoop:
     limits: Limits = Limits()
 
 
+@attrs.frozen
+class Meta:
+    """What a host should know of a program before it runs.
+
+    kind: "loop" (has iterations, author's states) or "flow" (a value is all it has).
+    paradigm: what it was written in; None for a flow.
+    scope: paths it works on, for locks.
+    maintain: a terminal may start the next cycle.
+    loops: the loops it runs within itself, in the order of their functions.
+    """
+
+    kind: str = "flow"
+    paradigm: str | None = None
+    scope: tuple[str, ...] = (".",)
+    maintain: bool = False
+    limits: Limits = Limits()
+    loops: tuple[InnerLoop, ...] = ()
 
 
 @attrs.frozen
@@ -277,7 +294,6 @@ class Program:
     entry: str
     functions: tuple[Function, ...]
     meta: Meta = Meta()
-    loops: the loops it runs within itself, in the order of their functions.
     sources: tuple[Source, ...] = attrs.field(default=(), kw_only=True, eq=False, repr=False)
 
     def function(self, name: str) -> Function:
@@ -285,6 +301,5 @@ class Program:
         return self.by_name[name]
 
     @property
-    loops: tuple[InnerLoop, ...] = ()
     def by_name(self) -> Mapping[str, Function]:
         return {function.name: function for function in self.functions}

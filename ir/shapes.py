@@ -7,7 +7,7 @@ not decided here.
 from __future__ import annotations
 
 from .analysis import may_fault, slots_read
-from .nodes import Branch, Call, Const, Expr, Function, Instruction, Perform, Prim, Set, Slot, State
+from .nodes import Branch, Call, Const, Expr, Function, Instruction, Parallel, Perform, Prim, Set, Slot, State
 
 ITERATION, LAP, STEPS = "iteration", "lap", "steps"
 
@@ -23,7 +23,7 @@ def writers(function: Function) -> dict[str, dict[int, list[Set | None]]]:
         for instruction in state.body:
             if isinstance(instruction, Set):
                 add(instruction.slot, number, instruction)
-        if isinstance(state.exit, Call | Perform):
+        if isinstance(state.exit, Call | Perform | Parallel):
             add(state.exit.slot, number, None)
         if state.handler is not None:
             add(state.handler.slot, number, None)

@@ -31,6 +31,7 @@ from .nodes import (
     Limits,
     Meta,
     Note,
+    Parallel,
     Perform,
     Prim,
     Program,
@@ -45,7 +46,8 @@ from .spans import Source, Span
 from .symbols import Symbol
 
 # Words the grammar accepts where a name could stand too; a name that is one is printed in backticks.
-_HEADS = {"setbox", "note", "goto", "branch", "switch", "call", "tailcall", "perform", "return", "fail"}
+_HEADS = {"setbox", "note"}
+_HEADS |= {"goto", "branch", "switch", "call", "tailcall", "perform", "parallel", "return", "fail"}
 KEYWORDS = _HEADS | {"on", "closure", "null", "true", "false", "inf", "nan"}
 BARE_NAME = re.compile(r"[A-Za-z_/][A-Za-z0-9_./]*(?:-[A-Za-z0-9_./]+)*")
 # What JSON leaves bare and an editor, a terminal or a text file would not keep. A surrogate is
@@ -150,8 +152,6 @@ def meta_map(meta: Meta) -> dict[str, Any]:
         "maintain": meta.maintain,
         "limits": _bounds(meta.limits),
     }
-
-
     if meta.loops:
         shown["loops"] = tuple(
             {"function": loop.function, "maintain": loop.maintain, "limits": _bounds(loop.limits)}
@@ -162,6 +162,8 @@ def meta_map(meta: Meta) -> dict[str, Any]:
 
 def _bounds(limits: Limits) -> dict[str, Any]:
     return {name: bound for name, bound in attrs.asdict(limits).items() if bound is not None}
+
+
 class _Printer:
     """Appends pieces of text to `out`; names and places are rendered once each."""
 
@@ -287,6 +289,12 @@ class _Printer:
             case Perform():
                 out.append(f"    perform {name(exit_.kind)} ")
                 self.expression(exit_.args)
+                out.append(f" -> {name(exit_.slot)} then {name(exit_.next)}")
+            case Parallel():
+                out.append("    parallel ")
+                self.callee(exit_.callee)
+                out.append(" over ")
+                self.expression(exit_.items)
                 out.append(f" -> {name(exit_.slot)} then {name(exit_.next)}")
             case Return():
                 out.append("    return ")

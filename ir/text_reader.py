@@ -36,6 +36,7 @@ from .nodes import (
     Limits,
     Meta,
     Note,
+    Parallel,
     Perform,
     Prim,
     Program,
@@ -362,6 +363,10 @@ class _Reader:
     def perform(self, children: Children) -> Exit:
         head, kind, args, slot, next_, span = children
         return Perform(self.name(kind), args, self.name(slot), self.name(next_), span=self.span(span, head))
+
+    def parallel(self, children: Children) -> Exit:
+        head, callee, items, slot, next_, span = children
+        return Parallel(callee, items, self.name(slot), self.name(next_), span=self.span(span, head))
 
     def return_(self, children: Children) -> Exit:
         head, value, span = children

@@ -25,6 +25,7 @@ from .nodes import (
     Goto,
     Meta,
     Note,
+    Parallel,
     Perform,
     Prim,
     Program,
@@ -180,7 +181,7 @@ class _Verifier:
             if exit_.default is not None:
                 targets = (*targets, exit_.default)
             yield from self.duplicates("case", (case for case, _ in exit_.cases), span)
-        elif isinstance(exit_, Call | Perform):
+        elif isinstance(exit_, Call | Perform | Parallel):
             targets = (exit_.next,)
             if exit_.slot not in slots:
                 yield self.unknown("slot", exit_.slot, slots, span)

@@ -25,6 +25,7 @@ from ..ir.nodes import (
     Goto,
     Instruction,
     Note,
+    Parallel,
     Perform,
     Prim,
     Program,
@@ -60,9 +61,9 @@ def _emit(program: Program, sources: bool) -> Image:
     functions = {function.name: index for index, function in enumerate(program.functions)}
     code = [_Emitter(function, functions, constants, spans).emit() for function in program.functions]
     meta = attrs.asdict(program.meta)
-    return Image(
     if not meta["loops"]:
         del meta["loops"]
+    return Image(
         name=program.name,
         entry=_index(functions, program.entry, "function"),
         meta={name: list(value) if isinstance(value, tuple) else value for name, value in meta.items()},
@@ -276,6 +277,9 @@ class _Emitter:
             case Perform(kind, args, slot, next):
                 self.expression(args, span)
                 self.op("PERFORM", span, self.constants.add(kind), self.slot(slot), self.target(next))
+            case Parallel(callee, items, slot, next):
+                self.operands((callee, items), span)
+                self.op("PARALLEL", span, self.slot(slot), self.target(next))
             case Return(value):
                 self.expression(value, span)
                 self.op("RETURN", span)

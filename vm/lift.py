@@ -26,6 +26,7 @@ from ..ir.nodes import (
     Limits,
     Meta,
     Note,
+    Parallel,
     Perform,
     Prim,
     Program,
@@ -177,6 +178,9 @@ class _Lifter:
             case "PERFORM":
                 kind = self.constant(operands[0])
                 return Perform(kind, self.pop(), slots[operands[1]], states[operands[2]], span=span)
+            case "PARALLEL":
+                callee, items = self.take(2)
+                return Parallel(callee, items, slots[operands[0]], states[operands[1]], span=span)
             case "RETURN":
                 return Return(self.pop(), span=span)
             case "FAIL":

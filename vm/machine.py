@@ -2,7 +2,8 @@
 
 It never touches the world. `resume` runs until the program asks for an effect, ends, fails or is
 out of fuel; a stopped machine is nothing but its frames, for each a function, a state and the
-values of its slots (`spec/machine.md`).
+values of its slots (`spec/machine.md`). Where calls run side by side, each has its own frames
+(`strands`).
 
 Each row of `opcodes.ROWS` has one step here, paired at import. A state is decoded when it is first
 entered, so a step costs what it costs however large the program is. An image is taken to be
@@ -12,95 +13,46 @@ fuel: a state must be left, and every jump that is not forward costs a tick what
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import islice
 from operator import length_hint
 
 from . import bounds
-from .faults import TRACE_ENDS, Fault, PrimitiveFault, fault_map, show_place
+from .faults import Fault, PrimitiveFault, show_place
 from .opcodes import BY_NAME, NO_STATE, decode
+from .operands import items as items_of
+from .outcomes import NO_ANSWER, Done, Effect, FrameView, OutOfFuel, StrandView, Waiting
 from .primitives import HANDLERS
+from .strands import Fork, Raised, Strand, catch, chain, walk
 from .values import Box, FunctionValue, from_host, show, to_host
+
+__all__ = [
+    "NO_ANSWER",
+    "Done",
+    "Effect",
+    "Fault",
+    "FrameView",
+    "Machine",
+    "OutOfFuel",
+    "StrandView",
+    "Waiting",
+]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from .faults import Place, TraceFrame
+    from .faults import Place
     from .image import FunctionCode, Image
     from .opcodes import Opcode
     from .values import Value
 
-    Step = Callable[["Machine", "Frame", Any], "Effect | Done | None"]
+    # What stops a machine, but for want of fuel.
+    Outcome = Effect | Waiting | Done | Fault
+    Step = Callable[["Machine", "Frame", Any], Outcome | None]
     # A state's code, ready to run: (step, its operand).
     Block = list[tuple[Step, Any]]
-
-
-# --- what the host sees -----------------------------------------------------------------------
-
-
-class Effect:
-    """The program asks for something; `resume` goes on with the host's answer.
-
-    `seq` counts effects from 1, `args` is plain data, `span` is where it was asked for.
-    """
-
-    __slots__ = ("args", "kind", "seq", "span")
-
-    def __init__(self, seq: int, kind: str, args: dict[str, Any], span: Place | None = None) -> None:
-        self.seq = seq
-        self.kind = kind
-        self.args = args
-        self.span = span
-
-    def __repr__(self) -> str:
-        return f"Effect({self.seq}, {self.kind!r}, {self.args!r})"
-
-
-class Done:
-    """The program ended; `value` is plain data."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __repr__(self) -> str:
-        return f"Done({self.value!r})"
-
-
-class OutOfFuel:
-    """All ticks are used; after `refuel`, `resume` goes on."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "OutOfFuel()"
-
-
-class FrameView:
-    """One active function, for displays: its name, its state's name and its slots."""
-
-    __slots__ = ("_frame",)
-
-    def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-
-    @property
-    def function(self) -> str:
-        return self._frame.function.code.name
-
-    @property
-    def state(self) -> str:
-        return self._frame.function.code.states[self._frame.state]
-
-    @property
-    def slots(self) -> dict[str, Value]:
-        """The slots that are set, by name. Values as they are, not in host form."""
-        names = self._frame.function.code.slots
-        return {
-            name: value for name, value in zip(names, self._frame.slots, strict=True) if value is not None
-        }
 
 
 # --- frames -----------------------------------------------------------------------------------
@@ -197,12 +149,29 @@ class Machine:
     tick is used by each function entered, the entry function among them, and by each jump that is
     not forward. `ticks` is what was used so far.
 
-    `effect` is the effect that waits for its answer, if one does; hosts read it after `restore`.
-    `seq` counts the effects so far, `ended` says that there is nothing to resume. The other
-    attributes are the package's own.
+    `waiting` has the effects that wait for their answers. `seq` counts the effects so far, `ended`
+    says that there is nothing to resume. The other attributes are the package's own.
     """
 
-    __slots__ = ("calls", "effect", "ended", "functions", "image", "limit", "notes", "seq", "stack", "ticks")
+    # `calls` are the frames of `strand`, the one that runs or ran last: it can run on, or waits for an
+    # answer. `ready` are the others that can run, `asked` those that wait, by the effect's number; both
+    # in order. `outside` counts the frames of all strands but `strand`, `room` is how many it may have.
+    __slots__ = (
+        "asked",
+        "calls",
+        "ended",
+        "functions",
+        "image",
+        "limit",
+        "notes",
+        "outside",
+        "ready",
+        "room",
+        "seq",
+        "stack",
+        "strand",
+        "ticks",
+    )
 
     def __init__(self, image: Image, args: Sequence[Any] = (), fuel: int | None = None) -> None:
         entry = image.functions[image.entry]
@@ -212,33 +181,54 @@ class Machine:
         self.functions = [LoadedFunction(image, code) for code in image.functions]
         self.stack: list[Value] = []
         self.calls = [Frame(self.functions[image.entry], [from_host(arg) for arg in args])]
+        self.strand = Strand(self.calls)
+        self.ready: deque[Strand] = deque()
+        self.asked: dict[int, Strand] = {}
+        self.outside = 0
+        self.room = bounds.MAX_CALLS
         self.notes: list[tuple[str, dict[str, Any]]] = []
-        self.effect: Effect | None = None
         self.seq = 0
         self.ended = False
         self.ticks = 1
         self.limit = float("inf") if fuel is None else fuel
 
-    def resume(self, result: Any = None) -> Effect | Done | Fault | OutOfFuel:
-        """Run on. `result` answers the effect that waits; it is plain data and a map as a rule.
+    @property
+    def waiting(self) -> dict[int, Effect]:
+        """The effects that were asked for and not answered, by number and in that order."""
+        return {seq: strand.effect for seq, strand in self.asked.items()}  # type: ignore[misc]
 
-        An answer never faults by itself. TypeError for an answer that is no plain data (the effect
-        still waits), RuntimeError where nothing waits for one or the program has ended.
+    @property
+    def effect(self) -> Effect | None:
+        """The effect that was asked for last among those that wait; the one, where nothing forks."""
+        return next(reversed(self.asked.values())).effect if self.asked else None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether something can run without an answer, given fuel."""
+        return not self.ended and (self.strand.effect is None or bool(self.ready))
+
+    def resume(
+        self, result: Any = NO_ANSWER, seq: int | None = None
+    ) -> Effect | Waiting | Done | Fault | OutOfFuel:
+        """Answer an effect, if an answer is given, and run on.
+
+        `result` is plain data and a map as a rule; `seq` says which effect it answers, by default
+        the one that was asked for last. An answer never faults by itself. TypeError for an answer
+        that is no plain data (the effect still waits), RuntimeError where nothing waits for one or
+        the program has ended.
         """
         if self.ended:
             raise RuntimeError("the program has ended")
-        if self.effect is not None:
-            value = from_host(result)
-            frame = self.calls[-1]
-            _, slot, target = frame.function.block(frame.state)[-1][1]
-            self.effect = None
-            frame.slots[slot] = value
-            frame.go(self, target)
-        elif result is not None:
-            raise RuntimeError("no effect waits for an answer")
+        if result is not NO_ANSWER or seq is not None:
+            self._answer(result, seq)
+        self.room = bounds.MAX_CALLS - self.outside
+        if self.strand.effect is not None:
+            if not self.ready:
+                return Waiting()
+            self.switch()
         while self.ticks < self.limit:
             frame = self.calls[-1]
-            outcome: Effect | Done | Fault | None = None
+            outcome: Outcome | None = None
             state = frame.state
             block = frame.function.block(state)
             steps = iter(block)
@@ -248,10 +238,33 @@ class Machine:
             except PrimitiveFault as fault:
                 # The iterator knows which instruction it was; counting along would cost each of them.
                 index = len(block) - length_hint(steps) - 1
-                outcome = self._unwind(fault, frame.function.place(state, index))
+                outcome = self._unwind(fault, index)
             if outcome is not None:
                 return outcome
         return OutOfFuel()
+
+    def _answer(self, result: Any, seq: int | None) -> None:
+        if not self.asked:
+            if result is None and seq is None:  # as good as none, for a host that begins with it
+                return
+            raise RuntimeError("no effect waits for an answer")
+        if seq is None:
+            seq = next(reversed(self.asked))
+        strand = self.asked.get(seq)
+        if strand is None:
+            raise RuntimeError(f"no effect {seq} waits for an answer")
+        value = from_host(None if result is NO_ANSWER else result)
+        del self.asked[seq]
+        strand.effect = None
+        frame = strand.calls[-1]
+        _, slot, target = frame.function.block(frame.state)[-1][1]
+        frame.slots[slot] = value
+        frame.go(self, target)
+        if strand is not self.strand:
+            self.ready.append(strand)
+        elif self.ready:
+            self.ready.append(strand)
+            self.switch()
 
     def refuel(self, fuel: int | None) -> None:
         """Allow so many further ticks; None is no bound."""
@@ -266,8 +279,15 @@ class Machine:
         return taken
 
     def frames(self) -> list[FrameView]:
-        """The active functions, innermost last. A view shows the frame as it is when asked."""
-        return [FrameView(frame) for frame in self.calls]
+        """The active functions, innermost last: those of the strand that asked last, or else runs, with
+        those it was forked from before them. A view shows the frame as it is when asked."""
+        strand = next(reversed(self.asked.values())) if self.asked else self.strand
+        return [FrameView(frame) for outer in chain(strand) for frame in outer.calls]
+
+    def strands(self) -> list[StrandView]:
+        """All calls that run side by side, each before those it forked, in order of items; the first is
+        the run itself. There may be millions."""
+        return [StrandView(strand) for strand in walk(self.strand)]
 
     def snapshot(self) -> dict[str, Any]:
         """All there is to this run, as JSON-able data; not once the program has ended."""
@@ -305,44 +325,92 @@ class Machine:
         self.ticks += 1
         return Frame(function, (*arguments, *captures))
 
-    def _unwind(self, fault: PrimitiveFault, place: Place | None) -> Fault | None:
-        """Control to the nearest handler, else the fault as the outcome."""
-        self.stack.clear()
-        calls = self.calls
-        for index in range(len(calls) - 1, -1, -1):
-            frame = calls[index]
-            handler = frame.function.code.handlers.get(frame.state)
-            if handler is not None:
-                del calls[index + 1 :]
-                target, slot = handler
-                frame.slots[slot] = fault_map(
-                    fault.kind, fault.message, fault.place or show_place(place), fault.details
-                )
+    def switch(self) -> None:
+        """Run the strand that has been ready longest."""
+        self.outside += len(self.calls)
+        self.strand = self.ready.popleft()
+        self.calls = self.strand.calls
+        self.outside -= len(self.calls)
+        self.room = bounds.MAX_CALLS - self.outside
+
+    def fork(self, callee: Value, items: Sequence[Value]) -> None:
+        """Call `callee` for each item, of which there are some, in a strand of its own. One tick each."""
+        if len(self.calls) + len(items) > self.room:
+            raise PrimitiveFault(
+                "too-deep", f"more than {bounds.MAX_CALLS} calls inside one another or at once"
+            )
+        frames = []
+        for item in items:
+            self.stack[:] = [callee, item]
+            frames.append(self.call(1))
+        fork = self.strand.fork = Fork(self.strand, frames)
+        self.ready += fork.strands  # type: ignore[arg-type]
+        self.outside += len(frames)
+        self.switch()
+
+    def end_strand(self, value: Value, raised: Raised | None = None) -> Waiting | Fault | None:
+        """The running strand has ended with a value or a fault; others go on, its parent perhaps."""
+        strand = self.strand
+        self.calls.clear()
+        while True:
+            fork = strand.within
+            assert fork is not None
+            if not fork.end(strand.item, value, raised):
+                break
+            # The last one: the strand that forked goes on.
+            strand = fork.parent
+            strand.fork = None
+            frame = strand.calls[-1]
+            if fork.raised is None:
+                slot, target = frame.function.block(frame.state)[-1][1]
+                frame.slots[slot] = tuple(fork.results)
                 frame.go(self, target)
-                return None
+                self.ready.append(strand)
+                break
+            raised = fork.raised
+            before = len(strand.calls)
+            if catch(self, strand.calls, raised.fault, raised.place):
+                self.outside -= before - len(strand.calls)
+                self.ready.append(strand)
+                break
+            raised = raised.under(strand.calls)
+            if strand.within is None:
+                return self._fail(raised)
+            self.outside -= before
+            strand.calls.clear()
+        if self.ready:
+            self.switch()
+            return None
+        # Displays show the one that asked last.
+        self.ready.append(next(reversed(self.asked.values())))
+        self.switch()
+        return Waiting()
+
+    def _unwind(self, fault: PrimitiveFault, index: int) -> Waiting | Fault | None:
+        """Control to the nearest handler, else the strand ends; `index` says which instruction it was."""
+        self.stack.clear()
+        frame = self.calls[-1]
+        if catch(self, self.calls, fault, frame.function.place(frame.state, index)):
+            return None
+        raised = Raised(fault, (), index).under(self.calls)
+        return self._fail(raised) if self.strand.within is None else self.end_strand(None, raised)
+
+    def _fail(self, raised: Raised) -> Fault:
+        """The run ends with a fault."""
         self.ended = True
+        fault, place = raised.fault, raised.place
         try:
             details = to_host(fault.details)
         except (TypeError, ValueError):
             details = {}
         first = place if fault.place is None else _find_place(self.image, fault.place) or place
-        trace, omitted = self._backtrace(place)
-        return Fault(fault.kind, fault.message, first, trace, omitted, details)
-
-    def _backtrace(self, place: Place | None) -> tuple[tuple[TraceFrame, ...], int]:
-        calls = self.calls
-        shown = calls
-        if len(calls) > 2 * TRACE_ENDS:
-            shown = calls[:TRACE_ENDS] + calls[-TRACE_ENDS:]
-        trace = []
-        for frame in shown:
-            code = frame.function.code
-            # All but the innermost frame stand at the call that ends their state.
-            here = place
-            if frame is not calls[-1]:
-                here = frame.function.exit_place(frame.state)
-            trace.append((code.name, code.states[frame.state], here))
-        return tuple(trace), len(calls) - len(shown)
+        # All but the innermost frame stand at the exit that ends their state.
+        places = [function.exit_place(state) for function, state in raised.trace[:-1]]
+        trace = [
+            (function.code.name, function.code.states[state], here)
+            for (function, state), here in zip(raised.trace, [*places, place], strict=True)
+        ]
+        return Fault(fault.kind, fault.message, first, tuple(trace), raised.omitted, details)
 
 
 def _find_place(image: Image, text: str) -> Place | None:
@@ -438,7 +506,7 @@ def _switch(machine: Machine, frame: Frame, operands: Any) -> None:
 
 
 def _call(machine: Machine, frame: Frame, operands: Any) -> None:
-    if len(machine.calls) >= bounds.MAX_CALLS:
+    if len(machine.calls) >= machine.room:
         raise PrimitiveFault("too-deep", f"more than {bounds.MAX_CALLS} calls inside one another")
     # Slot and state are read again on return: until then this frame stands at this exit.
     machine.calls.append(machine.call(operands[0]))
@@ -453,13 +521,28 @@ def _perform(machine: Machine, frame: Frame, operands: Any) -> Effect:
     args = _map(machine.stack.pop(), f"the arguments of effect `{kind}`")
     machine.seq += 1
     place = frame.function.exit_place(frame.state)
-    machine.effect = Effect(machine.seq, kind, args, place)
-    return machine.effect
+    strand = machine.strand
+    machine.asked[machine.seq] = strand
+    effect = strand.effect = Effect(machine.seq, kind, args, place)
+    return effect
 
 
-def _return(machine: Machine, frame: Frame, operands: Any) -> Done | None:
+def _parallel(machine: Machine, frame: Frame, operands: Any) -> None:
+    items = items_of(machine.stack.pop())
+    callee = machine.stack.pop()
+    if items:
+        machine.fork(callee, items)
+    else:
+        slot, target = operands
+        frame.slots[slot] = ()
+        frame.go(machine, target)
+
+
+def _return(machine: Machine, frame: Frame, operands: Any) -> Outcome | None:
     value = machine.stack.pop()
     if len(machine.calls) == 1:
+        if machine.strand.within is not None:
+            return machine.end_strand(value)
         done = Done(_plain(value, "the program's result"))
         machine.ended = True
         return done
@@ -498,6 +581,7 @@ STEPS: dict[str, Step] = {
     "CALL": _call,
     "TAILCALL": _tailcall,
     "PERFORM": _perform,
+    "PARALLEL": _parallel,
     "RETURN": _return,
     "FAIL": _fail,
 }

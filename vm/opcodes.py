@@ -107,6 +107,14 @@ ROWS = (
     ),
     _exit(22, "RETURN", "", "value --", "End this frame; a value for the caller, or the program's result."),
     _exit(23, "FAIL", "", "error --", "Fault with a message or a fault map."),
+    _exit(
+        24,
+        "PARALLEL",
+        "slot state",
+        "callee items --",
+        "Call a function for each item of a list, all at once; the list of what they return goes to the "
+        "slot, control to the state. One tick an item.",
+    ),
 )  # fmt: skip
 
 BY_NUMBER = {row.number: row for row in ROWS}

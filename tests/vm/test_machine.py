@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llc.vm.machine import Done, Effect, Fault, Machine, OutOfFuel
+from llc.vm.machine import Done, Effect, Fault, Machine, OutOfFuel, Waiting
 
 MachineOf = Callable[..., Machine]
 
@@ -35,7 +35,8 @@ def test_an_effect_stops_the_machine_until_it_is_answered(machine_of: MachineOf)
     second = machine.resume({"output": ["a"]})
     assert isinstance(second, Effect)
     assert (second.seq, second.kind, second.args) == (2, "sleep", {"seconds": 1})
-    done = machine.resume()
+    assert isinstance(machine.resume(), Waiting)
+    done = machine.resume(None)
     assert isinstance(done, Done)
     assert done.value == [{"output": ["a"]}, None]
     assert machine.effect is None
@@ -77,7 +78,7 @@ def test_notes_are_kept_in_order_until_taken(machine_of: MachineOf) -> None:
         ("route", {"from": "one", "to": ["two"]}),
     ]
     assert machine.take_notes() == []
-    machine.resume()
+    machine.resume(None)
     assert machine.take_notes() == [("cycle", {"cycle": 1})]
 
 
@@ -227,6 +228,7 @@ def test_outcomes_show_what_they_are(machine_of: MachineOf) -> None:
     assert repr(machine.resume()) == "OutOfFuel()"
     machine.refuel(None)
     assert repr(machine.resume()) == "Effect(1, 'shell', {'command': 'ls', 'list': [1, 2]})"
-    machine.resume()
+    assert repr(machine.resume()) == "Waiting()"
+    machine.resume(None)
     assert repr(machine.resume(2)) == "Done([None, 2])"
     assert repr(Fault("user", "no", ("f", 1, 2, 1, 3))) == "Fault('user', 'no', 'f:1:2')"

@@ -42,6 +42,7 @@ def test_numbers_are_fixed() -> None:
         "PERFORM": 21,
         "RETURN": 22,
         "FAIL": 23,
+        "PARALLEL": 24,
     }
 
 

@@ -311,7 +311,7 @@ def test_deep_programs_are_stored_without_recursion(image_of: Callable[[str], Im
     machine.resume()
     machine = Machine.restore(image, json.loads(json.dumps(machine.snapshot())))
     assert len(machine.calls) == 20_002
-    outcome = machine.resume()
+    outcome = machine.resume(None)
     assert isinstance(outcome, Done)
     assert outcome.value == 20_000
 
