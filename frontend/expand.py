@@ -14,7 +14,7 @@ import attrs
 from ..ir.diagnostics import Diagnostic
 from ..ir.spans import Source, Span
 from ..ir.symbols import Symbol
-from . import control_forms, loop_forms, quoting_forms, special_heads  # noqa: F401
+from . import calls, control_forms, loop_forms, quoting_forms, special_heads  # noqa: F401
 from .binding_forms import definition
 from .bodies import Unit, expand_unit
 from .core import Binding, Core, Lambda, Let, Literal
@@ -47,6 +47,10 @@ def expand(data: Sequence[Datum], source: Source, environment: Environment = ALO
     expander = Expander(environment)
     program = _program(expander, data, source)
     found = expander.diagnostics
+    declared = expander.declared
+    found += declared.wrong
+    if declared.found is not None:
+        found += declared.found.diagnostics
     found += check(
         program,
         expander.locals,
@@ -89,6 +93,8 @@ def _program(x: Expander, data: Sequence[Datum], source: Source) -> Lambda:
         body = x.run(expand_unit(x, unit, data, x.prelude))
     if x.config is not None:
         body = Let(((x.config, Literal(None)),), body)
+    if x.called:
+        body = Let(tuple((called.binding, called.function) for called in x.called.values()), body)
     return Lambda(tuple(parameters), (), None, body, "main")
 
 

@@ -219,7 +219,12 @@ def _literal(value: Any) -> Datum:
         return _form("quote", Atom(value))
     return Atom(value)
 
+    if isinstance(value, dict):
+        # Only in what is declared of a tool or task; that is not deep.
+        return _form("dict", *(Form((Atom(key), _literal(item))) for key, item in value.items()))
 
+        if any(isinstance(item, dict) for item in value):
+            return _form("list", *map(_literal, value))
 def _data(value: tuple[Any, ...]) -> Datum:
     """A list's data; lists may be deep."""
     done: list[list[Datum]] = [[]]

@@ -17,11 +17,14 @@ import attrs
 from ..ir.diagnostics import Diagnostic, nearest
 from ..ir.spans import Source, Span
 from ..ir.symbols import Symbol
+from . import calls
 from .core import Apply, Binding, Core, Library, Literal, Variable
 from .datum import Atom, Datum, Form
+from .declarations import Signature
+from .declared import Declared
 from .foreign import explain
 from .forms import FORMS, INTERNAL, FormRow, Steps, count_words
-from .library import LIBRARY, Spread
+from .library import LIBRARY, PRIVATE, Spread
 from .printer import show
 from .resolve import Expected
 from .scopes import Alias, FunctionMark, Identifier, Scope, identifier_of
@@ -55,11 +58,13 @@ class Environment:
     parameters: variables given from outside, in the order of the program's parameters.
     load: the source an `import` names, given the path as written and the importing file's path;
     CompileError where it cannot be read. None: nothing can be imported.
+    declared: the tools and tasks around it; None: those that are built in.
     """
 
     parameters: tuple[str, ...] = ()
     load: Callable[[str, str], Source] | None = None
     limits: Limits = Limits()
+    declared: Declared | None = None
 
 
 class Abandoned(Exception):
@@ -85,7 +90,8 @@ WORDS = frozenset({"catch", "finally", "unquote", "unquote-splicing", "&optional
 def _root() -> Scope:
     root = Scope(None)
     for name in LIBRARY:
-        root.names[Symbol(name)] = LibraryName(name)
+        if name not in PRIVATE:
+            root.names[Symbol(name)] = LibraryName(name)
     for row in FORMS.values():
         root.names[Symbol(row.name)] = row
     root.names[Symbol(CONFIG)] = DynamicName()
@@ -114,6 +120,9 @@ class Expander:
         self.loading: list[str] = []
         self.prelude: list[tuple[Binding, Core]] = []
         self.config: Binding | None = None
+        # The tools and tasks there are, and those that the program calls.
+        self.declared = environment.declared or Declared()
+        self.called: dict[str, calls.Called] = {}
         self.expansions = 0
         self.made = 0
         self.suggestions = 0
@@ -180,10 +189,16 @@ class Expander:
             return meaning.handler(self, datum, scope)
         if type(meaning) is LibraryName and type(LIBRARY.get(meaning.name)) is Spread:
             return self.spread(datum, scope)
-        if meaning is None and (head := identifier_of(datum.items[0])) and self.is_like_form(head.name):
-            # Misspelt, or of some other language: what stands in it would only be more of the same.
-            self.reference(head, datum.items[0].span, scope)
-            return Literal(None)
+        if (meaning is None or type(meaning) is Signature) and (head := identifier_of(datum.items[0])):
+            signature = calls.find(self, head, scope)
+            if signature is not None:
+                return calls.expand_call(self, datum, scope, signature)
+            if self.is_like_form(head.name):
+                # Misspelt, or of some other language: what stands in it would only be more of the same.
+                self.reference(head, datum.items[0].span, scope)
+                return Literal(None)
+            if calls.is_like_call(self, datum, scope):
+                return calls.refuse_unknown(self, datum, scope)
         return self.application(datum, scope)
 
     def meaning(self, datum: Form, scope: Scope) -> Any:
@@ -276,7 +291,9 @@ class Expander:
 
     def reference(self, identifier: Identifier, span: Span | None, scope: Scope) -> Core:
         """A name as a value."""
-        meaning = scope.find(identifier)
+        meaning = calls.find(self, identifier, scope)
+        if type(meaning) is Signature:
+            return calls.reference(self, meaning, span, scope)
         if type(meaning) is Binding:
             meaning.references += 1
             self.touch(meaning, span, scope)

@@ -21,6 +21,7 @@ from ..ir.nodes import Program
 from ..ir.spans import Source
 from . import core
 from .compile import EXPRESSION
+from .declared import Declared
 from .documents import read_source, text_source
 from .expand import Environment, expand, expand_library
 from .flows import lower_flow
@@ -37,32 +38,34 @@ class Flow:
     diagnostics: tuple[Diagnostic, ...]
 
 
-def compile_flow(source: Source, arguments: Sequence[tuple[str, str]] = ()) -> Flow:
+def compile_flow(
+    source: Source, arguments: Sequence[tuple[str, str]] = (), declared: Declared | None = None
+) -> Flow:
     """Compile a flow with values for variables as (name, text); see `argument`.
 
-    CompileError with everything that is wrong with it.
+    declared: the tools and tasks around it. CompileError with everything that is wrong with it.
     """
     # Compiling makes many objects and little garbage: the collector would take half of the time.
     was_collecting = gc.isenabled()
     gc.disable()
     try:
-        return _compile(source, arguments)
+        return _compile(source, arguments, declared or Declared())
     finally:
         if was_collecting:
             gc.enable()
 
 
-def _compile(source: Source, arguments: Sequence[tuple[str, str]]) -> Flow:
+def _compile(source: Source, arguments: Sequence[tuple[str, str]], declared: Declared) -> Flow:
     given = {name: argument(text) for name, text in arguments}
     data, found = read(source)
     if any(diagnostic.is_error for diagnostic in found):
         raise CompileError(found, [source])
-    expansion = expand(data, source, Environment(tuple(given), _load))
+    expansion = expand(data, source, Environment(tuple(given), _load, declared=declared))
     found += expansion.diagnostics
     found += _unused(expansion.program)
     sources = expansion.sources or (source,)
     if any(diagnostic.is_error for diagnostic in found):
-        raise CompileError(found, sources)
+        raise CompileError(found, (*sources, *(declared.found.sources if declared.found else ())))
     literals = [core.Literal(value) for value in given.values()]
     variables = tuple(zip(expansion.program.parameters, literals, strict=True))
     root: core.Core = expansion.program.body

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 _INSTEAD = {
-    "call": "a task, tool or function is called by its name: (name argument…)",
     "call/cc": "there are no continuations; `loop` with `recur`, `try` and effects cover their uses",
     "call-with-current-continuation": "there are no continuations; use `loop` with `recur`, or `try`",
     "def": "write (define name value)",

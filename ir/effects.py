@@ -43,9 +43,21 @@ class NoteKind:
 EFFECT_ROWS = (
     EffectKind(
         "shell", True, True,
-        "command timeout_s? deadline_ms? on_unknown?",
+        "command cwd? timeout_s? deadline_ms? on_unknown?",
         "output stderr exit_code duration_ms elapsed_ms signal? timed_out? limit_ms? truncated? error?",
         "Run a command in a shell, in its own process group, with standard input closed.",
+    ),
+    EffectKind(
+        "tool", True, True,
+        "name args definition? timeout_s? deadline_ms? on_unknown?",
+        "value? error? duration_ms elapsed_ms timed_out?",
+        "Use a tool: what it gives, or why it gave nothing.",
+    ),
+    EffectKind(
+        "task", True, True,
+        "name inputs files? context? history_config? definition? timeout_s? deadline_ms? on_unknown?",
+        "result? usage? error? duration_ms elapsed_ms timed_out?",
+        "Have a task done; its TaskResult.",
     ),
     EffectKind(
         "agent", True, True,

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 
-from .process import NotStarted, Runner
+from .process import NotStarted, Runner, failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ class Shell:
     def perform(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         """The `shell` effect: the result of `args["command"]`."""
         command = args["command"]
+        folder = args.get("cwd")
+        if folder is not None:
+            return self._perform_in(folder, command, args, context)
         try:
             argv = plain_words(command) if self._plain else []
             path = self.runner.find(argv[0]) if argv else None
@@ -61,6 +64,21 @@ class Shell:
                     if error.errno not in (errno.ENOEXEC, errno.ENOENT, errno.EACCES):
                         raise
             return self.runner.run(self._path, [os.path.basename(self._path), "-c", command], args, context)
+        except NotStarted as error:
+            return error.result(context)
+
+    def _perform_in(
+        self, folder: str, command: str, args: dict[str, Any], context: Context
+    ) -> dict[str, Any]:
+        """The same in another folder, which a shell enters: the process of the run stays where it is."""
+        place = os.path.abspath(folder) if "\0" not in folder else ""
+        if not os.path.isdir(place):
+            message = f"`{folder}` is no folder to run a command in"
+            return failure(context, 126, kind="no-folder", message=message)
+        name = os.path.basename(self._path)
+        argv = [name, "-c", 'cd -- "$1" && shift && exec "$@"', name, place, self._path, "-c", command]
+        try:
+            return self.runner.run(self._path, argv, args, context)
         except NotStarted as error:
             return error.result(context)
 

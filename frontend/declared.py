@@ -1,0 +1,152 @@
+"""The tools and tasks that are declared around a program: found by name, read when first asked for.
+
+`.loops/tools.yaml` and `.loops/tasks/*.xml` are read only if a program uses a name that means nothing
+else, so a mistake in them is told to those whom it concerns. What a program defines itself
+(`defatom`) has a scope, and is not in here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from ..ir.diagnostics import CompileError, Diagnostic
+from ..ir.spans import Source
+from .declarations import Signature, declared_on_the_side, spellings
+from .system_tools import SYSTEM_TOOLS
+
+TOOLS_FILE = "tools.yaml"
+TASKS_FOLDER = "tasks"
+TASK_SUFFIX = ".xml"
+
+
+@attrs.frozen
+class Found:
+    """What the files of a project declare, what is wrong with them, and the files."""
+
+    tools: tuple[Signature, ...] = ()
+    tasks: tuple[Signature, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: tuple[Source, ...] = ()
+
+
+class Declared:
+    """The tools and tasks around one program.
+
+    folder: the project's `.loops`, None for a program that stands alone. sides: what `--declare`
+    names, as text.
+    """
+
+    def __init__(self, folder: str | None = None, sides: Iterable[str] = ()) -> None:
+        self._folder = folder
+        self._sides: dict[str, Signature] = {}
+        self._found: Found | None = None
+        self._tools: dict[str, Signature] = dict(SYSTEM_TOOLS)
+        self._tasks: dict[str, Signature] = {}
+        self._hidden: dict[str, Signature] = {}
+        self.wrong: list[Diagnostic] = []
+        for text in sides:
+            try:
+                signature = declared_on_the_side(text)
+            except ValueError as error:
+                self.wrong.append(Diagnostic("bad-option", f"--declare `{text[:100]}`: {error}"))
+            else:
+                self._sides[signature.name] = signature
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether what is declared cannot be known."""
+        return self._found is not None and any(found.is_error for found in self._found.diagnostics)
+
+    @property
+    def found(self) -> Found | None:
+        """What the project's files declare, None if nobody asked."""
+        return self._found
+
+    def find(self, name: str, own: Signature | None = None) -> Signature | None:
+        """The tool, else the program's `own` task, else the project's task of a name."""
+        self._load()
+        for spelling in spellings(name):
+            tool = self._tools.get(spelling)
+            if tool is not None:
+                if own is not None:
+                    self._hidden[tool.name] = own
+                return tool
+        if own is not None:
+            return own
+        for spelling in spellings(name):
+            if spelling in self._tasks:
+                return self._tasks[spelling]
+        return self._sides.get(name)
+
+    def hidden_by(self, tool: Signature) -> Iterator[Signature]:
+        """The task that a tool of the same name stands before."""
+        if not tool.is_task:
+            other = self._hidden.get(tool.name) or self._tasks.get(tool.name)
+            if other is not None:
+                yield other
+
+    def names(self) -> list[str]:
+        self._load()
+        return [*self._tools, *self._tasks, *self._sides]
+
+    def signatures(self) -> list[Signature]:
+        """Everything that is declared, tools first, each by its full name."""
+        self._load()
+        rows = [*self._tools.values(), *self._tasks.values(), *self._sides.values()]
+        return list({row.name: row for row in reversed(rows)}.values())[::-1]
+
+    def _load(self) -> None:
+        if self._found is None:
+            self._found = read_project(self._folder) if self._folder is not None else Found()
+            self._tools.update((tool.name, tool) for tool in self._found.tools)
+            self._tasks.update((task.name, task) for task in self._found.tasks)
+
+
+def project_files(folder: str) -> list[str]:
+    """The files of a project that declare tools and tasks, in order."""
+    paths = [os.path.join(folder, TOOLS_FILE)] if os.path.lexists(os.path.join(folder, TOOLS_FILE)) else []
+    tasks = os.path.join(folder, TASKS_FOLDER)
+    try:
+        names = sorted(name for name in os.listdir(tasks) if name.endswith(TASK_SUFFIX))
+    except OSError:
+        names = []
+    return paths + [os.path.join(tasks, name) for name in names if not name.startswith(".")]
+
+
+def read_project(folder: str) -> Found:
+    """What the files of a project declare, with everything that is wrong with them."""
+    from .documents import read_source
+
+    tools: list[Signature] = []
+    tasks: dict[str, Signature] = {}
+    wrong: list[Diagnostic] = []
+    sources: list[Source] = []
+    for path in project_files(folder):
+        try:
+            source = read_source(path)
+        except CompileError as error:
+            wrong += error.diagnostics
+            sources += error.sources
+            continue
+        sources.append(source)
+        if path.endswith(TASK_SUFFIX):
+            from .task_file import read_task
+
+            task, found = read_task(source)
+            wrong += found
+            if task is not None and task.name in tasks:
+                first = tasks[task.name]
+                where = f"it is defined in {first.source.path}" if first.source is not None else None
+                message = f"the task `{task.name}` is defined twice"
+                wrong.append(Diagnostic("repeated-task", message, task.span, help=where))
+            elif task is not None:
+                tasks[task.name] = task
+        else:
+            from .tools_file import read_tools
+
+            tools, found = read_tools(source)
+            wrong += found
+    return Found(tuple(tools), tuple(tasks.values()), tuple(wrong), tuple(sources))

@@ -1,0 +1,126 @@
+; What calls of tools and tasks come to (`frontend/calls.py`). No program sees these names.
+
+; --- arguments ---------------------------------------------------------------------------------
+
+(define (calls:fits? value type)
+  (case type
+    (("string") (or (string? value) (symbol? value)))
+    (("number") (number? value))
+    (("integer") (integer? value))
+    (("boolean") (boolean? value))
+    (("list") (list? value))
+    (("map") (map? value))
+    (else true)))
+
+(define (calls:type-words type)
+  (get (dict (string "a string") (number "a number") (integer "a whole number")
+             (boolean "true or false") (list "a list") (map "a map"))
+       type "something else"))
+
+(define (calls:shown value)
+  (let ((text (to-string value)))
+    (if (> (string-length text) 200)
+        (string-append (substring text 0 200) "…")
+        text)))
+
+; One argument, held against its parameter: what is left out is null.
+(define (calls:argument who parameter value)
+  (let* ((type (get parameter "type"))
+         (given (if (eq? value null) (get parameter "default") value)))
+    (if (if (eq? given null)
+            (or (not (get parameter "required")) (equal? type "any"))
+            (calls:fits? given type))
+        given
+        (error 'type-error
+          (string-append "`" (get parameter "name") "` of `" who "` is "
+                         (calls:type-words type) ", not " (calls:shown given))))))
+
+; The arguments by name, without those that are left out.
+(define (calls:arguments who parameters values)
+  (loop ((parameters parameters) (values values) (arguments (dict)))
+    (if parameters
+        (let* ((parameter (first parameters))
+               (value (calls:argument who parameter (first values))))
+          (recur (rest parameters) (rest values)
+                 (if (if (eq? value null) (not (get parameter "required")) false)
+                     arguments
+                     (put arguments (get parameter "name") value))))
+        arguments)))
+
+; --- tools -------------------------------------------------------------------------------------
+
+; What a tool gives, or the fault that it raised.
+(define (calls:tool who result)
+  (let ((problem (get result "error")))
+    (if problem (calls:fail who problem) (get result "value"))))
+
+(define (calls:fail who problem)
+  (error (dict (kind (get problem "kind" "tool-failed"))
+               (message (string-append "`" who "`: " (get problem "message")))
+               (details (get problem "details" (dict))))))
+
+; What the tools that run a command give: a ValidationResult.
+(define (calls:shell _ result)
+  (let ((validation (dict (stdout (get result "output")) (stderr (get result "stderr"))
+                          (exit_code (get result "exit_code"))))
+        (problem (calls:shell-problem result)))
+    (if problem (put validation "error" problem) validation)))
+
+(define (calls:shell-problem result)
+  (cond
+    ((get result "error") (get (get result "error") "message"))
+    ((equal? (get result "timed_out") "action")
+     (string-append "timed out after " (/ (get result "limit_ms") 1000) " s"))
+    ((get result "timed_out") "the run's time was over")
+    ((get result "signal") (string-append "ended by " (get result "signal")))
+    (else null)))
+
+; --- tasks -------------------------------------------------------------------------------------
+
+(define (calls:task who result)
+  (let ((problem (get result "error")))
+    (if problem (calls:fail who problem) (get result "result"))))
+
+; The files of a task: paths, in order.
+(define (calls:files who files)
+  (cond
+    ((eq? files null) null)
+    ((and (list? files) (every? string? files)) files)
+    (else
+     (error 'type-error
+       (string-append "`files` of `" who "` is a list of paths, not " (calls:shown files))))))
+
+(define (calls:context who settings)
+  (calls:settings who "context" settings
+    (list "inherit_context" "accumulate_data" "accumulation_format" "fresh_context")))
+
+(define (calls:history_config who settings)
+  (calls:settings who "history_config" settings
+    (list "use_session_history" "history_turns_to_include" "record_in_session_history")))
+
+; Settings as a map, which may be given as a list of (name value).
+(define (calls:settings who what settings known)
+  (cond
+    ((eq? settings null) null)
+    ((map? settings) (calls:known-settings who what settings known))
+    ((and (list? settings) (every? calls:pair? settings))
+     (calls:known-settings who what
+       (reduce (lambda (made pair) (put made (first pair) (second pair))) (dict) settings)
+       known))
+    (else
+     (error 'type-error
+       (string-append "`" what "` of `" who "` is a map of settings, not " (calls:shown settings))))))
+
+(define (calls:pair? item)
+  (and (list? item) (= (length item) 2) (or (symbol? (first item)) (string? (first item)))))
+
+(define (calls:known-settings who what settings known)
+  (for-each
+    (lambda (key)
+      (if (member key known)
+          null
+          (error 'unknown-setting
+            (string-append "`" what "` of `" who "` has no `" key "`; it has "
+                           (join known ", ")))))
+    (keys settings))
+  settings)
