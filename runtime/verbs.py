@@ -8,5 +8,6 @@ VERBS = {
     "disasm": "Show the bytecode of a loop or an image.",
     "fmt": "Lay out S-expression files.",
     "list": "List the loops here, or what is running.",
+    "replay": "Run a recorded run again, with no world, and compare.",
     "schema": "Print the JSON Schema of loop files, for editors.",
 }

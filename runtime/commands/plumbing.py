@@ -84,6 +84,14 @@ def complete_run(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+def complete_any_run(incomplete: str) -> list[str]:
+    """Runs, ended or not, and the loops they are of; the latest first."""
+    found = [run for folder in (runs.RUNNING, runs.HISTORY) for run in runs.runs_in(runs.ROOT, folder)]
+    found.sort(key=lambda run: run.id[-20:], reverse=True)
+    names = dict.fromkeys(name for run in found for name in (run.name, run.id))
+    return [name for name in names if name.startswith(incomplete)]
+
+
 _TYPES: dict[str, Any] = {
     options.FLAG: bool,
     options.COUNT: int | None,
@@ -124,8 +132,13 @@ def _pair(option: Option, text: str) -> tuple[str, str]:
     return key, value
 
 
-def command(rows: tuple[Option, ...], *own: inspect.Parameter) -> Callable[[Any], Any]:
-    """Declare a verb whose options are `own` and those of `rows`; the function gets (given)."""
+def command(
+    rows: tuple[Option, ...], *own: inspect.Parameter, examples: Iterable[str] = ()
+) -> Callable[[Any], Any]:
+    """Declare a verb whose options are `own` and those of `rows`; the function gets (given).
+
+    examples: command lines for its help.
+    """
 
     def declare(function: Callable[[dict[str, Any]], int]) -> Any:
         def call(**given: Any) -> None:
@@ -136,7 +149,9 @@ def command(rows: tuple[Option, ...], *own: inspect.Parameter) -> Callable[[Any]
         parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__ = {p.name: p.annotation for p in parameters}
-        return app.command(name, help=VERBS[name])(call)
+        shown = [f"  {line}" for line in examples]
+        epilog = "\n".join(("\b", "Examples:", *shown)) if shown else None
+        return app.command(name, help=VERBS[name], epilog=epilog)(call)
 
     return declare
 

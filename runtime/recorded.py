@@ -1,0 +1,209 @@
+"""What is on record of a run: its notes, effects and answers in the order they happened.
+
+Owns how a journal becomes a `Recording`, and which run a user means by a name or a path. A recorded case
+(`cases`) becomes one too; whatever is done with a record (replay, test, fork, trace) starts here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+
+from ..vm.image import Image
+from . import journal as journals
+from . import runs
+from .errors import EXIT_FAILURE, UserError
+from .events import OWN
+from .programs import load_image
+from .runs import RunFolder
+
+_STARTS = ("action_start", "effect_start")
+_ENDS = ("action_complete", "effect_complete")
+JOURNAL_SUFFIX = ".events.jsonl"
+
+
+@attrs.frozen
+class Note:
+    """Something the program noted; values as in a journal (`journal.pack`)."""
+
+    kind: str
+    fields: dict[str, Any]
+
+
+@attrs.frozen
+class Asked:
+    """An effect the program asked for; its arguments as in a journal."""
+
+    seq: int
+    kind: str
+    args: dict[str, Any]
+
+
+@attrs.frozen
+class Answer:
+    """The result of an effect, as in a journal."""
+
+    seq: int
+    result: Any
+
+
+@attrs.define
+class Recording:
+    """All that happened in a run, in order.
+
+    name: what to call it. about: its `run_start`. events: what the program did. answers: in the order
+    they were given, which determines all else. end: its `run_end`; None for a run that had not ended.
+    fetch: a long text by its hash and size.
+    """
+
+    name: str
+    about: dict[str, Any]
+    fetch: Callable[[str, int], str]
+    events: list[Note | Asked] = attrs.Factory(list)
+    answers: list[Answer] = attrs.Factory(list)
+    end: dict[str, Any] | None = None
+
+    def result(self, answer: Answer) -> Any:
+        """The value of an answer. Raises UserError where its text is lost."""
+        return self.value(answer.result, f"the result of effect {answer.seq}")
+
+    def value(self, packed: Any, what: str) -> Any:
+        """A recorded value as the program has it. Raises UserError where a text of it is lost."""
+        try:
+            return journals.unpack(packed, self.fetch)
+        except journals.BlobError as error:
+            raise UserError(
+                "damaged-record", f"{self.name}: {what} is lost: {error}", exit_code=EXIT_FAILURE
+            ) from None
+
+
+# --- runs -------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class RunFiles:
+    """Where the files of a run are, wherever its folder was moved to."""
+
+    name: str
+    folder: str
+    journal: str
+
+    @property
+    def image(self) -> str:
+        return os.path.join(self.folder, "program.llb")
+
+    @property
+    def outputs(self) -> str:
+        return os.path.join(self.folder, "outputs")
+
+    @classmethod
+    def of(cls, run: RunFolder) -> RunFiles:
+        return cls(run.id, run.path, run.journal)
+
+    def load_image(self) -> Image:
+        """The program the run began with. Raises UserError and CompileError."""
+        if not os.path.exists(self.image):
+            raise UserError(
+                "no-program",
+                f"{self.name} has no program.llb",
+                f"its journal is {self.journal}",
+                EXIT_FAILURE,
+            )
+        return load_image(self.image)
+
+    def recording(self) -> Recording:
+        """What its journal holds. UserError where that is damaged, JournalError if it cannot be read."""
+        events: list[dict[str, Any]] = []
+        for record in journals.read(self.journal):
+            if record.event is not None:
+                events.append(record.event)
+            elif record.damage is not None and not (record.damage.at_end and record.damage.torn):
+                raise UserError(
+                    "damaged-record",
+                    f"{self.journal}: {record.damage}, so what happened is not known",
+                    exit_code=EXIT_FAILURE,
+                )
+        return take_apart(self.name, events, journals.Blobs(self.outputs).fetch)
+
+
+def take_apart(name: str, events: Iterable[dict[str, Any]], fetch: Callable[[str, int], str]) -> Recording:
+    """The recording in the events of a journal. Raises UserError where it has no beginning."""
+    recording = Recording(name, {}, fetch)
+    asked: set[int] = set()
+    answered: set[int] = set()
+    for event in events:
+        kind, seq = event["event"], event.get("seq")
+        if kind == "run_start":
+            recording.about = recording.about or event
+        elif kind in _STARTS and isinstance(seq, int):
+            if seq not in asked:
+                asked.add(seq)
+                recording.events.append(Asked(seq, str(event.get("kind")), arguments(event)))
+        elif kind in _ENDS and isinstance(seq, int):
+            if seq not in answered and isinstance(event.get("result"), dict):
+                answered.add(seq)
+                recording.answers.append(Answer(seq, event["result"]))
+        elif kind == "run_end":
+            recording.end = event
+        elif kind not in OWN:
+            fields = {key: value for key, value in event.items() if key not in journals.RESERVED}
+            recording.events.append(Note(kind, fields))
+    if not recording.about:
+        raise UserError("no-record", f"the journal of {name} has lost its beginning", exit_code=EXIT_FAILURE)
+    return recording
+
+
+def arguments(event: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an effect in the event of its start, its command among them."""
+    given = event.get("args")
+    args = dict(given) if isinstance(given, dict) else {}
+    if "action" in event:
+        args.setdefault("command", event["action"])
+    return args
+
+
+# --- which run is meant -----------------------------------------------------------------------
+
+
+def find_run(target: str, root: str = runs.ROOT) -> RunFiles:
+    """The run that is meant by its id, the path of its folder, or its loop: then the last one.
+
+    Raises UserError.
+    """
+    path = os.path.join(root, target)
+    if os.sep in target and os.path.isdir(path):
+        return run_at(path)
+    found = [run for folder in (runs.RUNNING, runs.HISTORY) for run in runs.runs_in(root, folder)]
+    for run in found:
+        if run.id == target:
+            return RunFiles.of(run)
+    found = [run for run in found if not run.is_husk()]
+    latest = max(
+        (run for run in found if runs.is_run_of(run, target)), key=lambda run: run.id[-20:], default=None
+    )
+    if latest is not None:
+        return RunFiles.of(latest)
+    from ..ir.diagnostics import suggest
+
+    if not found:
+        help = f"there are no runs in {runs.LOOPS}/ yet"
+    else:
+        names = [name for run in found for name in (str(run.about().get("program", run.name)), run.id)]
+        help = suggest(target, dict.fromkeys(names), "runs") or ""
+    raise UserError("unknown-run", f"no run of `{target}`", help)
+
+
+def run_at(path: str) -> RunFiles:
+    """The run in a folder. Raises UserError."""
+    try:
+        journals_there = sorted(file for file in os.listdir(path) if file.endswith(JOURNAL_SUFFIX))
+    except OSError:
+        journals_there = []
+    if len(journals_there) != 1:
+        count = "no" if not journals_there else "more than one"
+        raise UserError("not-a-run", f"`{path}` has {count} journal (`*{JOURNAL_SUFFIX}`)")
+    name = os.path.basename(os.path.normpath(path))
+    return RunFiles(name, path, os.path.join(path, journals_there[0]))

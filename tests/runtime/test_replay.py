@@ -1,0 +1,304 @@
+"""A run told again with no world: the same trace, or the first difference."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.frontend.compile import compile_text
+from llc.runtime import difference, recorded
+from llc.runtime.difference import Comparison
+from llc.runtime.recorded import Asked, Note, Recording
+from llc.vm.emit import emit
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+
+LOOP = """name: fix
+initial: check
+states:
+  check:
+    action: "echo check >> log; test -e fixed"
+    capture: checked
+    on_success: done
+    on_failure: mend
+  mend:
+    action: "touch fixed; echo ${captured.checked.exit_code}"
+    next: check
+  done: {terminal: true}
+max_iterations: 5
+"""
+FLOW = """(define (count n) (if (= n 0) "landed" (begin (log-message "at" n) (sleep 0) (count (- n 1)))))
+(count 3)
+"""
+
+
+@pytest.fixture
+def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+    """Run llc in a project with a loop and a flow."""
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "fix.yaml").write_text(LOOP)
+    (tmp_path / ".loops" / "countdown.sexp").write_text(FLOW)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def llc(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
+        )
+
+    return llc
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def history(project: Path) -> Path:
+    (folder,) = project.glob(".loops/.history/*-*")
+    return folder
+
+
+def test_a_finished_run_is_identical_and_nothing_is_performed(llc: Llc, tmp_path: Path) -> None:
+    """The trace and the outcome are as recorded; the actions are not run again."""
+    assert llc("run", "fix").returncode == 0
+    log = (tmp_path / "log").read_text()
+    done = llc("replay", "fix")
+    assert done.returncode == 0, done.stderr
+    assert "is identical: 14 events, 3 results; ends: success (terminal) in `done`" in done.stdout
+    assert (tmp_path / "log").read_text() == log
+
+
+def test_a_run_is_meant_by_its_id_its_loop_or_its_folder(llc: Llc, tmp_path: Path) -> None:
+    """All three are the same run; a folder may have been moved elsewhere."""
+    llc("run", "fix")
+    folder = history(tmp_path)
+    moved = tmp_path / "elsewhere" / "artifact"
+    shutil.copytree(folder, moved)
+    for target in ("fix", folder.name, str(folder), "elsewhere/artifact"):
+        assert answer(llc("replay", target, "--json"))["identical"] is True, target
+
+
+def test_of_a_loop_the_last_run_is_replayed(llc: Llc, tmp_path: Path) -> None:
+    """Two runs, of which the second found the work done."""
+    llc("run", "fix")
+    llc("run", "fix")
+    assert answer(llc("replay", "fix", "--json"))["events"] == 7
+
+
+def test_an_unknown_run_is_answered_with_the_nearest(llc: Llc) -> None:
+    """Exit code 2, and what was probably meant."""
+    llc("run", "fix")
+    done = llc("replay", "fxi")
+    assert done.returncode == 2
+    assert "did you mean `fix`?" in done.stderr
+
+
+def test_a_flow_is_identical(llc: Llc) -> None:
+    """Its logs, its waits and its value."""
+    assert llc("run", "countdown").stdout.strip().endswith('"landed"')
+    assert answer(llc("replay", "countdown", "--json")) | {"run": ""} == {
+        "run": "",
+        "program": "countdown",
+        "against": None,
+        "identical": True,
+        "complete": True,
+        "same": 6,
+        "events": 6,
+        "difference": None,
+    }
+
+
+def test_ways_to_end_that_are_no_return_are_identical(llc: Llc, tmp_path: Path) -> None:
+    """An exit code, a fault with its place, an effect that a script refuses."""
+    (tmp_path / "none.yaml").write_text("rules: []\n")
+    for words in (
+        ["run", "-e", "(begin (sleep 0) (exit 7))"],
+        ["run", "-e", '(begin (sleep 0) (+ 1 "a"))'],
+        ["run", "fix", "--script", "none.yaml"],
+    ):
+        llc(*words)
+        name = "fix" if "fix" in words else "expression"
+        done = llc("replay", name)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+
+
+def test_a_run_that_was_cut_off_is_identical_as_far_as_it_goes(llc: Llc, tmp_path: Path) -> None:
+    """For every prefix of a journal, with a torn line behind it."""
+    llc("run", "fix")
+    (journal,) = history(tmp_path).glob("*.jsonl")
+    whole = journal.read_bytes().splitlines(keepends=True)
+    assert len(whole) > 15
+    for count in range(1, len(whole)):
+        journal.write_bytes(b"".join(whole[:count]) + whole[count][:9])
+        comparison = compared(history(tmp_path))
+        assert comparison.difference is None, count
+        assert not comparison.is_ended
+
+
+def compared(folder: Path, loop: str | None = None) -> Comparison:
+    """What comes of telling the run in a folder again, with its own program or the text of another."""
+    files = recorded.run_at(str(folder))
+    image = files.load_image() if loop is None else emit(compile_text(loop, "edited.yaml").program)
+    return difference.compare(files.recording(), image)
+
+
+def test_where_an_edited_loop_would_have_differed(llc: Llc, tmp_path: Path) -> None:
+    """The first effect that is another one: what was recorded, what came, where it stands in the source."""
+    llc("run", "fix")
+    (tmp_path / "edited.yaml").write_text(LOOP.replace("touch fixed;", "touch mended;"))
+    done = llc("replay", "fix", "--against", "edited.yaml")
+    assert done.returncode == 1
+    assert "effect 2 is not as recorded" in done.stdout
+    assert " --> edited.yaml:9:" in done.stdout
+    assert "recorded: shell `touch fixed; echo '1'`" in done.stdout
+    assert "now:      shell `touch mended; echo '1'`" in done.stdout
+    assert "the same before: 6 of 14 events, to `mend` in iteration 1" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what", "event"),
+    [
+        ("touch fixed;", "touch  fixed;", "effect", 7),
+        ("on_failure: mend", "on_failure: done", "route", 5),
+        ("    on_failure: mend", "    on_failure: mend\n    evaluate: {type: exit_code}", None, 0),
+        ('action: "touch', 'timeout: 60\n    action: "touch', "effect", 7),
+        ("on_success: done", "on_success: mend", "route", 12),
+        (
+            "  done: {terminal: true}",
+            "  done: {terminal: true, status: failure}",
+            "note",
+            14,
+        ),
+        (
+            "capture: checked",
+            "evaluate: {type: output_contains, pattern: z}\n    capture: checked",
+            "verdict",
+            3,
+        ),
+    ],
+)
+def test_the_first_difference_is_told(
+    llc: Llc, tmp_path: Path, before: str, after: str, what: str | None, event: int
+) -> None:
+    """An effect, a verdict, a route or an end: whichever comes first; what says the same differs not."""
+    llc("run", "fix")
+    assert before in LOOP
+    comparison = compared(history(tmp_path), LOOP.replace(before, after))
+    found = comparison.difference
+    assert (found.what if found else None, found.number if found else 0) == (what, event)
+
+
+def test_a_changed_limit_differs_where_it_strikes(llc: Llc, tmp_path: Path) -> None:
+    """The run went on, where the edited loop ends: both are said."""
+    llc("run", "fix")
+    found = compared(history(tmp_path), LOOP.replace("max_iterations: 5", "max_iterations: 1")).difference
+    assert found is not None
+    assert isinstance(found.recorded, Note)
+    assert difference.describe(found.recorded) == "enters `check` (iteration 2)"
+
+
+def test_a_changed_flow_that_never_ends_is_told(llc: Llc, tmp_path: Path) -> None:
+    """A program that asks for nothing any more is not waited for."""
+    llc("run", "countdown")
+    (tmp_path / "endless.sexp").write_text("(define (f n) (f (+ n 1)))\n(f 1)\n")
+    files = recorded.run_at(str(history(tmp_path)))
+    image = emit(compile_text("(define (f n) (f (+ n 1)))\n(f 1)\n", "endless.sexp").program)
+    found = difference.compare(files.recording(), image, most=100_000).difference
+    assert found is not None
+    assert found.endless
+
+
+def test_against_takes_the_options_of_the_run(llc: Llc, tmp_path: Path) -> None:
+    """A loop that was run with --context is compared under the same, whatever it is compiled from."""
+    (tmp_path / "word.yaml").write_text(
+        LOOP.replace("states:", "context: {word: a}\nstates:", 1).replace(
+            "echo check", "echo ${context.word}"
+        )
+    )
+    llc("run", "word.yaml", "--context", "word=b")
+    assert llc("replay", "word.yaml", "--against", "word.yaml").returncode == 0
+    llc("compile", "word.yaml", "-o", "word.llb", "--context", "word=b")
+    assert llc("replay", "fix", "--against", "word.llb").returncode == 0
+
+
+def test_a_damaged_journal_is_refused(llc: Llc, tmp_path: Path) -> None:
+    """What happened there is not known, so nothing is said to be identical."""
+    llc("run", "fix")
+    (journal,) = history(tmp_path).glob("*.jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    lines[7] = lines[7].replace(b"event", b"evemt")
+    journal.write_bytes(b"".join(lines))
+    done = llc("replay", "fix")
+    assert done.returncode == 1
+    assert "line 8 is damaged" in done.stderr
+
+
+def test_long_outputs_are_compared_and_their_loss_is_said(llc: Llc, tmp_path: Path) -> None:
+    """What is kept beside the journal is read where the program needs it."""
+    (tmp_path / "long.yaml").write_text(
+        "name: long\ninitial: a\nstates:\n"
+        "  a: {action: 'seq 20000', capture: x, next: b}\n"
+        "  b: {action: 'echo ${captured.x.output} | wc -c', next: c}\n"
+        "  c: {terminal: true}\n"
+    )
+    llc("run", "long.yaml")
+    assert llc("replay", "long").returncode == 0
+    for file in (history(tmp_path) / "outputs").iterdir():
+        os.unlink(file)
+    done = llc("replay", "long")
+    assert done.returncode == 1
+    assert "the result of effect 1 is lost" in done.stderr
+
+
+def test_effects_of_calls_side_by_side_go_by_their_number() -> None:
+    """Whatever order they began in, what is compared is what each asks for; answers come as recorded."""
+    text = """program side entry main
+meta {"kind": "flow", "paradigm": null, "scope": [], "maintain": false, "limits": {}}
+function main() locals(found)
+  state begin
+    parallel closure work() over list(1, 2, 3) -> found then end
+  state end
+    return found
+function work(n) locals(r)
+  state ask
+    perform sleep map("seconds", n) -> r then told
+  state told
+    note log map("message", n)
+    return n
+"""
+    from llc.ir.text import parse_program
+
+    image = emit(parse_program(text, "side.ir"))
+    from llc.runtime.recorded import Answer
+
+    recording = Recording("side", {}, lambda name, size: "")
+    for seq in (1, 2):
+        recording.events.append(Asked(seq, "sleep", {"seconds": seq}))
+    for seq in (2, 3, 1):
+        recording.answers.append(Answer(seq, {"elapsed_ms": 0}))
+        recording.events.append(Note("log", {"message": seq}))
+    recording.events.insert(3, Asked(3, "sleep", {"seconds": 3}))
+    recording.end = {
+        "status": "success",
+        "terminated_by": "return",
+        "value": [1, 2, 3],
+        "iterations": 0,
+        "steps": 0,
+    }
+    assert difference.compare(recording, image).difference is None
+    recording.events[1] = Asked(2, "sleep", {"seconds": 5})
+    found = difference.compare(recording, image).difference
+    assert found is not None
+    assert found.seq == 2
