@@ -15,10 +15,12 @@ from time import monotonic
 
 from . import journal as journals
 from . import locks, runs
+from .checkpoint import Checkpoints
 from .display import Display, ProgressDisplay
 from .driver import Driver, Outcome
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError
 from .journal import Journal, JournalError, write_file
+from .live import LiveDisplay, LiveFile
 from .programs import load_expression, load_image, load_program
 from .runs import ROOT
 from .screen import Screen
@@ -32,21 +34,34 @@ if TYPE_CHECKING:
 
     from ..ir.diagnostics import CompileError, Diagnostic
     from ..vm.image import Image
+    from .background import Leaving
     from .locks import Lock
     from .options import Values
-    from .replay import History
+    from .resumption import Resumption
     from .runs import RunFolder
     from .world import Interrupt, WorldLike
 
 
+# What a lock file tells of the process that holds it, and not of its run.
+_OF_HOLDER = ("run", "pid", "start_time", "scope", "parent", "background")
+
+
 def run(values: Values) -> int:
     """`llc run`; the exit code."""
-    return _Command(values).guarded(_Command.run)
+    return _start(values, _Command.run)
 
 
 def resume(values: Values) -> int:
     """`llc resume`; the exit code."""
-    return _Command(values).guarded(_Command.resume)
+    return _start(values, _Command.resume)
+
+
+def _start(values: Values, action: Callable[[_Command], Outcome | None]) -> int:
+    if not values.background:
+        return _Command(values).guarded(action)
+    from . import background
+
+    return background.start(values, lambda leaving: _Command(values, leaving=leaving).guarded(action))
 
 
 def outcome(values: Values) -> Outcome:
@@ -60,20 +75,28 @@ def outcome(values: Values) -> Outcome:
 class _Command:
     """One `run` or `resume`: where it shows what, and how it answers."""
 
-    def __init__(self, values: Values, is_silent: bool = False) -> None:
+    def __init__(self, values: Values, is_silent: bool = False, leaving: Leaving | None = None) -> None:
         self.values = values
         self.is_silent = is_silent
-        self.errors = Screen(None if is_silent else sys.stderr)
-        self.screen = self.errors if values.json or is_silent else Screen(sys.stdout)
+        self.leaving = leaving
+        self.is_background = leaving is not None
+        self.find_streams()
         self.image: Image | None = None
         self.folder: RunFolder | None = None
         self.driver: Driver | None = None
         self.begun = monotonic()
 
+    def find_streams(self) -> None:
+        is_silent = self.is_silent
+        self.errors = Screen(None if is_silent else sys.stderr)
+        self.screen = self.errors if self.values.json or is_silent else Screen(sys.stdout)
+
     # --- the two commands -----------------------------------------------------------------
 
     def run(self) -> Outcome | None:
         values = self.values
+        if values.dry_run and self.is_background:
+            raise UserError("bad-option", "--dry-run runs nothing, so there is nothing for the background")
         if values.expression is not None:
             path = ""
             self.image = image = load_expression(values.expression, values, self.warn)
@@ -86,12 +109,14 @@ class _Command:
             Screen(sys.stdout).deliver(dry_run(image, values.json).encode("utf-8", "replace"))
             return None
         world, refusals = self.world(values.script)
-        about = {"program": image.name, "path": path}
+        about: dict[str, Any] = {"program": image.name, "path": path}
+        if self.is_background:
+            about["background"] = True
         if values.script:
             about["script"] = os.path.abspath(values.script)
         begun = timestamp(world.time())
         scope = [] if values.script else image.meta["scope"]
-        with Stopping(self.is_silent) as interrupt:
+        with Stopping(self.is_silent, self.is_background) as interrupt:
             return self.start(image, world, refusals, about, begun, scope, interrupt)
 
     def start(
@@ -112,6 +137,8 @@ class _Command:
             journal = Journal.create(folder.journal, lambda: timestamp(world.time()))
             journal.write("run_start", self.start_fields(about), begun)
             journal.sync()
+            if self.leaving is not None:
+                self.leaving.prepare(folder)
         except BaseException:
             folder.discard()
             lock.close()
@@ -119,12 +146,22 @@ class _Command:
             raise
         journals.sync_folder(folder.path)
         journals.sync_folder(os.path.dirname(folder.path))
+        self.leave(folder)
         display = self.display(image)
         display.begin(folder.id, image.name)
         from ..vm.machine import Machine
 
         self.driver = driver = Driver(
-            Machine(image), world, journal, folder, display, interrupt, begun=begun, refusals=refusals
+            Machine(image),
+            world,
+            journal,
+            folder,
+            display,
+            interrupt,
+            begun=begun,
+            refusals=refusals,
+            jobs=self.values.jobs,
+            checkpoints=Checkpoints(folder),
         )
         return self.drive(driver.run, world, journal, lock)
 
@@ -146,21 +183,25 @@ class _Command:
                 EXIT_FAILURE,
             )
         self.image = image = load_image(folder.image)
-        from .replay import History
+        from .resumption import Resumption
 
-        about = {name: value for name, value in folder.about().items() if name not in ("run", "pid", "scope")}
+        about = {name: value for name, value in folder.about().items() if name not in _OF_HOLDER}
+        if self.is_background:
+            about["background"] = True
         script = start.get("script")
         lock = locks.take_over(folder, [] if script else image.meta["scope"], about)
-        history = History.load(folder.journal)
-        if history.end is not None:
-            ended = self.recorded(history.end)
+        resumption = Resumption(folder, self.warn)
+        if resumption.history.end is not None:
+            ended = self.recorded(resumption.history.end)
             folder.finish()
             lock.close()
             self.warn(f"note: {folder.id} had ended already; this is how")
             return ended
         world, refusals = self.world(script)
-        with Stopping(self.is_silent) as interrupt:
-            return self.go_on(image, world, refusals, history, lock, interrupt)
+        if self.leaving is not None:
+            self.leaving.prepare(folder)
+        with Stopping(self.is_silent, self.is_background) as interrupt:
+            return self.go_on(image, world, refusals, resumption, lock, interrupt)
 
     def recorded(self, end: dict[str, Any]) -> Outcome:
         """How a run ended that was cut off before it was put away."""
@@ -181,40 +222,41 @@ class _Command:
         image: Image,
         world: WorldLike,
         refusals: tuple[type[Exception], ...],
-        history: History,
+        resumption: Resumption,
         lock: Lock,
         interrupt: Interrupt,
     ) -> Outcome:
         """Replay what is on record, and go on from there."""
-        from ..vm.machine import Machine
-        from .replay import replay
         from .unknown import RESULT, Unknown
 
         folder = self.folder
         assert folder is not None
-        machine = Machine(image)
-        position = replay(machine, history, journals.Blobs(folder.outputs), world)
+        machine, position = resumption.come_back(image, world)
+        history = resumption.history
         for sentence in position.lost:
             self.warn(f"warning: {folder.journal}: {sentence}")
-        unknown = Unknown(folder.id, position, self.values.on_unknown, self.errors, interrupt)
-        policy = unknown.settle()
+        unknown = Unknown(
+            folder.id, position, machine.waiting, self.values.on_unknown, self.errors, interrupt
+        )
+        policies = unknown.settle()
         kept = journals.set_aside(folder.journal, position.cut) if position.cut is not None else None
         if kept is not None:
             self.warn(f"note: what was cut from the journal is kept in {kept}")
-        journal = Journal.append(folder.journal, lambda: timestamp(world.time()))
+        journal = Journal.append(folder.journal, lambda: timestamp(world.time()), history.lines)
         progress = position.progress
         journal.write(
             "run_resume",
             {
                 "state": progress.state,
                 "iteration": progress.iteration,
-                "unknown": policy,
+                "unknown": {str(seq): policy for seq, policy in policies.items()},
                 "lost": position.lost,
                 "set_aside": kept,
                 **({"doubtful": position.marks()} if position.doubtful else {}),
             },
         )
         journal.sync()
+        self.leave(folder)
         display = self.display(image)
         display.resume(folder.id, image.name, progress.state, progress.iteration)
         self.driver = driver = Driver(
@@ -229,9 +271,17 @@ class _Command:
             begun=history.begun,
             refusals=refusals,
             settle=unknown.settle_again,
+            jobs=self.values.jobs,
+            checkpoints=resumption.checkpoints(),
+            doubtful=position.marks,
         )
-        answer = RESULT if policy == "fail" else None
-        return self.drive(lambda: driver.run(position.outcome, position.notes, answer), world, journal, lock)
+        answers = {seq: RESULT for seq, policy in policies.items() if policy == "fail"}
+        return self.drive(
+            lambda: driver.run(position.outcome, position.notes, answers, position.places),
+            world,
+            journal,
+            lock,
+        )
 
     def drive(self, go: Callable[[], Outcome], world: WorldLike, journal: Journal, lock: Lock) -> Outcome:
         """Drive to the end and put everything away; a run that has ended goes to the history."""
@@ -252,6 +302,14 @@ class _Command:
                 lock.close()
 
     # --- parts ----------------------------------------------------------------------------
+
+    def leave(self, folder: RunFolder) -> None:
+        """Go on in the background, where that was asked for: the run is on record."""
+        if self.leaving is not None:
+            self.leaving.leave(folder)
+            self.leaving = None
+            self.values.json = False  # the caller has its object
+            self.find_streams()
 
     def world(self, script: str | None) -> tuple[WorldLike, tuple[type[Exception], ...]]:
         """The world to perform in, and what it raises when it will not perform an effect."""
@@ -286,8 +344,11 @@ class _Command:
 
     def display(self, image: Image) -> Display:
         if self.values.quiet:
-            return Display()
-        return ProgressDisplay(self.screen, image.meta["limits"].get("max_iterations"), self.values.verbose)
+            shown = Display()
+        else:
+            limit = image.meta["limits"].get("max_iterations")
+            shown = ProgressDisplay(self.screen, limit, self.values.verbose)
+        return LiveDisplay(shown, LiveFile(self.folder.live)) if self.folder is not None else shown
 
     # --- how it ended ---------------------------------------------------------------------
 

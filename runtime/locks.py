@@ -14,6 +14,7 @@ import os
 import time
 
 from .errors import EXIT_FAILURE, UserError, reason
+from .leftover import start_time
 from .runs import RunFolder, make_running_folder, runs_in
 
 TYPE_CHECKING = False
@@ -159,7 +160,10 @@ def _hold(run: RunFolder, scope: list[str], about: dict[str, Any]) -> Lock:
                 raise UserError("run-is-live", f"{run.id} is still running", exit_code=EXIT_FAILURE)
             time.sleep(_PAUSE)
         parent = os.environ.get("LLC_RUN_ID")
-        known = {"run": run.id, "pid": os.getpid(), **({"parent": parent} if parent else {})}
+        pid = os.getpid()
+        known = {"run": run.id, "pid": pid, "start_time": start_time(pid)}
+        if parent:
+            known["parent"] = parent
         text = json.dumps({**known, **about, "scope": scope})
         data = text.encode("utf-8", "surrogateescape") + b"\n"
         # Cut to length last: where this is cut off, the old text or the new one is there, or an error.

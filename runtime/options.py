@@ -36,6 +36,10 @@ _SHOWING = (
     Option("quiet", "--quiet -q", FLAG, "Show no progress."),
     Option("verbose", "--verbose -v", FLAG, "Show more: waits, model calls, reasons, all output."),
 )
+JOBS = Option("jobs", "--jobs", COUNT, "Perform so many actions at once at most (default 8).", "N")
+BACKGROUND = Option(
+    "background", "--background", FLAG, "Run without a terminal: print the run's id and return."
+)
 ARGUMENTS = Option(
     "arguments", "--arg", PAIR, "Set a variable of a flow, JSON or text; may be repeated.", "K=V"
 )
@@ -50,6 +54,8 @@ RUN = (
     Option("expression", "--expression -e", TEXT, "Run this expression instead of a file.", "EXPR"),
     Option("dry_run", "--dry-run", FLAG, "Show what would be run, and run nothing."),
     *OVERRIDES,
+    JOBS,
+    BACKGROUND,
     Option("script", "--script", TEXT, "Perform nothing: take all results from this file.", "WORLD.yaml"),
     *_SHOWING,
 )
@@ -61,6 +67,8 @@ RESUME = (
         "What to do with an action that was cut off: rerun it, let it fail, or ask.",
         "rerun|fail|ask",
     ),
+    JOBS,
+    BACKGROUND,
     *_SHOWING,
 )
 

@@ -2,7 +2,8 @@
 
     .loops/<name>.yaml                    a loop; `<name>.sexp` is a flow
     .loops/.running/<run>/                a run that has not ended: `<name>.events.jsonl` (its journal),
-                                          `<name>.state.json`, `program.llb`, `lock`, `outputs/`
+                                          `<name>.state.json`, `<name>.log`, `<name>.live`, `program.llb`,
+                                          `lock`, `outputs/`
     .loops/.history/<run>/                the same folder once the run has ended
     .loops/.cache/                        compiled images; see `cache`
 
@@ -34,6 +35,8 @@ RUNNING = os.path.join(LOOPS, ".running")
 HISTORY = os.path.join(LOOPS, ".history")
 SOURCE_SUFFIXES = (".yaml", ".yml", ".sexp")
 IMAGE_SUFFIX = ".llb"
+
+HOW_TO_BEGIN = "start one with: llc run LOOP"
 
 _RUN_ID = re.compile(r"(.+)-\d{8}-\d{6}-[0-9a-f]{4}")
 _LONGEST_NAME = 80
@@ -127,11 +130,13 @@ def slug(name: str) -> str:
 class RunFolder:
     """The folder of one run and the files in it."""
 
-    __slots__ = ("id", "path", "root")
+    __slots__ = ("id", "image_name", "path", "root")
 
     def __init__(self, root: str, path: str) -> None:
         self.root = root
         self.path = path
+        # The program it runs now; where a run went on with a changed one there are several.
+        self.image_name = "program.llb"
         self.id = os.path.basename(path)
 
     @classmethod
@@ -169,8 +174,16 @@ class RunFolder:
         return os.path.join(self.path, f"{self.name}.state.json")
 
     @property
+    def live(self) -> str:
+        return os.path.join(self.path, f"{self.name}.live")
+
+    @property
+    def log(self) -> str:
+        return os.path.join(self.path, f"{self.name}.log")
+
+    @property
     def image(self) -> str:
-        return os.path.join(self.path, "program.llb")
+        return os.path.join(self.path, self.image_name)
 
     @property
     def lock(self) -> str:
@@ -306,6 +319,29 @@ def find(target: str, root: str = ROOT) -> RunFolder:
         f"no unfinished run of `{target}`",
         suggest(target, names, "unfinished runs") or f"no run in {RUNNING}/ is unfinished",
     )
+
+
+def look_up(target: str, root: str = ROOT) -> RunFolder:
+    """The run that `target` means, unfinished or not: a run's id, else the last one of a loop.
+
+    One that has not ended comes first. Raises UserError.
+    """
+    unfinished = [run for run in runs_in(root) if not run.is_husk()]
+    ended = list(runs_in(root, HISTORY))
+    for run in (*unfinished, *ended):
+        if run.id == target:
+            return run
+    for run in (*unfinished, *ended):
+        if is_run_of(run, target):
+            return run
+    from ..ir.diagnostics import suggest
+
+    if not unfinished and not ended:
+        raise UserError("unknown-run", f"no run of `{target}`: nothing was run here yet", HOW_TO_BEGIN)
+    if target in loop_files(root) or (is_path(target) and os.path.isfile(os.path.join(root, target))):
+        raise UserError("unknown-run", f"`{target}` was not run yet", f"run it with: llc run {target}")
+    names = dict.fromkeys(name for run in (*unfinished, *ended) for name in (run.name, run.id))
+    raise UserError("unknown-run", f"no run of `{target}`", suggest(target, names, "runs here"))
 
 
 def is_run_of(run: RunFolder, target: str) -> bool:

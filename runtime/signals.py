@@ -22,13 +22,15 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Signals:
     """Between `take` and `give_back` the stopping signals go to `interrupt`.
 
-    A SIGHUP or SIGINT that is ignored (nohup, `&` in a script) stays ignored.
+    A SIGHUP or SIGINT that is ignored (nohup, `&` in a script) stays ignored. A run in the background
+    does not end with the terminal it came from.
     """
 
-    __slots__ = ("_before", "_interrupt")
+    __slots__ = ("_before", "_interrupt", "_is_background")
 
-    def __init__(self, interrupt: Interrupt) -> None:
+    def __init__(self, interrupt: Interrupt, is_background: bool = False) -> None:
         self._interrupt = interrupt
+        self._is_background = is_background
         self._before: dict[int, Any] = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
@@ -42,11 +44,17 @@ class Signals:
             if number != signal.SIGTERM and before == signal.SIG_IGN:
                 continue
             self._before[number] = before
-            signal.signal(number, self._handle)
+            # What is ignored would be so in the run's actions too; what is handled is not.
+            is_hangup = self._is_background and number == signal.SIGHUP
+            signal.signal(number, _pass if is_hangup else self._handle)
 
     def give_back(self) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
+
+
+def _pass(number: int, frame: FrameType | None) -> None:
+    return
 
 
 class Stopping:
@@ -54,9 +62,9 @@ class Stopping:
 
     __slots__ = ("_interrupt", "_signals")
 
-    def __init__(self, is_silent: bool) -> None:
+    def __init__(self, is_silent: bool, is_background: bool = False) -> None:
         self._interrupt = Interrupt()
-        self._signals = None if is_silent else Signals(self._interrupt)
+        self._signals = None if is_silent else Signals(self._interrupt, is_background)
 
     def __enter__(self) -> Interrupt:
         if self._signals is not None:

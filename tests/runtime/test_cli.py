@@ -180,7 +180,7 @@ def test_the_parsers_agree(llc: Llc) -> None:
     assert vars(values) == {
         "target": "good", "max_iterations": 7, "context": (("word", "x"),), "quiet": True, "dry_run": False,
         "no_llm": False, "llm_model": None, "script": None, "json": False, "verbose": False,
-        "expression": None, "arguments": (),
+        "expression": None, "arguments": (), "background": False, "jobs": None,
     }  # fmt: skip
 
 

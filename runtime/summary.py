@@ -1,0 +1,229 @@
+"""What a run's journal tells about it so far: where it is, how long it took, what it cost.
+
+Reads a journal once and then only what is new, so that it can be followed. Interprets nothing that
+the program means; `replay` does that.
+"""
+
+from __future__ import annotations
+
+import calendar
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import journal
+from .journal import BlobError, Blobs, JournalError
+from .runs import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_STARTS = ("action_start", "effect_start")
+_ENDS = ("action_complete", "effect_complete")
+_CHUNK = 1 << 20
+
+
+class Follower:
+    """The events of a journal, those that are there and then those that come."""
+
+    def __init__(self, run: RunFolder) -> None:
+        try:
+            # Open for good: when the run ends its folder moves, and the file with it.
+            self._file = open(run.journal, "rb")  # noqa: SIM115 - closed by `close`
+        except OSError as error:
+            raise JournalError(f"cannot read {run.journal}: {error.strerror}") from None
+        self._rest = b""
+        self._blobs = Blobs(run.outputs)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
+        """Each whole line that is new, and its event; what is damaged is left out."""
+        if os.fstat(self._file.fileno()).st_size < self._file.tell():
+            self._file.seek(0, os.SEEK_END)  # it was repaired: what was cut off is gone
+            self._rest = b""
+        while data := self._file.read(_CHUNK):
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                event = journal.unseal(line)
+                if event is not None:
+                    yield line, event
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        return (event for _, event in self.lines())
+
+    def whole(self, value: Any, run: RunFolder) -> Any:
+        """A value of an event as the program had it; a text that is lost says so."""
+        self._blobs.folder = run.outputs  # the folder may have moved
+        try:
+            return journal.unpack(value, self._blobs.fetch)
+        except BlobError:
+            return journal.unpack(value, lambda name, size: f"[{size} bytes, lost]")
+
+
+class StateSummary:
+    """One of the author's states: how often it was entered, for how long, what was judged and spent."""
+
+    __slots__ = ("entered", "ms", "tokens", "usd", "verdicts")
+
+    def __init__(self) -> None:
+        self.entered = 0
+        self.ms = 0
+        self.verdicts: dict[str, int] = {}
+        self.usd = 0.0
+        self.tokens = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "entered": self.entered,
+            "duration_ms": self.ms,
+            "verdicts": self.verdicts,
+            "usd": round(self.usd, 9),
+            "tokens": self.tokens,
+        }
+
+    def add(self, told: dict[str, Any]) -> None:
+        self.entered += told["entered"]
+        self.ms += told["duration_ms"]
+        self.usd += told["usd"]
+        self.tokens += told["tokens"]
+        for verdict, count in told["verdicts"].items():
+            self.verdicts[verdict] = self.verdicts.get(verdict, 0) + count
+
+
+class Summary:
+    """A run as its events tell; `take` them in order.
+
+    start, end: its `run_start` and `run_end`. pending: the effects that have started and have no result,
+    by seq. verdict: the latest `evaluate`. is_interrupted: it was asked to stop, and not resumed since.
+    """
+
+    def __init__(self) -> None:
+        self.start: dict[str, Any] = {}
+        self.end: dict[str, Any] | None = None
+        self.is_interrupted = False
+        self.state: str | None = None
+        self.iteration = 0
+        self.steps = 0
+        self.resumed = 0
+        self.verdict: dict[str, Any] | None = None
+        self.pending: dict[int, dict[str, Any]] = {}
+        self.states: dict[str, StateSummary] = {}
+        self.usd = 0.0
+        self.tokens = 0
+        self.last = ""
+        self._segments_ms = 0
+        self._since: float | None = None
+        self._until: float | None = None
+        self._entered: float | None = None
+
+    def take(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        moment = seconds(event.get("ts"))
+        if kind == "run_start":
+            self.start = event
+        elif kind == "run_resume":
+            self._close_segment()
+            self.is_interrupted = False
+            self.resumed += 1
+            self.pending.clear()
+            self._entered = moment
+        elif kind in ("run_end", "run_interrupted"):
+            self._leave_state(moment)
+            self.is_interrupted = kind == "run_interrupted"
+            if kind == "run_end":
+                self.end = event
+                self.pending.clear()
+        elif kind == "state_enter":
+            self._leave_state(moment)
+            self._enter_state(event)
+        elif kind == "evaluate":
+            self.verdict = event
+            verdicts = self._of(event.get("state")).verdicts
+            verdict = str(event.get("verdict"))
+            verdicts[verdict] = verdicts.get(verdict, 0) + 1
+        elif kind in _STARTS:
+            self.pending[event.get("seq", 0)] = event
+        elif kind in _ENDS:
+            begun = self.pending.pop(event.get("seq", 0), {})
+            self._spend(event, begun.get("state") or self.state)
+        self.last = event.get("ts") or self.last
+        if moment is not None:
+            self._since = moment if self._since is None else self._since
+            self._until = moment
+
+    def _of(self, state: Any) -> StateSummary:
+        return self.states.setdefault(str(state), StateSummary())
+
+    def _enter_state(self, event: dict[str, Any]) -> None:
+        state, iteration = event.get("state"), event.get("iteration")
+        self.state = state if isinstance(state, str) else None
+        self.iteration = iteration if isinstance(iteration, int) else 0
+        self.steps += 1
+        self._of(self.state).entered += 1
+        self._entered = seconds(event.get("ts"))
+
+    def _leave_state(self, moment: float | None) -> None:
+        if self.state is not None and self._entered is not None and moment is not None:
+            self._of(self.state).ms += max(0, round((moment - self._entered) * 1000))
+        self._entered = None
+
+    def _spend(self, event: dict[str, Any], state: Any) -> None:
+        result = event.get("result")
+        usage = result.get("usage") if isinstance(result, dict) else None
+        if not isinstance(usage, dict):
+            return
+        usd, tokens = _amount(usage.get("usd")), int(_amount(usage.get("tokens")))
+        self.usd += usd
+        self.tokens += tokens
+        if state is not None:
+            of_state = self._of(state)
+            of_state.usd += usd
+            of_state.tokens += tokens
+
+    def _close_segment(self) -> None:
+        if self._since is not None and self._until is not None:
+            self._segments_ms += max(0, round((self._until - self._since) * 1000))
+        self._since = self._until = None
+
+    def elapsed_ms(self, now: float | None = None) -> int:
+        """For how long the run was active; up to `now` where it goes on."""
+        if self.end is not None and isinstance(self.end.get("duration_ms"), int):
+            return int(self.end["duration_ms"])
+        until = self._until if now is None else now
+        if self._since is None or until is None:
+            return self._segments_ms
+        return self._segments_ms + max(0, round((until - self._since) * 1000))
+
+    def elapsed_here_ms(self, now: float) -> int:
+        """Milliseconds since the state was entered."""
+        return 0 if self._entered is None else max(0, round((now - self._entered) * 1000))
+
+
+def of(run: RunFolder) -> Summary:
+    """The summary of a run as its journal is now. Raises JournalError."""
+    follower = Follower(run)
+    try:
+        summary = Summary()
+        for event in follower.events():
+            summary.take(event)
+        return summary
+    finally:
+        follower.close()
+
+
+def seconds(ts: Any) -> float | None:
+    """Seconds since 1970 for a time stamp of a journal; None for what is none."""
+    whole, _, milli = str(ts).rstrip("Z").partition(".")
+    try:
+        return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + int(milli or 0) / 1000
+    except (ValueError, OverflowError):
+        return None
+
+
+def _amount(value: Any) -> float:
+    """A number that was spent; 0 for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return value if 0 <= value < 1e15 else 0
