@@ -185,7 +185,7 @@ def test_where_an_edited_loop_would_have_differed(llc: Llc, tmp_path: Path) -> N
             "capture: checked",
             "evaluate: {type: output_contains, pattern: z}\n    capture: checked",
             "verdict",
-            3,
+            4,
         ),
     ],
 )
