@@ -8,7 +8,7 @@ instruction. Nothing here recurses over a program: it may be nested deeper than 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .core import (
@@ -16,6 +16,7 @@ from .core import (
     Assign,
     Binding,
     Core,
+    External,
     If,
     Lambda,
     Let,
@@ -44,13 +45,17 @@ class Captures:
     their value late; `early` are those of the latter kind. assigned, used: variables that are stored
     to after they got their value, and those that anything looks at or stores to. simple: nodes that
     become one expression. parents: the function that a function stands in.
+
+    shared: parameters of the root that come in boxes of their own, which may have no value yet.
     """
 
-    def __init__(self, root: Lambda, is_primitive: Callable[[str], bool]) -> None:
+    def __init__(
+        self, root: Lambda, is_primitive: Callable[[str], bool], shared: Iterable[Binding] = ()
+    ) -> None:
         self.known: dict[Binding, Lambda] = {}
         self.constants: dict[Binding, Literal] = {}
         self.boxed: set[Binding] = set()
-        self.early: set[Binding] = set()
+        self.early: set[Binding] = set(shared)
         self.simple: set[Core] = set()
         self.parents: dict[Lambda, Lambda | None] = {}
         self._captures: dict[Lambda, dict[Binding, None]] = {}
@@ -206,7 +211,7 @@ class Captures:
     def _depth(self, node: Core, depths: dict[Core, int]) -> int:
         """How deep the expression for a node is, 0 where it takes more than an expression."""
         match node:
-            case Literal() | Variable() | Library() | Lambda():
+            case Literal() | Variable() | Library() | External() | Lambda():
                 return 2  # a variable may be read from a box
             case Operation(args=args):
                 parts: tuple[Core, ...] = args

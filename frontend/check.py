@@ -190,10 +190,17 @@ class _Checker:
 
     def leftovers(self, state: StateSpec) -> Iterator[Diagnostic]:
         """Keys that mean nothing beside the others."""
+        unread = () if state.acts else ("capture", "timeout")
         if state.action is None:
-            for key in ("capture", "timeout", "action_type", "on_unknown"):
-                if getattr(state, key) is not None:
-                    yield self.unused(state.span_of(f"key:{key}"), key, "the state has no action")
+            unread = (*unread, "action_type", "on_unknown")
+        for key in (*unread, *(() if state.call is not None else ("args",))):
+            if getattr(state, key) is not None:
+                why = "the state has no " + ("call" if key == "args" else "action")
+                yield self.unused(state.span_of(f"key:{key}"), key, why)
+        if state.action is not None and state.call is not None:
+            message = f"state `{state.name}` has both an action and a call"
+            place = state.span_of("key:call")
+            yield Diagnostic("action-and-call", message, place, "", "a state does one thing; make it two states")
         if not state.is_terminal:
             for key in ("status", "on_maintain"):
                 if getattr(state, key) is not None:
@@ -247,7 +254,7 @@ class _Checker:
         given = [key for key in map(_of_key, state.spans) if key.startswith("on_")]
         if "key:evaluate" in state.spans and state.evaluate is None:
             return  # it could not be read
-        judges = state.action is not None or state.evaluate is not None
+        judges = state.acts or state.evaluate is not None
         said = self.verdicts_of(state) if judges else ()
         for key in given:
             verdict = key.removeprefix("on_")
@@ -279,11 +286,11 @@ class _Checker:
             yield Diagnostic(
                 "no-way-out", f"state `{name}` leads nowhere", state.span_of("name"), "ends here", help
             )
-        elif state.action is None and state.evaluate is None:
+        elif not state.acts and state.evaluate is None:
             help = "add an action, or an evaluator with `source`; `next` goes on without a verdict"
             message = f"state `{name}` has nothing to judge"
             yield Diagnostic("nothing-to-judge", message, state.span_of("name"), "gives no verdict", help)
-        elif state.action is None and state.evaluate is not None and state.evaluate.source is None:
+        elif not state.acts and state.evaluate is not None and state.evaluate.source is None:
             help = 'add `source`, such as `source: "${prev.output}"`'
             message = f"state `{name}` has no action, and its evaluator no `source`"
             yield Diagnostic(

@@ -15,6 +15,7 @@ from ..ir.nodes import Program
 from ..ir.spans import Source
 from .check import check
 from .documents import Document, read_scalar, read_source, text_source
+from .judging import model_name
 from .lower import lower
 from .paradigms import to_fsm
 from .schema import Loop
@@ -22,6 +23,7 @@ from .structure import read_loop
 
 if TYPE_CHECKING:
     from . import core
+    from .joint import Settings
 
 # The model that judges output where neither the loop, the command line nor the environment
 # names one. Chosen for what judging needs: quick and cheap.
@@ -80,10 +82,39 @@ def compile_source(source: Source, overrides: Overrides = Overrides()) -> Compil
     if is_flow_path(source.path):
         return _compile_flow(source, overrides)
     loop, document, found = load(source, overrides)
+    if loop is not None and any(state.call is not None for state in loop.states.values()):
+        return _compile_calling(loop, source, document, found, overrides)
     if loop is None or any(diagnostic.is_error for diagnostic in found):
         raise CompileError(found, [source])
     program = lower(loop, (source,), document.within, overrides.default_model)
     return Compiled(program, loop, tuple(found))
+
+
+def _compile_calling(
+    loop: Loop, source: Source, document: Document, found: list[Diagnostic], overrides: Overrides
+) -> Compiled:
+    """A loop that calls functions of other files, which become part of its program."""
+    from .joint import Joint, LoopPart
+
+    joint = Joint(_settings(overrides))
+    with joint.reading(source.path):
+        calls = joint.calls(loop, source.path)
+    found += joint.diagnostics
+    sources = (source, *joint.sources.values())
+    if any(diagnostic.is_error for diagnostic in found):
+        raise CompileError(found, sources)
+    from .flow_source import definition
+    from .flows import lower_calling_loop
+
+    model = model_name(loop, overrides.default_model)
+    part = LoopPart(loop.name, loop, (), document.within, model, calls)
+    return Compiled(lower_calling_loop(part, sources, definition), loop, tuple(found))
+
+
+def _settings(overrides: Overrides) -> Settings:
+    from .joint import Settings
+
+    return Settings(overrides.default_model, overrides.llm_enabled, overrides.llm_model)
 
 
 def is_flow_path(path: str) -> bool:
@@ -98,14 +129,15 @@ def _compile_flow(source: Source, overrides: Overrides) -> Compiled:
     given = (
         (overrides.max_iterations, "limit of iterations of its own", None),
         (overrides.context, "context variables", instead),
-        (overrides.llm_model or overrides.llm_enabled is False, "model that judges its output", None),
     )
     problems = [
         Diagnostic("bad-override", f"a flow has no {what}", help=help) for value, what, help in given if value
     ]
     if problems:
         raise CompileError(problems, [source])
-    flow = compile_flow(source, overrides.arguments)
+    flow = compile_flow(source, overrides.arguments, settings=_settings(overrides))
+    if not flow.program.meta.loops and (overrides.llm_model or overrides.llm_enabled is False):
+        raise CompileError([Diagnostic("bad-override", "a flow has no model that judges its output")], [source])
     return Compiled(flow.program, None, flow.diagnostics, flow.core)
 
 

@@ -1,6 +1,6 @@
 """The core language: what every S-expression program is once its forms are expanded.
 
-Seventeen nodes, names resolved. A `Binding` is a variable and has identity: two variables of one name
+Nineteen nodes, names resolved. A `Binding` is a variable and has identity: two variables of one name
 are two bindings, so nothing behind the expander looks at names or scopes again. Nodes are compared
 by identity and may be deep (a `cond` of ten thousand clauses is that many nested `If`s, in
 `otherwise`): walk them with `children` and a work list, never by recursion.
@@ -67,6 +67,14 @@ class Library:
     """A function of the library by its name (`library.LIBRARY`), as a callee or as a value."""
 
     name: str
+    span: Span | None = _span()
+
+
+@attrs.frozen(eq=False)
+class External:
+    """A function of the program that is not said in core: a loop (`joint.LoopPart`)."""
+
+    part: Any
     span: Span | None = _span()
 
 
@@ -182,6 +190,15 @@ class Apply:
 
 
 @attrs.frozen(eq=False)
+class Parallel:
+    """Call a function for each item of a list, all at once; the list of what they return."""
+
+    callee: Core
+    items: Core
+    span: Span | None = _span()
+
+
+@attrs.frozen(eq=False)
 class Operation:
     """A primitive of the machine (`ir.primitives`) on values, left to right."""
 
@@ -236,6 +253,7 @@ Core = (
     Literal
     | Variable
     | Library
+    | External
     | Assign
     | If
     | Lambda
@@ -245,6 +263,7 @@ Core = (
     | Recur
     | Sequence
     | Apply
+    | Parallel
     | Operation
     | Perform
     | Note
@@ -256,7 +275,7 @@ Core = (
 def children(node: Core) -> Iterator[Core]:
     """The nodes directly inside a node, in the order they are evaluated."""
     match node:
-        case Literal() | Variable() | Library():
+        case Literal() | Variable() | Library() | External():
             pass
         case Assign(value=value) | Fail(error=value):
             yield value
@@ -283,6 +302,9 @@ def children(node: Core) -> Iterator[Core]:
             yield from args
             if spread is not None:
                 yield spread
+        case Parallel(callee=callee, items=items):
+            yield callee
+            yield items
         case Perform(fields=fields) | Note(fields=fields):
             for _, value in fields:
                 yield value

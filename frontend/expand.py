@@ -14,10 +14,10 @@ import attrs
 from ..ir.diagnostics import Diagnostic
 from ..ir.spans import Source, Span
 from ..ir.symbols import Symbol
-from . import calls, control_forms, loop_forms, quoting_forms, special_heads  # noqa: F401
+from . import calls, control_forms, inner_loops, loop_forms, quoting_forms, special_heads  # noqa: F401
 from .binding_forms import definition
-from .bodies import Unit, expand_unit
-from .core import Binding, Core, Lambda, Let, Literal
+from .bodies import Unit, expand_unit, fill_unit
+from .core import Binding, Core, Lambda, Let, Letrec, Literal
 from .datum import Datum, Form
 from .expander import MAX_FINDINGS, Abandoned, Environment, Expander, LibraryName, Limits
 from .resolve import check
@@ -58,6 +58,51 @@ def expand(data: Sequence[Datum], source: Source, environment: Environment = ALO
         has_errors=any(item.is_error for item in found),
     )
     return Expansion(program, tuple(found[:MAX_FINDINGS]), tuple(expander.sources))
+
+
+@attrs.frozen(eq=False)
+class Definitions:
+    """What a file defines, and what was found.
+
+    entries: variables with their values, in the order they get them, what is imported first.
+    names: the variables of the file's own definitions.
+    """
+
+    entries: tuple[tuple[Binding, Core], ...]
+    names: dict[str, Binding]
+    diagnostics: tuple[Diagnostic, ...]
+    sources: tuple[Source, ...]
+
+
+def expand_definitions(data: Sequence[Datum], source: Source, environment: Environment) -> Definitions:
+    """The definitions of a file whose functions are called from outside; it may hold nothing else."""
+    x = Expander(environment)
+    x.sources.append(source)
+    x.loading.append(normpath(source.path))
+    unit = Unit(Scope(Scope(x.root, function=x.main)), is_top=True)
+    with contextlib.suppress(Abandoned):
+        x.run(fill_unit(x, unit, data))
+    entries = [(called.binding, called.function) for called in x.called.values()]
+    if x.config is not None:
+        entries.append((x.config, Literal(None)))
+    entries += x.prelude
+    entries += [(binding, Literal(None)) for binding in unit.frame.late]
+    entries += unit.entries
+    for binding, value in entries:
+        if not binding.name and value.span is not None:
+            x.error(
+                "not-a-definition",
+                "this is no definition: it would run each time a loop calls a function of the file",
+                value.span,
+                help="only `define`, `define-syntax` and `import` stand here; put it in a function",
+            )
+    found = [*x.diagnostics, *x.declared.wrong]
+    if x.declared.found is not None:
+        found += x.declared.found.diagnostics
+    whole = Lambda((), (), None, Letrec(tuple(entries), Literal(None)), "")
+    found += check(whole, x.locals, x.expected, has_errors=any(item.is_error for item in found))
+    names = {binding.name: binding for binding, _ in unit.entries if binding.name}
+    return Definitions(tuple(entries), names, tuple(found[:MAX_FINDINGS]), tuple(x.sources))
 
 
 def expand_library(data: Sequence[Datum], source: Source) -> tuple[dict[str, Lambda], list[Diagnostic]]:

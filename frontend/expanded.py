@@ -15,6 +15,7 @@ from .core import (
     Assign,
     Binding,
     Core,
+    External,
     Fail,
     If,
     Lambda,
@@ -25,6 +26,7 @@ from .core import (
     Loop,
     Note,
     Operation,
+    Parallel,
     Perform,
     Recur,
     Sequence,
@@ -156,6 +158,8 @@ class _Printer:
                 return self.name(binding)
             case Library(name=name):
                 return Atom(Symbol(name))
+            case External(part=part):
+                return Atom(Symbol(f"loop:{part.name}"))
             case Assign(binding=binding, value=value):
                 return _form("set!", self.name(binding), done[value])
             case If(test=test, then=then, otherwise=otherwise):
@@ -179,6 +183,8 @@ class _Printer:
                 return Form(tuple(operands))
             case Operation(op=op, args=args):
                 return _form(f"op:{op}", *(done[arg] for arg in args))
+            case Parallel(callee=callee, items=items):
+                return _form("parallel-map", done[callee], done[items])
             case Perform(kind=kind, fields=fields):
                 return _form("effect:perform", Atom(Symbol(kind)), *self._fields(fields))
             case Note(kind=kind, fields=fields):
@@ -213,18 +219,18 @@ class _Printer:
 
 def _literal(value: Any) -> Datum:
     """A constant as it is written: lists and symbols quoted."""
+    if isinstance(value, dict):
+        # Only in what is declared of a tool or task; that is not deep.
+        return _form("dict", *(Form((Atom(key), _literal(item))) for key, item in value.items()))
     if isinstance(value, tuple):
+        if any(isinstance(item, dict) for item in value):
+            return _form("list", *map(_literal, value))
         return _form("quote", _data(value)) if value else Form(())
     if isinstance(value, Symbol):
         return _form("quote", Atom(value))
     return Atom(value)
 
-    if isinstance(value, dict):
-        # Only in what is declared of a tool or task; that is not deep.
-        return _form("dict", *(Form((Atom(key), _literal(item))) for key, item in value.items()))
 
-        if any(isinstance(item, dict) for item in value):
-            return _form("list", *map(_literal, value))
 def _data(value: tuple[Any, ...]) -> Datum:
     """A list's data; lists may be deep."""
     done: list[list[Datum]] = [[]]

@@ -27,7 +27,7 @@ from .forms import FORMS, INTERNAL, FormRow, Steps, count_words
 from .library import LIBRARY, PRIVATE, Spread
 from .printer import show
 from .resolve import Expected
-from .scopes import Alias, FunctionMark, Identifier, Scope, identifier_of
+from .scopes import Alias, FunctionMark, Identifier, Scope, base_symbol, identifier_of
 from .syntax_rules import SyntaxRules, TooLarge, UnevenRepeat
 
 if TYPE_CHECKING:
@@ -60,11 +60,13 @@ class Environment:
     CompileError where it cannot be read. None: nothing can be imported.
     declared: the tools and tasks around it; None: those that are built in.
     """
+    run_loop: the loop that a `run-loop` of that file means; its findings go elsewhere. None: none can be run.
 
     parameters: tuple[str, ...] = ()
     load: Callable[[str, str], Source] | None = None
     limits: Limits = Limits()
     declared: Declared | None = None
+    run_loop: Callable[[Request, str], LoopPart | None] | None = None
 
 
 class Abandoned(Exception):
@@ -195,7 +197,7 @@ class Expander:
                 return calls.expand_call(self, datum, scope, signature)
             if self.is_like_form(head.name):
                 # Misspelt, or of some other language: what stands in it would only be more of the same.
-                self.reference(head, datum.items[0].span, scope)
+                self.unbound(head, datum.items[0].span, scope)
                 return Literal(None)
             if calls.is_like_call(self, datum, scope):
                 return calls.refuse_unknown(self, datum, scope)

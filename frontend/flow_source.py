@@ -20,11 +20,12 @@ from ..ir.diagnostics import CompileError, Diagnostic
 from ..ir.nodes import Program
 from ..ir.spans import Source
 from . import core
-from .compile import EXPRESSION
+from .compile import DEFAULT_LLM_MODEL, EXPRESSION
 from .declared import Declared
 from .documents import read_source, text_source
 from .expand import Environment, expand, expand_library
 from .flows import lower_flow
+from .joint import Joint, Settings
 from .library import LIBRARY, Defined, stdlib_text
 from .reader import read
 
@@ -39,31 +40,39 @@ class Flow:
 
 
 def compile_flow(
-    source: Source, arguments: Sequence[tuple[str, str]] = (), declared: Declared | None = None
+    source: Source,
+    arguments: Sequence[tuple[str, str]] = (),
+    declared: Declared | None = None,
+    settings: Settings = Settings(DEFAULT_LLM_MODEL),
 ) -> Flow:
     """Compile a flow with values for variables as (name, text); see `argument`.
 
-    declared: the tools and tasks around it. CompileError with everything that is wrong with it.
+    declared: the tools and tasks around it. settings: for the loops that it runs. CompileError with everything that is wrong with it.
     """
     # Compiling makes many objects and little garbage: the collector would take half of the time.
     was_collecting = gc.isenabled()
     gc.disable()
     try:
-        return _compile(source, arguments, declared or Declared())
+        return _compile(source, arguments, declared or Declared(), settings)
     finally:
         if was_collecting:
             gc.enable()
 
 
-def _compile(source: Source, arguments: Sequence[tuple[str, str]], declared: Declared) -> Flow:
+def _compile(
+    source: Source, arguments: Sequence[tuple[str, str]], declared: Declared, settings: Settings
+) -> Flow:
     given = {name: argument(text) for name, text in arguments}
     data, found = read(source)
     if any(diagnostic.is_error for diagnostic in found):
         raise CompileError(found, [source])
-    expansion = expand(data, source, Environment(tuple(given), _load, declared=declared))
+    joint = Joint(settings, declared)
+    with joint.reading(source.path):
+        expansion = expand(data, source, Environment(tuple(given), load, joint.loop, declared=declared))
     found += expansion.diagnostics
+    found += joint.diagnostics
     found += _unused(expansion.program)
-    sources = expansion.sources or (source,)
+    sources = (*(expansion.sources or (source,)), *joint.sources.values())
     if any(diagnostic.is_error for diagnostic in found):
         raise CompileError(found, (*sources, *(declared.found.sources if declared.found else ())))
     literals = [core.Literal(value) for value in given.values()]
@@ -111,7 +120,7 @@ def _library_file(file: str) -> dict[str, core.Lambda]:
     return functions
 
 
-def _load(path: str, importer: str) -> Source:
+def load(path: str, importer: str) -> Source:
     """The source that an `import` in the file `importer` names."""
     folder = PurePath("" if importer == EXPRESSION else importer).parent
     return read_source(str(folder / path))

@@ -7,15 +7,18 @@ one function becomes is decided in `normal_form`, what functions share in `captu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..ir.builder import FunctionBuilder, prim
 from ..ir.effects import EFFECTS
-from ..ir.nodes import Closure, Function, Meta, Perform, Program, Return, Slot, TailCall
+from ..ir.nodes import Closure, Function, InnerLoop, Meta, Perform, Program, Return, Slot, TailCall
 from ..ir.spans import Source
+from .calling import Callee
 from .captures import Captures
-from .core import Core, Lambda
+from .core import Apply, Binding, Core, Lambda, Letrec, Variable
+from .joint import FunctionPart, LoopPart
 from .library import LIBRARY, Defined, Primitive, Spread
+from .lower import Lowering
 from .normal_form import Body
 from .states import Names
 
@@ -28,7 +31,7 @@ _LONGEST_NAME = 60
 def lower_flow(
     root: Core, name: str, sources: tuple[Source, ...], definition: Callable[[str], Lambda]
 ) -> Program:
-    """The program of a core program: what the core's value is, the program returns.
+    """The program of a core program and the loops it runs: what the core's value is, it returns.
 
     `definition(name)` is the function of the library that is `Defined` under a name.
     """
@@ -38,32 +41,93 @@ def lower_flow(
 class _Flow:
     """Functions are lowered one after the other; those they reach are put in line."""
 
-    def __init__(self, definition: Callable[[str], Lambda]) -> None:
+    def __init__(self, definition: Callable[[str], Lambda], names: FlowNames) -> None:
         self.definition = definition
-        self.names = Names()
-        self.waiting: list[tuple[str, Lambda, Captures]] = []
+        self.names = names.names
+        self.from_library = names.from_library
+        self.main: Lambda | None = None
+        # How each function that is put in line will be made, in order.
+        self.waiting: list[Callable[[], Function]] = []
         self.functions: list[Function] = []
         self.known: dict[Lambda, str] = {}
-        self.from_library: dict[str, str] = {}
         self.wrappers: list[Function] = []
 
     def program(self, root: Core, name: str, sources: tuple[Source, ...]) -> Program:
         main = Lambda((), (), None, root, ENTRY, span=root.span)
-        self.function_name(main, Captures(main, self.is_operation))
-        done = 0
-        while done < len(self.waiting):
-            function_name, function, captures = self.waiting[done]
-            self.functions.append(Body(function_name, function, captures, self).lower())
-            done += 1
-        self.functions += self.wrappers
+        self.lower(main, Captures(main, self.is_operation))
+        meta = Meta(kind="flow", scope=self.scope(), loops=tuple(self.inner))
+        return Program(name, ENTRY, tuple(self.functions), meta, sources=sources)
+
+    def loop_program(self, part: LoopPart, sources: tuple[Source, ...]) -> Program:
+        loop = part.loop
+        name = self.names.give("main")
+        lowering = Lowering(loop, part.within, part.model, None, self.callees(part))
+        functions = [lowering.function(), *self.work_off()]
+        inner = [path for known in self.loops for path in known.loop.scope or (".",)]
+        scope = _union([*(loop.scope or (".",)), *inner])
+        meta = Meta("loop", loop.paradigm, scope, lowering.maintains, lowering.limits, tuple(self.inner))
+        return Program(loop.name, name, tuple(functions), meta, sources=sources)
+
+    def scope(self) -> tuple[str, ...]:
+        """What the program's loops work on, and everything where anything else in it acts.
+
+        What touches nothing needs no lock.
+        """
+        inner = set(self.loops.values())
         acts = any(
             isinstance(state.exit, Perform) and EFFECTS[state.exit.kind].acts
             for function in self.functions
             for state in function.states
         )
-        # What touches nothing needs no lock.
-        meta = Meta(kind="flow", scope=(".",) if acts else ())
-        return Program(name, ENTRY, tuple(self.functions), meta, sources=sources)
+        paths = [path for part in self.loops for path in part.loop.scope or (".",)]
+        return (".",) if acts else _union(paths)
+
+    # --- loops --------------------------------------------------------------------------------
+
+    def external(self, part: LoopPart) -> Closure:
+        name = self.loops.get(part)
+        if name is None:
+            name = self.loops[part] = self.names.give(part.name)
+            self.waiting.append(lambda: self.loop(part, name))
+        return Closure(name)
+
+    def loop(self, part: LoopPart, name: str) -> Function:
+        lowering = Lowering(part.loop, part.within, part.model, name, self.callees(part))
+        function = lowering.function()
+        self.inner.append(InnerLoop(name, lowering.maintains, lowering.limits))
+        return function
+
+    def callees(self, part: LoopPart) -> dict[str, Callee]:
+        return {state: Callee(self.called(call.function), call.arguments) for state, call in part.calls.items()}
+
+    def called(self, part: FunctionPart) -> Closure:
+        """A function that a loop calls: as it is, or with what the file has to define for it first."""
+        if part not in self.functions_called:
+            parameters = tuple(Binding(f"argument{number + 1}") for number in range(part.count))
+            call = Apply(Variable(part.binding), tuple(map(Variable, parameters)))
+            body = Letrec(part.definitions.entries, call)
+            whole = Lambda(parameters, (), None, body, f"{part.file}#{part.name}")
+            captures = Captures(whole, self.is_operation)
+            function = captures.known.get(part.binding)
+            stands_alone = function is not None and not captures.of(function)
+            name = self.function_name(function if function is not None and stands_alone else whole, captures)
+            self.functions_called[part] = Closure(name)
+        return self.functions_called[part]
+
+    def lower(self, main: Lambda, captures: Captures) -> list[Function]:
+        """The functions of `main` and all that it reaches, itself first."""
+        self.main = main
+        self.function_name(main, captures)
+        return self.work_off()
+
+    def work_off(self) -> list[Function]:
+        """The functions that are in line, and those they reach."""
+        done = 0
+        while done < len(self.waiting):
+            self.functions.append(self.waiting[done]())
+            done += 1
+        self.functions += self.wrappers
+        return self.functions
 
     # --- names --------------------------------------------------------------------------------
 
@@ -71,7 +135,8 @@ class _Flow:
         known = self.known.get(function)
         if known is None:
             known = self.known[function] = self.names.give(self._full_name(function, captures))
-            self.waiting.append((known, function, captures))
+            name = known
+            self.waiting.append(lambda: Body(name, function, captures, self).lower())
         return known
 
     def _full_name(self, function: Lambda, captures: Captures) -> str:
@@ -79,9 +144,12 @@ class _Flow:
         line = f"-{function.span.line}" if function.span is not None else ""
         name = function.name or f"lambda{line}"
         parent = captures.parents.get(function)
-        if parent is not None:
+        if parent is not None and parent is not self.main:
+        self.loops: dict[LoopPart, str] = {}
+        self.inner: list[InnerLoop] = []
+        self.functions_called: dict[FunctionPart, Closure] = {}
             outer = self.known.get(parent, "")
-            if outer not in ("", ENTRY) and len(outer) + len(name) < _LONGEST_NAME:
+            if outer and len(outer) + len(name) < _LONGEST_NAME:
                 return f"{outer}/{name}"
         return name
 
@@ -93,6 +161,7 @@ class _Flow:
 
     def is_operation(self, name: str) -> bool:
         return self.operation(name) is not None
+            if function.name not in inner
 
     def library_value(self, name: str) -> Closure:
         if name not in self.from_library:
@@ -123,3 +192,7 @@ def _wrapper(name: str, entry: Primitive | Spread) -> Function:
     builder = FunctionBuilder(name, ["operands"])
     builder.state("start", (), Return(prim("operate", entry.op, Slot("operands"))))
     return builder.build(rest=True)
+def _union(paths: Sequence[str]) -> tuple[str, ...]:
+    return (".",) if "." in paths else tuple(dict.fromkeys(paths))
+
+

@@ -19,6 +19,10 @@ from .templates import QUOTING_PRIMITIVES, Constant, Literal, Template, Variable
 PRINTED = ("output", "stderr")
 
 
+# The active time of the run at which a loop within it began.
+BEGUN = Slot("begun_ms")
+
+
 @attrs.define
 class Needs:
     """What the host must be asked for before a template can be filled in."""
@@ -32,11 +36,15 @@ class Needs:
 
 @attrs.frozen
 class Place:
-    """Where a template stands: the state it belongs to, and how offsets in it become spans."""
+    """Where a template stands: the state it belongs to, and how offsets in it become spans.
+
+    is_inner: the loop does not begin with the program, but at `BEGUN`.
+    """
 
     state: str
     loop: str
     within: Callable[[int, int], Span | None]
+    is_inner: bool = False
 
 
 def text_of(template: Template, place: Place, needs: Needs) -> Expr:
@@ -90,6 +98,8 @@ def base_of(variable: Variable, place: Place, needs: Needs) -> tuple[Expr, tuple
                 return Slot("started_at"), ()
             needs.clock = True
             elapsed = prim("get", Slot("now"), "elapsed_ms")
+            if place.is_inner:
+                elapsed = prim("sub", elapsed, BEGUN)
             return (elapsed if head == "elapsed_ms" else prim("duration", elapsed)), ()
     raise AssertionError(variable.namespace)
 

@@ -113,6 +113,8 @@ def _value(type: Type) -> dict[str, Any]:
             return {"anyOf": [{"type": "number"} | _bounds(type), {"type": "string", "minLength": 1}]}
         case "choice":
             return {"enum": list(type.choices)}
+        case "arguments":
+            return {"type": ["array", "object"]}
         case "list":
             assert type.item is not None
             least = {"minItems": int(type.least)} if type.least else {}
@@ -194,6 +196,8 @@ def _words(type: Type) -> str:
             return ", ".join(f"`{choice}`" for choice in type.choices)
         case "json":
             return "any value"
+        case "arguments":
+            return "list or mapping"
         case "list":
             assert type.item is not None
             return f"list of {_plural(type.item)}"

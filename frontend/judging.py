@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.builder import expr, freeze, prim, record, store
 from ..ir.nodes import Const, Expr, Slot
 from . import interpolate
+from .file_calls import argument_texts
 from .interpolate import Needs
 from .schema import (
     DEFAULT_MODEL_TEXT,
@@ -45,6 +46,8 @@ def texts(state: StateSpec, loop: Loop) -> Iterator[tuple[str, str, str]]:
     """Every text of a state that may interpolate: its field, its kind of template, itself."""
     if state.action is not None:
         yield "action", loop.kind_of(state), state.action
+    for place, text in argument_texts(state.args):
+        yield place, "value", text
     if state.evaluate is not None:
         for field in ("source", "target", "tolerance", "previous", "pattern", "path", "prompt"):
             value = getattr(state.evaluate, field, None)
@@ -117,7 +120,7 @@ class Judgement:
 
     @property
     def sees_exit(self) -> bool:
-        return self.state.action is not None and not getattr(self.evaluator, "ignore_exit", False)
+        return self.state.acts and not getattr(self.evaluator, "ignore_exit", False)
 
     def unless_crashed(self, result: Expr) -> Expr:
         """The verdict on an output, but `error` where the action that printed it crashed."""
@@ -185,7 +188,7 @@ class Judgement:
         if not lowering.loop.llm.enabled:
             disabled = {"kind": "llm-disabled", "message": "model evaluation is switched off"}
             return prim("judge_model", expr({"error": disabled}), evaluator.min_confidence, False)
-        if state.action is not None:
+        if state.acts:
             chain.unless(prim("judge_crash", Slot("last")), f"{state.name}/crashed", f"{state.name}/ask")
             lowering.crashed(state)
         subject = self.subject()

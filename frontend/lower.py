@@ -15,7 +15,7 @@ that `check` found no errors in; knows nothing of YAML.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -41,7 +41,9 @@ from ..ir.nodes import (
     Switch,
 )
 from ..ir.spans import Source, Span
-from . import interpolate, judging
+from . import calling, interpolate, judging
+from .calling import Callee
+from .file_calls import argument_key
 from .interpolate import Needs, Place
 from .schema import CURRENT, Loop, StateSpec
 from .templates import Given, Template, parse
@@ -56,10 +58,13 @@ DETAILS = prim("get", Slot("result"), "details")
 CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
 BROKEN = prim("or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error"))
 FORGET_LAST = store("last", None)
+# The active time of the run at which a loop within it is over; no name of an author is like it.
+DEADLINE = Slot("/deadline")
 
 # The limit where the loop's time ends between two iterations.
 AT_REST = "timeout_at_rest"
 
+NO_CALLEES: Mapping[str, Callee] = {}
 Within = Callable[[Span | None, str, int, int], Span | None]
 ACTION_EFFECT = {"shell": "shell", "slash": "agent"}
 
@@ -114,18 +119,31 @@ class Lowering:
     """Lowers one loop to a function.
 
     inner: what the loop is called in the program that runs it; None where it is the program itself.
+    callees: by state, the functions that are called. deadlines: afterwards, when the effects of those
+    are over that have a time, by the state that calls.
     """
 
-    def __init__(self, loop: Loop, within: Within, default_model: str, inner: str | None = None) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        within: Within,
+        default_model: str,
+        inner: str | None = None,
+        callees: Mapping[str, Callee] = NO_CALLEES,
+    ) -> None:
         self.loop = loop
         self.within = within
         self.inner = inner
+        self.callees = callees
+        self.deadlines: dict[str, Expr] = {}
         self.model = judging.model_name(loop, default_model)
-        self.deadline = milliseconds(loop.timeout)
+        timeout = milliseconds(loop.timeout)
+        # A loop that does not begin with the program works out when its time is over.
+        self.deadline: int | Slot | None = timeout if inner is None or timeout is None else DEADLINE
         self.limits = Limits(
             max_iterations=loop.max_iterations,
             max_steps=loop.max_steps,
-            timeout_ms=self.deadline,
+            timeout_ms=timeout,
             budget_usd=loop.budget.usd if loop.budget else None,
             budget_tokens=loop.budget.tokens if loop.budget else None,
         )
@@ -143,7 +161,9 @@ class Lowering:
         }
         used = [v for template in self.templates.values() for v in template.variables]
         self.reads_prev = any(variable.namespace == "prev" for variable in used)
-        self.reads_start = any(v.namespace == "loop" and v.path[0] == "started_at" for v in used)
+        read = {variable.path[0] for variable in used if variable.namespace == "loop"}
+        self.reads_start = "started_at" in read
+        self.reads_elapsed = inner is not None and not read.isdisjoint({"elapsed", "elapsed_ms"})
 
     def function(self) -> Function:
         loop = self.loop
@@ -180,9 +200,15 @@ class Lowering:
         if self.limits.budget_tokens is not None:
             chain.add(store("spent.tokens", 0))
         chain.add(Note("loop_start", record({"loop": self.inner or self.loop.name})))
-        if self.reads_start:
+        if self.reads_start or self.reads_elapsed or self.deadline is DEADLINE:
             chain.perform("clock", {}, "now", "/started")
-            chain.add(store("started_at", prim("get", Slot("now"), "time")))
+            elapsed = prim("get", Slot("now"), "elapsed_ms")
+            if self.deadline is DEADLINE:
+                chain.add(store(DEADLINE.name, prim("add", elapsed, self.limits.timeout_ms)))
+            if self.reads_start:
+                chain.add(store("started_at", prim("get", Slot("now"), "time")))
+            if self.reads_elapsed:
+                chain.add(store(interpolate.BEGUN.name, elapsed))
         chain.close(Goto(self.loop.initial))
 
     def end_at_limit(self, reason: str) -> None:
@@ -256,8 +282,9 @@ class Lowering:
         if block == "evaluate" and state.evaluate is not None:
             span = state.evaluate.span_of(key)
         else:
-            span = state.span_of(field, f"on_{key}")
-        return Place(state.name, self.loop.name, lambda start, end: self.within(span, text, start, end))
+            span = state.span_of(argument_key(field), field, f"on_{key}")
+        within = lambda start, end: self.within(span, text, start, end)  # noqa: E731
+        return Place(state.name, self.loop.name, within, self.inner is not None)
 
     def error_route(self, state: StateSpec) -> str | None:
         """Where errors of a state go: its own route, then the loop's `on_error`.
@@ -315,7 +342,7 @@ class Lowering:
             chain.add(COUNT_STEP)
         chain.add(store("state", state.name))
         chain.add(self.note("state_enter", {"state": state.name, "iteration": ITERATION}))
-        if state.action is not None and self.reads_prev and chain.handler is not None:
+        if state.acts and self.reads_prev and chain.handler is not None:
             chain.add(FORGET_LAST)  # so that `…/error` can tell whether the action ran
 
     def sleep(self, chain: _Chain, seconds: float, then: str, limit: str = "timeout") -> None:
@@ -365,6 +392,8 @@ class Lowering:
 
     def act(self, chain: _Chain, state: StateSpec) -> None:
         """Perform the action; its result is in `last` and in the capture."""
+        if state.call is not None:
+            return calling.act(self, chain, state)
         assert state.action is not None
         kind = ACTION_EFFECT[self.loop.kind_of(state)]
         needs = Needs()
@@ -388,7 +417,7 @@ class Lowering:
 
     def remember(self, state: StateSpec) -> list[Instruction]:
         """Make the action that ran the `prev` of the states to come."""
-        if not self.reads_prev or state.action is None:
+        if not self.reads_prev or not state.acts:
             return []
         return [store("prev", prim("put", Slot("last"), "state", state.name))]
 
@@ -396,12 +425,12 @@ class Lowering:
         """A state that is left again."""
         chain = self.chain(state)
         self.enter(chain, state)
-        if state.action is not None:
+        if state.acts:
             self.act(chain, state)
         else:
             self.watch_deadline(chain, state)
         if state.next is not None:
-            if state.action is not None:
+            if state.acts:
                 chain.unless(BROKEN, f"{state.name}/crashed", f"{state.name}/route")
                 self.crashed(state)
             self.go(chain, state, state.next, verdict=False)
@@ -505,7 +534,7 @@ class Lowering:
         return parse(text, kind="value", context=self.loop.context), "on_error"
 
     def unrouted_fault(self, state: StateSpec) -> Expr:
-        return prim("unrouted", state.name, Slot("result"))
+        return calling.refusal(state, prim("unrouted", state.name, Slot("result")))
 
     def unrouted(self, chain: _Chain, state: StateSpec) -> None:
         chain.open(f"{state.name}/unrouted")
@@ -521,7 +550,7 @@ class Lowering:
         self.note_verdict(chain, state, self.loop.evaluator_of(state).type)
         self.watch_deadline(chain, state, "error_")
         remember: list[Instruction] = []
-        if self.reads_prev and state.action is not None:
+        if self.reads_prev and state.acts:
             ran = prim("put", Slot("last"), "state", state.name)
             remember = [store("prev", prim("select", prim("is_null", Slot("last")), Slot("prev"), ran))]
         self.go(chain, state, target, remember=remember)
@@ -531,7 +560,7 @@ class Lowering:
     def terminal(self, state: StateSpec) -> None:
         chain = self.chain(state)
         self.enter(chain, state)
-        if state.action is not None:
+        if state.acts:
             self.act(chain, state)
             chain.add(*self.remember(state))
         restart = self.loop.restart_of(state)

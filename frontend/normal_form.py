@@ -26,6 +26,7 @@ from ..ir.nodes import (
     Function,
     Goto,
     Note,
+    Parallel,
     Perform,
     Return,
     SetBox,
@@ -80,6 +81,9 @@ class Surroundings(Protocol):
 
     def library_value(self, name: str) -> Closure:
         """A library function as a value."""
+
+    def external(self, part: Any) -> Closure:
+        """A part of the program that is not said in core, as a value."""
 
     def operation(self, name: str) -> str | None:
         """The primitive that a library function is, if it is one."""
@@ -259,6 +263,8 @@ class Body(StateWriter):
                 return self.read(binding, node.span)
             case core.Library(name=name):
                 return self.around.library_value(name)
+            case core.External(part=part):
+                return self.around.external(part)
             case core.Lambda():
                 return self.closure(node, node.span)
             case core.Operation(args=args) | core.Apply(args=args):
@@ -405,6 +411,9 @@ class Body(StateWriter):
                 case core.Apply() if self.operation(node) is None:
                     yield self.call(node, to)
                     return
+                case core.Parallel():
+                    yield self.parallel(node, to)
+                    return
                 case core.Perform():
                     yield self.perform(node, to)
                     return
@@ -467,6 +476,11 @@ class Body(StateWriter):
             span,
         )
 
+    def parallel(self, node: core.Parallel, to: Destination) -> Lowering:
+        span = node.span
+        callee, items = yield self.operands([node.callee, node.items])
+        self.leave_for(to, lambda slot, next: Parallel(callee, items, slot, next, span=span), "parallel", span)
+
     def perform(self, node: core.Perform, to: Destination) -> Lowering:
         kind, span = node.kind, node.span
         entries = yield self.fields(node.fields)
@@ -482,6 +496,8 @@ class Body(StateWriter):
                 return binding.name or "call"
             case core.Library(name=name):
                 return name
+            case core.External(part=part):
+                return str(part.name)
             case _:
                 return "call"
 

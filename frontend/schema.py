@@ -30,7 +30,8 @@ class Type(NamedTuple):
     """What the value of a field may be.
 
     kind: text, template (text with `${…}`), target (a state's name or a template), integer, number,
-    measure (a number or a template), boolean, choice, json (anything), list, map, spec.
+    measure (a number or a template), boolean, choice, json (anything), arguments (a list or map of
+    anything, with templates in it), list, map, spec.
     item: the type of a list's items or a map's values; specs: the classes a block may be;
     least, most, above: bounds of a number, `above` being exclusive; `least` of a text, a list or a map
     is the shortest it may be, `most` of a text the longest.
@@ -52,6 +53,7 @@ TARGET = Type("target", least=1)
 BOOLEAN = Type("boolean")
 JSON = Type("json")
 MEASURE = Type("measure")
+ARGUMENTS = Type("arguments")
 COUNT = Type("integer", least=1, most=1e12)
 DURATION = Type("number", above=0, most=MAX_SECONDS)
 PAUSE = Type("number", least=0, most=MAX_SECONDS)
@@ -296,7 +298,7 @@ EVALUATORS: dict[str, type[Evaluator]] = {
 
 @attrs.frozen(kw_only=True)
 class StateSpec(Spec):
-    """A state: at most one action, a judgement of it, where to go."""
+    """A state: at most one action or call, a judgement of it, where to go."""
 
     name: str
     action: str | None = attrs.field(
@@ -308,6 +310,14 @@ class StateSpec(Spec):
         metadata=_of(
             Type("choice", choices=("shell", "slash")), "Which it is, where its look does not say it."
         ),
+    )
+    call: str | None = attrs.field(
+        default=None,
+        metadata=_of(TEXT, "Instead of an action: a function of a file, such as `flows.sexp#summarise`."),
+    )
+    args: Any = attrs.field(
+        default=None,
+        metadata=_of(ARGUMENTS, "What the function is called with: a list, or a mapping by parameter names."),
     )
     capture: str | None = attrs.field(
         default=None, metadata=_of(TEXT, "Keep the action's result as `${captured.<name>.…}`.")
@@ -359,6 +369,11 @@ class StateSpec(Spec):
             "What a resumed run does with an action that may have run; absent: `rerun`.",
         ),
     )
+
+    @property
+    def acts(self) -> bool:
+        """Whether there is a result to judge: of an action, or of a call."""
+        return self.action is not None or self.call is not None
 
     @property
     def routes(self) -> dict[str, str]:
@@ -452,7 +467,9 @@ class Loop(LoopSettings):
     paradigm: str = attrs.field(default="fsm", eq=False)
 
     def kind_of(self, state: StateSpec) -> str:
-        """`shell` or `slash`: what a state's action is, its context looked into."""
+        """`shell` or `slash`: what a state's action is, its context looked into; or `call`."""
+        if state.call is not None:
+            return "call"
         if state.action_type is not None:
             return state.action_type
         action = state.action or ""

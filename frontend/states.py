@@ -28,6 +28,11 @@ class Names:
             return name
         return self.give(f"{name}.{count}")
 
+    def copy(self) -> Names:
+        copied = Names()
+        copied._count = dict(self._count)
+        return copied
+
 
 class Label:
     """A state that will be: jumps go to it before it is written. `uses` counts them."""

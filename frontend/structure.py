@@ -85,6 +85,7 @@ _KINDS = {
     "choice": "a word",
     "list": "a list",
     "map": "a mapping",
+    "arguments": "a list or a mapping",
     "spec": "a mapping",
 }
 # What other formats, YAML 1.1 among them, take for a boolean.
@@ -396,6 +397,11 @@ class _Reader:
                 )
             case "json":
                 return self.json(node, path)
+            case "arguments" if not isinstance(node, Scalar):
+                item = Type("list" if isinstance(node, Sequence) else "map", Type("json"))
+                return self.value(item, node, path, places)
+            case "arguments":
+                return self.wrong(type, node, path, f"write `[{node.text}]`" if node.text else None)
             case "list":
                 return self.list(type, node, path, places)
             case "map":

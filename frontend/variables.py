@@ -15,6 +15,7 @@ import attrs
 from ..ir.diagnostics import Diagnostic, suggest
 from ..ir.spans import Span
 from .documents import Document
+from .file_calls import argument_key, argument_texts
 from .graph import Graph
 from .schema import EVALUATORS, Loop, Spec, StateSpec
 from .structure import fields_of
@@ -75,6 +76,9 @@ def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str, Span |
                     yield state, f"route.{verdict}", "value", target, state.span_of(f"route.{verdict}")
             elif field.type.kind == "target":
                 yield state, key, "value", value, state.span_of(key)
+            elif key == "args":
+                for place, text in argument_texts(value):
+                    yield state, place, "value", text, state.span_of(argument_key(place))
         if state.evaluate is not None:
             for key, text in _templates(state.evaluate):
                 yield state, f"evaluate.{key}", "value", text, state.evaluate.span_of(key)
@@ -113,7 +117,7 @@ class _Checker:
         # Findings that come back with every value on the way to them, and are said once.
         self.said: set[object] = set()
         self.comparisons = 0
-        self.captures = {state.capture for state in loop.states.values() if state.capture and state.action}
+        self.captures = {state.capture for state in loop.states.values() if state.capture and state.acts}
 
     def place(self, span: Span | None, text: str, start: int, end: int) -> Span | None:
         return self.document.within(span, text, start, end) if self.document is not None else span
@@ -226,10 +230,10 @@ class _Checker:
         names = sorted({_bit(variable) for text in texts for variable in text.template.variables} - {""})
         bit = {name: 1 << i for i, name in enumerate(names)}
         states = list(self.loop.states.values())
-        captured = [bit.get(f"captured.{state.capture}", 0) if state.action else 0 for state in states]
+        captured = [bit.get(f"captured.{state.capture}", 0) if state.acts else 0 for state in states]
         given = [
             bits
-            | (bit.get("prev", 0) if state.action else 0)
+            | (bit.get("prev", 0) if state.acts else 0)
             | (bit.get("result", 0) if _is_judged(state) else 0)
             for bits, state in zip(captured, states, strict=True)
         ]
@@ -250,7 +254,7 @@ class _Checker:
                 there = before[number]
                 if text.field.startswith("evaluate."):
                     there |= captured[number]
-                elif text.field != "action":  # a route: `prev` is still what ran before this state
+                elif text.field != "action" and not text.field.startswith("args"):  # a route: `prev` is still what ran before this state
                     there |= given[number] & ~bit.get("prev", 0)
                 if there & bit[name]:
                     continue

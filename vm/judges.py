@@ -114,7 +114,7 @@ def _crash(action: dict[str, Value]) -> tuple[str, str] | None:
     if isinstance(error, dict):
         kind = error.get("kind")
         message = error.get("message")
-        reason = kind if kind in ("not-found", "not-executable") else "failed-to-start"
+        reason = kind if kind in ("not-found", "not-executable", "fault") else "failed-to-start"
         said = message if isinstance(message, str) else "the action could not be started"
         return reason, said
     if action.get("timed_out"):
@@ -149,7 +149,7 @@ def judge_crash(action: Value) -> Result | None:
     """The `error` result of an action that crashed or never ran; null for one that ended by itself.
 
     details: exit_code, reason ("timeout", "signal", "not-found", "not-executable",
-    "failed-to-start"), message.
+    "failed-to-start", "fault"), message.
     """
     if action is None:
         return None
