@@ -9,6 +9,7 @@ named marked `?`.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from functools import lru_cache
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,12 @@ def disassemble(image: Image) -> str:
         out.append("")
         out += listing.function(index, function)
     return "\n".join(out) + "\n"
+
+
+def disassemble_functions(image: Image, functions: Iterable[int]) -> str:
+    """The listing of some functions of an image, by index."""
+    listing = _Listing(image)
+    return "\n".join("\n".join(listing.function(index, image.functions[index])) + "\n" for index in functions)
 
 
 def disassemble_json(image: Image) -> dict[str, Any]:

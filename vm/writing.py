@@ -6,10 +6,11 @@ from ..ir.symbols import Symbol
 from . import bounds
 from .faults import PrimitiveFault
 from .lists import Pair, iterate
-from .values import type_name
+from .values import FunctionValue, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     Value = Any
@@ -105,10 +106,14 @@ def json_text(value: Value, indent: int = 0, strict: bool = False) -> str:
 # --- the language -----------------------------------------------------------------------------
 
 
-def written(value: Value) -> str:
+def written(
+    value: Value, limit: int | None = None, function_name: Callable[[int], str] | None = None
+) -> str:
     """A value as the language writes it: `(1 "a" b)`, `(dict ("k" 1))`, `null`, `#<function>`.
 
-    What holds no function, quoted where it is a list or a symbol, reads back as an equal value.
+    What holds no function, quoted where it is a list or a symbol, reads back as an equal value. Of what
+    is longer than `limit` characters the beginning, and `…`. Functions are called by name where
+    `function_name` is given: `#<function area>`.
     """
     from ..ir.spelling import spell_string
 
@@ -118,9 +123,14 @@ def written(value: Value) -> str:
         piece = todo.pop()
         if isinstance(piece, str):
             out.add(piece)
+            if limit is not None and out.size > limit:
+                return "".join(out.parts)[:limit] + "…"
             continue
         item: Value = piece[0]
         kind = type(item)
+        if kind is FunctionValue and function_name is not None:
+            out.add(f"#<function {function_name(item.function)}>")
+            continue
         if kind is dict:
             ahead: list[str | list[Value]] = ["(dict"]
             for name, content in item.items():
