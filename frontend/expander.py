@@ -58,15 +58,15 @@ class Environment:
     parameters: variables given from outside, in the order of the program's parameters.
     load: the source an `import` names, given the path as written and the importing file's path;
     CompileError where it cannot be read. None: nothing can be imported.
+    run_loop: the loop that a `run-loop` of that file means; its findings go elsewhere. None: none can be run.
     declared: the tools and tasks around it; None: those that are built in.
     """
-    run_loop: the loop that a `run-loop` of that file means; its findings go elsewhere. None: none can be run.
 
     parameters: tuple[str, ...] = ()
     load: Callable[[str, str], Source] | None = None
+    run_loop: Callable[[Request, str], LoopPart | None] | None = None
     limits: Limits = Limits()
     declared: Declared | None = None
-    run_loop: Callable[[Request, str], LoopPart | None] | None = None
 
 
 class Abandoned(Exception):

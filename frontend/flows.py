@@ -51,6 +51,9 @@ class _Flow:
         self.functions: list[Function] = []
         self.known: dict[Lambda, str] = {}
         self.wrappers: list[Function] = []
+        self.loops: dict[LoopPart, str] = {}
+        self.inner: list[InnerLoop] = []
+        self.functions_called: dict[FunctionPart, Closure] = {}
 
     def program(self, root: Core, name: str, sources: tuple[Source, ...]) -> Program:
         main = Lambda((), (), None, root, ENTRY, span=root.span)
@@ -77,6 +80,7 @@ class _Flow:
         acts = any(
             isinstance(state.exit, Perform) and EFFECTS[state.exit.kind].acts
             for function in self.functions
+            if function.name not in inner
             for state in function.states
         )
         paths = [path for part in self.loops for path in part.loop.scope or (".",)]
@@ -145,9 +149,6 @@ class _Flow:
         name = function.name or f"lambda{line}"
         parent = captures.parents.get(function)
         if parent is not None and parent is not self.main:
-        self.loops: dict[LoopPart, str] = {}
-        self.inner: list[InnerLoop] = []
-        self.functions_called: dict[FunctionPart, Closure] = {}
             outer = self.known.get(parent, "")
             if outer and len(outer) + len(name) < _LONGEST_NAME:
                 return f"{outer}/{name}"
@@ -161,7 +162,6 @@ class _Flow:
 
     def is_operation(self, name: str) -> bool:
         return self.operation(name) is not None
-            if function.name not in inner
 
     def library_value(self, name: str) -> Closure:
         if name not in self.from_library:
@@ -173,6 +173,10 @@ class _Flow:
                 self.from_library[name] = given = self.names.give(name)
                 self.wrappers.append(_wrapper(given, entry))
         return Closure(self.from_library[name])
+
+
+def _union(paths: Sequence[str]) -> tuple[str, ...]:
+    return (".",) if "." in paths else tuple(dict.fromkeys(paths))
 
 
 def _wrapper(name: str, entry: Primitive | Spread) -> Function:
@@ -192,7 +196,3 @@ def _wrapper(name: str, entry: Primitive | Spread) -> Function:
     builder = FunctionBuilder(name, ["operands"])
     builder.state("start", (), Return(prim("operate", entry.op, Slot("operands"))))
     return builder.build(rest=True)
-def _union(paths: Sequence[str]) -> tuple[str, ...]:
-    return (".",) if "." in paths else tuple(dict.fromkeys(paths))
-
-
