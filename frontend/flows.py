@@ -35,7 +35,41 @@ def lower_flow(
 
     `definition(name)` is the function of the library that is `Defined` under a name.
     """
-    return _Flow(definition).program(root, name, sources)
+    return _Flow(definition, FlowNames()).program(root, name, sources)
+
+
+def lower_calling_loop(
+    part: LoopPart, sources: tuple[Source, ...], definition: Callable[[str], Lambda]
+) -> Program:
+    """The program of a loop and of the functions that it calls."""
+    return _Flow(definition, FlowNames()).loop_program(part, sources)
+
+
+class FlowNames:
+    """The names that functions were given, and what functions of the library are called."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.from_library: dict[str, str] = {}
+
+    def copy(self) -> FlowNames:
+        copied = FlowNames()
+        copied.names = self.names.copy()
+        copied.from_library = dict(self.from_library)
+        return copied
+
+
+def lower_input(
+    function: Lambda, shared: Sequence[Binding], definition: Callable[[str], Lambda], names: FlowNames
+) -> tuple[tuple[Function, ...], tuple[Binding, ...]]:
+    """The functions for one form of a session, and which of the `shared` variables it captures.
+
+    The first is the function itself; those of the library are there if `names` has none of them yet.
+    """
+    around = Lambda(tuple(shared), (), None, function, span=function.span)
+    flow = _Flow(definition, names)
+    captures = Captures(around, flow.is_operation, shared)
+    return tuple(flow.lower(function, captures)), captures.of(function)
 
 
 class _Flow:
