@@ -1,14 +1,13 @@
-"""What `llc list` shows: the loops of a project, and the runs that have not ended."""
+"""What `llc list` shows: the loops of a project, and the runs that have not ended (`status`)."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import Any
 
 from ..ir.diagnostics import CompileError, clean
+from ..vm.primitives import duration
 from . import runs
-from .locks import is_live
 
 
 def loops() -> list[dict[str, Any]]:
@@ -46,54 +45,21 @@ def loops() -> list[dict[str, Any]]:
     return rows
 
 
-def unfinished_runs() -> list[dict[str, Any]]:
-    """The runs that have not ended, the latest first: run, program, whether it lives, where it is.
-
-    One that was cut off when it had ended and was only to be put away is `ended`.
-    """
-    rows = []
-    for run in runs.runs_in(runs.ROOT):
-        alive = is_live(run)
-        if not alive and run.is_husk():
-            continue
-        about = run.about()
-        state = _state(run)
-        rows.append(
-            {
-                "run": run.id,
-                "program": about.get("program", run.name),
-                "status": "running" if alive else "ended" if run.end() else "cut off",
-                "pid": about.get("pid") if alive else None,
-                "state": state.get("current_state"),
-                "iteration": state.get("iteration"),
-                "started_at": about.get("started_at"),
-            }
-        )
-    return rows
-
-
-def _state(run: runs.RunFolder) -> dict[str, Any]:
-    """The run's state file; {} where there is none yet or it is damaged."""
-    try:
-        with open(run.state, "rb") as file:
-            found = json.loads(file.read(64 << 20))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def as_table(rows: list[dict[str, Any]], running: bool) -> str:
     """Rows in columns, for people."""
     if not rows:
-        return "no run is unfinished\n" if running else f"there are no loops in {runs.LOOPS}/\n"
+        if running:
+            return f"no run is unfinished; {runs.HOW_TO_BEGIN}\n"
+        return f"there are no loops in {runs.LOOPS}/; write one to {runs.LOOPS}/NAME.yaml\n"
     columns = (
-        ("run", "status", "state", "iteration", "started_at")
-        if running
-        else ("name", "paradigm", "description")
+        ("run", "status", "state", "iteration", "age_ms") if running else ("name", "paradigm", "description")
     )
-    lines = []
+    lines = [["RUN", "STATUS", "STATE", "ITERATION", "BEGUN"]] if running else []
     for row in rows:
         cells = [_cell(row[column]) for column in columns]
+        if running:
+            age = row["age_ms"]
+            cells[-1] = "-" if age is None else f"{duration(age)} ago"
         if not running and not row["valid"]:
             cells[-1] = "(invalid: see `llc validate`)"
         lines.append(cells)

@@ -65,6 +65,14 @@ class Screen:
         except OSError:
             return 80
 
+    @property
+    def height(self) -> int:
+        """Lines of the terminal; 24 where it has none."""
+        try:
+            return os.get_terminal_size(self._fd).lines or 24
+        except OSError:
+            return 24
+
     def paint(self, text: str, style: str) -> str:
         return f"{STYLES[style]}{text}{_RESET}" if self.color and style and text else text
 

@@ -96,7 +96,8 @@ class Summary:
     """A run as its events tell; `take` them in order.
 
     start, end: its `run_start` and `run_end`. pending: the effects that have started and have no result,
-    by seq. verdict: the latest `evaluate`. is_interrupted: it was asked to stop, and not resumed since.
+    by seq; processes: those that were started for them, each with its start time. verdict: the latest
+    `evaluate`. is_interrupted: it was asked to stop, and not resumed since.
     """
 
     def __init__(self) -> None:
@@ -109,6 +110,7 @@ class Summary:
         self.resumed = 0
         self.verdict: dict[str, Any] | None = None
         self.pending: dict[int, dict[str, Any]] = {}
+        self.processes: dict[int, list[tuple[int, str]]] = {}
         self.states: dict[str, StateSummary] = {}
         self.usd = 0.0
         self.tokens = 0
@@ -128,6 +130,7 @@ class Summary:
             self.is_interrupted = False
             self.resumed += 1
             self.pending.clear()
+            self.processes.clear()
             self._entered = moment
         elif kind in ("run_end", "run_interrupted"):
             self._leave_state(moment)
@@ -135,6 +138,7 @@ class Summary:
             if kind == "run_end":
                 self.end = event
                 self.pending.clear()
+                self.processes.clear()
         elif kind == "state_enter":
             self._leave_state(moment)
             self._enter_state(event)
@@ -145,8 +149,12 @@ class Summary:
             verdicts[verdict] = verdicts.get(verdict, 0) + 1
         elif kind in _STARTS:
             self.pending[event.get("seq", 0)] = event
+        elif kind == "process":
+            started = (event.get("pid", 0), event.get("start_time", ""))
+            self.processes.setdefault(event.get("seq", 0), []).append(started)
         elif kind in _ENDS:
             begun = self.pending.pop(event.get("seq", 0), {})
+            self.processes.pop(event.get("seq", 0), None)
             self._spend(event, begun.get("state") or self.state)
         self.last = event.get("ts") or self.last
         if moment is not None:

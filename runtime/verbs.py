@@ -9,5 +9,7 @@ VERBS = {
     "fmt": "Lay out S-expression files.",
     "list": "List the loops here, or what is running.",
     "replay": "Run a recorded run again, with no world, and compare.",
+    "status": "Show what a run does and how far it is.",
+    "stop": "Stop runs; they can be resumed.",
     "schema": "Print the JSON Schema of loop files, for editors.",
 }

@@ -163,9 +163,9 @@ def fmt(given: dict[str, Any]) -> int:
     JSON,
 )
 def list_(given: dict[str, Any]) -> int:
-    from .. import listing
+    from .. import listing, status
 
-    rows = listing.unfinished_runs() if given["running"] else listing.loops()
+    rows = status.unfinished() if given["running"] else listing.loops()
     if given["json"]:
         write_json(rows)
     else:

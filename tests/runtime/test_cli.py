@@ -467,7 +467,7 @@ def test_list_shows_the_loops(llc: Llc) -> None:
 
 def test_list_running_shows_what_was_cut_off(llc: Llc, tmp_path: Path) -> None:
     """A run that has not ended is listed with its state."""
-    assert llc("list", "--running").stdout == "no run is unfinished\n"
+    assert llc("list", "--running").stdout == "no run is unfinished; start one with: llc run LOOP\n"
     (tmp_path / ".loops" / "stuck.yaml").write_text(
         GOOD.replace("echo ${context.word}", "kill -9 $PPID").replace("good", "stuck")
     )
