@@ -53,6 +53,10 @@ class Display:
     def output(self, stream: str, text: str) -> None:
         """The running action wrote."""
 
+    def beside(self, seq: int) -> Display:
+        """What shows an effect that is performed while others are."""
+        return self
+
     def tick(self) -> None:
         """Some time passed while waiting."""
 

@@ -1,23 +1,26 @@
 """The driver: runs a machine against a world, with the journal ahead of the world.
 
 Owns the order in which things happen to be safe: `effect started` is on disk before the world is
-touched, `effect finished` before the machine goes on. It knows no loops; what a loop means is in
-the program it runs. See `spec/events.md`.
+touched, `effect finished` before the machine goes on. Effects that wait at the same time are performed
+at once (`lanes`); the program gets their results one by one, in the order of the journal. It knows no
+loops; what a loop means is in the program it runs. See `spec/events.md`.
 """
 
 from __future__ import annotations
 
 import json
+from collections import deque
 from time import monotonic
 
 from ..ir.effects import EFFECTS
 from ..vm.faults import Fault, show_place
 from ..vm.machine import Done, Effect, FrameView, OutOfFuel
 from ..vm.values import to_host
+from .checkpoint import Checkpoints
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
 from .journal import JournalError, write_file
 from .progress import QUANTUM, Progress, event_fields
-from .world import Context, Exited, Interrupted
+from .world import Context, Exited, Interrupted, sleep_time, slept
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,13 +28,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..vm.faults import Place
-    from ..vm.machine import Machine
+    from ..vm.machine import Machine, Waiting
     from .display import Display
     from .journal import Journal
+    from .lanes import Lanes
+    from .progress import Where
     from .runs import RunFolder
     from .world import Interrupt, WorldLike
 
-    Stop = Effect | Done | Fault | OutOfFuel
+    Stop = Effect | Waiting | Done | Fault | OutOfFuel
+    Answered = tuple[Effect, dict[str, Any]]
 
 _EXIT_CODES = {
     "success": EXIT_OK,
@@ -43,6 +49,10 @@ _EXIT_CODES = {
 # The state file may lag behind by so many seconds while much happens, and by one look while little does.
 _STATE_EVERY = 1.0
 _STATE_TEXT = 4096
+# A run that waits longer says now and then that it is alive: after a kill its active time is known as well.
+ALIVE_EVERY = 30.0
+# Effects that act are performed so many at once where nobody says otherwise.
+JOBS = 8
 # Where functions of the library come from, and how many of them call each other at most.
 _LIBRARY = "stdlib/"
 _NEAR = 32
@@ -115,6 +125,8 @@ class Driver:
     base_ms: for how long the run was active before. progress: how far it had come. begun: when it
     began. refusals: what the world raises when it will not perform an effect; that ends the run.
     settle(effect): the answer to an effect that is not to be performed, None for one that is.
+    jobs: how many effects are performed at once at most. checkpoints: where to keep them, None for
+    nowhere. doubtful(): what `Position.marks` gives.
     """
 
     def __init__(
@@ -131,6 +143,9 @@ class Driver:
         begun: str | None = None,
         refusals: tuple[type[Exception], ...] = (),
         settle: Callable[[Effect], dict[str, Any] | None] | None = None,
+        jobs: int | None = None,
+        checkpoints: Checkpoints | None = None,
+        doubtful: Callable[[], list[list[Any]]] = list,
     ) -> None:
         self._settles = settle
         self._refusals = refusals
@@ -148,6 +163,23 @@ class Driver:
         self._kind: str = machine.image.meta["kind"]
         self._state_saved = 0.0
         self._state_is_old = True
+        self._checkpoints = checkpoints
+        self._doubtful = doubtful
+        self._jobs = jobs or JOBS
+        self._lanes: Lanes | None = None
+        # A world that can be had more than once performs several effects at once.
+        self._beside: Callable[[], Any] | None = getattr(world, "beside", None)
+        # Effects that were asked for: not looked at yet, and those that wait until fewer are performed.
+        self._asked: deque[Effect] = deque()
+        self._queued: deque[Effect] = deque()
+        # Those that started and have no result: their processes; those in lanes, with their displays.
+        self._open: dict[int, list[tuple[int, str]]] = {}
+        self._performed: dict[int, tuple[Effect, Display]] = {}
+        self._places: dict[int, Where] = {}
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._last = 0
+        self._journal_size = 0
+        self._journal_grew = monotonic()
 
     def elapsed_ms(self) -> int:
         """The run's active time."""
@@ -157,40 +189,60 @@ class Driver:
         self,
         stop: Stop | None = None,
         notes: Iterable[tuple[str, dict[str, Any]]] = (),
-        answer: dict[str, Any] | None = None,
+        answers: dict[int, dict[str, Any]] | None = None,
+        places: dict[int, Where] | None = None,
     ) -> Outcome:
         """Run to the end, or to an interrupt.
 
-        `stop`, `notes` and `answer` are for a run that goes on: where its machine stands, what it
-        noted that is not in the journal, and the result for that effect if it is not to be performed.
+        The rest is for a run that goes on: what its machine said last, what it noted that is not in
+        the journal, the results of effects that wait and are not to be performed, by number, and where
+        the program was when it asked for each that waits.
         Raises JournalError when the journal cannot be written; then nothing more was performed.
         """
         machine = self._machine
+        self._answers = dict(answers or {})
+        self._last = machine.seq
+        for effect in machine.waiting.values():
+            self._ask(effect, (places or {}).get(effect.seq))
         try:
             for kind, fields in notes:
                 self._record_note(kind, fields)
-            stop = stop or OutOfFuel()
-            while True:
-                if isinstance(stop, Effect):
-                    result = self._perform(stop) if answer is None else self._settle(stop, answer)
-                    answer = None
-                    machine.refuel(QUANTUM)
-                    stop = machine.resume(result)
-                elif isinstance(stop, OutOfFuel):
-                    self._interrupt.check()
-                    machine.refuel(QUANTUM)
-                    stop = machine.resume()
+            while not machine.ended:
+                if machine.is_ready:
+                    stop = self._step()
                 else:
-                    break
-                for kind, fields in machine.take_notes():
-                    self._note(kind, fields)
+                    effect, result = self._result()
+                    stop = self._step(result, effect.seq)
         except Interrupted:
-            return self._interrupted()
+            stop = self._wind_down()
+            if not machine.ended:
+                return self._interrupted()
         except self._refusals as error:
             return self._end(self._refused(error))
         except Exited as exit:
             return self._end(self._exited(exit.code))
+        finally:
+            self._close_lanes()
         return self._end(self._done(stop) if isinstance(stop, Done) else self._fault(stop))
+
+    def _step(self, *answer: Any) -> Stop:
+        """Run the machine on, with an answer and its effect's number if there is one."""
+        machine = self._machine
+        machine.refuel(QUANTUM)
+        stop = machine.resume(*answer)
+        for kind, fields in machine.take_notes():
+            self._note(kind, fields)
+        if isinstance(stop, Effect):
+            self._ask(stop)
+        elif isinstance(stop, OutOfFuel):
+            self._interrupt.check()
+            if self._beside is not None and (self._asked or self._queued):
+                self._begin_beside()
+        return stop
+
+    def _ask(self, effect: Effect, place: Where | None = None) -> None:
+        self._asked.append(effect)
+        self._places[effect.seq] = place or self._progress.place
 
     # --- notes and effects --------------------------------------------------------------------
 
@@ -204,14 +256,38 @@ class Driver:
         self._display.note(kind, fields)
         self._state_is_old = True
 
+    def _result(self) -> Answered:
+        """The next result of an effect that waits: the machine can do nothing without it."""
+        if self._checkpoints is not None and self._checkpoints.is_due(self._journal.size):
+            self._write_checkpoint()
+        is_alone = len(self._asked) == 1 and not self._queued and not self._lanes
+        if self._beside is None or is_alone:
+            effect = self._asked.popleft()
+            return effect, self._perform(effect)
+        while True:
+            while self._asked:
+                effect = self._asked.popleft()
+                if not self._takes_long(effect):
+                    return effect, self._perform(effect)
+                self._queued.append(effect)
+            self._begin_beside()
+            answered = self._wait()
+            if answered is not None:
+                return answered
+
+    def _takes_long(self, effect: Effect) -> bool:
+        row = EFFECTS[effect.kind]
+        return (row.waits or row.acts or effect.kind == "jq") and effect.seq not in self._answers
+
     def _perform(self, effect: Effect) -> dict[str, Any]:
+        """Perform one effect while all else waits; its result, which is on record then."""
         kind, args = effect.kind, effect.args
         row = EFFECTS[kind]
         self._interrupt.check()
-        settled = self._settles(effect) if self._settles is not None else None
-        self._record_start(effect)
+        settled = self._settled(effect)
         if settled is not None:
-            return self._settle(effect, settled)
+            return settled
+        self._record_start(effect)
         if row.acts:
             self._journal.sync()
         elif row.waits:
@@ -233,14 +309,118 @@ class Driver:
         self._state_is_old = True
         return result
 
-    def _settle(self, effect: Effect, answer: dict[str, Any]) -> dict[str, Any]:
-        """Give an effect that had started its result without performing it again."""
+    def _settled(self, effect: Effect) -> dict[str, Any] | None:
+        """The result of an effect that is not to be performed, on record; None for any other."""
+        answer = self._answers.pop(effect.seq, None)
+        if answer is None:
+            answer = self._settles(effect) if self._settles is not None else None
+            if answer is None:
+                return None
+            self._record_start(effect)
         self._record_end(effect, answer)
         self._journal.sync()
         return answer
 
+    # --- several at once ------------------------------------------------------------------------
+
+    def _begin_beside(self) -> None:
+        """Begin to perform what was asked for, as far as there is room."""
+        lanes = self._lanes
+        if lanes is None:
+            from .lanes import Lanes
+
+            lanes = self._lanes = Lanes(self._world, self._interrupt)  # type: ignore[arg-type]
+        self._interrupt.check()
+        while self._asked and self._takes_long(self._asked[0]):
+            self._queued.append(self._asked.popleft())
+        begun: list[tuple[Effect, Context]] = []
+        room = self._jobs - lanes.busy
+        later: deque[Effect] = deque()
+        while self._queued:
+            effect = self._queued.popleft()
+            if effect.kind != "sleep" and room <= 0:
+                later.append(effect)
+                continue
+            settled = self._settles(effect) if self._settles is not None else None
+            self._record_start(effect)
+            context = self._context(effect)
+            if settled is not None:
+                lanes.sleep(effect.seq, 0.0, lambda result=settled: result)  # type: ignore[misc]
+            elif effect.kind == "sleep":
+                seconds, is_cut = sleep_time(effect.args, context)
+                lanes.sleep(effect.seq, seconds, lambda c=context, cut=is_cut: slept(c, cut))  # type: ignore[misc]
+            else:
+                room -= 1
+                begun.append((effect, context))
+            display = self._display.beside(effect.seq)
+            self._performed[effect.seq] = (effect, display)
+            if EFFECTS[effect.kind].waits:
+                display.effect_start(effect.kind, effect.args)
+        self._queued = later
+        if begun:
+            self._journal.sync()
+            for effect, context in begun:
+                lanes.start(effect, context)
+        self._journal.flush()
+
+    def _wait(self) -> Answered | None:
+        """What happens next to an effect in a lane; its result where it has one now."""
+        assert self._lanes is not None
+        return self._take(*self._lanes.wait(self._tick))
+
+    def _take(self, seq: int, what: str, about: Any) -> Answered | None:
+        effect, display = self._performed[seq]
+        if what == "output":
+            display.output(*about)
+        elif what == "process":
+            self._record_process(seq, *about)
+        elif what == "failed":
+            raise about
+        else:
+            del self._performed[seq]
+            if what == "cut":
+                display.effect_cut()
+                return None
+            self._record_end(effect, about)
+            if EFFECTS[effect.kind].acts:
+                self._journal.sync()
+            if EFFECTS[effect.kind].waits:
+                display.effect_end(effect.kind, about)
+            self._state_is_old = True
+            return effect, about
+        return None
+
+    def _wind_down(self) -> Stop:
+        """End what is performed after an interrupt. What finished all the same is told to the program."""
+        stop: Stop = OutOfFuel()
+        is_stopped = False
+        for message in self._lanes.end() if self._lanes is not None else ():
+            if is_stopped and message[1] == "done":
+                continue
+            answered = self._take(*message)
+            if answered is None:
+                continue
+            effect, result = answered
+            try:
+                stop = self._step(result, effect.seq)
+                while self._machine.is_ready:
+                    stop = self._step()
+            except Interrupted:
+                # It computes for long: results that come after this one would not stand in their order.
+                is_stopped = True
+        return stop
+
+    def _close_lanes(self) -> None:
+        if self._lanes is not None:
+            self._lanes.close()
+            self._lanes = None
+
+    # --- the record -----------------------------------------------------------------------------
+
     def _record_start(self, effect: Effect) -> None:
         args, fields = effect.args, {"seq": effect.seq, "kind": effect.kind}
+        self._open[effect.seq] = []
+        self._last = max(self._last, effect.seq)
         if effect.kind not in ("shell", "agent"):
             self._journal.write("effect_start", {**fields, "args": args})
             return
@@ -249,9 +429,13 @@ class Driver:
             action = action[:LONGEST_ACTION] + " …"
         else:
             args = {name: value for name, value in args.items() if name != "command"}
-        self._journal.write(
-            "action_start", {"action": action, **fields, "args": args, "state": self._progress.state}
-        )
+        state, _ = self._places[effect.seq]
+        self._journal.write("action_start", {"action": action, **fields, "args": args, "state": state})
+
+    def _record_process(self, seq: int, pid: int, start_time: str) -> None:
+        self._open[seq].append((pid, start_time))
+        self._journal.write("process", {"seq": seq, "pid": pid, "start_time": start_time})
+        self._journal.flush()
 
     def _record_end(self, effect: Effect, result: dict[str, Any]) -> None:
         fields: dict[str, Any] = {"seq": effect.seq, "kind": effect.kind, "result": result}
@@ -260,32 +444,58 @@ class Driver:
             self._journal.write("action_complete", {**facts, **fields})
         else:
             self._journal.write("effect_complete", fields)
+        self._open.pop(effect.seq, None)
+        self._places.pop(effect.seq, None)
 
     def _context(self, effect: Effect) -> Context:
-        run, seq, progress = self._run, effect.seq, self._progress
-
-        def on_process(pid: int, start_time: str) -> None:
-            self._journal.write("process", {"seq": seq, "pid": pid, "start_time": start_time})
-            self._journal.flush()
-
+        run, seq = self._run, effect.seq
+        state, iteration = self._places[seq]
         return Context(
             run_id=run.id,
             effect_id=f"{run.id}/{seq}",
             loop=self._program,
-            state=progress.state,
-            iteration=progress.iteration,
+            state=state,
+            iteration=iteration,
             elapsed_ms=self.elapsed_ms,
             interrupt=self._interrupt,
             output_dir=run.outputs,
             on_output=self._display.output,
-            on_process=on_process,
+            on_process=lambda pid, begun: self._record_process(seq, pid, begun),
             on_tick=self._tick,
+        )
+
+    def _write_checkpoint(self) -> None:
+        """Keep where the run stands: between two steps of the machine, with all notes on record."""
+        machine, progress = self._machine, self._progress
+        if self._checkpoints is None or machine.ended:
+            return
+        self._checkpoints.write(
+            self._journal,
+            {
+                "image": self._run.image_name,
+                "begun": self._begun,
+                "ts": self._journal.now(),
+                "active_ms": self.elapsed_ms(),
+                "last": self._last,
+                "open": [[seq, processes] for seq, processes in self._open.items()],
+                "places": [[seq, *place] for seq, place in self._places.items()],
+                "doubtful": self._doubtful(),
+                "progress": [progress.state, progress.iteration, progress.steps],
+                "world": self._world.save(),
+                "snapshot": machine.snapshot(),
+            },
         )
 
     def _tick(self) -> None:
         self._display.tick()
         if self._state_is_old:
             self._save_state()
+        now = monotonic()
+        if self._journal.size != self._journal_size:
+            self._journal_size, self._journal_grew = self._journal.size, now
+        elif now - self._journal_grew > ALIVE_EVERY:
+            self._journal.write("alive", {"elapsed_ms": self.elapsed_ms()})
+            self._journal.flush()
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -312,7 +522,7 @@ class Driver:
         outcome.steps = value.get("steps", outcome.steps)
         return outcome
 
-    def _fault(self, stop: Fault) -> Outcome:
+    def _fault(self, stop: Any) -> Outcome:
         outcome = self.outcome("error")
         outcome.terminated_by = "error"
         outcome.place = stop.span
@@ -338,12 +548,15 @@ class Driver:
         return outcome
 
     def _end(self, outcome: Outcome) -> Outcome:
+        self._close_lanes()
         fields = outcome.to_json()
         del fields["run"], fields["program"]
         if outcome.code is not None:
             fields["code"] = outcome.code
         self._journal.write("run_end", fields)
         self._journal.sync()
+        if self._checkpoints is not None:
+            self._checkpoints.discard()
         self._save_state(outcome.status)
         self._display.end(outcome)
         return outcome
@@ -355,6 +568,7 @@ class Driver:
             "run_interrupted", {"state": outcome.final_state, "duration_ms": outcome.duration_ms}
         )
         self._journal.sync()
+        self._write_checkpoint()
         self._save_state("interrupted")
         self._display.end(outcome)
         return outcome

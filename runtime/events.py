@@ -50,6 +50,11 @@ OWN_ROWS = (
     EventKind("effect_start", "seq kind args", "Any other effect is about to be performed."),
     EventKind("effect_complete", "seq kind result", "Any other effect has its result."),
     EventKind(
+        "alive",
+        "elapsed_ms",
+        "Nothing else happened for half a minute; for so long the run has been active.",
+    ),
+    EventKind(
         "run_interrupted",
         "state duration_ms",
         "Ctrl-C, SIGTERM or SIGHUP stopped the run; it can be resumed.",
@@ -57,9 +62,10 @@ OWN_ROWS = (
     EventKind(
         "run_resume",
         "state iteration unknown lost set_aside doubtful?",
-        "The run goes on. `unknown`: what became of an effect that was cut off (`rerun` or `fail`); `lost`: "
-        "what damage to the journal cost, a sentence each; `set_aside`: the file for what was cut off; "
-        "`doubtful`: later effects that may have happened, each with its kind and a CRC-32 of its command.",
+        "The run goes on. `unknown`: what becomes of each effect that was cut off, by its number "
+        "(`rerun` or `fail`); `lost`: what damage to the journal cost, a sentence each; `set_aside`: the "
+        "file for what was cut off; `doubtful`: later effects that may have happened, each with its kind "
+        "and a CRC-32 of its command.",
     ),
     EventKind(
         "run_end",

@@ -30,6 +30,7 @@ LINE_LIMIT = 256 * 1024 * 1024
 RESERVED = frozenset(("event", "ts", "crc"))
 
 _CRC_TAIL = len(',"crc":"00000000"}')
+_CRC_END = len('00000000"}\n')
 _DEEP = 20_000
 
 
@@ -205,6 +206,13 @@ class Blobs:
             raise BlobError(f"recorded output {name[:12]}… is damaged")
         return data.decode("utf-8", "surrogatepass")
 
+    def known(self, text: str) -> dict[str, Any] | None:
+        """What stands for `text` if it is kept already, else None."""
+        data = text.encode("utf-8", "surrogatepass")
+        name = _digest(data)
+        known = self._holds(os.path.join(self.folder, name), len(data))
+        return {"$blob": name, "size": len(data)} if known else None
+
     @staticmethod
     def _holds(path: str, size: int) -> bool:
         try:
@@ -266,14 +274,17 @@ class Journal:
 
     `write` keeps an event until `flush` (it is in the file: kill -9 loses nothing) or `sync` (it is
     on disk: a power cut loses nothing). Each raises JournalError; the file then ends with its last
-    whole line. `now` gives the time stamp of an event.
+    whole line. `now` gives the time stamp of an event. `lines` counts the lines; `last_crc` is the
+    checksum of the last one that was written here.
     """
 
-    __slots__ = ("_buffer", "_fd", "_size", "_waiting", "blobs", "now", "path")
+    __slots__ = ("_buffer", "_fd", "_size", "_waiting", "blobs", "last_crc", "lines", "now", "path")
 
-    def __init__(self, fd: int, path: str, now: Callable[[], str]) -> None:
+    def __init__(self, fd: int, path: str, now: Callable[[], str], lines: int = 0) -> None:
         self._fd = fd
         self._size = os.fstat(fd).st_size
+        self.lines = lines
+        self.last_crc = ""
         self._buffer: list[bytes] = []
         self._waiting = 0
         self.path = path
@@ -286,17 +297,17 @@ class Journal:
         return cls._open(path, os.O_CREAT | os.O_EXCL, now)
 
     @classmethod
-    def append(cls, path: str, now: Callable[[], str]) -> Journal:
-        """An existing journal, to go on with; see `repair`. Raises JournalError."""
-        return cls._open(path, os.O_CREAT, now)
+    def append(cls, path: str, now: Callable[[], str], lines: int = 0) -> Journal:
+        """An existing journal of so many lines, to go on with; see `set_aside`. Raises JournalError."""
+        return cls._open(path, os.O_CREAT, now, lines)
 
     @classmethod
-    def _open(cls, path: str, flags: int, now: Callable[[], str]) -> Journal:
+    def _open(cls, path: str, flags: int, now: Callable[[], str], lines: int = 0) -> Journal:
         try:
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o666)
         except OSError as error:
             raise JournalError(f"cannot write {path}: {reason(error)}") from None
-        return cls(fd, path, now)
+        return cls(fd, path, now, lines)
 
     def write(self, kind: str, fields: dict[str, Any], ts: str | None = None) -> dict[str, Any]:
         """Record an event; gives it as it stands in the journal."""
@@ -308,9 +319,16 @@ class Journal:
         line = seal(event)
         self._buffer.append(line)
         self._waiting += len(line)
+        self.lines += 1
+        self.last_crc = line[-_CRC_END:-3].decode()
         if self._waiting > BUFFER_LIMIT:
             self.flush()
         return event
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes with what is waiting."""
+        return self._size + self._waiting
 
     def flush(self) -> None:
         """Put what is waiting into the file."""
@@ -389,18 +407,19 @@ class Record:
         self.damage = damage
 
 
-def read(path: str) -> Iterator[Record]:
+def read(path: str, offset: int = 0, lines: int = 0) -> Iterator[Record]:
     """Every event of a journal in order, and a record for each stretch of damage between them.
 
-    An event has no `crc` any more; `unpack` gives its values. Raises JournalError where the file
-    cannot be read.
+    An event has no `crc` any more; `unpack` gives its values. From byte `offset` on, before which there
+    are so many lines. Raises JournalError where the file cannot be read.
     """
     try:
         file = open(path, "rb")  # noqa: SIM115 - closed below, after the last record is taken
     except OSError as error:
         raise JournalError(f"cannot read {path}: {reason(error)}") from None
     with file:
-        number = offset = 0
+        file.seek(offset)
+        number = lines
         damage: Damage | None = None
         while line := file.readline(LINE_LIMIT):
             number += 1

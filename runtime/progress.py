@@ -9,6 +9,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    # The author's state, if there is one, and the iteration.
+    Where = tuple[str | None, int]
+
 # Ticks between two looks at what else happens: notes are taken, an interrupt is noticed.
 QUANTUM = 2_000
 
@@ -22,6 +25,10 @@ class Progress:
         self.state: str | None = None
         self.iteration = 0
         self.steps = 0
+
+    @property
+    def place(self) -> Where:
+        return self.state, self.iteration
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         if kind == "state_enter":

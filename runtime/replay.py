@@ -3,6 +3,9 @@
 Owns what a journal means for that: which effects have their result, which had started, what damage
 costs. The world is not touched here. `launch` decides what becomes of an effect whose outcome is
 unknown; the driver goes on from there.
+
+Where several effects wait at once, the order in which their results stand in the journal is the order
+in which the program got them; it alone decides how the program went on (`spec/machine.md`, Strands).
 """
 
 from __future__ import annotations
@@ -23,10 +26,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..vm.machine import Machine
+    from .checkpoint import Checkpoint
+    from .progress import Where
     from .world import WorldLike
 
     # An effect's kind, and a CRC-32 of its command.
     Mark = tuple[str, int]
+    Stop = Effect | Done | Fault | OutOfFuel
 
 _STARTS = ("action_start", "effect_start")
 _ENDS = ("action_complete", "effect_complete")
@@ -48,15 +54,18 @@ class Recorded:
 
 
 class History:
-    """A journal taken apart.
+    """A journal taken apart, from its beginning or from a checkpoint on.
 
-    notes[n]: what the program noted before effect n, each with its offset. unsure: those n whose
-    notes stand next to damage, so that some may be missing. active_ms: how long the run was active.
-    end: its `run_end`. doubtful: what an earlier resume could not know of; see `Position`.
+    order: the effects that finished, in the order of their results. notes[n]: what the program noted
+    when n of them had finished, each with its offset. unsure: those n whose notes stand next to
+    damage, so that some may be missing. active_ms: how long the run was active. end: its `run_end`.
+    doubtful: what an earlier resume could not know of; see `Position`. last: the last effect that
+    started. lines: how many the journal has.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, checkpoint: Checkpoint | None = None) -> None:
         self.effects: dict[int, Recorded] = {}
+        self.order: list[int] = []
         self.notes: dict[int, list[tuple[dict[str, Any], int]]] = {}
         self.unsure: set[int] = set()
         self.damage: list[Damage] = []
@@ -65,47 +74,102 @@ class History:
         self.begun: str | None = None
         self.active_ms = 0
         self.last = 0
+        self.lines = 0
+        self.checkpoint = checkpoint
+        if checkpoint is not None:
+            facts = checkpoint.facts
+            self.begun = facts["begun"]
+            self.last = facts["last"]
+            self.lines = checkpoint.lines
+            self.doubtful = _read_marks(facts["doubtful"])
+            for seq, processes in facts["open"]:
+                effect = self.effects[seq] = Recorded()
+                effect.started = True
+                effect.processes = [(pid, begun) for pid, begun in processes]
 
     @classmethod
-    def load(cls, path: str) -> History:
+    def load(cls, path: str, checkpoint: Checkpoint | None = None) -> History:
         """What the journal at `path` holds. Raises journal.JournalError."""
-        history = cls()
-        group = 1
-        hole_since: int | None = None
-        since: Any = None
-        until: Any = None
-        for record in journal.read(path):
+        history = cls(checkpoint)
+        clock = _ActiveTime()
+        offset = 0
+        if checkpoint is not None:
+            offset = checkpoint.offset
+            clock.known(checkpoint.facts["active_ms"], checkpoint.facts["ts"])
+        for record in journal.read(path, offset, history.lines):
+            history.lines = record.line
             event = record.event
             if event is None:
                 if record.damage is not None:
                     history.damage.append(record.damage)
-                history.unsure.add(group)
-                hole_since = group if hole_since is None else hole_since
+                    history.lines = record.damage.last_line
+                history.unsure.add(len(history.order))
                 continue
-            kind = event["event"]
-            if since is None or kind == "run_resume":
-                history.active_ms += _milliseconds(since, until)
-                since = event.get("ts")
-            until = event.get("ts")
-            seq = event.get("seq")
-            if kind in OWN and isinstance(seq, int):
-                effect = history.effects.setdefault(seq, Recorded())
-                history.last = max(history.last, seq)
-                group = seq + 1
-                if hole_since is not None:
-                    history.unsure.update(range(hole_since, group + 1))
-                    hole_since = None
-                _take(effect, kind, event, record.offset)
-            elif kind == "run_start":
-                history.begun = history.begun or event.get("ts")
-            elif kind == "run_end":
-                history.end = event
-            elif kind == "run_resume":
-                history.doubtful.update(_read_marks(event.get("doubtful")))
-            elif kind not in OWN:
-                history.notes.setdefault(group, []).append((event, record.offset))
-        history.active_ms += _milliseconds(since, until)
+            history._add(event, record.offset)
+            clock.add(event)
+        history.active_ms = clock.total()
         return history
+
+    def _add(self, event: dict[str, Any], offset: int) -> None:
+        kind = event["event"]
+        seq = event.get("seq")
+        if kind in OWN and isinstance(seq, int):
+            effect = self.effects.setdefault(seq, Recorded())
+            self.last = max(self.last, seq)
+            had_finished = effect.finished
+            _take(effect, kind, event, offset)
+            if effect.finished and not had_finished:
+                self.order.append(seq)
+        elif kind == "run_start":
+            self.begun = self.begun or event.get("ts")
+        elif kind == "run_end":
+            self.end = event
+        elif kind == "run_resume":
+            self.doubtful.update(_read_marks(event.get("doubtful")))
+        elif kind not in OWN:
+            self.notes.setdefault(len(self.order), []).append((event, offset))
+
+
+class _ActiveTime:
+    """How long a run was active by its journal: what it says itself, else by its time stamps."""
+
+    def __init__(self) -> None:
+        self._ms = 0
+        self._since: Any = None
+        self._until: Any = None
+
+    def known(self, ms: int, ts: Any) -> None:
+        """At `ts` it had been active for so long."""
+        self._ms = max(self._ms, ms)
+        self._since = self._until = ts
+
+    def add(self, event: dict[str, Any]) -> None:
+        if event["event"] == "run_resume":
+            self._ms = self.total()
+            self._since = None
+        ts = event.get("ts")
+        self._since = ts if self._since is None else self._since
+        self._until = ts
+        ms = _elapsed(event)
+        if ms is not None:
+            self.known(ms, ts)
+
+    def total(self) -> int:
+        return self._ms + _milliseconds(self._since, self._until)
+
+
+def _elapsed(event: dict[str, Any]) -> int | None:
+    """The run's active time as an event tells it."""
+    kind = event["event"]
+    result = event.get("result")
+    ms: Any = None
+    if kind in _ENDS and isinstance(result, dict):
+        ms = result.get("elapsed_ms")
+    elif kind == "run_interrupted":
+        ms = event.get("duration_ms")
+    elif kind == "alive":
+        ms = event.get("elapsed_ms")
+    return ms if type(ms) is int and ms >= 0 else None
 
 
 def _take(effect: Recorded, kind: str, event: dict[str, Any], offset: int) -> None:
@@ -146,18 +210,20 @@ def _seconds(ts: Any) -> float:
 class Position:
     """Where a replay arrived.
 
-    outcome: what the machine said last; where it is an effect, that effect has no result yet, and
-    `recorded` is what is on record of it. notes: those not in the journal yet. cut: the journal's
-    length to keep, None to keep it all. lost: what damage cost, a sentence each. doubtful: later
-    effects that may have happened, by what is cut off: what is on record of them, None for nothing.
+    outcome: what the machine said last. open: the effects that wait, what is on record of each, None
+    for nothing; none of them has a result yet. places: where the program was when it asked for each.
+    notes: those not in the journal yet. cut: the journal's length to keep, None to keep it all. lost:
+    what damage cost, a sentence each. doubtful: later effects that may have happened, by what is cut
+    off: what is on record of them, None for nothing.
     """
 
-    __slots__ = ("_marks", "cut", "doubtful", "lost", "notes", "outcome", "progress", "recorded")
+    __slots__ = ("_marks", "cut", "doubtful", "lost", "notes", "open", "outcome", "places", "progress")
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self.outcome: Effect | Done | Fault | OutOfFuel = OutOfFuel()
-        self.recorded: Recorded | None = None
+        self.outcome: Stop = OutOfFuel()
+        self.open: dict[int, Recorded | None] = {}
+        self.places: dict[int, Where] = {}
         self.notes: list[tuple[str, dict[str, Any]]] = []
         self.cut: int | None = None
         self.lost: list[str] = []
@@ -207,43 +273,46 @@ def _read_marks(rows: Any) -> dict[int, Mark | None]:
 
 
 class _Replay:
-    """One replay; `seq` is the effect that the program comes to next.
+    """One replay; `done` counts the results that the program got so far, `floor` is where the last stands.
 
     pending: the notes since the last result, each with its offset in the journal, None where it is
     not there.
     """
 
-    def __init__(self, machine: Machine, history: History, blobs: Blobs, world: WorldLike) -> None:
+    def __init__(
+        self, machine: Machine, history: History, blobs: Blobs, world: WorldLike, progress: Progress
+    ) -> None:
         self.machine = machine
         self.history = history
         self.blobs = blobs
         self.world = world
-        self.seq = 1
+        self.done = 0
         self.taken = 0
+        self.floor = 0 if history.checkpoint is None else history.checkpoint.offset
         self.pending: list[tuple[str, dict[str, Any], int | None]] = []
-        self.position = Position(Progress())
+        self.position = Position(progress)
+        if history.checkpoint is not None:
+            self.position.places = {
+                seq: (state, lap) for seq, state, lap in history.checkpoint.facts["places"]
+            }
 
     def run(self) -> Position:
         machine, position = self.machine, self.position
-        answer: Any = None
+        for effect in machine.waiting.values():
+            self._adopt(effect)
+        outcome: Any = machine.effect or OutOfFuel()
         while True:
-            machine.refuel(QUANTUM)
-            outcome = machine.resume(answer)
-            answer = None
-            for kind, fields in machine.take_notes():
-                self._note(kind, fields)
-            if isinstance(outcome, Effect):
-                self._check_effect(outcome)
-                answer = self._answer(outcome)
-                if answer is None:
-                    break
-                self.world.observe(outcome, answer, position.progress.state)
-                self.seq += 1
-                self.taken = 0
-                self.pending.clear()
-            elif not isinstance(outcome, OutOfFuel) or self._is_past_record():
+            if machine.is_ready:
+                outcome = self._run_on()
+            if machine.ended or machine.is_ready:
                 break
-        position.outcome = outcome
+            answer = self._next()
+            if answer is None:
+                break
+            outcome = self._give(*answer)
+        waiting = machine.waiting
+        position.outcome = outcome if machine.ended or machine.is_ready else machine.effect or outcome
+        position.open = {seq: self.history.effects.get(seq) for seq in waiting}
         self._account_for_damage()
         self._doubt_what_is_cut()
         cut = position.cut
@@ -254,14 +323,56 @@ class _Replay:
         ]
         return position
 
+    def _run_on(self) -> Any:
+        """Run until nothing can run without an answer, or the program is past its record."""
+        machine = self.machine
+        while True:
+            machine.refuel(QUANTUM)
+            outcome = machine.resume()
+            self._take(outcome)
+            if not machine.is_ready or (isinstance(outcome, OutOfFuel) and self._is_past_record()):
+                return outcome
+
+    def _give(self, effect: Effect, answer: dict[str, Any]) -> Any:
+        """Answer an effect as it was answered."""
+        seq = effect.seq
+        state, _ = self.position.places.pop(seq, (None, 0))
+        self.world.observe(effect, answer, state)
+        self.floor = self.history.effects[seq].end_offset
+        self.done += 1
+        self.taken = 0
+        self.pending.clear()
+        self.machine.refuel(QUANTUM)
+        outcome = self.machine.resume(answer, seq)
+        self._take(outcome)
+        return outcome
+
+    def _take(self, outcome: Any) -> None:
+        for kind, fields in self.machine.take_notes():
+            self._note(kind, fields)
+        if isinstance(outcome, Effect):
+            self.position.places[outcome.seq] = self.position.progress.place
+            self._check_effect(outcome)
+
+    def _adopt(self, effect: Effect) -> None:
+        """An effect that a checkpoint has among those that wait: what its start said is what it says."""
+        recorded = self.history.effects.get(effect.seq)
+        if recorded is not None and recorded.kind is None:
+            recorded.kind = effect.kind
+            recorded.args = journal.pack(effect.args, _digest_only)
+
     def _is_past_record(self) -> bool:
         """Whether the program went beyond its journal without asking for an effect."""
-        return self.seq > self.history.last and any(offset is None for _, _, offset in self.pending)
+        return (
+            self.done >= len(self.history.order)
+            and self.machine.seq >= self.history.last
+            and any(offset is None for _, _, offset in self.pending)
+        )
 
     def _note(self, kind: str, fields: dict[str, Any]) -> None:
         self.position.progress.note(kind, fields)
-        recorded = self.history.notes.get(self.seq, [])
-        is_unsure = self.seq in self.history.unsure
+        recorded = self.history.notes.get(self.done, [])
+        is_unsure = self.done in self.history.unsure
         # Next to damage some notes may be missing: look for this one further on.
         for index in range(self.taken, len(recorded) if is_unsure else min(self.taken + 1, len(recorded))):
             event, offset = recorded[index]
@@ -272,11 +383,9 @@ class _Replay:
         if not is_unsure:
             if self.taken < len(recorded):
                 was = recorded[self.taken][0].get("event")
-                raise _diverged(
-                    f"where it noted `{was}` it now notes `{kind}`, or with other fields", self.seq
-                )
-            if self.seq <= self.history.last:
-                raise _diverged(f"it notes `{kind}`, which it did not before", self.seq)
+                raise self._diverged(f"where it noted `{was}` it now notes `{kind}`, or with other fields")
+            if self.machine.seq < self.history.last or self.done < len(self.history.order):
+                raise self._diverged(f"it notes `{kind}`, which it did not before")
         self.pending.append((kind, fields, None))
 
     def _check_effect(self, effect: Effect) -> None:
@@ -287,28 +396,33 @@ class _Replay:
         if recorded.kind != effect.kind or _sorted_json(recorded.args) != _sorted_json(args):
             was = f"`{recorded.kind}` {_command(recorded.args)}".rstrip()
             now = f"`{effect.kind}` {_command(args)}".rstrip()
-            raise _diverged(f"it asked for {was} and now asks for {now}", effect.seq)
+            raise self._diverged(f"it asked for {was} and now asks for {now}", effect.seq)
 
-    def _answer(self, effect: Effect) -> dict[str, Any] | None:
-        """The result on record, None where there is none; then the run goes on from here."""
-        recorded = self.history.effects.get(effect.seq)
-        position = self.position
-        if recorded is not None and recorded.finished:
-            try:
-                return journal.unpack(recorded.result, self.blobs.fetch)  # type: ignore[no-any-return]
-            except BlobError as error:
-                position.lost.append(f"{error}: the result of effect {effect.seq} is lost")
-                position.cut = recorded.end_offset
-        position.recorded = recorded
-        return None
+    def _next(self) -> tuple[Effect, dict[str, Any]] | None:
+        """The effect that got its result next, and that; None where the run goes on from here."""
+        history, waiting = self.history, self.machine.waiting
+        if self.done == len(history.order):
+            return None
+        seq = history.order[self.done]
+        recorded = history.effects[seq]
+        if any(self.floor <= damage.offset < recorded.end_offset for damage in history.damage):
+            # What is lost may be a result: of another effect that waited, or of the one before this.
+            if len(waiting) > 1 or seq not in waiting:
+                return None
+        elif seq not in waiting:
+            raise self._diverged(f"it has a result for effect {seq}, which it did not ask for", seq)
+        try:
+            return waiting[seq], journal.unpack(recorded.result, self.blobs.fetch)
+        except BlobError as error:
+            self.position.lost.append(f"{error}: the result of effect {seq} is lost")
+            self.position.cut = recorded.end_offset
+            return None
 
     def _account_for_damage(self) -> None:
         """Say what each stretch of damage costs, and where the journal must be cut to go on."""
         position, history = self.position, self.history
-        before = history.effects.get(self.seq - 1)
-        floor = before.end_offset if before is not None else 0
         for damage in history.damage:
-            if damage.offset < floor:
+            if damage.offset < self.floor:
                 position.lost.append(f"{damage}; no result of an effect is lost")
             elif position.cut is None or damage.offset < position.cut:
                 position.cut = damage.offset
@@ -318,12 +432,13 @@ class _Replay:
                     position.lost.append(f"{damage}; what followed the result before it is not known")
                     self._suspect()
                 break
-        later = [seq for seq, effect in history.effects.items() if seq > self.seq and effect.finished]
+        waits = min(position.open, default=self.machine.seq + 1)
+        later = [seq for seq in history.order[self.done :] if seq != waits]
         if later and position.cut is not None:
             span = f"{min(later)} to {max(later)}" if len(later) > 1 else f"{later[0]}"
             position.lost.append(
                 f"the result{'s' if len(later) > 1 else ''} of effect{'s' if len(later) > 1 else ''} {span} "
-                f"rest{'s' if len(later) == 1 else ''} on effect {self.seq} and cannot be used without it"
+                f"rest{'s' if len(later) == 1 else ''} on effect {waits} and cannot be used without it"
             )
 
     def _doubt_what_is_cut(self) -> None:
@@ -335,26 +450,33 @@ class _Replay:
             if damage.at_end and not (damage.torn and damage.first_line == damage.last_line):
                 last += (damage.last_line - damage.first_line + 2) // 2
         if position.cut is not None:
-            for seq in range(self.seq + 1, last + 1):
+            for seq in range(self.machine.seq + 1, last + 1):
                 position.doubt(seq, history.effects.get(seq))
         for seq, mark in history.doubtful.items():
-            if seq >= self.seq and seq not in history.effects and seq not in position.doubtful:
+            is_to_come = seq > self.machine.seq or seq in position.open
+            if is_to_come and seq not in history.effects and seq not in position.doubtful:
                 position.doubt(seq, None, mark)
 
     def _suspect(self) -> None:
-        """The record of the effect may be lost: it may have started."""
-        if isinstance(self.position.outcome, Effect):
-            if self.position.recorded is None:
-                self.position.recorded = Recorded()
-            self.position.recorded.started = True
+        """The record of the effects that wait may be lost: they may have started."""
+        for seq, recorded in self.position.open.items():
+            suspected = recorded or Recorded()
+            suspected.started = True
+            self.position.open[seq] = suspected
+
+    def _diverged(self, what: str, seq: int | None = None) -> UserError:
+        return _diverged(what, self.machine.seq + 1 if seq is None else seq)
 
 
-def replay(machine: Machine, history: History, blobs: Blobs, world: WorldLike) -> Position:
-    """Run a fresh machine over what is on record, to where the record ends.
+def replay(
+    machine: Machine, history: History, blobs: Blobs, world: WorldLike, progress: Progress | None = None
+) -> Position:
+    """Run a machine over what is on record, to where the record ends.
 
-    Raises UserError where the program does something else than it did.
+    The machine is a fresh one; or, with the `progress` it had made, one from the checkpoint that the
+    history begins with. Raises UserError where the program does something else than it did.
     """
-    return _Replay(machine, history, blobs, world).run()
+    return _Replay(machine, history, blobs, world, progress or Progress()).run()
 
 
 def _same_note(kind: str, fields: dict[str, Any], event: dict[str, Any]) -> bool:

@@ -135,6 +135,18 @@ class ScriptedWorld:
             rule.take()
         self._passed += result.get("duration_ms", 0) / 1000
 
+    def save(self) -> Any:
+        return {"passed": self._passed, "used": [[rule.line, rule.used] for rule in self.rules]}
+
+    def restore(self, saved: Any) -> bool:
+        """False where the rules are others by now."""
+        if [line for line, _ in saved["used"]] != [rule.line for rule in self.rules]:
+            return False
+        self._passed = saved["passed"]
+        for rule, (_, used) in zip(self.rules, saved["used"], strict=True):
+            rule.used = used
+        return True
+
     def time(self) -> float:
         return self._start + self._passed
 

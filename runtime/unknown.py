@@ -9,7 +9,6 @@ import os
 import sys
 
 from ..ir.effects import EFFECTS
-from ..vm.machine import Effect
 from .errors import EXIT_FAILURE, UserError
 from .leftover import end_leftover, find_leaders
 from .world import LONGEST_WAIT
@@ -18,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..vm.machine import Effect
     from .replay import Position, Recorded
     from .screen import Screen
     from .world import Interrupt
@@ -35,31 +35,42 @@ RESULT = {
 
 
 class Unknown:
-    """What becomes of the effects of a `position` in doubt; `on_unknown` comes before their own word."""
+    """What becomes of the effects of a `position` in doubt; `on_unknown` comes before their own word.
+
+    waiting: the effects that the program waits for.
+    """
 
     def __init__(
-        self, run: str, position: Position, on_unknown: str | None, screen: Screen, interrupt: Interrupt
+        self,
+        run: str,
+        position: Position,
+        waiting: dict[int, Effect],
+        on_unknown: str | None,
+        screen: Screen,
+        interrupt: Interrupt,
     ) -> None:
         self.run = run
         self.position = position
+        self.waiting = waiting
         self.on_unknown = on_unknown
         self.screen = screen
         self.interrupt = interrupt
 
-    def settle(self) -> str | None:
-        """End what is left of effects that were cut off; what becomes of the one that comes next.
+    def settle(self) -> dict[int, str]:
+        """End what is left of effects that were cut off; what becomes of those that come next, by number.
 
-        None where there is none.
+        Those that cannot have changed a thing are performed again and not among them.
         """
         position = self.position
         for number, doubted in position.doubtful.items():
             self._end_leftover(number, doubted)
-        recorded, effect = position.recorded, position.outcome
-        if not isinstance(effect, Effect) or recorded is None or not recorded.started:
-            return None
-        self._end_leftover(effect.seq, recorded)
-        position.settled(effect.seq)
-        return self._policy(effect)
+        effects = self.waiting
+        begun = [seq for seq, recorded in position.open.items() if recorded is not None and recorded.started]
+        for seq in begun:
+            self._end_leftover(seq, position.open[seq])
+            position.settled(seq)
+        policies = {seq: self._policy(effects[seq]) for seq in begun}
+        return {seq: policy for seq, policy in policies.items() if policy is not None}
 
     def settle_again(self, effect: Effect) -> dict[str, Any] | None:
         """The answer to a later effect that what was cut off the journal had; None where it is performed."""

@@ -38,6 +38,12 @@ if TYPE_CHECKING:
         def observe(self, effect: EffectLike, result: dict[str, Any], state: str | None = None) -> None:
             """Take note of an effect in `state` whose result is on record: it is not performed again."""
 
+        def save(self) -> Any:
+            """What a checkpoint has to keep of it, as plain data."""
+
+        def restore(self, saved: Any) -> bool:
+            """Go on from what `save` gave; False, and nothing is changed, where that cannot be done."""
+
         def time(self) -> float:
             """Seconds since 1970, for time stamps."""
 
@@ -227,6 +233,18 @@ class World:
     def monotonic(self) -> float:
         return time.monotonic()
 
+    def beside(self) -> World:
+        """Another world like this one, to perform something at the same time."""
+        return World(self._kinds)
+
+    def save(self) -> Any:
+        """What a checkpoint has to keep of it: nothing, the real world remembers by itself."""
+        return None
+
+    def restore(self, saved: Any) -> bool:
+        """Go on from what `save` gave; whether that can be done."""
+        return True
+
     def close(self) -> None:
         for kept in (self._shell, self._jq, self._model):
             if kept is not None:
@@ -274,14 +292,9 @@ class World:
         return self.jq.perform(args, context)
 
     def _perform_sleep(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
-        wanted = max(0.0, args["seconds"])
-        bound, _ = context.limit(args, own="loop")
-        cut = bound is not None and bound < wanted
-        context.interrupt.wait(bound if bound is not None and cut else wanted, context.on_tick)
-        result: dict[str, Any] = {"elapsed_ms": context.elapsed_ms()}
-        if cut:
-            result["timed_out"] = "loop"
-        return result
+        seconds, is_cut = sleep_time(args, context)
+        context.interrupt.wait(seconds, context.on_tick)
+        return slept(context, is_cut)
 
     def _perform_clock(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         return {"time": timestamp(self.time()), "elapsed_ms": context.elapsed_ms()}
@@ -303,6 +316,21 @@ _HANDLERS = {
     "env": World._perform_env,
     "exit": World._perform_exit,
 }
+
+
+def sleep_time(args: dict[str, Any], context: Context) -> tuple[float, bool]:
+    """How many seconds a `sleep` takes, and whether the deadline cuts it short."""
+    wanted = max(0.0, args["seconds"])
+    bound, _ = context.limit(args, own="loop")
+    return (bound, True) if bound is not None and bound < wanted else (wanted, False)
+
+
+def slept(context: Context, is_cut: bool) -> dict[str, Any]:
+    """The result of a `sleep` that is over."""
+    result: dict[str, Any] = {"elapsed_ms": context.elapsed_ms()}
+    if is_cut:
+        result["timed_out"] = "loop"
+    return result
 
 
 def environment_text(name: str) -> str | None:

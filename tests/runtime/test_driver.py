@@ -136,13 +136,14 @@ def test_the_result_is_on_disk_before_the_machine_goes_on(
     resume = Machine.resume
     checked: list[str] = []
 
-    def watched(machine: Machine, result: Any = None) -> Any:
-        if result is not None:
+    def watched(machine: Machine, *answer: Any) -> Any:
+        if answer:
+            result, seq = answer
             last = driven.events[-1]
             assert synced[-1] == os.stat(driven.run.journal).st_size
-            assert last["result"] == result
+            assert (last["seq"], last["result"]) == (seq, result)
             checked.append(last["event"])
-        return resume(machine, result)
+        return resume(machine, *answer)
 
     monkeypatch.setattr(Machine, "resume", watched)
     driven = Driven(tmp_path, loop(ONE), World())

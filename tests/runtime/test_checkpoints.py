@@ -1,0 +1,275 @@
+"""Checkpoints: a long run goes on as quickly as a short one, and nothing depends on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.frontend.compile import compile_text
+from llc.runtime import checkpoint as checkpoints
+from llc.runtime import journal, launch, locks, options, resumption, runs
+from llc.runtime.checkpoint import Checkpoints
+from llc.runtime.display import Display
+from llc.runtime.driver import Driver
+from llc.runtime.journal import Journal
+from llc.runtime.world import Context, Interrupt, World
+from llc.vm.emit import emit
+
+# Counts by itself, so that an effect given another's result is seen in the end.
+LOOP = """
+name: count
+initial: work
+max_iterations: LIMIT
+states:
+  work:
+    action: "echo ${captured.sum.output:default=0}"
+    capture: sum
+    on_success: $current
+    on_failure: failed
+  failed: {terminal: true, status: failure}
+"""
+STEPS = 400
+
+
+class Told(World):
+    """Adds one to what an action echoes; after `limit` actions the process is as if it were killed."""
+
+    def __init__(self, limit: int, pad: int = 0) -> None:
+        super().__init__()
+        self.left = limit
+        self.pad = pad
+
+    def perform(self, effect: Any, context: Context) -> dict[str, Any]:
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left -= 1
+        word = effect.args["command"].split()[1].strip("'")
+        number = int(word.split("|")[0]) + 1
+        output = f"{number}|" + "x" * self.pad if self.pad else str(number)
+        context.on_process(1, "no boot:1")  # type: ignore[misc]
+        return {"output": output, "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": number}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".loops").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # Hundreds of steps: what is on disk when is tested with the journal.
+    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
+    monkeypatch.setattr(checkpoints, "SHARE", 0)
+    return tmp_path
+
+
+def cut_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> runs.RunFolder:
+    """A run that was killed when `world` had performed what it performs."""
+    image = emit(compile_text(text.replace("LIMIT", str(limit)), ".loops/count.yaml").program)
+    run, lock = locks.start("", image.name, ["."], {"program": image.name})
+    journal.write_file(run.image, image.to_bytes())
+    book = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
+    about = {"run": run.id, "program": image.name, "path": ".loops/count.yaml"}
+    book.write("run_start", {"format": 1, **about, "program_hash": image.program_hash, "llc": ""})
+    from llc.vm.machine import Machine
+
+    interrupt = Interrupt()
+    driver = Driver(Machine(image), world, book, run, Display(), interrupt, checkpoints=Checkpoints(run))
+    with pytest.raises(KeyboardInterrupt):
+        driver.run()
+    book.close()
+    lock.close()
+    interrupt.close()
+    return run
+
+
+def resume(run: runs.RunFolder) -> Any:
+    """The outcome of resuming, with a world that goes on counting."""
+    assert launch.resume(options.Values(options.RESUME, run.id, quiet=True)) == 3  # at its limit
+    ended = runs.RunFolder("", run.path.replace(".running", ".history"))
+    end = ended.end()
+    assert end is not None
+    state = json.loads(Path(ended.state).read_text())
+    return end["status"], end["iterations"], end["steps"], state["captured"]["sum"]["output"].strip()
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resumed runs go on in a world like the one they began in."""
+    monkeypatch.setattr("llc.runtime.world.World", lambda: Told(10**6))
+
+
+EXPECTED = ("limit", STEPS + 5, STEPS + 5, str(STEPS + 5))
+
+
+SPOILT = ("emptied", "torn", "flipped", "foreign", "newer", "forged")
+
+
+def spoil(path: Path, how: str) -> None:
+    data = path.read_bytes()
+    match how:
+        case "gone":
+            path.unlink()
+        case "emptied":
+            path.write_bytes(b"")
+        case "torn":
+            path.write_bytes(data[:-20])
+        case "flipped":
+            path.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+        case "foreign":
+            forge(path, {"run": "count-20200101-000000-0000"})
+        case "newer":
+            forge(path, {"format": 2})
+        case "forged":
+            forge(path, {"snapshot": {"format": 1}})
+
+
+def forge(path: Path, change: dict[str, Any]) -> None:
+    """Change a checkpoint so that its checksum is right."""
+    event = journal.unseal(zlib.decompress(path.read_bytes())[:-1])
+    assert event is not None
+    path.write_bytes(zlib.compress(journal.seal({**event, **change})))
+
+
+def test_what_a_checkpoint_speaks_for_is_not_replayed(project: Path) -> None:
+    """Of a run of 400 steps only the last few are read and run again."""
+    run = cut_run(Told(STEPS))
+    found = resumption.Resumption(run, pytest.fail)
+    image = launch.load_image(run.image)
+    machine, position = found.come_back(image, Told(0))
+    assert 0 < len(found.history.effects) < 150
+    assert machine.seq == STEPS + 1
+    assert position.progress.iteration == STEPS + 1
+    assert position.lost == []
+
+
+@pytest.mark.usefixtures("counting")
+@pytest.mark.parametrize("second", ["kept", "gone", "torn"])
+@pytest.mark.parametrize(
+    "first", ["kept", "gone", "emptied", "torn", "flipped", "foreign", "newer", "forged"]
+)
+def test_whatever_became_of_the_checkpoints_the_run_ends_the_same(
+    project: Path, first: str, second: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The newest intact one serves, the one before it, or the whole journal; counters are exact."""
+    run = cut_run(Told(STEPS))
+    newest, older = (checkpoint.turn + 1 for checkpoint in checkpoints.load(run)[0])
+    for number, how in ((newest, first), (older, second)):
+        spoil(Path(run.path) / f"checkpoint-{number}", how)
+    assert resume(run) == EXPECTED
+    shown = capfd.readouterr().err
+    assert (f"checkpoint-{newest}" in shown) == (first not in ("kept", "gone"))
+
+
+@pytest.mark.usefixtures("counting")
+@pytest.mark.parametrize("keep", [0.2, 0.5, 0.9])
+def test_a_checkpoint_of_more_than_there_is_of_the_journal_is_left_aside(project: Path, keep: float) -> None:
+    """After a power cut the journal may be shorter than a checkpoint says."""
+    run = cut_run(Told(STEPS))
+    path = Path(run.journal)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[: int(len(lines) * keep)]))
+    assert resume(run) == EXPECTED
+
+
+@pytest.mark.usefixtures("counting")
+def test_a_checkpoint_whose_output_file_is_lost_is_left_aside(project: Path) -> None:
+    """What a checkpoint refers to may be gone; then the journal says what is lost."""
+    run = cut_run(Told(STEPS, pad=40_000), limit=STEPS + 5)
+    shutil.rmtree(run.outputs)
+    found = []
+    resumed = resumption.Resumption(run, found.append)
+    _, position = resumed.come_back(launch.load_image(run.image), Told(0))
+    assert resumed.history.checkpoint is None
+    assert any("cannot be read" in sentence for sentence in found)
+    assert any("the result of effect 1 is lost" in sentence for sentence in position.lost)
+
+
+def test_a_run_that_ends_leaves_no_checkpoint(project: Path) -> None:
+    """They are for going on; the history keeps the journal."""
+    run = cut_run(Told(STEPS))
+    assert checkpoints.load(run)[0]
+    launch.resume(options.Values(options.RESUME, run.id, quiet=True))
+    assert not list(project.glob(".loops/.history/*/checkpoint-*"))
+
+
+def test_an_interrupted_run_leaves_a_checkpoint(project: Path) -> None:
+    """At each pause, however short the run is."""
+    image = emit(compile_text(LOOP.replace("LIMIT", "9"), ".loops/count.yaml").program)
+    runs.make_running_folder("")
+    run = runs.RunFolder.create("", "count")
+    book = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
+    interrupt = Interrupt()
+    from llc.vm.machine import Machine
+
+    class Stopping(Told):
+        def perform(self, effect: Any, context: Context) -> dict[str, Any]:
+            if self.left == 1:
+                interrupt.set()
+            return super().perform(effect, context)
+
+    driver = Driver(
+        Machine(image), Stopping(3), book, run, Display(), interrupt, checkpoints=Checkpoints(run)
+    )
+    assert driver.run().status == "interrupted"
+    book.close()
+    interrupt.close()
+    ((checkpoint,), notices) = checkpoints.load(run)
+    assert notices == []
+    assert checkpoint.offset == Path(run.journal).stat().st_size
+    assert checkpoint.facts["progress"] == ["work", 4, 4]
+
+
+class Growing(Told):
+    """Gives as the output what `portion` gives for the number of actions that are left."""
+
+    def __init__(self, limit: int, portion: Callable[[int], str]) -> None:
+        super().__init__(limit)
+        self.portion = portion
+
+    def perform(self, effect: Any, context: Context) -> dict[str, Any]:
+        result = super().perform(effect, context)
+        return {**result, "output": self.portion(self.left)}
+
+
+def test_a_growing_state_does_not_grow_what_is_kept_more_than_it_grows(project: Path) -> None:
+    """1,000 steps, 1 KB more captured by every other one: journal, outputs and checkpoints within 2 MB."""
+    count = 500
+    names = "".join(
+        f"  s{n}: {{action: 'echo 0', capture: c{n}, next: p{n}}}\n"
+        f"  p{n}: {{action: 'echo 1', next: {f's{n + 1}' if n + 1 < count else 'done'}}}\n"
+        for n in range(count)
+    )
+    text = f"name: grow\ninitial: s0\nmax_iterations: 10\nstates:\n{names}  done: {{terminal: true}}\n"
+    world = Growing(2 * count - 1, lambda left: "" if left % 2 else f"{left:04}" * 256)
+    run = cut_run(world, text=text)
+    kept = sum(path.stat().st_size for path in Path(run.path).rglob("*") if path.name != "program.llb")
+    assert kept <= 2_000_000
+    found = resumption.Resumption(run, pytest.fail)
+    assert len(found.history.effects) < count
+
+
+def test_a_scripted_run_goes_on_with_its_script_where_it_was(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rules that were used up stay used up, and the script's clock goes on."""
+    from llc.runtime.script import ScriptedWorld
+
+    (project / "world.yaml").write_text(
+        "rules:\n  - {state: work, times: 200, output: a}\n  - {state: work, output: b, duration_ms: 1000}\n"
+    )
+    world = ScriptedWorld.load("world.yaml")
+    for rule, used in zip(world.rules, (200, 7), strict=True):
+        rule.used = used
+    world._passed = 7.0
+    fresh = ScriptedWorld.load("world.yaml")
+    assert fresh.restore(json.loads(json.dumps(world.save())))
+    assert fresh.save() == world.save()
+    assert fresh.monotonic() == 7.0
+    (project / "world.yaml").write_text("rules:\n  - {state: work, output: b}\n")
+    assert not ScriptedWorld.load("world.yaml").restore(world.save())
