@@ -28,6 +28,7 @@ from .core import (
     Literal,
     Note,
     Operation,
+    Parallel,
     Perform,
     Variable,
 )
@@ -238,6 +239,13 @@ def expand_note(x: Expander, datum: Form, scope: Scope) -> Steps:
     kind, fields = yield _fields(datum, scope)
     assert kind in NOTES, kind
     return Note(kind, fields, span=datum.span)
+
+
+@form("effect:parallel", "(effect:parallel function list)", "Calls at once.", 2, 2, is_internal=True)
+def expand_parallel(x: Expander, datum: Form, scope: Scope) -> Steps:
+    function = yield datum.items[1], scope
+    items = yield datum.items[2], scope
+    return Parallel(function, items, span=datum.span)
 
 
 def _fields(datum: Form, scope: Scope) -> Steps:

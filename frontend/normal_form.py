@@ -12,6 +12,7 @@ Methods that lower a node are generators that yield the lowering of a part and g
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from ..ir.analysis import slots_read
@@ -479,7 +480,8 @@ class Body(StateWriter):
     def parallel(self, node: core.Parallel, to: Destination) -> Lowering:
         span = node.span
         callee, items = yield self.operands([node.callee, node.items])
-        self.leave_for(to, lambda slot, next: Parallel(callee, items, slot, next, span=span), "parallel", span)
+        exit = partial(Parallel, callee, items, span=span)
+        self.leave_for(to, exit, "parallel", span)
 
     def perform(self, node: core.Perform, to: Destination) -> Lowering:
         kind, span = node.kind, node.span

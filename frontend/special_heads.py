@@ -1,6 +1,6 @@
 """Names that are functions, or nearly, and mean a little more at the head of a form.
 
-`map` and `for-each` with an expression, `dict`, `error`; and what they are as values.
+`map`, `parallel-map` and `for-each` with an expression, `dict`, `error`; and what they are as values.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.spans import Span
 from ..ir.symbols import Symbol
-from .core import Apply, Binding, Core, Fail, If, Lambda, Let, Library, Literal, Operation, Variable
+from .core import Apply, Binding, Core, Fail, If, Lambda, Let, Library, Literal, Operation, Parallel, Variable
 from .datum import Atom, Datum, Form
 from .forms import FORMS, FormRow, Steps, form
 from .scopes import Alias, FunctionMark, Identifier, Scope, base_symbol, identifier_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ITEM = Symbol("item")
 
 
-# --- map and for-each -------------------------------------------------------------------------
+# --- map, parallel-map and for-each ------------------------------------------------------------
 
 
 @form(
@@ -41,6 +41,19 @@ def expand_map(x: Expander, datum: Form, scope: Scope) -> Steps:
 )
 def expand_for_each(x: Expander, datum: Form, scope: Scope) -> Steps:
     return (yield _over_items(x, datum, scope, "for-each"))
+
+
+@form(
+    "parallel-map",
+    "(parallel-map function list) or (parallel-map expression list)",
+    "As `map`, with all calls at once: while one waits for the world, others go on.",
+    is_bindable=True,
+)
+def expand_parallel_map(x: Expander, datum: Form, scope: Scope) -> Steps:
+    made = yield _over_items(x, datum, scope, "parallel-map")
+    if isinstance(made, Apply) and len(made.args) == 2:
+        return Parallel(*made.args, span=made.span)
+    return made
 
 
 def _over_items(x: Expander, datum: Form, scope: Scope, name: str) -> Steps:
@@ -195,7 +208,7 @@ def _read(binding: Binding, datum: Datum) -> Variable:
 
 def as_function(x: Expander, row: FormRow, span: Span | None) -> Core:
     """A form of this module as a value."""
-    if row.name in ("map", "for-each"):
+    if row.name in ("map", "for-each", "parallel-map"):
         return Library(row.name, span=span)
     if row.name == "error":
         return _error_function(span)

@@ -23,6 +23,10 @@
             nil
             (begin (apply function (first columns)) (next (rest columns)))))))
 
+; At the head of a call stands the form; this is its value.
+(define (parallel-map function items)
+  (effect:parallel function items))
+
 (define (filter function items)
   (let next ((items items) (done nil))
     (cond ((null? items) (reverse done))
