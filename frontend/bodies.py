@@ -110,7 +110,8 @@ def fill_unit(x: Expander, unit: Unit, data: Iterable[Datum]) -> Steps:
     """Expand a body's forms into `unit.entries`."""
     found = _survey(x, unit, data)
     for entry in found:
-        if isinstance(entry, Define):
+        # In a session a variable that is defined again has its old value until then.
+        if isinstance(entry, Define) and (x.session is None or entry.binding not in x.session.valued):
             x.pending[entry.binding] = unit
     for index, entry in enumerate(found):
         unit.index = index

@@ -32,6 +32,8 @@ from .syntax_rules import SyntaxRules, TooLarge, UnevenRepeat
 
 if TYPE_CHECKING:
     from .bodies import Unit
+    from .joint import LoopPart, Request
+    from .interactive import Toplevel
 
 # After so many findings nobody reads on, and a hostile file could make millions.
 MAX_FINDINGS = 100
@@ -89,7 +91,8 @@ CONFIG = "*loop-config*"
 WORDS = frozenset({"catch", "finally", "unquote", "unquote-splicing", "&optional", "&rest"})
 
 
-def _root() -> Scope:
+def root_scope() -> Scope:
+    """What names mean around every program."""
     root = Scope(None)
     for name in LIBRARY:
         if name not in PRIVATE:
@@ -108,7 +111,7 @@ class Expander:
         self.limits = environment.limits
         self.diagnostics: list[Diagnostic] = []
         self.sources: list[Source] = []
-        self.root = _root()
+        self.root = root_scope()
         self.inner = Scope(self.root)
         self.inner.names.update({Symbol(row.name): row for row in INTERNAL.values()})
         self.main = FunctionMark()
@@ -130,6 +133,8 @@ class Expander:
         self.suggestions = 0
         # Where the form under way stands.
         self.place: Span | None = None
+        # What a session has defined so far, where the program is one form of it.
+        self.session: Toplevel | None = None
 
     # --- the trampoline -------------------------------------------------------------------------
 
@@ -199,7 +204,8 @@ class Expander:
                 # Misspelt, or of some other language: what stands in it would only be more of the same.
                 self.unbound(head, datum.items[0].span, scope)
                 return Literal(None)
-            if calls.is_like_call(self, datum, scope):
+            is_expected = self.session is not None and head.name in self.session.expected
+            if not is_expected and calls.is_like_call(self, datum, scope):
                 return calls.refuse_unknown(self, datum, scope)
         return self.application(datum, scope)
 
@@ -305,6 +311,8 @@ class Expander:
         if type(meaning) is DynamicName:
             return Variable(self.loop_config(scope), span=span)
         if meaning is None:
+            if self.session is not None and self.may_promise(identifier, scope):
+                return Variable(self._promised(self.session, identifier, span, scope), span=span)
             self.unbound(identifier, span, scope)
         elif type(meaning) is FormRow and meaning.is_bindable:
             from .special_heads import as_function
@@ -319,6 +327,27 @@ class Expander:
                 help=f"to pass it on, wrap it: (lambda (x) ({identifier.name} …))",
             )
         return Literal(None)
+
+    def may_promise(self, identifier: Identifier, scope: Scope) -> bool:
+        """Whether an unbound name can still be defined before it is asked for: in a session's functions."""
+        return (
+            self.session is not None and scope.function is not self.main and explain(identifier.name) is None
+        )
+
+    def _promised(
+        self, session: Toplevel, identifier: Identifier, span: Span | None, scope: Scope
+    ) -> Binding:
+        """The variable that a name will be once somebody defines it."""
+        name = identifier.name
+        if name not in session.expected:
+            self.warn(
+                "unbound-name",
+                f"`{name}` is not bound yet",
+                span,
+                "to be defined before this is called",
+                help=self.suggestion(name, scope),
+            )
+        return session.promise(base_symbol(identifier), span)
 
     def loop_config(self, scope: Scope) -> Binding:
         """The variable of the whole program that `*loop-config*` is."""
@@ -407,7 +436,10 @@ class Expander:
         self, identifier: Identifier, span: Span | None, scope: Scope, *, is_local: bool = False
     ) -> Binding:
         """A new variable in a scope; `is_local`: say so if it is never used."""
-        binding = Binding(identifier.name, span, scope.function)
+        if self.session is not None and scope is self.session.top:
+            binding = self.session.variable(identifier, span)
+        else:
+            binding = Binding(identifier.name, span, scope.function)
         scope.names[identifier] = binding
         if is_local and type(identifier) is not Alias and not identifier.name.startswith("_"):
             self.locals.append(binding)

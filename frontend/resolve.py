@@ -7,7 +7,7 @@ is never reached, variables that are never used. Reads core, changes nothing, re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -54,10 +54,14 @@ def check(
     expected: Iterable[Expected] = (),
     *,
     has_errors: bool = False,
+    functions: Mapping[Binding, Lambda] | None = None,
 ) -> list[Diagnostic]:
-    """Every finding. `locals` are the variables to be told of when unused; not beside errors."""
+    """Every finding. `locals` are the variables to be told of when unused; not beside errors.
+
+    functions: what variables hold that the program does not bind.
+    """
     nodes = list(walk(program))
-    known = _known_values(nodes)
+    known = {**(functions or {}), **_known_values(nodes)}
     expected = list(expected)
     told = {place.value for place in expected}
     found = [*_calls(nodes, known, told), *_unfit(expected, known), *_recurs(program, nodes)]
@@ -161,14 +165,19 @@ def _arguments(least: int, most: int | None) -> str:
     return count_words(least, most, "argument")
 
 
-def _parameters(function: Lambda) -> str:
+def parameters_of(function: Lambda) -> str:
+    """A function's parameters as they are written, without brackets."""
     names = [binding.name for binding in function.parameters]
     if function.optionals:
         names += ["&optional", *(binding.name for binding, _ in function.optionals)]
     if function.rest is not None:
         names += ["&rest", function.rest.name]
+    return " ".join(names)
+
+
+def _parameters(function: Lambda) -> str:
     where = f", in line {function.span.line}" if function.span is not None else ""
-    return f"its parameters are ({' '.join(names)}){where}"
+    return f"its parameters are ({parameters_of(function)}){where}"
 
 
 def _usage(name: str) -> str | None:

@@ -11,5 +11,6 @@ VERBS = {
     "replay": "Run a recorded run again, with no world, and compare.",
     "status": "Show what a run does and how far it is.",
     "stop": "Stop runs; they can be resumed.",
+    "repl": "Evaluate forms one after another, as they are typed.",
     "schema": "Print the JSON Schema of loop files, for editors.",
 }

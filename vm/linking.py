@@ -91,6 +91,11 @@ class Linker:
         """The function of a name, with the values it captures."""
         return FunctionValue(self._index[name], tuple(captures))
 
+    @property
+    def names(self) -> Collection[str]:
+        """What its functions are called."""
+        return self._index.keys()
+
     def __contains__(self, name: str) -> bool:
         return name in self._index
 
