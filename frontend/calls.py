@@ -100,6 +100,14 @@ def _function(signature: Signature, mark: FunctionMark) -> Lambda:
             fields = tuple(
                 (field, Operation("get_or", (Variable(checked), Literal(key)))) for field, key in names
             )
+        case "context":
+            fields = tuple(
+                (
+                    "timeout_s" if parameter.name == "timeout" else parameter.name,
+                    Operation("get_or", (Variable(checked), Literal(parameter.name))),
+                )
+                for parameter in signature.order
+            )
         case "task":
             fields = (
                 ("name", name),
@@ -118,7 +126,8 @@ def _function(signature: Signature, mark: FunctionMark) -> Lambda:
                 ("timeout_s", Literal(signature.timeout_s)),
             )
     bound = ((checked, arguments), (result, Perform(signature.effect, fields, span=signature.span)))
-    body = Let(bound, Apply(Library(f"calls:{signature.effect}"), (name, Variable(result))))
+    gives = "found" if signature.effect == "context" else signature.effect
+    body = Let(bound, Apply(Library(f"calls:{gives}"), (name, Variable(result))))
     absent = tuple((binding, Literal(None)) for binding in optionals)
     return Lambda(tuple(required), absent, None, body, signature.name, span=signature.span)
 
@@ -274,6 +283,14 @@ def _give(
                 value.span,
                 f"not {TYPES[parameter.type]}",
             )
+    elif parameter is not None and isinstance(value, Literal) and not parameter.allows(value.value):
+        arguments.is_sound = False
+        x.error(
+            "unknown-choice",
+            f"`{name}` of `{signature.name}` cannot be {_shown(value)}",
+            value.span,
+            help=suggest(str(value.value), parameter.choices, "it may be"),
+        )
 
 
 def _is_fit(value: Literal, parameter: Parameter) -> bool:

@@ -42,6 +42,7 @@ class Parameter:
     """A parameter. `default`: its value where a call leaves it out, None for no value at all.
 
     variable: the variable around a call that gives a value where the call gives none, or ''.
+    choices: the texts it may be; empty where it may be any.
     """
 
     name: str
@@ -50,6 +51,11 @@ class Parameter:
     default: Any = None
     doc: str = ""
     variable: str = ""
+    choices: tuple[str, ...] = ()
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value that is known when compiling is one of the choices. Null is none at all."""
+        return not self.choices or value is None or str(value) in self.choices
 
     def as_data(self) -> dict[str, Any]:
         """What a call needs to know of it when it runs."""

@@ -110,6 +110,7 @@ PRIVATE: dict[str, Entry] = {
         ("fail", 2),
         ("files", 2),
         ("fits?", 2),
+        ("found", 2),
         ("history_config", 2),
         ("known-settings", 4),
         ("pair?", 1),

@@ -48,5 +48,35 @@ ROWS = (
         "tool",
         doc="Write a file, whole or not at all; {path, bytes, created}.",
     ),
+    Signature(
+        "system:get_context", "tool",
+        (
+            Parameter("query", "any", False, doc="What is looked for: words, names, a question."),
+            Parameter("history", "any", False, doc="What was said before; its words count less."),
+            Parameter("inputs", "any", False, doc="Values by name; the words in them count less."),
+            Parameter(
+                "matching_strategy", "string", False, choices=("content", "metadata"),
+                doc="Whether files are found by what they hold or by what they are called and define.",
+            ),
+            Parameter("limit", "integer", False, doc="How many files at most; 10."),
+            Parameter("template_description", "any", False, doc="What a task is for."),
+            Parameter("template_type", "any", False),
+            Parameter("template_subtype", "any", False),
+            Parameter("context_relevance", "map", False, doc="Which inputs matter: name to true or false."),
+            Parameter("inherited_context", "any", False, doc="As `history`."),
+            Parameter("previous_outputs", "any", False, doc="As `history`."),
+            Parameter(
+                "fresh_context", "string", False, choices=("enabled", "disabled"),
+                doc="`disabled`: nothing is looked for.",
+            ),
+            Parameter("rerank", "boolean", False, doc="Whether a model puts the best first."),
+            Parameter("model", "string", False, doc="Which model does that."),
+            Parameter("timeout", "number", False, doc="Seconds it may take."),
+        ),
+        "context",
+        doc="Find files of the project: a list of their paths, best first.",
+    ),
 )  # fmt: skip
 SYSTEM_TOOLS = {row.name: row for row in ROWS}
+# The seeds' form.
+SYSTEM_TOOLS["get_context"] = SYSTEM_TOOLS["system:get_context"]

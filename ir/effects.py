@@ -60,6 +60,14 @@ EFFECT_ROWS = (
         "Have a task done; its TaskResult.",
     ),
     EffectKind(
+        "context", True, True,
+        "query? history? inputs? matching_strategy? limit? template_description? template_type? "
+        "template_subtype? context_relevance? inherited_context? previous_outputs? fresh_context? rerank? "
+        "model? timeout_s? deadline_ms? on_unknown?",
+        "matches summary? usage? error? duration_ms elapsed_ms timed_out?",
+        "Find the files of the project that matter for something, best first.",
+    ),
+    EffectKind(
         "agent", True, True,
         "command argv? timeout_s? deadline_ms? on_unknown?",
         "output stderr exit_code duration_ms elapsed_ms usage? signal? timed_out? limit_ms? truncated? "

@@ -32,7 +32,13 @@ _FANCY = {"ok": "✓", "bad": "✗", "other": "•", "to": "→", "bar": "│", 
 _ASCII = {"ok": "+", "bad": "x", "other": "*", "to": "->", "bar": "|", "more": "...", "spin": "|/-\\"}
 _OPERATORS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
 _ASCII_OPERATORS = {**_OPERATORS, "ne": "!=", "le": "<=", "ge": ">="}
-_WAITING = {"agent": "", "shell": "", "evaluate": "asking the model", "sleep": "waiting"}
+_WAITING = {
+    "agent": "",
+    "shell": "",
+    "context": "looking through the files",
+    "evaluate": "asking the model",
+    "sleep": "waiting",
+}
 
 
 class Display:

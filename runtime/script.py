@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # When a scripted clock starts where the script does not say: the day of the seed's examples.
 EPOCH = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
 
-_ANSWERED = ("shell", "agent", "evaluate", "jq")
+_ANSWERED = ("shell", "agent", "evaluate", "context", "jq")
 
 
 class NoRule(Exception):
@@ -118,9 +118,12 @@ class ScriptedWorld:
             given = {"timed_out": limited_by, "duration_ms": round(limit * 1000)}
         else:
             self._passed += duration
-        result = _reply(given) if kind == "evaluate" else _action(given, args["command"])
+        if kind in ("evaluate", "context"):
+            result = _reply(given) if kind == "evaluate" else _found(given)
+        else:
+            result = _action(given, args["command"])
         result["elapsed_ms"] = context.elapsed_ms()
-        if context.on_output is not None and kind != "evaluate":
+        if context.on_output is not None and kind in ("shell", "agent"):
             for stream in ("output", "stderr"):
                 if result[stream]:
                     context.on_output(stream, result[stream])
@@ -180,6 +183,8 @@ class ScriptedWorld:
 
     def _late(self, kind: str, context: Context, limited_by: str) -> dict[str, Any]:
         """The result of an effect for which there was no time left."""
+        if kind == "context":
+            return {**_found({"timed_out": limited_by}), "elapsed_ms": context.elapsed_ms()}
         if kind != "evaluate":
             return failure(context, 124, timed_out=limited_by)
         return {**_reply({"timed_out": limited_by}), "elapsed_ms": context.elapsed_ms()}
@@ -200,8 +205,8 @@ class ScriptedWorld:
 
 
 def _command(effect: EffectLike) -> str:
-    """What `command` of a rule is searched in: an action's command."""
-    command = effect.args.get("command")
+    """What `command` of a rule is searched in: an action's command, the query of `context`."""
+    command = effect.args.get("query" if effect.kind == "context" else "command")
     # RE2 takes UTF-8, which cannot say a lone surrogate.
     return command.encode("utf-8", "replace").decode() if isinstance(command, str) else ""
 
@@ -225,6 +230,18 @@ def _action(given: dict[str, Any], command: str) -> dict[str, Any]:
     elif "error" in given:
         code = 127 if given["error"].get("kind") == "not-found" else 126
     return {"output": "", "stderr": "", "exit_code": code, "duration_ms": 0, **given}
+
+
+def _found(given: dict[str, Any]) -> dict[str, Any]:
+    """What memory found, from what a rule says of it; a path alone is a match."""
+    given = _with_error(given)
+    if "timed_out" in given:
+        given.setdefault("error", {"kind": "timeout", "message": "no answer in time"})
+    matches = [
+        {"score": 1.0, **match} if isinstance(match, dict) else {"path": str(match), "score": 1.0}
+        for match in given.get("matches", ())
+    ]
+    return {"duration_ms": 0, **given, "matches": matches}
 
 
 def _reply(given: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ RESULT_FIELDS = {
     "shell": _ACTION,
     "agent": (*_ACTION, "usage"),
     "evaluate": ("verdict", "confidence", "reason", "reply", "usage", "duration_ms", "timed_out", "error"),
+    "context": ("matches", "summary", "usage", "duration_ms", "timed_out", "error"),
     "jq": ("value", "error"),
 }
 RULE_FIELDS = ("state", "kind", "command", "times", "result", "results")
@@ -42,6 +43,8 @@ _TYPES = {
     "confidence": "a number from 0",
     "reason": "a text",
     "reply": "a mapping",
+    "matches": "a list of paths, or of mappings with a `path`",
+    "summary": "a text",
 }
 
 
@@ -174,6 +177,8 @@ class _Reader:
         # A rule that tells nothing of a reply or a value means an action.
         tells = set(given) - {"duration_ms", "error", "timed_out", "usage"}
         kinds = tuple(RESULT_FIELDS) if tells and rule.command is None else ("shell", "agent")
+        if "matches" in given:
+            kinds = ("context",)
         rule.kinds = tuple(kind for kind in kinds if all(name in RESULT_FIELDS[kind] for name in given))
         if not rule.kinds:
             names = ", ".join(f"`{name}`" for name in given)
@@ -234,6 +239,11 @@ def _fits(wanted: str, value: Any) -> bool:
             return isinstance(value, str) and signal_number(value) > 0
         case "a mapping":
             return isinstance(value, dict)
+        case "a list of paths, or of mappings with a `path`":
+            return isinstance(value, list) and all(
+                isinstance(one, str) or (isinstance(one, dict) and isinstance(one.get("path"), str))
+                for one in value
+            )
         case "a text or a mapping":
             return isinstance(value, str | dict)
         case "`action` or `loop`":

@@ -278,6 +278,11 @@ class World:
     def _perform_shell(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         return self.shell.perform(args, context)
 
+    def _perform_context(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
+        from .memory import recall
+
+        return recall.perform(args, context, lambda asked, asking: self.model.perform(asked, asking))
+
     def _perform_agent(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         from . import agent
 
@@ -310,6 +315,7 @@ _HANDLERS = {
     "shell": World._perform_shell,
     "agent": World._perform_agent,
     "evaluate": World._perform_evaluate,
+    "context": World._perform_context,
     "jq": World._perform_jq,
     "sleep": World._perform_sleep,
     "clock": World._perform_clock,

@@ -75,6 +75,13 @@
     ((get result "signal") (string-append "ended by " (get result "signal")))
     (else null)))
 
+; The files that memory found: their paths, best first.
+(define (calls:found who result)
+  (let ((problem (get result "error")))
+    (if problem
+        (calls:fail who problem)
+        (map (lambda (match) (get match "path")) (get result "matches")))))
+
 ; --- tasks -------------------------------------------------------------------------------------
 
 (define (calls:task who result)

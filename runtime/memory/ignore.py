@@ -1,0 +1,317 @@
+"""Which files of a project there are to read: those that git does not ignore.
+
+In a repository git says so itself. Where there is none, or git will not say, the folders are walked
+and the same ignore files are read with `pathspec`. Links are never followed, so nothing outside the
+project is seen. Paths are bytes, as the system has them: a name may be anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+MOST_FILES = 100_000
+LARGEST_FILE = 1 << 20
+_DEEPEST_REPOSITORY = 8
+# Seconds between two looks at whether we are to stop.
+_LOOK = 0.1
+
+# Ours and git's own: no text of the project.
+_NEVER = (b".loops/.cache", b".loops/.running", b".loops/.history")
+# Files that hold keys or passwords by their names; what explains how to write one is no secret.
+_SECRETS = (
+    ".env", ".env.*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx",
+    "*.ppk", ".netrc", "_netrc", ".pgpass", ".npmrc", ".pypirc", ".htpasswd", ".git-credentials",
+    ".dockercfg", ".aws/credentials", ".docker/config.json", ".kube/config",
+)  # fmt: skip
+_EXAMPLES = (".example", ".sample", ".template", ".dist")
+_KEY_FILE = re.compile(r"id_[a-z0-9_-]+")
+
+
+class Entry(NamedTuple):
+    """A file to read: its path from the project's root, and what tells that it changed."""
+
+    path: bytes
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+class Listing(NamedTuple):
+    """The files, by path. left_out: (path, reason) of what is not to be read. by: `git` or `folders`."""
+
+    entries: list[Entry]
+    left_out: list[tuple[bytes, str]]
+    by: str
+
+    def counts(self) -> Counter[str]:
+        return Counter(reason for _, reason in self.left_out)
+
+
+def list_files(root: str, check: Callable[[], object]) -> Listing:
+    """The project's files. check: called now and then, raises to stop. Raises OSError for the root."""
+    base = os.fsencode(root or ".")
+    paths = _git_paths(base, check)
+    by = "git"
+    if paths is None:
+        paths, by = _walk(base, check), "folders"
+    guard = _Guard(base)
+    entries: list[Entry] = []
+    left_out: list[tuple[bytes, str]] = []
+    for path in sorted(set(paths)):
+        check()
+        found = _look(base, path, guard)
+        if isinstance(found, str):
+            left_out.append((path, found))
+        elif found is not None and len(entries) >= MOST_FILES:
+            left_out.append((path, "too-many"))
+        elif found is not None:
+            entries.append(found)
+    return Listing(entries, left_out, by)
+
+
+def _look(base: bytes, path: bytes, guard: _Guard) -> Entry | str | None:
+    """The entry for a path, why it is left out, or None for what is not there."""
+    if not guard.is_inside(os.path.dirname(path)):
+        return "link"
+    try:
+        state = os.lstat(os.path.join(base, path))
+    except OSError as error:
+        return None if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
+    if stat.S_ISLNK(state.st_mode):
+        return "link"
+    if not stat.S_ISREG(state.st_mode):
+        return None if stat.S_ISDIR(state.st_mode) else "special"
+    if is_secret(path):
+        return "secret"
+    if state.st_size > LARGEST_FILE:
+        return "large"
+    return Entry(path, state.st_size, state.st_mtime_ns, state.st_ino)
+
+
+def is_secret(path: bytes) -> bool:
+    """Whether a file holds keys or passwords, by its name."""
+    text = os.fsdecode(path).lower()
+    name = text.rpartition("/")[2]
+    if name.endswith(_EXAMPLES):
+        return False
+    if _KEY_FILE.fullmatch(name):
+        return True
+    return any(
+        text == pattern or text.endswith("/" + pattern) if "/" in pattern else fnmatchcase(name, pattern)
+        for pattern in _SECRETS
+    )
+
+
+class _Guard:
+    """Which folders are the project's own, none of them reached through a link."""
+
+    def __init__(self, base: bytes) -> None:
+        self._base = base
+        self._known: dict[bytes, bool] = {b"": True}
+
+    def is_inside(self, folder: bytes) -> bool:
+        known = self._known.get(folder)
+        if known is None:
+            known = self.is_inside(os.path.dirname(folder)) and self._is_folder(folder)
+            self._known[folder] = known
+        return known
+
+    def _is_folder(self, folder: bytes) -> bool:
+        try:
+            return not stat.S_ISLNK(os.lstat(os.path.join(self._base, folder)).st_mode)
+        except OSError:
+            return True  # it is gone: looking at the file will say so
+
+
+def read_entry(root: str, path: bytes) -> bytes | None:
+    """A file's bytes, at most one more than may be indexed; None where it cannot be read any more."""
+    base = os.fsencode(root or ".")
+    if not _Guard(base).is_inside(os.path.dirname(path)):
+        return None
+    try:
+        fd = os.open(os.path.join(base, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        pieces = []
+        room = LARGEST_FILE + 1
+        while room and (piece := os.read(fd, room)):
+            pieces.append(piece)
+            room -= len(piece)
+        return b"".join(pieces)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+# --- by git -----------------------------------------------------------------------------------
+
+
+def _git_paths(base: bytes, check: Callable[[], object], depth: int = 0) -> list[bytes] | None:
+    """What git lists below `base`; None where there is no git, no repository, or it does not say."""
+    listed = _git(base, check, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if listed is None:
+        return None
+    paths = [path for path in listed.split(b"\0") if path]
+    if not paths and _git(base, check, "check-ignore", "-q", ".") is not None:
+        return None  # a project in a folder that a repository around it ignores
+    found = []
+    for path in paths:
+        if _is_never(path):
+            continue
+        if path.endswith(b"/") or _is_repository(base, path):
+            # A repository in the repository, which git lists as one name.
+            path = path.rstrip(b"/")
+            inner = os.path.join(base, path)
+            below = None
+            if depth < _DEEPEST_REPOSITORY and not os.path.islink(inner):
+                below = _git_paths(inner, check, depth + 1)
+            found += [os.path.join(path, one) for one in below or ()]
+        else:
+            found.append(path)
+    return found
+
+
+def _is_repository(base: bytes, path: bytes) -> bool:
+    full = os.path.join(base, path)
+    return os.path.isdir(full) and os.path.lexists(os.path.join(full, b".git"))
+
+
+def _git(base: bytes, check: Callable[[], object], *words: str) -> bytes | None:
+    """What a git command prints; None where it fails."""
+    program = shutil.which("git")
+    if program is None:
+        return None
+    # A repository's own settings must not start programs, and variables of a hook mean another one.
+    env = {name: value for name, value in os.environb.items() if not name.startswith(b"GIT_")}
+    for name in (b"GIT_CONFIG_GLOBAL", b"GIT_CONFIG_SYSTEM", b"GIT_CONFIG_NOSYSTEM"):
+        if name in os.environb:
+            env[name] = os.environb[name]
+    env |= {b"GIT_OPTIONAL_LOCKS": b"0", b"LC_ALL": b"C"}
+    command = [program, "-c", "core.fsmonitor=false", *words]
+    try:
+        process = subprocess.Popen(
+            command, cwd=base, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+    except OSError:
+        return None
+    with process:
+        try:
+            while True:
+                try:
+                    output, _ = process.communicate(timeout=_LOOK)
+                    break
+                except subprocess.TimeoutExpired:
+                    check()
+        except BaseException:
+            process.kill()
+            raise
+    return output if process.returncode == 0 else None
+
+
+# --- by walking -------------------------------------------------------------------------------
+
+
+def _walk(base: bytes, check: Callable[[], object]) -> Iterator[bytes]:
+    """The files below `base` that the ignore files in it leave."""
+    os.stat(base)
+    specs = {b"": _specs_of_user(base)}
+    todo = [b""]
+    while todo:
+        folder = todo.pop()
+        check()
+        try:
+            with os.scandir(os.path.join(base, folder)) as found:
+                items = sorted(found, key=lambda item: item.name)
+        except OSError:
+            continue
+        own = list(specs.pop(folder))
+        spec = _spec(os.path.join(base, folder, b".gitignore"))
+        if spec is not None:
+            own.append((folder, spec))
+        for item in items:
+            path = os.path.join(folder, item.name)
+            if _is_never(path):
+                continue
+            is_folder = item.is_dir(follow_symlinks=False)
+            if _is_ignored(path, is_folder, own):
+                continue
+            if is_folder:
+                todo.append(path)
+                specs[path] = own
+            else:
+                yield path
+
+
+def _is_never(path: bytes) -> bool:
+    if path.rpartition(b"/")[2] == b".git":
+        return True
+    return any(path == name or path.startswith(name + b"/") for name in _NEVER)
+
+
+def _is_ignored(path: bytes, is_folder: bool, specs: list[tuple[bytes, Any]]) -> bool:
+    """What the nearest ignore file that says something of a path says."""
+    for folder, spec in reversed(specs):
+        below = os.fsdecode(path[len(folder) + 1 :] if folder else path)
+        said = spec.check_file(below + "/" if is_folder else below).include
+        if said is not None:
+            return bool(said)
+    return False
+
+
+def _specs_of_user(base: bytes) -> list[tuple[bytes, Any]]:
+    """The ignore files that stand in no folder of the project: the user's own, and the repository's."""
+    home = os.path.expanduser("~")
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    users = os.path.join(config, "git", "ignore")
+    for path in (os.path.join(home, ".gitconfig"), os.path.join(config, "git", "config")):
+        users = _excludes_file(path) or users
+    found = [_spec(os.fsencode(users)), _spec(os.path.join(base, b".git", b"info", b"exclude"))]
+    return [(b"", spec) for spec in found if spec is not None]
+
+
+def _excludes_file(path: str) -> str | None:
+    """`core.excludesFile` of a file of git's settings."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read(LARGEST_FILE)
+    except (OSError, ValueError):
+        return None
+    found = None
+    for section in re.finditer(r"^\s*\[core\]([^\[]*)", text, re.IGNORECASE | re.MULTILINE):
+        for value in re.finditer(
+            r'^\s*excludesfile\s*=\s*"?([^"\n]*)', section[1], re.IGNORECASE | re.MULTILINE
+        ):
+            found = os.path.expanduser(value[1].strip())
+    return found
+
+
+def _spec(path: bytes) -> Any:
+    """The patterns of an ignore file, None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            lines = os.fsdecode(file.read(LARGEST_FILE)).splitlines()
+    except (OSError, ValueError):
+        return None
+    from pathspec import GitIgnoreSpec
+
+    good = []
+    for line in lines:
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except ValueError:
+            continue  # git takes no notice of a pattern that is none
+        good.append(line)
+    return GitIgnoreSpec.from_lines(good)

@@ -1,0 +1,153 @@
+"""What a file says of itself: its title, what stands at its head, the names it defines.
+
+Found by patterns that fit most languages a little and none wholly: an index of names forgives a wrong
+one, and no parser stands between a file that is half written and its being found.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+# How much of a file is looked at, in characters, and how much is kept.
+_HEAD = 16_000
+_MOST_ABOUT = 4_000
+_MOST_LINES = 60
+_MOST_SYMBOLS = 2_000
+
+_PROSE = frozenset({"md", "markdown", "rst", "adoc", "org", "txt", "tex"})
+_DATA = frozenset({"json", "yaml", "yml", "toml", "xml", "cfg", "ini", "html", "htm", "svg"})
+_LISP = frozenset({"sexp", "lisp", "scm", "el", "clj", "cljs", "rkt", "ss"})
+_BRACES = frozenset({"c", "h", "cc", "cpp", "cxx", "hpp", "hh", "m", "mm", "java", "cs", "kt", "d", "glsl"})
+
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.+)|^=+[ \t]+(.+)|^\*+[ \t]+(.+)", re.MULTILINE)
+_UNDERLINED = re.compile(r"^(\S.{0,120})\n(?:={3,}|-{3,}|~{3,})[ \t]*$", re.MULTILINE)
+_TITLE = re.compile(
+    r"""^[ \t\-]*["']?(?:name|title|description|summary|id)["']?[ \t]*[:=][ \t]*(.{1,300})"""
+    r"|<(?:title|h1|description|name)[^>\n]{0,80}>([^<\n]{1,300})",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NAME = r"([A-Za-z_$À-\uffff][\w$À-\uffff]*[?!]?)"
+_MODIFIER = (
+    r"(?:export|default|public|private|protected|internal|static|async|abstract|final|sealed|open|override"
+    r"|pub(?:\([\w:]+\))?|unsafe|extern|inline|declare|data|partial|local|readonly|virtual|constexpr)"
+)
+_KEYWORD = (
+    r"(?:def|class|function\*?|func|fun|fn|sub|struct|enum|trait|interface|type|typealias|impl|module|mod"
+    r"|namespace|package|macro_rules!|record|object|protocol|union|proc|method|defmodule|defp?|typedef)"
+)
+_DEFINED = re.compile(
+    rf"^[ \t]*(?:{_MODIFIER}[ \t]+){{0,5}}{_KEYWORD}[ \t]+(?:\([^)\n]{{0,80}}\)[ \t]*)?{_NAME}", re.MULTILINE
+)
+_ASSIGNED = re.compile(
+    rf"^(?:export[ \t]+)?(?:(?:const|let|var|val|static|my|our)[ \t]+)?{_NAME}"
+    r"[ \t]*(?::[^=\n]{1,80})?:?=(?!=)",
+    re.MULTILINE,
+)
+_LISP_DEFINED = re.compile(r"^[ \t]*\((?:define|def)[\w*-]*[ \t]+\(?([^\s()\"']+)", re.MULTILINE)
+_BRACE_DEFINED = re.compile(
+    r"^[A-Za-z_][\w \t*&<>,:\[\]]{0,120}?([A-Za-z_~]\w*)[ \t]*\([^;\n]{0,200}$", re.MULTILINE
+)
+_SHELL_DEFINED = re.compile(r"^([\w.-]+)[ \t]*\(\)[ \t]*[{(]?", re.MULTILINE)
+_TARGET = re.compile(r"^([\w.%/-]+)[ \t]*:(?!=)", re.MULTILINE)
+_SQL_DEFINED = re.compile(
+    r"^[ \t]*create[ \t]+(?:or[ \t]+replace[ \t]+)?(?:temp(?:orary)?[ \t]+|unique[ \t]+)?"
+    r"(?:table|view|index|function|procedure|trigger|type)[ \t]+"
+    r"(?:if[ \t]+not[ \t]+exists[ \t]+)?([\w.\"`]+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+_QUOTES = ('"""', "'''")
+_BLOCKS = {"/*": "*/", "<!--": "-->", "#|": "|#", "{-": "-}", "(*": "*)", "=begin": "=end", "--[[": "]]"}
+_LINE_COMMENT = re.compile(r"^[ \t]*(?:#+!?|//[/!]?|--+|;+|%+|\*+|REM\b|@echo off)[ \t]?(.*)")
+# What may stand before a file says what it is.
+_PREAMBLE = re.compile(
+    r"^[ \t]*(?:$|#!|<\?|<!doctype|package\b|import\b|from\b|use\b|using\b|require\b|#include|#pragma"
+    r"|\"use strict\"|'use strict'|@charset|-\*-)",
+    re.IGNORECASE,
+)
+_IDLE = re.compile(r"-\*-|vim:|coding[:=]|SPDX-License|Copyright|All rights reserved", re.IGNORECASE)
+
+
+class Outline(NamedTuple):
+    """about: titles and the comment at the head. symbols: the names the file defines, blanks between."""
+
+    about: str
+    symbols: str
+
+
+def outline(path: str, text: str) -> Outline:
+    """What a file says of itself; `path` tells its language."""
+    name = path.rpartition("/")[2].lower()
+    extension = name.rpartition(".")[2]
+    head = text[:_HEAD]
+    if extension in _PROSE:
+        found = [next(filter(None, match.groups())) for match in _HEADING.finditer(text)]
+        found += [match[1] for match in _UNDERLINED.finditer(text)]
+        return Outline("\n".join([*found[:200], _first_paragraph(head)])[:_MOST_ABOUT], "")
+    about = _leading_comment(head)
+    if extension in _DATA:
+        titles = [match[1] or match[2] for match in _TITLE.finditer(head)]
+        return Outline("\n".join([about, *titles[:40]])[:_MOST_ABOUT], "")
+    return Outline(about[:_MOST_ABOUT], " ".join(_symbols(name, extension, text)))
+
+
+def _symbols(name: str, extension: str, text: str) -> list[str]:
+    patterns = [_DEFINED, _ASSIGNED]
+    if extension in _LISP:
+        patterns = [_LISP_DEFINED]
+    elif extension in _BRACES:
+        patterns = [_DEFINED, _BRACE_DEFINED]
+    elif extension in ("sh", "bash", "zsh", "ksh"):
+        patterns = [_DEFINED, _SHELL_DEFINED]
+    elif extension in ("mk", "make") or name in ("makefile", "gnumakefile", "justfile"):
+        patterns = [_TARGET]
+    elif extension == "sql":
+        patterns = [_SQL_DEFINED]
+    found = dict.fromkeys(match[1] for pattern in patterns for match in pattern.finditer(text))
+    return list(found)[:_MOST_SYMBOLS]
+
+
+def _first_paragraph(text: str) -> str:
+    """The first lines that are no heading, up to a blank one."""
+    lines: list[str] = []
+    for line in text.split("\n")[:_MOST_LINES]:
+        bare = line.strip()
+        if bare and not bare.startswith(("#", "=", "---", "[!", "<")):
+            lines.append(bare)
+        elif lines:
+            break
+    return " ".join(lines)
+
+
+def _leading_comment(text: str) -> str:
+    """The comments and the docstring that a file begins with, without their marks."""
+    found: list[str] = []
+    end = None
+    for line in text.split("\n")[:_MOST_LINES]:
+        bare = line.strip()
+        if end is not None:
+            inside, closed, _ = bare.partition(end)
+            found.append(inside.strip(" *"))
+            end = None if closed else end
+            continue
+        mark = _opening(bare)
+        if mark is not None:
+            close = _BLOCKS.get(mark, mark)
+            inside, closed, _ = bare[bare.index(mark) + len(mark) :].partition(close)
+            found.append(inside.strip(" *!"))
+            end = None if closed else close
+        elif bare.startswith("#!") or _PREAMBLE.match(line):
+            continue
+        elif comment := _LINE_COMMENT.match(line):
+            found.append(comment[1])
+        else:
+            break
+    return "\n".join(line for line in found if line and not _IDLE.search(line))
+
+
+def _opening(bare: str) -> str | None:
+    """The mark of a block comment or docstring that begins here."""
+    if bare[:1] in "rRuUfFbB" and bare[1:4] in _QUOTES:
+        return bare[1:4]
+    return next((mark for mark in (*_QUOTES, *_BLOCKS) if bare.startswith(mark)), None)

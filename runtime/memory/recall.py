@@ -1,0 +1,263 @@
+"""A request to memory, from its fields to its answer: what the effect `context` and the verbs do.
+
+Brings the index up to date, searches it, and helps itself where the index fails: one that is damaged is
+made again, and where none can be kept, one is made in memory for this once. Either is told.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ...ir.diagnostics import nearest
+from . import search
+from .ignore import Listing, list_files
+from .index import Damaged, Index, Unusable, Update, index_path, throw_away
+from .search import Match, Source
+
+if TYPE_CHECKING:
+    from ..world import Context
+
+T = TypeVar("T")
+
+DEFAULT_LIMIT = 10
+MOST_MATCHES = 200
+# Paths and snippets of an answer, in characters; what would go beyond is left out.
+MOST_ANSWER = 64 << 10
+
+# What each field of a request counts; the query 1. The fields are those of a ContextGenerationInput.
+WEIGHTS = {
+    "query": 1.0,
+    "template_description": 0.6,
+    "inputs": 0.4,
+    "history": 0.25,
+    "inherited_context": 0.25,
+    "previous_outputs": 0.25,
+    "template_type": 0.1,
+    "template_subtype": 0.1,
+}
+
+
+class BadRequest(Exception):
+    """A field of a request is not what it must be; the text says what it must be."""
+
+
+class OutOfTime(Exception):
+    """The time for a request is over."""
+
+
+class Request(NamedTuple):
+    """What is looked for. sources: the words, those that count most first."""
+
+    sources: list[Source]
+    strategy: str = "content"
+    limit: int = DEFAULT_LIMIT
+    rerank: bool = False
+    model: str | None = None
+
+    @property
+    def words(self) -> str:
+        return self.sources[0].text if self.sources else ""
+
+
+class Answer(NamedTuple):
+    """The files found, what the index came to, and what the user should know of it."""
+
+    matches: list[Match]
+    update: Update
+    listing: Listing
+    notices: list[str]
+
+    @property
+    def summary(self) -> str:
+        found = f"{len(self.matches)} of {self.update.files} files"
+        return "; ".join([found, *self.notices])
+
+
+def read_request(args: dict[str, Any]) -> Request:
+    """A request from the arguments of the effect. Raises `BadRequest`."""
+    strategy = args.get("matching_strategy") or "content"
+    if strategy not in search.STRATEGIES:
+        near = nearest(str(strategy), search.STRATEGIES)
+        hint = f"; did you mean `{near}`?" if near else ""
+        raise BadRequest(f"`matching_strategy` is `content` or `metadata`, not {_shown(strategy)}{hint}")
+    limit = args.get("limit")
+    if limit is None:
+        limit = DEFAULT_LIMIT
+    if type(limit) is not int or not 1 <= limit <= MOST_MATCHES:
+        raise BadRequest(f"`limit` is a whole number from 1 to {MOST_MATCHES}, not {_shown(limit)}")
+    fresh = args.get("fresh_context")
+    if fresh not in (None, "enabled", "disabled"):
+        raise BadRequest(f"`fresh_context` is `enabled` or `disabled`, not {_shown(fresh)}")
+    model = args.get("model")
+    if model is not None and not isinstance(model, str):
+        raise BadRequest(f"`model` is a text, not {_shown(model)}")
+    sources: list[Source] = []
+    for name, weight in WEIGHTS.items():
+        value = args.get(name)
+        if name == "inputs":
+            value = _relevant(value, args.get("context_relevance"))
+        text = plain_text(value)
+        if text and fresh != "disabled":
+            sources.append(Source(text, weight))
+    return Request(sources, strategy, limit, bool(args.get("rerank")), model)
+
+
+def _relevant(inputs: Any, relevance: Any) -> Any:
+    """The inputs without those that `context_relevance` says do not matter."""
+    if relevance is None:
+        return inputs
+    if not isinstance(relevance, dict):
+        raise BadRequest(f"`context_relevance` is a map from names to true or false, not {_shown(relevance)}")
+    if not isinstance(inputs, dict):
+        return inputs
+    return {name: value for name, value in inputs.items() if relevance.get(name, True)}
+
+
+def plain_text(value: Any) -> str:
+    """The texts in a value of any kind, each on a line of its own; names of maps are no texts."""
+    found: list[str] = []
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            found.append(item)
+        elif isinstance(item, dict):
+            todo += reversed(item.values())
+        elif isinstance(item, list | tuple):
+            todo += reversed(item)
+        elif item is not None and not isinstance(item, bool):
+            found.append(str(item))
+    return "\n".join(found)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+# --- doing it ---------------------------------------------------------------------------------
+
+
+def with_index(
+    root: str,
+    check: Callable[[], object],
+    notices: list[str],
+    use: Callable[[Index], T],
+    *,
+    fresh: bool = False,
+) -> T:
+    """What `use` makes of the index. Damage and what keeps it from being kept end in `notices`.
+
+    fresh: throw the index away first.
+    """
+    try:
+        path = index_path(root)
+        if fresh:
+            throw_away(path, check)
+        try:
+            with Index(root, check, path) as index:
+                return use(index)
+        except Damaged as damage:
+            notices.append(f"the index was damaged ({damage}) and has been made again")
+            throw_away(path, check)
+        with Index(root, check, path) as index:
+            return use(index)
+    except (Damaged, Unusable) as why:
+        notices.append(f"the index cannot be kept in {search_place(root)} ({why})")
+    try:
+        with Index(root, check, None) as index:
+            return use(index)
+    except (Damaged, Unusable) as why:
+        raise OSError(f"no index can be made: {why}") from None
+
+
+def search_place(root: str) -> str:
+    """Where the index stands, for messages."""
+    import os
+
+    from .index import FOLDER
+
+    return os.path.join(root, FOLDER)
+
+
+def recall(
+    root: str,
+    request: Request,
+    check: Callable[[], object],
+    on_file: Callable[[int, int], object] | None = None,
+) -> Answer:
+    """Search the project's files as they are now. Raises what `check` raises, and OSError."""
+    notices: list[str] = []
+    listing = list_files(root, check)
+    limit = request.limit if not request.rerank else min(MOST_MATCHES, max(3 * request.limit, 20))
+
+    def use(index: Index) -> tuple[Update, list[Match]]:
+        update = index.update(listing, on_file)
+        return update, search.find(index, root, request.sources, request.strategy, limit)
+
+    update, matches = with_index(root, check, notices, use)
+    if not any(search.terms(source.text) for source in request.sources):
+        notices.append("there is no word to look for")
+    return Answer(_bounded(matches, notices), update, listing, notices)
+
+
+def _bounded(matches: list[Match], notices: list[str]) -> list[Match]:
+    """As many of the matches as an answer may hold."""
+    room = MOST_ANSWER
+    for count, match in enumerate(matches):
+        room -= len(match.path) + len(match.snippet or "")
+        if room < 0:
+            notices.append(f"{len(matches) - count} more were found than an answer holds")
+            return matches[:count]
+    return matches
+
+
+def perform(args: dict[str, Any], context: Context, rank: Callable[..., Any]) -> dict[str, Any]:
+    """The effect `context`: `matches`, or `error`. rank: as `World.model.perform`, for re-ranking."""
+    began = time.monotonic()
+    seconds, limited_by = context.limit(args, own="action")
+    end = None if seconds is None else began + seconds
+    looked = began
+
+    def check() -> None:
+        nonlocal looked
+        context.interrupt.check()
+        now = time.monotonic()
+        if end is not None and now >= end:
+            raise OutOfTime
+        if context.on_tick is not None and now - looked > 0.1:
+            looked = now
+            context.on_tick()
+
+    result: dict[str, Any] = {"matches": []}
+    try:
+        check()
+        request = read_request(args)
+        answer = recall("", request, check)
+        matches, notices = answer.matches, answer.notices
+        if request.rerank and matches:
+            from . import rerank
+
+            matches, usage = rerank.rerank(request, matches, args, context, rank, notices)
+            if usage is not None:
+                result["usage"] = usage
+        answer = answer._replace(matches=matches)
+        result["matches"] = [search.as_map(match) for match in matches]
+        result["summary"] = answer.summary
+        for notice in notices:
+            if context.on_output is not None:
+                context.on_output("stderr", f"{notice}\n")
+    except OutOfTime:
+        result["timed_out"] = limited_by
+        result["error"] = {"kind": "timeout", "message": f"no answer within {seconds or 0:g} s"}
+    except BadRequest as error:
+        result["error"] = {"kind": "bad-request", "message": str(error)}
+    except OSError as error:
+        message = f"the project's files cannot be listed: {error.strerror or error}"
+        result["error"] = {"kind": "unreadable", "message": message}
+    result["duration_ms"] = round((time.monotonic() - began) * 1000)
+    result["elapsed_ms"] = context.elapsed_ms()
+    return result

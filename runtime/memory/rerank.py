@@ -1,0 +1,81 @@
+"""A model puts the best of the files first: one forced tool call, through the run's model worker.
+
+It sees of each file its path and best line, never its content. What it names comes first, in its order;
+the others follow as they were, so an answer that leaves files out loses none. A call that fails leaves
+the order as it was, and says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .search import Match
+
+if TYPE_CHECKING:
+    from ..world import Context
+    from .recall import Request
+
+_TOKENS = 1024
+_SECONDS = 30.0
+_LONGEST_QUERY = 8_000
+_PROMPT = """\
+Below are files of a project that may help with a task, a number before each, with its path and one of \
+its lines. Give the numbers of the files that help most with the task, the most helpful first. Leave out \
+files that do not help.
+
+<task>
+{query}
+</task>"""
+
+
+def rerank(
+    request: Request,
+    matches: list[Match],
+    args: dict[str, Any],
+    context: Context,
+    ask: Callable[..., Any],
+    notices: list[str],
+) -> tuple[list[Match], dict[str, Any] | None]:
+    """The best `request.limit` of the matches by a model's judgement, and what it used."""
+    listed = [
+        f"{number}. {_clean(match.path)}" + (f"  |  {_clean(match.snippet)}" if match.snippet else "")
+        for number, match in enumerate(matches, 1)
+    ]
+    asked = {
+        "prompt": _PROMPT.format(query=request.words[:_LONGEST_QUERY]),
+        "output": "\n".join(listed),
+        "schema": _schema(len(matches)),
+        "model": request.model or default_model(),
+        "max_tokens": _TOKENS,
+        "timeout_s": args.get("timeout_s") or _SECONDS,
+        "deadline_ms": args.get("deadline_ms"),
+    }
+    result = ask(asked, context)
+    usage = result.get("usage")
+    if "error" in result:
+        notices.append(f"not ranked by a model: {result['error']['message']}")
+        return matches[: request.limit], usage
+    named = dict.fromkeys(number - 1 for number in result["reply"]["ranking"])
+    ranked = [matches[number] for number in named]
+    ranked += [match for number, match in enumerate(matches) if number not in named]
+    return ranked[: request.limit], usage
+
+
+def _schema(count: int) -> dict[str, Any]:
+    number = {"type": "integer", "minimum": 1, "maximum": count}
+    ranking = {"type": "array", "items": number, "description": "Numbers of files, the most helpful first."}
+    return {"type": "object", "properties": {"ranking": ranking}, "required": ["ranking"]}
+
+
+def _clean(text: str) -> str:
+    """A text on one line, fit for JSON: names of files may hold anything."""
+    return " ".join(text.encode("utf-8", "replace").decode().split())
+
+
+def default_model() -> str:
+    """The model that is asked where a request names none."""
+    from ...frontend.compile import DEFAULT_LLM_MODEL
+
+    return os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL

@@ -1,0 +1,124 @@
+"""Text to the terms that are indexed and looked for, the same way for files and for queries.
+
+A word is a run of letters, digits and underscores. Its terms are its parts (`parseConfig`,
+`parse_config`, `HTTPServer2` → `parse`, `config`, …), without case, accents and English endings, and
+where it has several also the whole. Scripts that are written without blanks give pairs of characters.
+What comes out has letters and digits only, so it can mean nothing to SQLite.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import pairwise
+
+# Longer words are hashes, keys and data: nobody looks for them.
+LONGEST_WORD = 64
+# Words are met again and again; so many are remembered.
+_MOST_KNOWN = 200_000
+
+_WORD = re.compile(r"\w+")
+_PART = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*|[0-9]+")
+# Thai; Hiragana, Katakana; Han; Hangul; Han for compatibility.
+_UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_RUN = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_VOWEL = re.compile("[aeiouy]")
+
+
+def terms(text: str) -> list[str]:
+    """The terms of a text, in order; a term stands as often as it occurs."""
+    return term_text(text).split()
+
+
+def term_text(text: str) -> str:
+    """The terms of a text with a blank between them."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    return " ".join(filter(None, map(_known.__getitem__, _WORD.findall(text))))
+
+
+class _Known(dict[str, str]):
+    """Word → its terms, with blanks between."""
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= _MOST_KNOWN:
+            self.clear()
+        found = self[word] = " ".join(_split(word))
+        return found
+
+
+_known = _Known()
+
+
+def _split(word: str) -> list[str]:
+    if len(word) > LONGEST_WORD:
+        return []
+    if not word.isascii():
+        return _split_foreign(word)
+    parts = _PART.findall(word)
+    found = [stem(part.lower()) for part in parts if len(part) > 1]
+    if len(parts) > 1:
+        found.append("".join(parts).lower())
+    return found
+
+
+def _split_foreign(word: str) -> list[str]:
+    """A word that is not ASCII."""
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFD", word))
+    plain = unicodedata.normalize("NFC", plain)
+    if plain.isascii():
+        return _split(plain)
+    found = []
+    for run in _RUN.findall(plain):
+        if re.match(f"[{_UNSPACED}]", run):
+            found += [a + b for a, b in pairwise(run)] or [run]
+        elif run.isascii():
+            found += _split(run)
+        else:
+            parts = [part for piece in run.split("_") for part in _by_case(piece) if part]
+            found += [part.casefold() for part in parts]
+            if len(parts) > 1:
+                found.append("".join(parts).casefold())
+    # What casefold or NFC made of it is text of any kind: only letters and digits may leave.
+    return [clean for term in found if (clean := "".join(filter(str.isalnum, term)))]
+
+
+def _by_case(text: str) -> list[str]:
+    """Cut where a small letter is followed by a capital."""
+    cuts = [index for index in range(1, len(text)) if text[index].isupper() and text[index - 1].islower()]
+    return [text[a:b] for a, b in pairwise([0, *cuts, len(text)])]
+
+
+def stem(word: str) -> str:
+    """A word without English endings: `parsing`, `parses`, `parsed` and `parse` are one.
+
+    Much less than Porter's stemmer does: names in programs are no prose.
+    """
+    if len(word) < 4 or not word.isalpha():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        word = word[:-3] + "y"
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    # Again where what is left seems to end so too: `embed` and `embedding` must come to the same.
+    while (base := _without_ending(word)) != word:
+        word = base
+    if len(word) > 3 and word.endswith("e") and not word.endswith("ee"):
+        word = word[:-1]
+    return word
+
+
+def _without_ending(word: str) -> str:
+    if word.endswith("ing"):
+        return _base(word, word[:-3])
+    if word.endswith("ed") and not word.endswith("eed"):
+        return _base(word, word[:-2])
+    return word
+
+
+def _base(word: str, base: str) -> str:
+    """What `ing` or `ed` was put to; the word itself where it is no ending: `string`, `shed`."""
+    if len(base) < 3 or not _VOWEL.search(base):
+        return word
+    return base[:-1] if base[-1] == base[-2] and base[-1] not in "lsz" else base
