@@ -17,6 +17,7 @@ import attrs
 from ..ir.builder import expr, freeze, prim, record, store
 from ..ir.nodes import Call, Closure, Const, Expr, Goto, Handler, Prim, Slot
 from . import interpolate
+from .deadlines import KIND
 from .interpolate import Needs
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 BEGAN = prim("get", Slot("began"), "elapsed_ms")
 NOW = prim("get", Slot("now"), "elapsed_ms")
-# The fault by which the end of a deadline leaves a function (`deadlines`).
-LATE = "timeout"
 
 
 @attrs.frozen
@@ -52,7 +51,7 @@ def act(lowering: Lowering, chain: _Chain, state: StateSpec) -> None:
     chain.perform("clock", {}, "began", f"{name}/call")
     until = _until(lowering, chain, state)
     if until is not None:
-        lowering.deadlines[f"{name}/call"] = until
+        lowering.until[f"{name}/call"] = until
     routed = chain.handler
     chain.handler = Handler(f"{name}/failed", "fault")
     span = state.spans.get("call") or state.span
@@ -62,18 +61,26 @@ def act(lowering: Lowering, chain: _Chain, state: StateSpec) -> None:
     chain.add(store("said", prim("text", Slot("value"), span=span)))
     chain.perform("clock", {}, "now", f"{name}/answered")
     chain.handler = routed
-    chain.add(store("last", _result(output=Slot("said"), exit_code=prim("select", Slot("value"), 0, 1), value=Slot("value"))))
+    chain.add(
+        store(
+            "last",
+            _result(output=Slot("said"), exit_code=prim("select", Slot("value"), 0, 1), value=Slot("value")),
+        )
+    )
     chain.close(Goto(f"{name}/acted"))
     chain.open(f"{name}/failed")
     chain.perform("clock", {}, "now", f"{name}/faulted")
-    chain.add(store("last", _failure(state)))
+    chain.add(store("last", _failure(state, lowering.deadline is not None)))
     chain.close(Goto(f"{name}/acted"))
     chain.open(f"{name}/acted")
+    lowering.acted.append(f"{name}/acted")
     if state.capture is not None:
         chain.add(store(f"captured.{state.capture}", Slot("last")))
     if lowering.deadline is not None:
         lowering.ends.add("timeout")
-        chain.unless(prim("ge", NOW, lowering.deadline), "/timeout", f"{name}/acted_in_time")
+        late = prim("eq", prim("get", Slot("last"), "timed_out"), "loop")
+        late = prim("or", late, prim("ge", NOW, lowering.deadline))
+        chain.unless(late, "/timeout", f"{name}/acted_in_time")
 
 
 def refusal(state: StateSpec, unrouted: Expr) -> Expr:
@@ -103,7 +110,9 @@ def _argument(lowering: Lowering, state: StateSpec, place: str, value: Any, need
             return Const(value)
         return interpolate.value_of(template, lowering.place(state, place, value), needs)
     if isinstance(value, dict):
-        items = {key: _argument(lowering, state, f"{place}/{key}", item, needs) for key, item in value.items()}
+        items = {
+            key: _argument(lowering, state, f"{place}/{key}", item, needs) for key, item in value.items()
+        }
         if all(isinstance(item, Const) for item in items.values()):
             return Const(freeze(value))
         return record(items)
@@ -120,12 +129,15 @@ def _result(**fields: Any) -> Prim:
     return record({"output": "", "stderr": "", **fields, **times})
 
 
-def _failure(state: StateSpec) -> Prim:
+def _failure(state: StateSpec, has_time: bool) -> Expr:
     """The result of a call that ended in a fault, as of an action that could not be performed."""
     message = prim("get", Slot("fault"), "message")
     error = record({"kind": "fault", "message": message, "fault": Slot("fault")})
     failed = _result(stderr=message, error=error)
-    if state.timeout is None:
+    if state.timeout is not None:
+        late = _result(timed_out="action", limit_ms=max(1, round(state.timeout * 1000)))
+    elif has_time:
+        late = _result(timed_out="loop")
+    else:
         return failed
-    late = _result(timed_out="action", limit_ms=max(1, round(state.timeout * 1000)))
-    return prim("select", prim("eq", prim("get", Slot("fault"), "kind"), LATE), late, failed)
+    return prim("select", prim("eq", prim("get", Slot("fault"), "kind"), KIND), late, failed)

@@ -200,7 +200,8 @@ class _Checker:
         if state.action is not None and state.call is not None:
             message = f"state `{state.name}` has both an action and a call"
             place = state.span_of("key:call")
-            yield Diagnostic("action-and-call", message, place, "", "a state does one thing; make it two states")
+            help = "a state does one thing; make it two states"
+            yield Diagnostic("action-and-call", message, place, "", help)
         if not state.is_terminal:
             for key in ("status", "on_maintain"):
                 if getattr(state, key) is not None:

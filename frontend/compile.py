@@ -137,7 +137,8 @@ def _compile_flow(source: Source, overrides: Overrides) -> Compiled:
         raise CompileError(problems, [source])
     flow = compile_flow(source, overrides.arguments, settings=_settings(overrides))
     if not flow.program.meta.loops and (overrides.llm_model or overrides.llm_enabled is False):
-        raise CompileError([Diagnostic("bad-override", "a flow has no model that judges its output")], [source])
+        message = "a flow that runs no loop has no model that judges its output"
+        raise CompileError([Diagnostic("bad-override", message)], [source])
     return Compiled(flow.program, None, flow.diagnostics, flow.core)
 
 

@@ -69,10 +69,18 @@ def _by_name(
     for key in given:
         if key not in parameters:
             help = suggest(key, parameters, "its parameters are")
-            error("unknown-parameter", f"`{name}` has no parameter `{key}`", state.span_of(f"key:args.{key}"), "", help)
+            error(
+                "unknown-parameter",
+                f"`{name}` has no parameter `{key}`",
+                state.span_of(f"key:args.{key}"),
+                "",
+                help,
+            )
             wrong = True
     last = max((index for index, known in enumerate(parameters) if known in given), default=-1)
-    missing = [known for index, known in enumerate(parameters) if index < max(least, last + 1) and known not in given]
+    missing = [
+        known for index, known in enumerate(parameters) if index < max(least, last + 1) and known not in given
+    ]
     if missing and not wrong:
         names = ", ".join(f"`{known}`" for known in missing)
         error("missing-argument", f"`{name}` needs {names}", state.span_of("args", "call"))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import attrs
+
 from ..ir.builder import FunctionBuilder, prim
 from ..ir.effects import EFFECTS
 from ..ir.nodes import Closure, Function, InnerLoop, Meta, Perform, Program, Return, Slot, TailCall
@@ -16,6 +18,7 @@ from ..ir.spans import Source
 from .calling import Callee
 from .captures import Captures
 from .core import Apply, Binding, Core, Lambda, Letrec, Variable
+from .deadlines import Calls, hand_down
 from .joint import FunctionPart, LoopPart
 from .library import LIBRARY, Defined, Primitive, Spread
 from .lower import Lowering
@@ -87,19 +90,24 @@ class _Flow:
         self.wrappers: list[Function] = []
         self.loops: dict[LoopPart, str] = {}
         self.inner: list[InnerLoop] = []
+        self.loop_names = Names()
         self.functions_called: dict[FunctionPart, Closure] = {}
+        # By the function of each loop.
+        self.calls: dict[str, Calls] = {}
 
     def program(self, root: Core, name: str, sources: tuple[Source, ...]) -> Program:
         main = Lambda((), (), None, root, ENTRY, span=root.span)
         self.lower(main, Captures(main, self.is_operation))
         meta = Meta(kind="flow", scope=self.scope(), loops=tuple(self.inner))
-        return Program(name, ENTRY, tuple(self.functions), meta, sources=sources)
+        return Program(name, ENTRY, tuple(hand_down(self.functions, self.calls)), meta, sources=sources)
 
     def loop_program(self, part: LoopPart, sources: tuple[Source, ...]) -> Program:
         loop = part.loop
         name = self.names.give("main")
         lowering = Lowering(loop, part.within, part.model, None, self.callees(part))
-        functions = [lowering.function(), *self.work_off()]
+        function = lowering.function()
+        self.calls[name] = _calls_of(lowering)
+        functions = hand_down([function, *self.work_off()], self.calls)
         inner = [path for known in self.loops for path in known.loop.scope or (".",)]
         scope = _union([*(loop.scope or (".",)), *inner])
         meta = Meta("loop", loop.paradigm, scope, lowering.maintains, lowering.limits, tuple(self.inner))
@@ -130,13 +138,17 @@ class _Flow:
         return Closure(name)
 
     def loop(self, part: LoopPart, name: str) -> Function:
-        lowering = Lowering(part.loop, part.within, part.model, name, self.callees(part))
-        function = lowering.function()
-        self.inner.append(InnerLoop(name, lowering.maintains, lowering.limits))
+        shown = self.loop_names.give(part.name)
+        lowering = Lowering(part.loop, part.within, part.model, shown, self.callees(part))
+        function = attrs.evolve(lowering.function(), name=name)
+        self.inner.append(InnerLoop(name, shown, lowering.maintains, lowering.limits))
+        self.calls[name] = _calls_of(lowering)
         return function
 
     def callees(self, part: LoopPart) -> dict[str, Callee]:
-        return {state: Callee(self.called(call.function), call.arguments) for state, call in part.calls.items()}
+        return {
+            state: Callee(self.called(call.function), call.arguments) for state, call in part.calls.items()
+        }
 
     def called(self, part: FunctionPart) -> Closure:
         """A function that a loop calls: as it is, or with what the file has to define for it first."""
@@ -207,6 +219,10 @@ class _Flow:
                 self.from_library[name] = given = self.names.give(name)
                 self.wrappers.append(_wrapper(given, entry))
         return Closure(self.from_library[name])
+
+
+def _calls_of(lowering: Lowering) -> Calls:
+    return Calls(lowering.until, lowering.deadline is not None, lowering.acted)
 
 
 def _union(paths: Sequence[str]) -> tuple[str, ...]:

@@ -130,7 +130,9 @@ class Joint:
         """Keep findings; a file that is read twice has each only once."""
         self.diagnostics += [finding for finding in found if finding not in self.diagnostics]
 
-    def error(self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None) -> None:
+    def error(
+        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+    ) -> None:
         self.report(Diagnostic(id, message, span, label, help))
 
     def source(self, path: str, span: Span | None, what: str) -> Source | None:
@@ -140,7 +142,9 @@ class Joint:
         index = next((i for i, (other, _) in enumerate(self._trail) if other == real), None)
         if index is not None:
             chain = " → ".join([*names[index:], path])
-            help = "a program runs its parts, and they cannot run it again; put what both need in another file"
+            help = (
+                "a program runs its parts, and they cannot run it again; put what both need in another file"
+            )
             self.error("circular-run", f"`{path}` runs itself: {chain}", span, help=help)
             return None
         if len(self._trail) > MAX_DEPTH:
@@ -173,7 +177,12 @@ class Joint:
         path = self._loop_path(request, importer)
         if path is None:
             return None
-        key = (path, request.max_iterations, repr(sorted(request.constants.items())), frozenset(request.given))
+        key = (
+            path,
+            request.max_iterations,
+            repr(sorted(request.constants.items())),
+            frozenset(request.given),
+        )
         if key not in self._loops or any(os.path.realpath(path) == real for real, _ in self._trail):
             self._loops[key] = self._read_loop(path, request)
         return self._loops[key]
@@ -237,7 +246,6 @@ class Joint:
             else:
                 context[key] = _constant(request.constants[key])
         return attrs.evolve(loop, context=context)
-
 
     # --- functions ----------------------------------------------------------------------------
 

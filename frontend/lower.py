@@ -20,6 +20,7 @@ from typing import Any
 
 import attrs
 
+from ..ir import called
 from ..ir.analysis import components
 from ..ir.builder import FunctionBuilder, prim, record, store
 from ..ir.nodes import (
@@ -58,8 +59,8 @@ DETAILS = prim("get", Slot("result"), "details")
 CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
 BROKEN = prim("or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error"))
 FORGET_LAST = store("last", None)
-# The active time of the run at which a loop within it is over; no name of an author is like it.
-DEADLINE = Slot("/deadline")
+# The active time of the run at which a loop within it is over.
+DEADLINE = Slot(called.DEADLINE)
 
 # The limit where the loop's time ends between two iterations.
 AT_REST = "timeout_at_rest"
@@ -118,9 +119,8 @@ class _Chain:
 class Lowering:
     """Lowers one loop to a function.
 
-    inner: what the loop is called in the program that runs it; None where it is the program itself.
-    callees: by state, the functions that are called. deadlines: afterwards, when the effects of those
-    are over that have a time, by the state that calls.
+    inner: what its notes call the loop in the program that runs it; None where it is the program itself.
+    callees: by state, the functions that are called. until, acted: afterwards, see `deadlines.Calls`.
     """
 
     def __init__(
@@ -135,7 +135,8 @@ class Lowering:
         self.within = within
         self.inner = inner
         self.callees = callees
-        self.deadlines: dict[str, Expr] = {}
+        self.until: dict[str, Expr] = {}
+        self.acted: list[str] = []
         self.model = judging.model_name(loop, default_model)
         timeout = milliseconds(loop.timeout)
         # A loop that does not begin with the program works out when its time is over.
@@ -393,7 +394,8 @@ class Lowering:
     def act(self, chain: _Chain, state: StateSpec) -> None:
         """Perform the action; its result is in `last` and in the capture."""
         if state.call is not None:
-            return calling.act(self, chain, state)
+            calling.act(self, chain, state)
+            return
         assert state.action is not None
         kind = ACTION_EFFECT[self.loop.kind_of(state)]
         needs = Needs()

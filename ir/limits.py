@@ -3,7 +3,7 @@
 The rules and why they suffice are in `spec/ir.md` (Limits). In short: `iteration` is compared with
 its bound and then counted on every way round, except on ways that a state takes at most once a lap;
 `steps` likewise; whatever waits is given the deadline; what is spent is compared with the budget
-before more is spent. Only the entry function may have cycles.
+before more is spent. What a loop calls is `called`'s business.
 
 Takes a well-formed program (`verify`). Knows the slot names that `spec/ir.md` reserves, and nothing
 of how a frontend comes to use them.
@@ -14,23 +14,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .analysis import cycles, graph
+from .called import SPENDERS, loops_of, verify_called
 from .diagnostics import Diagnostic, clean
 from .effects import EFFECTS
 from .nodes import (
     Branch,
     Call,
-    Closure,
     Const,
     Function,
+    InnerLoop,
     Instruction,
-    Meta,
     Parallel,
     Perform,
     Program,
     Set,
     Slot,
     State,
-    TailCall,
 )
 from .shapes import (
     ITERATION,
@@ -38,7 +37,6 @@ from .shapes import (
     STEPS,
     compared_with_lap,
     condition,
-    has_deadline,
     is_bound,
     is_harmless,
     is_increment,
@@ -48,7 +46,6 @@ from .shapes import (
 )
 
 SPENT = {"budget_usd": "spent.usd", "budget_tokens": "spent.tokens"}
-SPENDERS = ("agent", "evaluate")
 _SHOWN_STATES = 8
 
 # What is known of the price of the last call that spent: it was compared with the budget, it was
@@ -59,81 +56,23 @@ Edge = tuple[int, int]
 
 
 def verify_limits(program: Program) -> Iterator[Diagnostic]:
-    """A diagnostic for each way round a limit of this loop program."""
-    entry = program.function(program.entry)
-    yield from _calls(program)
-    for function in program.functions:
-        yield from _deadlines(function, program.meta)
-        if function.name != entry.name:
-            yield from _called(function, program.meta)
-    proof = _Proof(entry, program.meta)
-    yield from proof.iterations()
-    yield from proof.steps()
-    yield from proof.time()
-    yield from proof.budgets()
+    """A diagnostic for each way round a limit of one of the program's loops."""
+    yield from verify_called(program)
+    for loop in loops_of(program):
+        proof = _Proof(program.function(loop.function), loop)
+        yield from proof.iterations()
+        yield from proof.steps()
+        yield from proof.time()
+        yield from proof.budgets()
 
 
-# --- calls ------------------------------------------------------------------------------------
-
-
-def _calls(program: Program) -> Iterator[Diagnostic]:
-    """Calls go to functions that are known, and never round in a circle."""
-    index = {function.name: number for number, function in enumerate(program.functions)}
-    calls: list[list[int]] = []
-    for function in program.functions:
-        callees = []
-        for state in function.states:
-            if isinstance(state.exit, Call | TailCall | Parallel):
-                callee = state.exit.callee
-                if isinstance(callee, Closure):
-                    callees.append(index[callee.function])
-                else:
-                    yield _problem(
-                        "unbounded-call", "calls a function that is not known before it runs", state,
-                        "in a loop the callee is a `closure`, so that recursion can be ruled out",
-                    )  # fmt: skip
-        calls.append(callees)
-    for cycle in cycles(calls):
-        names = _list([program.functions[number].name for number in cycle])
-        yield Diagnostic(
-            "unbounded-recursion",
-            f"a loop's functions must not call each other in a circle: {names}",
-            program.functions[cycle[0]].span,
-        )
-
-
-def _called(function: Function, meta: Meta) -> Iterator[Diagnostic]:
-    """A function the loop calls: it ends by itself and spends nothing."""
-    for cycle in cycles(graph(function)):
-        yield _cycle("unbounded-cycle", "only a loop's entry function may have cycles", function, cycle)
-    if meta.limits.budget_usd is None and meta.limits.budget_tokens is None:
-        return
-    for state in function.states:
-        if isinstance(state.exit, Perform) and state.exit.kind in SPENDERS:
-            yield _problem("unbounded-budget", "may spend only in the loop's entry function", state)
-
-
-def _deadlines(function: Function, meta: Meta) -> Iterator[Diagnostic]:
-    """Whatever waits is told when the loop's time is over."""
-    timeout = meta.limits.timeout_ms
-    if timeout is None:
-        return
-    for state in function.states:
-        exit_ = state.exit
-        if isinstance(exit_, Perform) and EFFECTS[exit_.kind].waits and not has_deadline(exit_.args, timeout):
-            yield _problem(
-                "unbounded-wait", f"performs `{exit_.kind}` without the loop's deadline", state,
-                f'its arguments are a map with "deadline_ms", {timeout}',
-            )  # fmt: skip
-
-
-# --- the entry function -----------------------------------------------------------------------
+# --- a loop's function ------------------------------------------------------------------------
 
 
 class _Proof:
-    """What holds of the graph of the entry function. An edge is (state, position among its ways)."""
+    """What holds of the graph of a loop's function. An edge is (state, position among its ways)."""
 
-    def __init__(self, function: Function, meta: Meta) -> None:
+    def __init__(self, function: Function, meta: InnerLoop) -> None:
         self.function = function
         self.meta = meta
         self.states = function.states

@@ -262,9 +262,13 @@ class Limits:
 
 @attrs.frozen
 class InnerLoop:
-    """A loop that a program runs within itself: its function, and what that keeps to."""
+    """A loop that a program runs within itself: its function, and what that keeps to.
+
+    name: what its notes call it.
+    """
 
     function: str
+    name: str = ""
     maintain: bool = False
     limits: Limits = Limits()
 

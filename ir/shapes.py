@@ -107,20 +107,19 @@ def is_harmless(instruction: Instruction, counters: tuple[str, ...] = ()) -> boo
     return counts or not may_fault(instruction.value)
 
 
-def has_deadline(args: Expr, timeout: int) -> bool:
-    """Whether the map `args` surely has `deadline_ms` equal to `timeout`."""
+def deadline_of(args: Expr) -> Expr | None:
+    """What the map `args` surely has as `deadline_ms`; None where that is not plain to see."""
     if isinstance(args, Prim) and args.op == "without_nulls":
         args = args.args[0]
     if isinstance(args, Const) and type(args.value) is dict:
-        found = args.value.get("deadline_ms")
-        return type(found) is int and found == timeout
+        return Const(args.value["deadline_ms"]) if "deadline_ms" in args.value else None
     if not isinstance(args, Prim) or args.op != "map":
-        return False
+        return None
     found = []
     for key, value in zip(args.args[::2], args.args[1::2], strict=True):
         if not isinstance(key, Const):
-            return False
+            return None
         if key.value == "deadline_ms":
             found.append(value)
     # A second one would replace the first.
-    return len(found) == 1 and is_number(found[0], timeout)
+    return found[0] if len(found) == 1 else None

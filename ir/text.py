@@ -154,7 +154,7 @@ def meta_map(meta: Meta) -> dict[str, Any]:
     }
     if meta.loops:
         shown["loops"] = tuple(
-            {"function": loop.function, "maintain": loop.maintain, "limits": _bounds(loop.limits)}
+            {**attrs.asdict(loop), "limits": _bounds(loop.limits)}
             for loop in meta.loops
         )
     return shown

@@ -23,6 +23,7 @@ from .nodes import (
     Expr,
     Function,
     Goto,
+    Limits,
     Meta,
     Note,
     Parallel,
@@ -51,7 +52,7 @@ def verify(program: Program) -> Iterator[Diagnostic]:
     for diagnostic in _Verifier(program).run():
         sound = sound and not diagnostic.is_error
         yield diagnostic
-    if sound and program.meta.kind == "loop":
+    if sound and (program.meta.kind == "loop" or program.meta.loops):
         yield from verify_limits(program)
 
 
@@ -113,18 +114,21 @@ class _Verifier:
             yield bad("`scope` is a list of paths")
         if type(meta.maintain) is not bool:
             yield bad("`maintain` is true or false")
-        limits = meta.limits
-        for name in ("max_iterations", "max_steps", "timeout_ms"):
-            bound = getattr(limits, name)
-            if bound is not None and (type(bound) is not int or bound < 1):
-                yield bad(f"`{name}` is a whole number from 1 on")
-        if limits.budget_tokens is not None and (
-            type(limits.budget_tokens) is not int or limits.budget_tokens < 0
-        ):
-            yield bad("`budget_tokens` is a whole number from 0 on")
-        usd = limits.budget_usd
-        if usd is not None and (type(usd) not in (int, float) or not math.isfinite(usd) or usd < 0):
-            yield bad("`budget_usd` is a number from 0 on")
+        yield from (bad(what) for what in _limits_problems(meta.limits))
+        seen = {self.program.entry} if meta.kind == "loop" else set()
+        for loop in meta.loops:
+            if loop.function not in self.functions:
+                help_ = self.suggest(loop.function, self.functions, "functions")
+                message = f"meta: the loop {_name(loop.function)} is no function"
+                yield Diagnostic("unknown-function", message, help=help_)
+            elif loop.function in seen:
+                yield bad(f"the loop {_name(loop.function)} is listed twice")
+            elif self.functions[loop.function].rest:
+                yield bad(f"the loop {_name(loop.function)} takes any number of arguments")
+            seen.add(loop.function)
+            if type(loop.maintain) is not bool or type(loop.name) is not str:
+                yield bad("`loops.maintain` is true or false, `loops.name` a string")
+            yield from (bad(f"loops: {what}") for what in _limits_problems(loop.limits))
 
     def function(self, function: Function) -> Iterator[Diagnostic]:
         self.within = function
@@ -246,6 +250,18 @@ class _Verifier:
             wanted = _count(len(function.captures), len(function.captures), "capture")
             message = f"{_name(item.function)} takes {wanted}, not {len(item.captures)}{self.where}"
             yield Diagnostic("operand-count", message, span)
+
+
+def _limits_problems(limits: Limits) -> Iterator[str]:
+    for name in ("max_iterations", "max_steps", "timeout_ms"):
+        bound = getattr(limits, name)
+        if bound is not None and (type(bound) is not int or bound < 1):
+            yield f"`{name}` is a whole number from 1 on"
+    tokens, usd = limits.budget_tokens, limits.budget_usd
+    if tokens is not None and (type(tokens) is not int or tokens < 0):
+        yield "`budget_tokens` is a whole number from 0 on"
+    if usd is not None and (type(usd) not in (int, float) or not math.isfinite(usd) or usd < 0):
+        yield "`budget_usd` is a number from 0 on"
 
 
 def _name(name: str) -> str:

@@ -381,9 +381,10 @@ def _read_meta(meta: dict[str, Any]) -> dict[str, Any]:
     if type(loops) is not list:
         raise _Malformed("`loops` has a wrong value")
     for loop in loops:
-        if type(loop) is not dict or loop.keys() != {"function", "maintain", "limits"}:
+        if type(loop) is not dict or loop.keys() != {"function", "name", "maintain", "limits"}:
             raise _Malformed("`loops` has a wrong value")
         _get(loop, "function", str)
+        _get(loop, "name", str)
         _get(loop, "maintain", bool)
         _get(loop, "limits", dict)
     for limits in (meta["limits"], *(loop["limits"] for loop in loops)):

@@ -266,28 +266,153 @@ CALLING = changed('return "max_iterations"', "call closure g()(1) -> last then /
 HELPER = "function g(x) locals(y)\n  state s\n    return x\n"
 
 
-def test_a_loop_may_call_what_ends_by_itself() -> None:
-    """A function without cycles is no way round a limit."""
-    assert problems(CALLING + HELPER) == set()
+@pytest.mark.parametrize(
+    "helper",
+    [
+        HELPER,
+        "function g(x) state s goto s",
+        "function g(x) state s tailcall closure g()(1)",
+        "function g(x) state s tailcall x()",
+        "function g(x) state s perform clock {} -> x then t state t return 1",
+    ],
+)
+def test_what_a_loop_calls_may_compute(helper: str) -> None:
+    """A call is an action: as long as it waits for nothing and spends nothing, it is its own affair."""
+    assert problems(CALLING + helper) == set()
 
 
 @pytest.mark.parametrize(
     ("helper", "id"),
     [
-        ("function g(x) state s goto s", "unbounded-cycle"),
-        ("function g(x) state s tailcall closure g()(1)", "unbounded-recursion"),
         ("function g(x) state s tailcall closure main()()", "unbounded-recursion"),
-        ("function g(x) state s tailcall x()", "unbounded-call"),
+        ("function g(x) state s return closure h() function h() state s tailcall closure main()()",
+         "unbounded-recursion"),
         ("function g(x) state s perform sleep {} -> x then t state t return 1", "unbounded-wait"),
+        ('function g(x) state s perform sleep {"deadline_ms": 5000} -> x then t state t return 1',
+         "unbounded-wait"),
+        ("function g(x) state s return closure h() function h() locals(x) "
+         "state s perform sleep {} -> x then t state t return 1", "unbounded-wait"),
         (
             'function g(x) state s perform agent {"deadline_ms": 5000} -> x then t state t return 1',
             "unbounded-budget",
         ),
+        ('function g(x) state s perform task {} -> x then t state t return 1', "unbounded-budget"),
+    ],
+)  # fmt: skip
+def test_a_called_function_is_no_way_out(helper: str, id: str) -> None:
+    """What a loop calls must neither run it again, nor wait unbounded, nor spend."""
+    assert id in problems(CALLING + helper)
+
+
+def test_a_loop_calls_what_is_known() -> None:
+    """A loop's own callee is a closure."""
+    text = changed('return "max_iterations"', "call last(1) -> last then /max_steps")
+    assert "unbounded-call" in problems(text + HELPER)
+
+
+# A loop that hands its time on, through a function that calls another.
+HANDED = (
+    changed('return "max_iterations"', "call closure g(5000)(1) -> last then /max_steps")
+    + """
+function g(x) captures(/deadline)
+  state s
+    tailcall closure h(/deadline)(x)
+function h(x) captures(/deadline) locals(y)
+  state s
+    perform sleep map("seconds", x, "deadline_ms", /deadline) -> y then t
+  state t
+    return y
+"""
+)
+
+
+def test_a_deadline_may_be_handed_on() -> None:
+    """An effect under a deadline that came through every call is bounded."""
+    assert problems(HANDED) == set()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("closure g(5000)", "closure g(6000)"),
+        ("closure g(5000)", "closure g(null)"),
+        ("closure h(/deadline)", "closure h(x)"),
+        ("closure h(/deadline)", "closure h(max(/deadline, x))"),
+        ('"deadline_ms", /deadline', '"deadline_ms", x'),
+        ('"deadline_ms", /deadline', '"deadline_ms", /deadline, "deadline_ms", null'),
+        ("    perform sleep", "    /deadline = x\n    perform sleep"),
+        ("    tailcall", "    /deadline = x\n    tailcall"),
     ],
 )
-def test_a_called_function_is_no_way_out(helper: str, id: str) -> None:
-    """What a loop calls must neither go round, nor wait unbounded, nor spend."""
-    assert id in problems(CALLING + helper)
+def test_a_deadline_that_is_lost_is_refused(old: str, new: str) -> None:
+    """Every link of the chain counts."""
+    assert HANDED.count(old) == 1
+    assert problems(HANDED.replace(old, new)) & {"unbounded-wait", "counter-set"}
+
+
+def test_a_sooner_deadline_may_be_handed_on() -> None:
+    """The smaller of the deadline and something else is within it."""
+    assert problems(HANDED.replace("closure h(/deadline)", "closure h(min(x, /deadline))")) == set()
+
+
+# A flow that runs a loop with a time of its own, in a loop that has one too.
+NESTED = """
+program lint entry main
+meta {"kind": "loop", "limits": {"max_iterations": 3, "timeout_ms": 5000},
+      "loops": [{"function": "inner", "name": "inner", "limits": {"max_steps": 3, "timeout_ms": 100}}]}
+function main() locals(iteration, lap, x)
+  state /start
+    iteration = 1
+    lap = 1
+    call closure g(5000)() -> x then end
+  state end
+    return x
+function g() captures(/deadline)
+  state s
+    tailcall closure inner(/deadline)(plain(/deadline), 1)
+function inner(x, y) captures(/outer) locals(steps, now, /deadline)
+  state /start
+    steps = 0
+    perform clock {} -> now then /started
+  state /started
+    /deadline = min(or(/outer, add(get(now, "elapsed_ms"), 100)), add(get(now, "elapsed_ms"), 100))
+    goto a
+  state a
+    branch ge(steps, 3) end b
+  state b
+    steps = add(steps, 1)
+    perform sleep map("seconds", 1, "deadline_ms", /deadline) -> now then a
+  state end
+    return 1
+"""
+
+
+def test_a_loop_within_a_loop_passes() -> None:
+    """Both keep to their limits, the inner one to both."""
+    assert problems(NESTED) == set()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "id"),
+    [
+        ("min(or(/outer, add(get(now, \"elapsed_ms\"), 100)), ", "max(1, ", "counter-unset"),
+        ("or(/outer, ", "or(x, ", "counter-unset"),
+        ("    goto a", "    /deadline = 9999\n    goto a", "counter-unset"),
+        ("    steps = 0\n", "    steps = 0\n    /outer = 9999\n", "counter-set"),
+        ('perform sleep map("seconds", 1, "deadline_ms", /deadline)', "perform sleep {}", "unbounded-wait"),
+        ("branch ge(steps, 3) end b", "branch ge(steps, 4) end b", "unbounded-cycle"),
+        ("-> now then a\n", "-> now then /start\n", "counter-reset"),
+        ("closure inner(/deadline)", "closure inner(null)", "unbounded-wait"),
+        ("(plain(/deadline), 1)", "(/deadline, 1)", "unbounded-call"),
+        ("tailcall closure inner(/deadline)(plain(/deadline), 1)", "return closure inner(/deadline)",
+         "unbounded-call"),
+        ("    return 1", "    tailcall closure g(/deadline)()", "unbounded-recursion"),
+    ],
+)  # fmt: skip
+def test_a_way_round_an_inner_loops_limits_is_refused(old: str, new: str, id: str) -> None:
+    """A loop within a program is held to what its own meta says, and to what is around it."""
+    assert NESTED.count(old) == 1
+    assert id in problems(NESTED.replace(old, new))
 
 
 # --- every accepted mutant is bounded ---------------------------------------------------------

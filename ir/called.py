@@ -1,0 +1,295 @@
+"""What a loop calls keeps to the loop's time and budget, and does not run the loop again.
+
+A call is an action of a loop: how long it computes is not bounded here. But what waits in it, waits
+under the loop's deadline, handed down from call to call in a capture that nothing writes; nothing in
+it spends where the loop has a budget. The rules and why they suffice are in `spec/ir.md` (Calls).
+
+What a function may call is taken to be every function that it makes a closure of, and those that
+those make. Nothing else can come in: what is given to a loop is plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+
+from .analysis import expressions
+from .diagnostics import Diagnostic, clean
+from .effects import EFFECTS
+from .nodes import (
+    Call,
+    Closure,
+    Const,
+    Expr,
+    Function,
+    InnerLoop,
+    Limits,
+    Parallel,
+    Perform,
+    Prim,
+    Program,
+    Set,
+    Slot,
+    State,
+    TailCall,
+)
+from .shapes import deadline_of, is_slot, writers
+
+# When the effects of a function must be over, as active time of the run: a capture, and in a loop
+# that has a time of its own the slot that it works out, beside the capture for the loop around it.
+DEADLINE, OUTER = "/deadline", "/outer"
+SPENDERS = tuple(row.name for row in EFFECTS.values() if "usage?" in row.result.split())
+NEVER = float("inf")
+
+
+def closures_of(state: State) -> Iterator[Closure]:
+    """Every closure that a state makes."""
+    todo = [expr for part in (*state.body, state.exit) for expr in expressions(part)]
+    while todo:
+        expr = todo.pop()
+        if isinstance(expr, Closure):
+            yield expr
+            todo.extend(expr.captures)
+        elif isinstance(expr, Prim):
+            todo.extend(expr.args)
+
+
+class References:
+    """Which functions a program's functions make closures of, and which of them may wait."""
+
+    def __init__(self, functions: Iterable[Function]) -> None:
+        self.functions = {function.name: function for function in functions}
+        self.made = {
+            name: dict.fromkeys(
+                closure.function for state in function.states for closure in closures_of(state)
+            )
+            for name, function in self.functions.items()
+        }
+        users: dict[str, list[str]] = {name: [] for name in self.functions}
+        for name, made in self.made.items():
+            for callee in made:
+                users[callee].append(name)
+        waiting = [name for name, function in self.functions.items() if any(map(_waits, function.states))]
+        self.waiting = _closed(waiting, users)
+
+    def reach(self, names: Iterable[str]) -> set[str]:
+        """The functions that those of these names may call, in one step or many."""
+        return _closed([callee for name in names for callee in self.made[name]], self.made)
+
+
+def _waits(state: State) -> bool:
+    return isinstance(state.exit, Perform) and EFFECTS[state.exit.kind].waits
+
+
+def _closed(names: Iterable[str], ways: Mapping[str, Iterable[str]]) -> set[str]:
+    found: set[str] = set()
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo.extend(ways[name])
+    return found
+
+
+def loops_of(program: Program) -> list[InnerLoop]:
+    """Every loop of a program, the program itself first where it is one."""
+    meta = program.meta
+    own = [InnerLoop(program.entry, program.name, meta.maintain, meta.limits)] if meta.kind == "loop" else []
+    return [*own, *meta.loops]
+
+
+def verify_called(program: Program) -> Iterator[Diagnostic]:
+    """A diagnostic for each way in which what a loop calls could get around its limits."""
+    yield from _Rules(program).run()
+
+
+@attrs.frozen
+class _Time:
+    """How a function knows when its time is over: the expression that says it, and the capture."""
+
+    limit: Expr
+    capture: str
+
+
+class _Rules:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.references = References(program.functions)
+        self.functions = self.references.functions
+        self.loops = loops_of(program)
+        self.timed = {loop.function: loop for loop in self.loops if loop.limits.timeout_ms is not None}
+        self.bounded = self.references.reach(self.timed) & self.references.waiting
+
+    def run(self) -> Iterator[Diagnostic]:
+        yield from self.entries()
+        for loop in self.loops:
+            function = self.functions[loop.function]
+            yield from self.callees(function)
+            reached = self.references.reach([loop.function])
+            if loop.function in reached:
+                message = f"loop {_name(loop.function)} may run itself, through what it calls"
+                yield Diagnostic("unbounded-recursion", message, function.span)
+            if _has_budget(loop.limits):
+                yield from self.spending(loop.function, reached)
+        for name in dict.fromkeys([*self.timed, *(name for name in self.functions if name in self.bounded)]):
+            yield from self.time(self.functions[name])
+
+    def callees(self, function: Function) -> Iterator[Diagnostic]:
+        """A loop calls functions that are known."""
+        for state in function.states:
+            exit_ = state.exit
+            if isinstance(exit_, Call | TailCall | Parallel) and not isinstance(exit_.callee, Closure):
+                help = "in a loop the callee is a `closure`, so that what it calls is known"
+                what = "calls a function that is not known before it runs"
+                yield _problem("unbounded-call", what, state, help)
+
+    def entries(self) -> Iterator[Diagnostic]:
+        """A loop is called by its name, and given plain data: no function from outside gets into it."""
+        loops = {loop.function for loop in self.loops}
+        for function in self.functions.values():
+            if loops.isdisjoint(self.references.made[function.name]):
+                continue
+            for state in function.states:
+                made = [closure for closure in closures_of(state) if closure.function in loops]
+                exit_ = state.exit
+                if isinstance(exit_, Call | TailCall) and made == [exit_.callee]:
+                    if all(map(_is_plain, exit_.args)):
+                        continue
+                    help = "each argument of a loop is a literal or `plain(…)`, so that no function is in it"
+                    yield _problem("unbounded-call", "may give a loop a function from outside", state, help)
+                elif made:
+                    what = f"makes a value of loop {_name(made[0].function)}"
+                    yield _problem("unbounded-call", what, state, "a loop is called where it is named")
+
+    def spending(self, loop: str, reached: set[str]) -> Iterator[Diagnostic]:
+        for name in self.functions:
+            if name in reached:
+                for state in self.functions[name].states:
+                    if isinstance(state.exit, Perform) and state.exit.kind in SPENDERS:
+                        what = f"may spend, and loop {_name(loop)}, which calls it, has a budget"
+                        yield _problem("unbounded-budget", what, state)
+
+    # --- time -------------------------------------------------------------------------------
+
+    def time(self, function: Function) -> Iterator[Diagnostic]:
+        """Whatever waits knows when the time of the loops around it is over, and hands it on."""
+        loop = self.timed.get(function.name)
+        limit: Expr = Slot(DEADLINE)
+        if loop is not None and function.name == self.program.entry:
+            limit = Const(loop.limits.timeout_ms)
+        elif loop is not None:
+            yield from self.own_deadline(function, loop.limits.timeout_ms)
+        else:
+            yield from self.captured(function, DEADLINE)
+        for state in function.states:
+            exit_ = state.exit
+            if isinstance(exit_, Perform) and EFFECTS[exit_.kind].waits:
+                given = deadline_of(exit_.args)
+                if given != limit:
+                    shown = limit.value if isinstance(limit, Const) else DEADLINE
+                    help = f'its arguments are a map with "deadline_ms", {shown}'
+                    what = f"performs `{exit_.kind}` without the loop's deadline"
+                    yield _problem("unbounded-wait", what, state, help)
+            for closure in closures_of(state):
+                if closure.function in self.references.waiting and not self.hands_on(state, closure, limit):
+                    what = f"calls {_name(closure.function)} without the loop's deadline"
+                    yield _problem("unbounded-wait", what, state)
+
+    def captured(self, function: Function, slot: str) -> Iterator[Diagnostic]:
+        if slot not in function.captures:
+            message = f"function {_name(function.name)} waits, and has no capture {_name(slot)}"
+            yield Diagnostic("unbounded-wait", message, function.span)
+        for number in writers(function).get(slot, {}):
+            yield _problem("counter-set", f"sets {_name(slot)}", function.states[number])
+
+    def hands_on(self, state: State, closure: Closure, limit: Expr) -> bool:
+        callee = self.functions[closure.function]
+        inner = self.timed.get(callee.name)
+        slot = DEADLINE if inner is None else OUTER
+        if slot not in callee.captures:
+            return False
+        return _is_within(closure.captures[callee.captures.index(slot)], state, limit)
+
+    def own_deadline(self, function: Function, timeout: int | None) -> Iterator[Diagnostic]:
+        """A loop within a program works out when it is over before it does anything else."""
+        inherits = function.name in self.bounded
+        if inherits:
+            yield from self.captured(function, OUTER)
+        first = function.states[0]
+        written = writers(function).get(DEADLINE, {})
+        state = next((state for state in function.states if _name_after_clock(first) == state.name), None)
+        sets = written.get(function.states.index(state), ()) if state is not None else ()
+        good = (
+            state is not None
+            and isinstance(first.exit, Perform)
+            and len(written) == 1
+            and len(sets) == 1
+            and state.body[:1] == tuple(sets)
+            and isinstance(sets[0], Set)
+            and _is_end(sets[0].value, first.exit.slot, timeout, inherits)
+            and all(target not in (first.name, state.name) for target in _targets(function, first))
+        )
+        if not good:
+            help = f'`{DEADLINE} = add(get(now, "elapsed_ms"), {timeout})` comes right after a first `clock`'
+            message = f"loop {_name(function.name)} does not begin with when it is over"
+            yield Diagnostic("counter-unset", message, function.span, help=help)
+
+
+def _name_after_clock(state: State) -> str | None:
+    exit_ = state.exit
+    return exit_.next if isinstance(exit_, Perform) and exit_.kind == "clock" and not state.handler else None
+
+
+def _targets(function: Function, apart_from: State) -> Iterator[str]:
+    from .analysis import graph
+
+    for state, ways in zip(function.states, graph(function), strict=True):
+        if state is not apart_from:
+            yield from (function.states[way].name for way in ways)
+
+
+def _is_end(value: Expr, now: str, timeout: int | None, inherits: bool) -> bool:
+    """Whether a value is the time of the clock and the loop's on top, or that of an outer one if sooner."""
+    own = Prim("add", (Prim("get", (Slot(now), Const("elapsed_ms"))), Const(timeout)))
+    return value == (Prim("min", (Prim("or", (Slot(OUTER), own)), own)) if inherits else own)
+
+
+def _is_within(expr: Expr, state: State, limit: Expr) -> bool:
+    """Whether an expression at a state's end is the limit, or the smaller of it and something else."""
+    written: set[str] = set()
+    for instruction in reversed(state.body):
+        if isinstance(instruction, Set):
+            if is_slot(expr, instruction.slot) and instruction.slot not in written:
+                expr = instruction.value
+            written.add(instruction.slot)
+    if isinstance(limit, Slot) and limit.name in written:
+        return False
+    if expr == limit:
+        return True
+    # A deadline that is null is none.
+    return (
+        isinstance(expr, Prim)
+        and expr.op == "min"
+        and any(
+            arg == limit or (isinstance(arg, Prim) and arg.op == "or" and arg.args[:1] == (limit,))
+            for arg in expr.args
+        )
+    )
+
+
+def _is_plain(argument: Expr) -> bool:
+    return isinstance(argument, Const) or (isinstance(argument, Prim) and argument.op == "plain")
+
+
+def _has_budget(limits: Limits) -> bool:
+    return limits.budget_usd is not None or limits.budget_tokens is not None
+
+
+def _name(name: str) -> str:
+    return f"`{clean(name, 80)}`"
+
+
+def _problem(id: str, what: str, state: State, help_: str | None = None) -> Diagnostic:
+    return Diagnostic(id, f"state {_name(state.name)} {what}", state.exit.span or state.span, help=help_)
