@@ -184,7 +184,7 @@ class _Printer:
             case Operation(op=op, args=args):
                 return _form(f"op:{op}", *(done[arg] for arg in args))
             case Parallel(callee=callee, items=items):
-                return _form("parallel-map", done[callee], done[items])
+                return _form("effect:parallel", done[callee], done[items])
             case Perform(kind=kind, fields=fields):
                 return _form("effect:perform", Atom(Symbol(kind)), *self._fields(fields))
             case Note(kind=kind, fields=fields):

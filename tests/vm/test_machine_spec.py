@@ -32,10 +32,14 @@ def test_the_sessions_of_the_machine_chapter_run() -> None:
     assert {block.language for block in SESSIONS} == {"llc-ir", "python"}
 
 
+def restored(image: Image, snapshot: Any) -> Machine:
+    return Machine.restore(image, {**snapshot, "program_hash": image.program_hash})
+
+
 @pytest.fixture
 def example() -> tuple[Image, Any]:
     """The program of the snapshot chapter and the snapshot below it."""
-    program, snapshot = EXAMPLE
+    program, snapshot = EXAMPLE[:2]
     assert (program.language, snapshot.language) == ("llc-ir", "json")
     return emit(parse_program(program.text, "<spec>")), json.loads(snapshot.text)
 
@@ -51,6 +55,24 @@ def test_the_snapshot_of_the_chapter_is_the_program_s(example: tuple[Image, Any]
 def test_the_snapshot_of_the_chapter_can_be_restored(example: tuple[Image, Any]) -> None:
     """The effect waits for its answer, and the program goes on to its end."""
     image, snapshot = example
-    machine = Machine.restore(image, {**snapshot, "program_hash": image.program_hash})
+    machine = restored(image, snapshot)
     assert repr(machine.effect) == "Effect(1, 'shell', {'command': 'ls'})"
     assert repr(machine.resume("x")) == "Done(['x', [40, 2]])"
+
+
+def test_the_snapshot_with_strands_is_the_program_s() -> None:
+    """One strand has ended, one has failed, one waits; it goes on to the fault."""
+    program, snapshot = EXAMPLE[2:]
+    image, expected = emit(parse_program(program.text, "<spec>")), json.loads(snapshot.text)
+    machine = Machine(image, [["ls", "", "pwd"]])
+    assert [repr(machine.resume()), repr(machine.resume())] == [
+        "Effect(1, 'shell', {'command': 'ls'})",
+        "Effect(2, 'shell', {'command': 'pwd'})",
+    ]
+    assert repr(machine.resume("a b", 1)) == "Waiting()"
+    assert {**machine.snapshot(), "program_hash": "…"} == expected
+    again = restored(image, expected)
+    assert {**again.snapshot(), "program_hash": "…"} == expected
+    fault = again.resume("/home")
+    assert repr(fault) == "Fault('user', 'nothing to ask', None)"
+    assert [row[:2] for row in fault.backtrace] == [("main", "start"), ("ask", "refuse")]
