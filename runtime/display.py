@@ -89,12 +89,13 @@ class ProgressDisplay(Display):
         self._marks = _FANCY if screen.unicode else _ASCII
         self._indent = " " * 7
         self._pending: tuple[str, int] | None = None
-        self._output = _ActionOutput(1 << 60 if verbose else MOST_LINES)
+        self._output = ActionOutput(1 << 60 if verbose else MOST_LINES)
         self._status_shown = False
         self._waiting_for = ""
         self._failed = ""
         self._begun = 0.0
         self._ticks = 0
+        self._beside = 0
 
     # --- lines --------------------------------------------------------------------------------
 
@@ -135,6 +136,44 @@ class ProgressDisplay(Display):
             return ""
         shown = printable(lines[0].strip())
         return f"{shown} {self._marks['more']}" if len(lines) > 1 else shown
+
+    # --- effects that are performed at once (`beside`) ------------------------------------------
+
+    def beside(self, seq: int) -> Display:
+        from .beside import BesideDisplay
+
+        return BesideDisplay(self, seq, self._verbose)
+
+    def begin_beside(self) -> None:
+        """One more effect is performed at once with others."""
+        self._show_failure()
+        self._header()
+        if self._beside == 0:
+            self._begun = monotonic()
+            self._ticks = 0
+        self._beside += 1
+        self._waiting_for = f"{self._beside} at once"
+
+    def end_beside(self) -> None:
+        self._beside -= 1
+        self._waiting_for = f"{self._beside} at once" if self._beside else ""
+
+    def mark(self, name: str) -> str:
+        return self._marks[name]
+
+    def line_of(self, head: str, text: str, style: str = "") -> None:
+        """The first line of a text after `head`."""
+        line = head + self._one_line(text)
+        if self._screen.is_live:
+            line = fit(line, self._screen.width - 1, self._marks["more"])
+        self._line(line, style)
+
+    def show_lines(self, head: str, lines: list[str]) -> None:
+        """Lines of output that say whose they are."""
+        if lines:
+            self._erase_status()
+            paint = self._screen.paint if self._screen.is_live else lambda text, style: text
+            self._screen.write("".join(paint((head + line).rstrip(), "dim") + "\n" for line in lines))
 
     # --- what happens -------------------------------------------------------------------------
 
@@ -267,7 +306,7 @@ class ProgressDisplay(Display):
         if self._verbose and kind in ("shell", "agent"):
             self._detail(f"took {duration(result.get('duration_ms') or 0)}", "dim")
         if kind in ("shell", "agent"):
-            self._failed = fit(self._one_line(_failure(result)), 200, self._marks["more"])
+            self._failed = fit(self._one_line(failure_text(result)), 200, self._marks["more"])
 
     def effect_cut(self) -> None:
         self._finish_output("shell")
@@ -308,7 +347,7 @@ class ProgressDisplay(Display):
         self._line(text, style)
 
 
-def _failure(result: dict[str, Any]) -> str:
+def failure_text(result: dict[str, Any]) -> str:
     """Why an action did not end with 0, in a few words; "" where it did."""
     crash = judge_crash(result)
     if crash is not None and (result.get("error") or crash["details"]["reason"] in ("timeout", "signal")):
@@ -316,7 +355,7 @@ def _failure(result: dict[str, Any]) -> str:
     return f"exit {result['exit_code']}" if result.get("exit_code") else ""
 
 
-class _ActionOutput:
+class ActionOutput:
     """The output of one action taken apart in lines fit to show, bounded in number and length."""
 
     __slots__ = ("_hidden", "_last", "_limit", "_partial", "_shown")

@@ -1,0 +1,302 @@
+"""Effects that are performed at once: real processes, one journal, any of them cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.ir.text import parse_program
+from llc.runtime import journal, launch, options, runs
+from llc.runtime.display import Display
+from llc.runtime.driver import Driver
+from llc.runtime.replay import History, replay
+from llc.runtime.world import Context, Interrupt, World
+from llc.vm.emit import emit
+from llc.vm.image import Image
+from llc.vm.machine import Machine
+
+# Runs each item as a command, then another with what that gave; the value is what came of all.
+EACH = """
+program each entry main
+function main() locals(found)
+  state start
+    parallel closure work() over ITEMS -> found then end
+  state end
+    return found
+function work(item) locals(answer)
+  state first
+    perform KIND -> answer then second
+  state second
+    perform shell map("command", concat("echo second ", get(answer, "exit_code"), " >> seconds; echo ", \
+get(answer, "output"))) -> answer then end
+  state end
+    return get(answer, "output")
+"""
+# Waits until all three have come, so that it ends only where they are performed at once.
+MEET = "touch here.{0}; until [ -e here.a ] && [ -e here.b ] && [ -e here.c ]; do sleep 0.01; done; echo {0}"
+# Says when it is there and waits until it may go on; once it went on it does not wait again.
+GATE = "echo {0} >> log; touch here.{0}; until [ -e go.{0} ]; do sleep 0.01; done; echo {0}"
+
+
+def program(commands: list[str], more: str = "") -> bytes:
+    text = EACH.replace("ITEMS", json.dumps(commands))
+    kind = f'shell map("command", item{more})'
+    return emit(parse_program(text.replace("KIND", kind), "each.ir")).to_bytes()
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".loops").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def begin(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "llc", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
+    output, errors = process.communicate(timeout=60)
+    found = json.loads(output)
+    assert isinstance(found, dict)
+    return {**found, "exit": process.returncode, "shown": errors}
+
+
+def run(commands: list[str], *words: str, more: str = "") -> subprocess.Popen[str]:
+    Path("each.llb").write_bytes(program(commands, more))
+    return begin("run", "each.llb", "--json", *words)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def events(project: Path) -> list[dict[str, Any]]:
+    (path,) = project.glob(".loops/.*/each-*/each.events.jsonl")
+    return [record.event for record in journal.read(str(path)) if record.event is not None]
+
+
+def seqs(project: Path, kind: str) -> list[int]:
+    return [event["seq"] for event in events(project) if event["event"] == kind]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_what_waits_together_is_performed_at_once(project: Path) -> None:
+    """Three actions that wait for each other all end; their results stand in the order of the items."""
+    found = answer(run([MEET.format(name) for name in "abc"]))
+    assert (found["status"], found["value"]) == ("success", ["a\n", "b\n", "c\n"])
+    assert seqs(project, "action_start")[:3] == [1, 2, 3]
+    assert sorted(seqs(project, "action_complete")) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(("words", "most"), [(["--jobs", "2"], 2), (["--jobs", "1"], 1), ([], 8)])
+def test_so_many_are_performed_at_once_as_jobs_says(project: Path, words: list[str], most: int) -> None:
+    """Eight by default."""
+    commands = ["echo + >> log; sleep 0.05; echo - >> log"] * 12
+    assert answer(run(commands, *words))["status"] == "success"
+    now = top = 0
+    for line in (project / "log").read_text().splitlines():
+        now += 1 if line == "+" else -1
+        top = max(top, now)
+    assert top == most
+
+
+def test_what_came_first_goes_on_first(project: Path) -> None:
+    """A call whose action ended goes on while the others wait; the journal has that order."""
+    process = run([GATE.format(name) for name in "abc"])
+    for name in "cab":
+        wait_for((project / f"here.{name}").exists)
+        (project / f"go.{name}").touch()
+        wait_for(lambda name=name: len(seqs(project, "action_complete")) == 2 * ("cab".index(name) + 1))  # type: ignore[misc]
+    assert answer(process)["value"] == ["a\n", "b\n", "c\n"]
+    assert seqs(project, "action_complete") == [3, 4, 1, 5, 2, 6]
+
+
+def test_each_line_of_output_says_whose_it_is(project: Path) -> None:
+    """Shown as they come, with the number of the effect."""
+    found = answer(
+        run(["echo one; touch here.x; until [ -e here.y ]; do sleep 0.01; done", "touch here.y; exit 3"])
+    )
+    shown = found["shown"]
+    assert re.search(r"^#1 [→>-]+ echo one;", shown, re.M)
+    assert re.search(r"^#1 [│|] one$", shown, re.M)
+    assert re.search(r"^#2 [✗x] exit 3$", shown, re.M)
+
+
+def test_sleeping_takes_no_job(project: Path) -> None:
+    """Fifty calls that sleep do so at once, whatever `--jobs` says, beside an action."""
+    text = EACH.replace("ITEMS", json.dumps([0.2] * 50)).replace("KIND", 'sleep map("seconds", item)')
+    text = re.sub(
+        r"state second\n.*?\n",
+        'state second\n    answer = map("output", "slept")\n    goto end\n',
+        text,
+        flags=re.S,
+    )
+    Path("each.llb").write_bytes(emit(parse_program(text, "each.ir")).to_bytes())
+    assert answer(begin("run", "each.llb", "--json", "--jobs", "1"))["value"] == ["slept"] * 50
+    kinds = [event["event"] for event in events(project)]
+    assert kinds.index("effect_complete") > kinds.index("effect_start") + 40
+
+
+def cut(project: Path, number: int) -> dict[int, int]:
+    """Three actions, of which the second has ended when llc is cut off; the pids of the others."""
+    process = run([GATE.format(name) for name in "abc"])
+    for name in "abc":
+        wait_for((project / f"here.{name}").exists)
+    (project / "go.b").touch()
+    wait_for(lambda: 4 in seqs(project, "action_complete"))
+    pids = {event["seq"]: event["pid"] for event in events(project) if event["event"] == "process"}
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    return {seq: pids[seq] for seq in (1, 3)}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_cut_off_only_what_had_not_ended_is_performed_again(project: Path, number: int) -> None:
+    """Whatever was running is ended before; what had ended is not done twice."""
+    pids = cut(project, number)
+    assert all(alive(pid) for pid in pids.values()) == (number == signal.SIGKILL)
+    for name in "ac":
+        (project / f"go.{name}").touch()
+    (path,) = project.glob(".loops/.running/each-*")
+    (project / "go.a").unlink()
+    process = begin("resume", path.name, "--json")
+    wait_for(lambda: not any(alive(pid) for pid in pids.values()))
+    (project / "go.a").touch()
+    found = answer(process)
+    assert (found["status"], found["value"]) == ("success", ["a\n", "b\n", "c\n"])
+    assert sorted((project / "log").read_text().split()) == ["a", "a", "b", "c", "c"]
+    assert (project / "seconds").read_text() == "second 0\n" * 3
+
+
+def test_each_unknown_effect_follows_its_own_policy(project: Path) -> None:
+    """`fail` gives an error for what was cut off, `rerun` performs it again; both are on record."""
+    gates = {name: GATE.format(name) for name in "abc"}
+    text = EACH.replace(
+        "ITEMS", json.dumps([[gates["a"], "fail"], [gates["b"], "rerun"], [gates["c"], "fail"]])
+    )
+    text = text.replace("KIND", 'shell map("command", first(item), "on_unknown", nth(item, 1))')
+    Path("each.llb").write_bytes(emit(parse_program(text, "each.ir")).to_bytes())
+    process = begin("run", "each.llb", "--json")
+    for name in "abc":
+        wait_for((project / f"here.{name}").exists)
+        (project / f"go.{name}").touch() if name == "b" else None
+    wait_for(lambda: 4 in seqs(project, "action_complete"))
+    process.kill()
+    process.communicate()
+    (path,) = project.glob(".loops/.running/each-*")
+    found = answer(begin("resume", path.name, "--json"))
+    assert found["value"] == ["\n", "b\n", "\n"]
+    assert sorted((project / "seconds").read_text().split()) == ["0", "1", "1", "second", "second", "second"]
+    (resumed,) = [event for event in events(project) if event["event"] == "run_resume"]
+    assert resumed["unknown"] == {"1": "fail", "3": "fail"}
+
+
+class Finishing(World):
+    """Ends each action only when a stop was asked for, and with a result all the same."""
+
+    def beside(self) -> World:
+        return self
+
+    def perform(self, effect: Any, context: Context) -> dict[str, Any]:
+        self.started.put(effect.seq)
+        while not context.interrupt.is_set:
+            time.sleep(0.005)
+        return {"output": "kept", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
+
+    started: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+
+def test_an_interrupted_run_keeps_what_ended_all_the_same(project: Path) -> None:
+    """What has a result when a stop is asked for is on record, with what follows from it, and in order."""
+    image = Image.from_bytes(program(["a", "b"]))
+    runs.make_running_folder("")
+    folder = runs.RunFolder.create("", "each")
+    book = journal.Journal.create(folder.journal, lambda: "2024-01-15T10:30:00.000Z")
+    interrupt = Interrupt()
+    world = Finishing()
+    driver = Driver(Machine(image), world, book, folder, Display(), interrupt)
+    asking = threading.Thread(target=lambda: (world.started.get(), world.started.get(), interrupt.set()))
+    asking.start()
+    assert driver.run().status == "interrupted"
+    asking.join()
+    book.close()
+    interrupt.close()
+    assert sorted(seqs(project, "action_complete")) == [1, 2]
+    machine = Machine(image)
+    position = replay(machine, History.load(folder.journal), journal.Blobs(folder.outputs), World())
+    assert sorted(position.open) == [3, 4]
+    assert set(position.open.values()) == {None}
+
+
+LEAVE = """
+program each entry main
+function main() locals(found)
+  state start
+    parallel closure work() over ["stay", "leave"] -> found then end
+  state end
+    return found
+function work(item) locals(answer)
+  state first
+    branch eq(item, "leave") wait stay
+  state stay
+    perform shell map("command", "echo $$ > pid; touch here; sleep 600") -> answer then end
+  state wait
+    perform shell map("command", "until [ -e here ]; do sleep 0.01; done") -> answer then leave
+  state leave
+    perform exit map("code", 7) -> answer then end
+  state end
+    return answer
+"""
+
+
+def test_leaving_ends_the_others(project: Path) -> None:
+    """`exit` in one call ends the run, with what the others had begun."""
+    Path("each.llb").write_bytes(emit(parse_program(LEAVE, "each.ir")).to_bytes())
+    found = answer(begin("run", "each.llb", "--json"))
+    assert (found["exit"], found["terminated_by"]) == (7, "exit")
+    assert not alive(int((project / "pid").read_text()))
+
+
+def test_resuming_a_run_that_ended_at_once_repeats_its_order(project: Path) -> None:
+    """Cut off after each event in turn, a run of many at once comes to the same value."""
+    commands = [f"echo {n} >> log; sleep 0.0{9 - n}; echo {n}" for n in range(4)]
+    value = answer(run(commands))["value"]
+    assert value == ["0\n", "1\n", "2\n", "3\n"]
+    (ended,) = project.glob(".loops/.history/each-*")
+    lines = (ended / "each.events.jsonl").read_bytes().splitlines(keepends=True)
+    target = project / ".loops" / ".running" / ended.name
+    for count in range(1, len(lines)):
+        os.rename(ended, target)
+        (target / "each.events.jsonl").write_bytes(b"".join(lines[:count]))
+        done = [json.loads(line)["seq"] for line in lines[:count] if b'"event":"action_complete"' in line]
+        (project / "log").write_text("")
+        assert launch.resume(options.Values(options.RESUME, ended.name, quiet=True)) == 0, count
+        again = (project / "log").read_text().split()
+        assert sorted(again) == [str(n) for n in range(4) if n + 1 not in done], count
+        end = [event for event in events(project) if event["event"] == "run_end"][-1]
+        assert end["value"] == value, count
