@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+from . import masking
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +28,7 @@ class Capture:
         "_directory",
         "_file",
         "_head",
+        "_masked",
         "_name",
         "_show",
         "_tail",
@@ -44,6 +47,7 @@ class Capture:
         self._directory = context.output_dir
         self._name = f"{context.effect_id.rpartition('/')[2]}-{stream}.txt"
         self._show = context.on_output
+        self._masked: masking.Stream | None = None  # what makes the copy fit to be looked at
         self._decode: Callable[[bytes, bool], str] | None = None
 
     def feed(self, data: bytes) -> None:
@@ -78,8 +82,10 @@ class Capture:
         if not self._head:
             return self._tail.decode("utf-8", "replace")
         if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+            if self._masked is not None:
+                masked, self._masked = self._masked, None
+                self._write(masked.finish())
+            self.close()
         # Neither end may begin or stop inside a character.
         head = self._head[: len(self._head) - _incomplete(self._head)]
         tail = self._tail[-KEPT_END:]
@@ -105,8 +111,10 @@ class Capture:
             return
         path = os.path.join(self._directory, self._name)
         try:
-            os.makedirs(self._directory, exist_ok=True)
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            os.makedirs(self._directory, mode=0o700, exist_ok=True)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            if masking.known:
+                self._masked = masking.Stream(is_text=False)
         except OSError as error:
             self.copy = f"no full copy: {error.strerror}"
         else:
@@ -115,6 +123,8 @@ class Capture:
     def _write(self, data: bytes | bytearray) -> None:
         if self._file < 0:
             return
+        if self._masked is not None:
+            data = self._masked.feed(bytes(data))
         try:
             with memoryview(data) as view:
                 done = 0

@@ -5,6 +5,7 @@ The verbs stand in `commands`, a module for each group.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ..ir.diagnostics import CompileError, Diagnostic, suggest
-from . import launch, runs
+from . import configuration, launch, masking, runs
 from .commands import interactive, programs, records  # noqa: F401 - they declare their verbs
 from .commands import runs as _runs  # noqa: F401
 from .commands.plumbing import app, show, write
@@ -27,6 +28,7 @@ _UsageError: Any = typer.BadParameter.__base__
 def main(program: str, words: list[str]) -> int:
     """Read a command and do it; the exit code."""
     command = typer.main.get_command(app)
+    _mask()
     try:
         _refuse_unknown_verb(program, words)
         code = command.main(args=words, prog_name=program, standalone_mode=False)
@@ -50,6 +52,14 @@ def main(program: str, words: list[str]) -> int:
     except CompileError as error:
         show(error.diagnostics, error.sources)
         return EXIT_USAGE
+
+
+def _mask() -> None:
+    """Show no secrets, whatever the verb. What it looks at may have been recorded with others."""
+    names: tuple[str, ...] = ()
+    with contextlib.suppress(CompileError):  # running anything will say what is wrong with it
+        names = configuration.load(runs.ROOT).secrets
+    masking.begin(names, is_lenient=True)
 
 
 def _answer_usage(words: list[str], message: str) -> None:

@@ -16,6 +16,8 @@ from ..ir.effects import EFFECTS
 from ..vm.faults import Fault, show_place
 from ..vm.machine import Done, Effect, FrameView, OutOfFuel
 from ..vm.values import to_host
+from . import masking
+from .bounding import FUEL
 from .checkpoint import Checkpoints
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
 from .journal import JournalError, write_file
@@ -101,6 +103,8 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
+        if self.terminated_by == "fuel":
+            return EXIT_LIMIT
         return _EXIT_CODES[self.status] if self.code is None else self.code
 
     def to_json(self) -> dict[str, Any]:
@@ -119,6 +123,10 @@ class Outcome:
         }
 
 
+class Exhausted(Interrupted):
+    """The program has used all its fuel: it stops where it is, and can go on with more."""
+
+
 class Driver:
     """Drives one run to its end.
 
@@ -126,7 +134,7 @@ class Driver:
     began. refusals: what the world raises when it will not perform an effect; that ends the run.
     settle(effect): the answer to an effect that is not to be performed, None for one that is.
     jobs: how many effects are performed at once at most. checkpoints: where to keep them, None for
-    nowhere. doubtful(): what `Position.marks` gives.
+    nowhere. doubtful(): what `Position.marks` gives. fuel: how many ticks the program may use in all.
     """
 
     def __init__(
@@ -146,7 +154,9 @@ class Driver:
         jobs: int | None = None,
         checkpoints: Checkpoints | None = None,
         doubtful: Callable[[], list[list[Any]]] = list,
+        fuel: int = FUEL,
     ) -> None:
+        self._fuel = fuel
         self._settles = settle
         self._refusals = refusals
         self._machine = machine
@@ -213,10 +223,10 @@ class Driver:
                 else:
                     effect, result = self._result()
                     stop = self._step(result, effect.seq)
-        except Interrupted:
+        except Interrupted as why:
             stop = self._wind_down()
             if not machine.ended:
-                return self._interrupted()
+                return self._interrupted(isinstance(why, Exhausted))
         except self._refusals as error:
             return self._end(self._refused(error))
         except Exited as exit:
@@ -228,7 +238,9 @@ class Driver:
     def _step(self, *answer: Any) -> Stop:
         """Run the machine on, with an answer and its effect's number if there is one."""
         machine = self._machine
-        machine.refuel(QUANTUM)
+        if machine.ticks >= self._fuel:
+            raise Exhausted
+        machine.refuel(min(QUANTUM, self._fuel - machine.ticks))
         stop = machine.resume(*answer)
         for kind, fields in machine.take_notes():
             self._note(kind, fields)
@@ -426,7 +438,7 @@ class Driver:
             return
         action = args.get("command")
         if isinstance(action, str) and len(action) > LONGEST_ACTION:
-            action = action[:LONGEST_ACTION] + " …"
+            action = masking.masked(action)[:LONGEST_ACTION] + " …"
         else:
             args = {name: value for name, value in args.items() if name != "command"}
         state, _ = self._places[effect.seq]
@@ -561,12 +573,22 @@ class Driver:
         self._display.end(outcome)
         return outcome
 
-    def _interrupted(self) -> Outcome:
+    def _interrupted(self, is_exhausted: bool = False) -> Outcome:
         outcome = self.outcome("interrupted")
         outcome.terminated_by = "interrupt"
-        self._journal.write(
-            "run_interrupted", {"state": outcome.final_state, "duration_ms": outcome.duration_ms}
-        )
+        fields = {"state": outcome.final_state, "duration_ms": outcome.duration_ms}
+        if is_exhausted:
+            outcome.terminated_by = fields["reason"] = "fuel"
+            machine = self._machine
+            code = machine.calls[-1].function.code
+            outcome.place = machine.image.place(code.state_spans[machine.calls[-1].state])
+            outcome.error = {
+                "kind": "out-of-fuel",
+                "message": f"the program has used all its fuel ({self._fuel:,} ticks) and runs on",
+                "span": show_place(outcome.place),
+                "help": f"if it should go on: llc resume {self._run.id} --fuel N",
+            }
+        self._journal.write("run_interrupted", fields)
         self._journal.sync()
         self._write_checkpoint()
         self._save_state("interrupted")
@@ -581,7 +603,8 @@ class Driver:
         self._state_is_old = False
         try:
             data = json.dumps(self._state(status), indent=2, ensure_ascii=False)
-            write_file(self._run.state, data.encode("utf-8", "replace") + b"\n", durable=False)
+            text = data.encode("utf-8", "replace") + b"\n"
+            write_file(self._run.state, text, durable=False, mode=0o600)
         except (JournalError, ValueError, TypeError, RecursionError):
             return
 
@@ -622,7 +645,10 @@ class Driver:
 
 def _shortened(value: Any) -> Any:
     """A value with its long texts cut: the state file is for looking at."""
-    if isinstance(value, str) and len(value) > _STATE_TEXT:
+    if isinstance(value, str):
+        value = masking.masked(value)
+        if len(value) <= _STATE_TEXT:
+            return value
         half = _STATE_TEXT // 2
         return f"{value[:half]}\n… {len(value) - 2 * half} characters …\n{value[-half:]}"
     if isinstance(value, dict):

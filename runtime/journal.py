@@ -13,12 +13,15 @@ import os
 import sys
 import zlib
 
+from . import masking
 from .errors import reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
+
+    from .masking import Secrets
 
 FORMAT = 1
 # A string in a result longer than this is kept once, in its own file, under its content's hash.
@@ -99,7 +102,8 @@ def pack(value: Any, store: Callable[[str], dict[str, Any]]) -> Any:
 
     Iterative, because a model's or jq's answer may be nested deeper than Python recurses.
     """
-    if not _needs_packing(value):
+    secrets = masking.known
+    if not _needs_packing(value, secrets):
         return value
     root: list[Any] = [value]
     stack: list[tuple[Any, Any]] = [(root, 0)]
@@ -107,13 +111,16 @@ def pack(value: Any, store: Callable[[str], dict[str, Any]]) -> Any:
         holder, key = stack.pop()
         item = holder[key]
         if isinstance(item, str):
-            if len(item) * 4 > BLOB_LIMIT and len(item.encode("utf-8", "surrogatepass")) > BLOB_LIMIT:
+            if secrets and secrets.occur_in(item):
+                parts = secrets.split(item)
+                holder[key] = {"$secret": [store(part) if _is_long(part) else part for part in parts]}
+            elif _is_long(item):
                 holder[key] = store(item)
         elif isinstance(item, float):
             if item != item or item in (float("inf"), float("-inf")):
                 holder[key] = {"$float": repr(item)}
         elif isinstance(item, dict):
-            copy = dict(item)
+            copy = {secrets.mask(name): entry for name, entry in item.items()} if secrets else dict(item)
             holder[key] = {"$map": copy} if any(name.startswith("$") for name in copy) else copy
             stack.extend((copy, name) for name in copy)
         elif isinstance(item, list | tuple):
@@ -123,20 +130,24 @@ def pack(value: Any, store: Callable[[str], dict[str, Any]]) -> Any:
     return root[0]
 
 
-def _needs_packing(value: Any) -> bool:
+def _is_long(text: str) -> bool:
+    return len(text) * 4 > BLOB_LIMIT and len(text.encode("utf-8", "surrogatepass")) > BLOB_LIMIT
+
+
+def _needs_packing(value: Any, secrets: Secrets) -> bool:
     """Whether a value has anything `pack` would change; most results do not."""
     stack = [value]
     while stack:
         item = stack.pop()
         if isinstance(item, str):
-            if len(item) * 4 > BLOB_LIMIT:
+            if len(item) * 4 > BLOB_LIMIT or (secrets and secrets.occur_in(item)):
                 return True
         elif isinstance(item, float):
             if item != item or item in (float("inf"), float("-inf")):
                 return True
         elif isinstance(item, dict):
             for name, entry in item.items():
-                if name[:1] == "$":
+                if name[:1] == "$" or (secrets and secrets.occur_in(name)):
                     return True
                 stack.append(entry)
         elif isinstance(item, list | tuple):
@@ -144,8 +155,17 @@ def _needs_packing(value: Any) -> bool:
     return False
 
 
-def unpack(value: Any, fetch: Callable[[str, int], str]) -> Any:
-    """The value that `pack` was given. Raises what `fetch` raises (BlobError)."""
+def unpack(
+    value: Any,
+    fetch: Callable[[str, int], str],
+    secret: Callable[[list[str]], str] | None = None,
+) -> Any:
+    """The value that `pack` was given. Raises what `fetch` raises (BlobError).
+
+    secret: what makes a text with secrets of its parts; for people, `masking.hidden`. Without it they
+    are filled in, which raises UserError for one that is not set here.
+    """
+    secret = secret or masking.known.join
     root: list[Any] = [value]
     stack: list[tuple[Any, Any]] = [(root, 0)]
     while stack:
@@ -157,6 +177,10 @@ def unpack(value: Any, fetch: Callable[[str, int], str]) -> Any:
         elif isinstance(item, dict):
             if isinstance(item.get("$blob"), str):
                 holder[key] = fetch(item["$blob"], item.get("size", -1))
+                continue
+            if isinstance(item.get("$secret"), list):
+                texts = [unpack(part, fetch) if isinstance(part, dict) else part for part in item["$secret"]]
+                holder[key] = secret(texts)
                 continue
             if isinstance(item.get("$float"), str):
                 holder[key] = float(item["$float"])
@@ -190,7 +214,7 @@ class Blobs:
         name = _digest(data)
         path = os.path.join(self.folder, name)
         if not self._holds(path, len(data)):
-            write_file(path, data)
+            write_file(path, data, mode=0o600)
         return {"$blob": name, "size": len(data)}
 
     def fetch(self, name: str, size: int) -> str:
@@ -224,13 +248,15 @@ class Blobs:
 def write_file(path: str, data: bytes, durable: bool = True, mode: int | None = None) -> None:
     """Write a file so that it is there whole or not at all, with permissions. Raises JournalError."""
     folder, name = os.path.split(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    first_mode = 0o666 if mode is None else 0o600
     scratch = os.path.join(folder, f".{name[:100]}.{os.getpid()}.new")
     try:
         try:
-            fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            fd = os.open(scratch, flags, first_mode)
         except FileNotFoundError:
             os.makedirs(folder, exist_ok=True)
-            fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            fd = os.open(scratch, flags, first_mode)
         try:
             if mode is not None:
                 os.fchmod(fd, mode)
@@ -304,7 +330,7 @@ class Journal:
     @classmethod
     def _open(cls, path: str, flags: int, now: Callable[[], str], lines: int = 0) -> Journal:
         try:
-            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o666)
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o600)
         except OSError as error:
             raise JournalError(f"cannot write {path}: {reason(error)}") from None
         return cls(fd, path, now, lines)
@@ -473,7 +499,7 @@ def set_aside(path: str, offset: int) -> str | None:
             while os.path.exists(f"{path}.damaged-{number}"):
                 number += 1
             kept = f"{path}.damaged-{number}"
-            write_file(kept, rest)
+            write_file(kept, rest, mode=0o600)
             file.truncate(offset)
             os.fsync(file.fileno())
     except OSError as error:

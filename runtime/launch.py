@@ -13,8 +13,9 @@ import os
 import sys
 from time import monotonic
 
+from . import cleaning, configuration, locks, masking, runs
 from . import journal as journals
-from . import locks, runs
+from .bounding import Bounds, keeping
 from .checkpoint import Checkpoints
 from .display import Display, ProgressDisplay
 from .driver import Driver, Outcome
@@ -66,7 +67,8 @@ def _start(values: Values, action: Callable[[_Command], Outcome | None]) -> int:
 
 def outcome(values: Values) -> Outcome:
     """As `run`, but shows nothing, leaves signals alone and raises what goes wrong."""
-    ended = _Command(values, is_silent=True).run()
+    with keeping():
+        ended = _Command(values, is_silent=True).run()
     if ended is None:
         raise ValueError("a dry run has no outcome")
     return ended
@@ -80,10 +82,12 @@ class _Command:
         self.is_silent = is_silent
         self.leaving = leaving
         self.is_background = leaving is not None
+        self.bounds = Bounds()
         self.find_streams()
         self.image: Image | None = None
         self.folder: RunFolder | None = None
         self.driver: Driver | None = None
+        self.is_unrecorded = False
         self.begun = monotonic()
 
     def find_streams(self) -> None:
@@ -91,10 +95,22 @@ class _Command:
         self.errors = Screen(None if is_silent else sys.stderr)
         self.screen = self.errors if self.values.json or is_silent else Screen(sys.stdout)
 
+    def configure(self) -> None:
+        """Take what the project says about all its loops."""
+        self.configuration = configuration.load(ROOT)
+        masking.begin(self.configuration.secrets)
+
     # --- the two commands -----------------------------------------------------------------
 
     def run(self) -> Outcome | None:
         values = self.values
+        self.bounds = Bounds.asked(values)
+        self.bounds.apply()
+        self.configure()
+        if values.record:
+            from . import cases, making
+
+            making.refuse_taken(cases.case_path(values.record))
         if values.dry_run and self.is_background:
             raise UserError("bad-option", "--dry-run runs nothing, so there is nothing for the background")
         if values.expression is not None:
@@ -117,7 +133,32 @@ class _Command:
         begun = timestamp(world.time())
         scope = [] if values.script else image.meta["scope"]
         with Stopping(self.is_silent, self.is_background) as interrupt:
-            return self.start(image, world, refusals, about, begun, scope, interrupt)
+            ended = self.start(image, world, refusals, about, begun, scope, interrupt)
+        if values.record:
+            self.record(ended)
+        return ended
+
+    def record(self, ended: Outcome) -> None:
+        """Make a test case of the run, which has ended; that it could not be made is shown."""
+        from . import cases, making, recorded
+
+        assert self.folder is not None
+        if ended.status == "interrupted":
+            self.warn("note: the run was interrupted, so no case is recorded")
+            return
+        try:
+            path = cases.case_path(self.values.record)
+            case, notices = making.make(recorded.RunFiles.of(self.folder), path)
+            cases.write(case)
+        except (UserError, JournalError) as error:
+            self.is_unrecorded = True
+            shown = error if isinstance(error, UserError) else UserError("cannot-write", error.message)
+            self.show(_as_diagnostics(shown))
+            return
+        for notice in notices:
+            self.warn(f"note: {notice}")
+        if not self.values.quiet:
+            self.warn(f"recorded {case.path}")
 
     def start(
         self,
@@ -133,7 +174,7 @@ class _Command:
         self.folder, lock = locks.start(ROOT, image.name, scope, {**about, "started_at": begun})
         folder = self.folder
         try:
-            write_file(folder.image, image.to_bytes())
+            write_file(folder.image, image.to_bytes(), mode=0o600)
             journal = Journal.create(folder.journal, lambda: timestamp(world.time()))
             journal.write("run_start", self.start_fields(about), begun)
             journal.sync()
@@ -162,6 +203,7 @@ class _Command:
             refusals=refusals,
             jobs=self.values.jobs,
             checkpoints=Checkpoints(folder),
+            fuel=self.bounds.fuel,
         )
         return self.drive(driver.run, world, journal, lock)
 
@@ -169,12 +211,15 @@ class _Command:
         from .unknown import POLICIES
 
         values = self.values
+        self.configure()
         if values.on_unknown not in (None, *POLICIES):
             raise UserError("bad-option", f"--on-unknown is one of {', '.join(POLICIES)}")
         self.folder = folder = runs.find(values.target, ROOT)
         start = folder.start()
         if not start:
             raise _no_record(folder)
+        self.bounds = Bounds.recorded(start, values.fuel)
+        self.bounds.apply()
         if not os.path.exists(folder.image):
             raise UserError(
                 "no-program",
@@ -274,6 +319,7 @@ class _Command:
             jobs=self.values.jobs,
             checkpoints=resumption.checkpoints(),
             doubtful=position.marks,
+            fuel=self.bounds.fuel,
         )
         answers = {seq: RESULT for seq, policy in policies.items() if policy == "fail"}
         return self.drive(
@@ -293,6 +339,8 @@ class _Command:
             ended = go()
             if ended.status != "interrupted" and self.folder is not None:
                 self.folder.finish()
+                lock.close()
+                cleaning.after(self.folder, self.configuration.keep, self.configuration.older_than)
             return ended
         finally:
             world.close()
@@ -328,7 +376,7 @@ class _Command:
         assert self.folder is not None
         given = {
             name: value
-            for name in ("max_iterations", "no_llm", "llm_model", "context", "arguments")
+            for name in ("max_iterations", "no_llm", "llm_model", "context", "arguments", "declare")
             if (value := getattr(self.values, name))
         }
         return {
@@ -340,20 +388,27 @@ class _Command:
             "path": about["path"],
             **({"script": about["script"]} if "script" in about else {}),
             **({"overrides": given} if given else {}),
+            **({"limits": limits} if (limits := self.bounds.as_record()) else {}),
         }
 
     def display(self, image: Image) -> Display:
         if self.values.quiet:
-            shown = Display()
+            shown: Display = Display()
         else:
             limit = image.meta["limits"].get("max_iterations")
             shown = ProgressDisplay(self.screen, limit, self.values.verbose)
-        return LiveDisplay(shown, LiveFile(self.folder.live)) if self.folder is not None else shown
+        if self.folder is not None:
+            shown = LiveDisplay(shown, LiveFile(self.folder.live))
+        if masking.known:
+            from .masked import MaskedDisplay
+
+            shown = MaskedDisplay(shown)
+        return shown
 
     # --- how it ended ---------------------------------------------------------------------
 
     def warn(self, text: str) -> None:
-        self.errors.write(text + "\n")
+        self.errors.write(masking.masked(text) + "\n")
 
     def guarded(self, action: Callable[[_Command], Outcome | None]) -> int:
         """Do it and answer; what the user or the system did wrong is shown, what we did is raised."""
@@ -382,9 +437,9 @@ class _Command:
             return EXIT_OK
         if outcome.error is not None:
             self.show_error(outcome)
-        if outcome.status == "interrupted":
+        if outcome.status == "interrupted" and outcome.terminated_by != "fuel":
             self.warn(f"Resume with: llc resume {outcome.run}")
-        return self.answer(outcome, outcome.exit_code)
+        return self.answer(outcome, outcome.exit_code or (EXIT_FAILURE if self.is_unrecorded else EXIT_OK))
 
     def refuse_journal(self, error: JournalError) -> int:
         help = None
@@ -417,10 +472,10 @@ class _Command:
         """The one JSON object, where it was asked for; the exit code, or that it could not be written."""
         try:
             if self.values.json:
-                text = json.dumps(outcome.to_json(), ensure_ascii=False, default=str)
+                text = json.dumps(masking.known.mask_all(outcome.to_json()), ensure_ascii=False, default=str)
                 Screen(sys.stdout).deliver((text + "\n").encode("utf-8", "replace"))
             elif outcome.kind != "loop" and outcome.value is not None and not self.values.quiet:
-                text = json.dumps(outcome.value, indent=2, ensure_ascii=False)
+                text = json.dumps(masking.known.mask_all(outcome.value), indent=2, ensure_ascii=False)
                 self.screen.deliver(self.screen.encode(text + "\n"))
         except BrokenPipeError:
             pass  # the run's work is not its display
@@ -432,7 +487,7 @@ class _Command:
     def show(self, diagnostics: Any, sources: Any = ()) -> None:
         from ..ir.diagnostics import render_all
 
-        self.errors.write(render_all(diagnostics, sources, self.errors.color) + "\n")
+        self.errors.write(masking.masked(render_all(diagnostics, sources, self.errors.color)) + "\n")
 
     def show_error(self, outcome: Outcome) -> None:
         """The error a run ended with, at its place in the source."""
@@ -456,7 +511,7 @@ class _Command:
         self.show([diagnostic], sources)
         trace = error.get("backtrace") or []
         if len(trace) > 1:
-            self.errors.write("".join(f"  {line}\n" for line in trace))
+            self.errors.write(masking.masked("".join(f"  {line}\n" for line in trace)))
 
 
 def usage_answer(message: str) -> None:

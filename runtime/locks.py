@@ -182,7 +182,7 @@ def _hold(run: RunFolder, scope: list[str], about: dict[str, Any]) -> Lock:
 
 def _open(path: str) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise UserError(
             "cannot-write", f"cannot write {path}: {reason(error)}", exit_code=EXIT_FAILURE

@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-FLAG, COUNT, TEXT, PAIR = "flag", "count", "text", "pair"
+FLAG, COUNT, TEXT, PAIR, MANY = "flag", "count", "text", "pair", "many"
 
 
 class Option:
-    """kind: FLAG takes no value, COUNT a number ≥ 1, TEXT any text, PAIR a `K=V` and may be repeated."""
+    """kind: FLAG takes no value, COUNT a number ≥ 1, TEXT any text, PAIR a `K=V`, MANY any text.
+
+    The last two may be repeated.
+    """
 
     __slots__ = ("doc", "kind", "metavar", "name", "names")
 
@@ -28,7 +31,7 @@ class Option:
 
     @property
     def default(self) -> Any:
-        return {FLAG: False, PAIR: ()}.get(self.kind)
+        return {FLAG: False, PAIR: (), MANY: ()}.get(self.kind)
 
 
 _SHOWING = (
@@ -43,20 +46,44 @@ BACKGROUND = Option(
 ARGUMENTS = Option(
     "arguments", "--arg", PAIR, "Set a variable of a flow, JSON or text; may be repeated.", "K=V"
 )
+DECLARE = Option(
+    "declare",
+    "--declare",
+    MANY,
+    "A tool, or `task NAME`, that flows may call, with its parameters if known; may be repeated.",
+    "NAME[(X,Y)]",
+)
+FUEL = Option("fuel", "--fuel", COUNT, "Stop a program after so many ticks (default 10,000,000,000).", "N")
+LIMITS = (
+    FUEL,
+    Option("max_depth", "--max-depth", COUNT, "Allow so many calls inside one another (default 4194304).", "N"),
+    Option(
+        "max_size",
+        "--max-size",
+        COUNT,
+        "Allow so many items in a list, and in proportion longer texts and integers (default 8388608).",
+        "N",
+    ),
+)
 OVERRIDES = (
     Option("max_iterations", "--max-iterations", COUNT, "Override the loop's limit of iterations.", "N"),
     Option("no_llm", "--no-llm", FLAG, "Judge slash commands by their exit code, without a model."),
     Option("llm_model", "--llm-model", TEXT, "Override the model that judges output.", "MODEL"),
     Option("context", "--context", PAIR, "Set a context variable of the loop; may be repeated.", "K=V"),
     ARGUMENTS,
+    DECLARE,
 )
 RUN = (
     Option("expression", "--expression -e", TEXT, "Run this expression instead of a file.", "EXPR"),
     Option("dry_run", "--dry-run", FLAG, "Show what would be run, and run nothing."),
     *OVERRIDES,
+    *LIMITS,
     JOBS,
     BACKGROUND,
     Option("script", "--script", TEXT, "Perform nothing: take all results from this file.", "WORLD.yaml"),
+    Option(
+        "record", "--record", TEXT, "Make a test case of the run: a path, or a name in .loops/tests/.", "CASE"
+    ),
     *_SHOWING,
 )
 RESUME = (
@@ -67,6 +94,7 @@ RESUME = (
         "What to do with an action that was cut off: rerun it, let it fail, or ask.",
         "rerun|fail|ask",
     ),
+    FUEL,
     JOBS,
     BACKGROUND,
     *_SHOWING,
@@ -118,6 +146,8 @@ def read(options: Sequence[Option], words: Sequence[str]) -> Values | None:
             if not (value.isascii() and value.isdigit() and int(value[:9]) > 0 and len(value) < 10):
                 return None
             given[option.name] = int(value)
+        elif option.kind == MANY:
+            given[option.name] = (*given.get(option.name, ()), value)
         elif option.kind == PAIR:
             if value.find("=") < 1:
                 return None

@@ -1,6 +1,7 @@
 """Where loops and runs are kept: names to files, run folders, the runs of a project.
 
     .loops/<name>.yaml                    a loop; `<name>.sexp` is a flow
+    .loops/config.yaml                    see `configuration`
     .loops/.running/<run>/                a run that has not ended: `<name>.events.jsonl` (its journal),
                                           `<name>.state.json`, `<name>.log`, `<name>.live`, `program.llb`,
                                           `lock`, `outputs/`
@@ -33,6 +34,10 @@ ROOT = ""
 LOOPS = ".loops"
 RUNNING = os.path.join(LOOPS, ".running")
 HISTORY = os.path.join(LOOPS, ".history")
+# What the project says about all its loops; see `configuration`. No loop can have this name,
+# nor that of the file which declares tools (`frontend/tools_file.py`).
+CONFIG = "config.yaml"
+TOOLS = "tools.yaml"
 SOURCE_SUFFIXES = (".yaml", ".yml", ".sexp")
 IMAGE_SUFFIX = ".llb"
 
@@ -56,7 +61,12 @@ def loop_files(root: str = ROOT) -> dict[str, str]:
     for file in files:
         stem, suffix = os.path.splitext(file)
         # `x.fsm.yaml` is what `llc compile -o` writes; it can be run by its path.
-        if suffix in SOURCE_SUFFIXES and not file.startswith(".") and not stem.endswith(".fsm"):
+        if (
+            file not in (CONFIG, TOOLS)
+            and suffix in SOURCE_SUFFIXES
+            and not file.startswith(".")
+            and not stem.endswith(".fsm")
+        ):
             found.setdefault(stem, os.path.join(LOOPS, file))
     return dict(sorted(found.items()))
 
@@ -78,7 +88,7 @@ def resolve(target: str, root: str = ROOT) -> str:
         return target  # a pipe or a device: reading it will tell
     for suffix in SOURCE_SUFFIXES:
         path = os.path.join(LOOPS, target + suffix)
-        if not target or not os.path.lexists(os.path.join(root, path)):
+        if not target or target + suffix == CONFIG or not os.path.lexists(os.path.join(root, path)):
             continue
         if os.path.isfile(os.path.join(root, path)):
             return path
@@ -149,7 +159,7 @@ class RunFolder:
             begun = time.strftime("%Y%m%d-%H%M%S", time.gmtime(ticks >> 16))
             path = os.path.join(parent, f"{slug(name)}-{begun}-{ticks & 0xFFFF:04x}")
             try:
-                os.mkdir(path)
+                os.mkdir(path, 0o700)
             except FileExistsError:
                 continue
             except OSError as error:
@@ -256,7 +266,7 @@ def make_private(path: str) -> None:
     """Make a folder for what we keep; version control is told to leave it alone. Raises OSError."""
     if os.path.isdir(path):
         return
-    os.makedirs(path, exist_ok=True)
+    os.makedirs(path, mode=0o700, exist_ok=True)
     with open(os.path.join(path, ".gitignore"), "w", encoding="ascii") as file:
         file.write("*\n")
 

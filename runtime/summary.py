@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import journal
 from .journal import BlobError, Blobs, JournalError
+from .masking import hidden
 from .runs import RunFolder
 
 if TYPE_CHECKING:
@@ -57,9 +58,9 @@ class Follower:
         """A value of an event as the program had it; a text that is lost says so."""
         self._blobs.folder = run.outputs  # the folder may have moved
         try:
-            return journal.unpack(value, self._blobs.fetch)
+            return journal.unpack(value, self._blobs.fetch, hidden)
         except BlobError:
-            return journal.unpack(value, lambda name, size: f"[{size} bytes, lost]")
+            return journal.unpack(value, lambda name, size: f"[{size} bytes, lost]", hidden)
 
 
 class StateSummary:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from ...ir.diagnostics import Diagnostic, render_all
-from .. import options, runs
+from .. import masking, options, runs
 from ..errors import UserError
 from ..options import Option, Values
 from ..screen import Screen
@@ -36,7 +36,7 @@ app = typer.Typer(
 
 def show(diagnostics: Iterable[Diagnostic], sources: Iterable[Any] = ()) -> None:
     screen = Screen(sys.stderr)
-    screen.write(render_all(diagnostics, sources, screen.color) + "\n")
+    screen.write(masking.masked(render_all(diagnostics, sources, screen.color)) + "\n")
 
 
 def write(text: str) -> None:
@@ -45,15 +45,15 @@ def write(text: str) -> None:
     UserError where it cannot be written.
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    Screen(sys.stdout).deliver(text.encode(encoding, "backslashreplace"))
+    Screen(sys.stdout).deliver(masking.masked(text).encode(encoding, "backslashreplace"))
 
 
 def warn(text: str) -> None:
-    Screen(sys.stderr).write(text + "\n\n")
+    Screen(sys.stderr).write(masking.masked(text) + "\n\n")
 
 
 def write_json(value: Any) -> None:
-    write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+    write(json.dumps(masking.known.mask_all(value), indent=2, ensure_ascii=False, default=str) + "\n")
 
 
 # --- verbs and their options ------------------------------------------------------------------
@@ -97,6 +97,7 @@ _TYPES: dict[str, Any] = {
     options.COUNT: int | None,
     options.TEXT: str | None,
     options.PAIR: list[str] | None,
+    options.MANY: list[str] | None,
 }
 
 
@@ -118,6 +119,8 @@ def values(rows: tuple[Option, ...], target: str, given: dict[str, Any]) -> Valu
     for option in rows:
         if option.kind == options.PAIR:
             values[option.name] = tuple(_pair(option, text) for text in given.get(option.name) or ())
+        elif option.kind == options.MANY:
+            values[option.name] = tuple(given.get(option.name) or ())
     return Values(rows, target, **values)
 
 

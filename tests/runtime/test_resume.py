@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llc.frontend.compile import compile_text
-from llc.runtime import journal, launch, listing, options, runs
+from llc.runtime import journal, launch, options, runs, status
 from llc.runtime.errors import UserError
 from llc.vm.emit import emit
 
@@ -468,7 +468,7 @@ def test_a_run_that_had_ended_moves_to_the_history(project: Path) -> None:
     outcome = run()
     folder = finished(project)
     shutil.move(folder, project / ".loops" / ".running" / folder.name)
-    (row,) = listing.unfinished_runs()
+    (row,) = status.unfinished()
     assert row["status"] == "ended"
     answer = resume()
     assert (answer["status"], answer["exit"]) == ("success", 0)
@@ -493,7 +493,7 @@ def test_a_start_that_was_cut_off_is_no_run(project: Path) -> None:
     husk = project / ".loops" / ".running" / "job-20990101-000000-0000"
     husk.mkdir()
     (husk / "lock").write_bytes(b"{}")
-    assert [row["run"] for row in listing.unfinished_runs()] == [target.name]
+    assert [row["run"] for row in status.unfinished()] == [target.name]
     assert resume("job")["status"] == "success"
     assert husk.exists()
     run()
