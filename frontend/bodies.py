@@ -19,17 +19,19 @@ from .binding_forms import Define, definition, named
 from .core import Apply, Assign, Binding, Core, Lambda, Let, Letrec, Library, Literal, Variable, children
 from .core import Sequence as SequenceNode
 from .datum import Atom, Datum, Form
+from .declarations import Signature
 from .forms import FormRow, Steps
 from .library import LIBRARY, Primitive
 from .macros import define_macro
 from .scopes import Frame, Identifier, Scope
 from .syntax_rules import SyntaxRules
+from .task_forms import read_defatom
 
 if TYPE_CHECKING:
     from .expander import Expander
 
 MAX_IMPORTS = 50
-_DECLARING = frozenset({"begin", "progn", "define", "define-syntax", "bind", "import"})
+_DECLARING = frozenset({"begin", "progn", "define", "define-syntax", "bind", "import", "defatom"})
 
 
 class Unit:
@@ -167,6 +169,8 @@ def _survey(x: Expander, unit: Unit, data: Iterable[Datum]) -> list[Any]:
             macro_name = define_macro(x, datum, scope)
             if macro_name is not None and _is_new(x, unit, macro_name, datum.items[1]):
                 unit.defined[macro_name] = datum.items[1].span
+        elif name == "defatom":
+            found.append(_survey_task(x, unit, datum))
         elif name == "bind":
             identifier = x.may_bind(datum.items[1], scope)
             found.append(Bind(datum, identifier) if identifier is not None else datum.items[2])
@@ -187,6 +191,28 @@ def _survey_define(x: Expander, unit: Unit, datum: Form, found: list[Any]) -> No
     binding = x.bind(identifier, target.span, unit.scope, is_local=not unit.is_top)
     unit.defined[identifier] = target.span
     found.append(Define(binding, value))
+
+
+def _survey_task(x: Expander, unit: Unit, datum: Form) -> Datum:
+    """A `defatom`; what it gives is the task's name."""
+    if not unit.is_top:
+        return datum
+    read = read_defatom(x, datum, unit.scope)
+    if read is None:
+        return Atom(None, datum.place)
+    identifier, task = read
+    first = x.tasks.setdefault(task.name, task)
+    if first is not task and x.session is None:
+        where = f"it is defined in {first.span.path}:{first.span.line}" if first.span else None
+        message = f"the task `{task.name}` is defined twice in the program"
+        x.error("repeated-task", message, task.span, help=where)
+        return Atom(None, datum.place)
+    if not _is_new(x, unit, identifier, datum.items[1]):
+        return Atom(None, datum.place)
+    unit.scope.names[identifier] = task
+    unit.defined[identifier] = task.span
+    quoted = (Atom(Symbol("quote"), datum.place), Atom(Symbol(task.name), datum.place))
+    return Form(quoted, datum.place)
 
 
 def _is_new(x: Expander, unit: Unit, identifier: Identifier, target: Datum) -> bool:
@@ -300,6 +326,6 @@ def _expand_module(x: Expander, source: Source) -> dict[Identifier, Any]:
         identifier: meaning
         for identifier, meaning in unit.scope.names.items()
         if type(identifier) is Symbol
-        and isinstance(meaning, Binding | SyntaxRules)
+        and isinstance(meaning, Binding | SyntaxRules | Signature)
         and identifier not in unit.imported
     }

@@ -23,6 +23,7 @@ from .structure import read_loop
 
 if TYPE_CHECKING:
     from . import core
+    from .declared import Declared
     from .joint import Settings
 
 # The model that judges output where neither the loop, the command line nor the environment
@@ -43,6 +44,8 @@ class Overrides:
     llm_enabled: False judges slash commands by their exit code.
     llm_model: replaces the loop's model. default_model: used where the loop names none.
     arguments: variables of a flow as (name, text); a text that is JSON is the value that says.
+    folder: the project's `.loops`, whose tools and tasks flows may call; None: there is none.
+    declare: further tools and tasks, as `--declare` names them.
     """
 
     max_iterations: int | None = None
@@ -51,6 +54,8 @@ class Overrides:
     llm_model: str | None = None
     default_model: str = DEFAULT_LLM_MODEL
     arguments: tuple[tuple[str, str], ...] = ()
+    folder: str | None = None
+    declare: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -96,7 +101,7 @@ def _compile_calling(
     """A loop that calls functions of other files, which become part of its program."""
     from .joint import Joint, LoopPart
 
-    joint = Joint(_settings(overrides))
+    joint = Joint(_settings(overrides), _declared(overrides))
     with joint.reading(source.path):
         calls = joint.calls(loop, source.path)
     found += joint.diagnostics
@@ -109,6 +114,12 @@ def _compile_calling(
     model = model_name(loop, overrides.default_model)
     part = LoopPart(loop.name, loop, (), document.within, model, calls)
     return Compiled(lower_calling_loop(part, sources, definition), loop, tuple(found))
+
+
+def _declared(overrides: Overrides) -> Declared:
+    from .declared import Declared
+
+    return Declared(overrides.folder, overrides.declare)
 
 
 def _settings(overrides: Overrides) -> Settings:
@@ -135,7 +146,7 @@ def _compile_flow(source: Source, overrides: Overrides) -> Compiled:
     ]
     if problems:
         raise CompileError(problems, [source])
-    flow = compile_flow(source, overrides.arguments, settings=_settings(overrides))
+    flow = compile_flow(source, overrides.arguments, _declared(overrides), _settings(overrides))
     if not flow.program.meta.loops and (overrides.llm_model or overrides.llm_enabled is False):
         message = "a flow that runs no loop has no model that judges its output"
         raise CompileError([Diagnostic("bad-override", message)], [source])

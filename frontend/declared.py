@@ -125,6 +125,9 @@ def read_project(folder: str) -> Found:
     wrong: list[Diagnostic] = []
     sources: list[Source] = []
     for path in project_files(folder):
+        if not os.path.isfile(path):
+            wrong.append(Diagnostic("unreadable-file", f"`{path}` is no file"))
+            continue
         try:
             source = read_source(path)
         except CompileError as error:

@@ -128,6 +128,8 @@ class Expander:
         # The tools and tasks there are, and those that the program calls.
         self.declared = environment.declared or Declared()
         self.called: dict[str, calls.Called] = {}
+        # Tasks that the program defines itself, in all its files.
+        self.tasks: dict[str, Signature] = {}
         self.expansions = 0
         self.made = 0
         self.suggestions = 0

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ..vm.faults import Fault
     from ..vm.image import Image
@@ -27,15 +27,18 @@ def compile(
     llm: bool | None = None,
     llm_model: str | None = None,
     arguments: Mapping[str, Any] | None = None,
+    declare: Sequence[str] = (),
 ) -> Image:
     """Compile the YAML text of a loop, or the text of a flow, to an image for `Machine`.
 
     path: the name that stands in diagnostics; a flow's ends in `.sexp`. arguments: variables of a
-    flow. The rest overrides what the loop says, as the options of `llc compile` do. Raises
+    flow. declare: tools and tasks that it may call beside those of the project, as `--declare` names
+    them. The rest overrides what the loop says, as the options of `llc compile` do. Raises
     CompileError with every diagnostic.
     """
     from ..frontend.compile import Overrides, compile_text
     from ..vm.emit import emit
+    from .runs import LOOPS
 
     overrides = Overrides(
         max_iterations=max_iterations,
@@ -43,6 +46,8 @@ def compile(
         llm_enabled=llm,
         llm_model=llm_model,
         arguments=_arguments(arguments),
+        folder=LOOPS,
+        declare=tuple(declare),
     )
     return emit(compile_text(text, path, overrides).program)
 
@@ -56,6 +61,7 @@ def run(
     llm: bool | None = None,
     llm_model: str | None = None,
     arguments: Mapping[str, Any] | None = None,
+    declare: Sequence[str] = (),
 ) -> Outcome:
     """Run a loop or a flow by name or path in the current folder, silently, and say how it ended.
 
@@ -75,6 +81,7 @@ def run(
         no_llm=llm is False,
         llm_model=llm_model,
         arguments=_arguments(arguments),
+        declare=tuple(declare),
     )
     return launch.outcome(values)
 
@@ -93,19 +100,20 @@ def evaluate(
     world: WorldLike | None = None,
     *,
     fuel: int | None = None,
+    declare: Sequence[str] = (),
 ) -> Any:
     """The value of a flow given as text, with variables bound to plain data; nothing is recorded.
 
-    world: what performs its effects, by default the real one. fuel: how many ticks it may use.
-    Raises CompileError, FlowError where it ends by a fault or is out of fuel, and what the world
-    raises (`Exited` for `exit`).
+    world: what performs its effects, by default the real one. fuel: how many ticks it may use. declare:
+    as for `compile`. Raises CompileError, FlowError where it ends by a fault or is out of fuel, and what
+    the world raises (`Exited` for `exit`).
     """
     from ..frontend.compile import EXPRESSION
     from ..vm.faults import Fault
     from ..vm.machine import Done, Effect, Machine
     from .world import Context, Interrupt, World
 
-    machine = Machine(compile(source, EXPRESSION, arguments=bindings), fuel=fuel)
+    machine = Machine(compile(source, EXPRESSION, arguments=bindings, declare=declare), fuel=fuel)
     performing = World() if world is None else world
     interrupt = Interrupt()
     begun = performing.monotonic()

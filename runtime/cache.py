@@ -42,6 +42,29 @@ def entry_key(source: bytes, path: str, settings: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
+def declared_files(folder: str) -> dict[str, str]:
+    """The files around flows that declare tools and tasks, and what tells their contents.
+
+    A file that comes or goes counts as a change, and so does one that cannot be read.
+    """
+    from hashlib import blake2b
+
+    tasks = os.path.join(folder, "tasks")
+    paths = [os.path.join(folder, "tools.yaml")]
+    with contextlib.suppress(OSError):
+        paths += sorted(os.path.join(tasks, name) for name in os.listdir(tasks) if name.endswith(".xml"))
+    found = {}
+    for path in paths:
+        if not os.path.lexists(path):
+            continue
+        digest = "unreadable"
+        if os.path.isfile(path):  # a pipe would be waited for
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                digest = blake2b(file.read(), digest_size=16).hexdigest()
+        found[os.path.normpath(path)] = f"{path} {digest}"
+    return found
+
+
 def load(root: str, key: str) -> Image | None:
     """The image kept under `key`, None where there is none that can be trusted."""
     try:

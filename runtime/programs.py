@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..vm.image import Image
     from .options import Values
 
+FLOW_SUFFIX = ".sexp"
 # A source larger than this is refused by the compiler; it is not looked up in the cache.
 _MOST_SOURCE = 16 << 20
 
@@ -34,6 +35,7 @@ def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Imag
     from . import cache
 
     key = None
+    around: dict[str, str] = {}
     source = b""
     if os.path.isfile(path):  # what is no file, such as a pipe, can be read only once
         try:
@@ -42,7 +44,8 @@ def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Imag
         except OSError:
             source = b""  # the compiler says what is wrong with it
     if 0 < len(source) < _MOST_SOURCE:
-        key = cache.entry_key(source, path, _settings(values))
+        around = _around(path)
+        key = cache.entry_key(source, path, [*_settings(values), *around.values()])
         image_or_none = cache.load(runs.ROOT, key)
         if image_or_none is not None:
             return image_or_none
@@ -50,9 +53,17 @@ def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Imag
 
     image, has_warnings = _emit(compile_file(path, overrides(values)), warn)
     # What a flow imports is not part of the key.
-    if key is not None and not has_warnings and len(image.sources) == 1:
+    own = [source for source in image.sources if os.path.normpath(source.path) not in around]
+    if key is not None and not has_warnings and len(own) == 1 and around == _around(path):
         cache.store(runs.ROOT, key, image)
     return image
+
+
+def _around(path: str) -> dict[str, str]:
+    """The files that say what a flow may call, which are part of what its image depends on."""
+    from . import cache
+
+    return cache.declared_files(runs.LOOPS) if path.endswith(FLOW_SUFFIX) else {}
 
 
 def load_expression(text: str, values: Values, warn: Callable[[str], None]) -> Image:
@@ -102,19 +113,26 @@ def overrides(values: Values) -> Overrides:
         llm_enabled=False if values.no_llm else None,
         llm_model=values.llm_model,
         arguments=tuple(values.arguments),
+        declare=tuple(values.declare),
     )
 
 
 def compile_options() -> Overrides:
-    """What the environment sets: `LLC_LLM_MODEL` is the model where nothing else names one."""
+    """What surrounds a program: the project's tools and tasks, and the model of `LLC_LLM_MODEL`."""
     from ..frontend.compile import DEFAULT_LLM_MODEL, Overrides
 
-    return Overrides(default_model=os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL)
+    model = os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
+    return Overrides(default_model=model, folder=runs.LOOPS)
 
 
 def _overridden(values: Values) -> bool:
     return bool(
-        values.max_iterations or values.context or values.arguments or values.no_llm or values.llm_model
+        values.max_iterations
+        or values.context
+        or values.arguments
+        or values.declare
+        or values.no_llm
+        or values.llm_model
     )
 
 
@@ -122,6 +140,7 @@ def _settings(values: Values) -> list[str]:
     """All that an image depends on but its source, as texts."""
     context = [f"{key}={text}" for key, text in values.context]
     context += [f"--arg {key}={text}" for key, text in values.arguments]
+    context += [f"--declare {text}" for text in values.declare]
     model = os.environ.get("LLC_LLM_MODEL") or ""
     return [str(values.max_iterations), str(values.no_llm), str(values.llm_model), model, *context]
 

@@ -29,18 +29,39 @@ class Finding:
         return not self.count("error") and not (strict and self.diagnostics)
 
 
-def check(targets: Sequence[str], arguments: tuple[tuple[str, str], ...] = ()) -> list[Finding]:
+def check(
+    targets: Sequence[str], arguments: tuple[tuple[str, str], ...] = (), declare: tuple[str, ...] = ()
+) -> list[Finding]:
     """Check loops and flows by name or path; without any, all of `.loops/`. UserError where there are none.
 
-    arguments: variables of the flows among them, as (name, text).
+    arguments: variables of the flows among them, as (name, text). declare: what else they may call.
     """
     found = list(targets) or list(runs.loop_files().values())
     if not found:
         raise UserError("no-loops", f"there are no loops in {runs.LOOPS}/", "name the files to check")
-    return [_check_one(target, arguments) for target in dict.fromkeys(found)]
+    findings = [_check_one(target, arguments, declare) for target in dict.fromkeys(found)]
+    return findings if targets else findings + _check_declared(findings)
 
 
-def _check_one(target: str, arguments: tuple[tuple[str, str], ...]) -> Finding:
+def _check_declared(findings: Sequence[Finding]) -> list[Finding]:
+    """The files that declare tools and tasks, where something is wrong that no flow was told of."""
+    from ..frontend.declared import read_project
+
+    told = {diagnostic for finding in findings for diagnostic in finding.diagnostics}
+    declared = read_project(runs.LOOPS)
+    wrong = [diagnostic for diagnostic in declared.diagnostics if diagnostic not in told]
+    paths = dict.fromkeys(diagnostic.span.path if diagnostic.span else runs.LOOPS for diagnostic in wrong)
+    return [
+        Finding(
+            path,
+            [found for found in wrong if (found.span.path if found.span else runs.LOOPS) == path],
+            declared.sources,
+        )
+        for path in paths
+    ]
+
+
+def _check_one(target: str, arguments: tuple[tuple[str, str], ...], declare: tuple[str, ...]) -> Finding:
     path = target
     try:
         path = runs.resolve(target)
@@ -52,6 +73,7 @@ def _check_one(target: str, arguments: tuple[tuple[str, str], ...]) -> Finding:
         options = compile_options()
         if is_flow_path(path):
             options = attrs.evolve(options, arguments=arguments)
+        options = attrs.evolve(options, declare=declare)
         compiled = compile_file(path, options)
         return Finding(path, compiled.diagnostics, compiled.sources)
     except UserError as error:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .jq import JqWorker
     from .model import ModelWorker
     from .shell import Shell
+    from .tools import Tools
 
     class EffectLike(Protocol):
         """What a world reads of an effect: its kind and its arguments, a map of plain data."""
@@ -209,13 +210,14 @@ class World:
     will be needed is then started early.
     """
 
-    __slots__ = ("_jq", "_kinds", "_model", "_shell")
+    __slots__ = ("_jq", "_kinds", "_model", "_shell", "_tools")
 
     def __init__(self, kinds: frozenset[str] = frozenset()) -> None:
         self._kinds = kinds
         self._shell: Shell | None = None
         self._jq: JqWorker | None = None
         self._model: ModelWorker | None = None
+        self._tools: Tools | None = None
 
     def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
         context.interrupt.check()
@@ -246,10 +248,10 @@ class World:
         return True
 
     def close(self) -> None:
-        for kept in (self._shell, self._jq, self._model):
+        for kept in (self._tools, self._shell, self._jq, self._model):
             if kept is not None:
                 kept.close()
-        self._shell = self._jq = self._model = None
+        self._shell = self._jq = self._model = self._tools = None
 
     @property
     def shell(self) -> Shell:
@@ -275,8 +277,24 @@ class World:
             self._model = ModelWorker()
         return self._model
 
+    @property
+    def tools(self) -> Tools:
+        if self._tools is None:
+            from .tools import Tools
+
+            self._tools = Tools(self.shell)
+        return self._tools
+
     def _perform_shell(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         return self.shell.perform(args, context)
+
+    def _perform_tool(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
+        return self.tools.perform(args, context)
+
+    def _perform_task(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
+        from . import tasks
+
+        return tasks.perform(args, context)
 
     def _perform_context(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         from .memory import recall
@@ -313,6 +331,8 @@ class World:
 
 _HANDLERS = {
     "shell": World._perform_shell,
+    "tool": World._perform_tool,
+    "task": World._perform_task,
     "agent": World._perform_agent,
     "evaluate": World._perform_evaluate,
     "context": World._perform_context,

@@ -45,7 +45,7 @@ def resume(given: dict[str, Any]) -> int:
 
 
 @command(
-    (options.ARGUMENTS,),
+    (options.ARGUMENTS, options.DECLARE),
     inspect.Parameter(
         "loops",
         inspect.Parameter.KEYWORD_ONLY,
@@ -65,8 +65,8 @@ def resume(given: dict[str, Any]) -> int:
 def validate(given: dict[str, Any]) -> int:
     from .. import validation
 
-    read = values((options.ARGUMENTS,), "", given)
-    findings = validation.check(given["loops"] or [], read.arguments)
+    read = values((options.ARGUMENTS, options.DECLARE), "", given)
+    findings = validation.check(given["loops"] or [], read.arguments, read.declare)
     if given["json"]:
         write_json(validation.as_json(findings, given["strict"]))
     else:
