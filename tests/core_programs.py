@@ -1,17 +1,23 @@
 """Generated core programs, and what they mean: a plain evaluator to hold the compiler against.
 
 How a program is put together comes from one drawn seed. The evaluator recurses and keeps variables
-in cells, as far from states and slots as can be; primitives are the machine's own.
+in cells, as far from states and slots as can be; calls at once are threads of which one runs.
+Primitives are the machine's own.
 """
 
 from __future__ import annotations
 
 import random
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from llc.frontend import core
 from llc.frontend.core import Binding, Core
 from llc.vm.faults import PrimitiveFault
+from llc.vm.operands import items as items_of
 from llc.vm.primitives import HANDLERS
 
 MOST_STEPS = 4_000
@@ -39,16 +45,71 @@ class Again(Exception):
 
 UNSET = object()
 
+# Which of the effects that wait is answered next.
+Pick = Callable[[list[int]], int]
+
+
+class Turns:
+    """Whose turn it is: one strand at a time, that which has been ready longest.
+
+    pick: which effect is answered once nothing is ready. Without it each is answered when it is asked.
+    """
+
+    def __init__(self, pick: Pick | None) -> None:
+        self.pick = pick
+        self.ready: deque[Callable[[], object]] = deque()
+        self.asked: dict[int, Callable[[], object]] = {}
+
+    def ask(self, seq: int) -> None:
+        """The caller waits for an answer."""
+        mine = threading.Semaphore(0)
+        if self.pick is None:
+            self.ready.append(mine.release)
+        else:
+            self.asked[seq] = mine.release
+        self.next()
+        mine.acquire()
+
+    def fork(self, works: list[Callable[[], None]]) -> None:
+        """The caller waits until all of these have ended."""
+        mine = threading.Semaphore(0)
+        left = [len(works)]
+
+        def run(work: Callable[[], None]) -> None:
+            work()
+            left[0] -= 1
+            if not left[0]:
+                self.ready.append(mine.release)
+            self.next()
+
+        self.ready += [threading.Thread(target=run, args=(work,), daemon=True).start for work in works]
+        self.next()
+        mine.acquire()
+
+    def next(self) -> None:
+        if not self.ready:
+            assert self.pick is not None
+            seq = self.pick(list(self.asked))
+            self.ready.append(self.asked.pop(seq))
+        self.ready.popleft()()
+
 
 class Evaluator:
-    """Evaluates core; `trace` collects effects and notes, `answer(seq)` answers an effect."""
+    """Evaluates core; `trace` collects effects and notes, `answer` answers an effect.
 
-    def __init__(self) -> None:
+    pick: as `Turns` has it.
+    """
+
+    def __init__(self, pick: Pick | None = None, answer: Callable[[int, Any], Any] | None = None) -> None:
         self.trace: list[Any] = []
         self.seq = 0
         self.steps = 0
-        self.depth = 0
         self.assigned: set[Binding] = set()
+        self.turns = Turns(pick)
+        self.answer = answer or (lambda seq, args: by_number(seq))
+        self.is_endless = False
+        # Each strand has its own depth.
+        self.here = threading.local()
 
     def run(self, node: Core) -> Any:
         """The value, or the fault as (kind, message)."""
@@ -60,13 +121,14 @@ class Evaluator:
 
     def evaluate(self, node: Core, cells: dict[Binding, list[Any]]) -> Any:
         self.steps += 1
-        self.depth += 1
-        if self.steps > MOST_STEPS or self.depth > MOST_DEPTH:
+        depth = self.here.depth = getattr(self.here, "depth", 0) + 1
+        if self.steps > MOST_STEPS or depth > MOST_DEPTH or self.is_endless:
+            self.is_endless = True
             raise Endless
         try:
             return self.dispatch(node, cells)
         finally:
-            self.depth -= 1
+            self.here.depth = depth - 1
 
     def dispatch(self, node: Core, cells: dict[Binding, list[Any]]) -> Any:
         match node:
@@ -125,9 +187,15 @@ class Evaluator:
                 return self.operate(op, [self.evaluate(arg, cells) for arg in args])
             case core.Perform(kind=kind, fields=fields):
                 found = {name: self.evaluate(value, cells) for name, value in fields}
-                self.trace.append((kind, plain(without_nulls(found), f"the arguments of effect `{kind}`")))
+                args = plain(without_nulls(found), f"the arguments of effect `{kind}`")
+                self.trace.append((kind, args))
                 self.seq += 1
-                return answer(self.seq)
+                seq = self.seq
+                self.turns.ask(seq)
+                return self.answer(seq, args)
+            case core.Parallel(callee=callee, items=items):
+                function = self.evaluate(callee, cells)
+                return self.at_once(function, self.evaluate(items, cells))
             case core.Note(kind=kind, fields=fields):
                 found = {name: self.evaluate(value, cells) for name, value in fields}
                 self.trace.append((kind, plain(without_nulls(found), f"the fields of note `{kind}`")))
@@ -146,6 +214,31 @@ class Evaluator:
             case _:
                 raise AssertionError(node)
 
+    def at_once(self, function: Any, items: Any) -> Any:
+        if type(items) is not tuple and holds_function(items):
+            raise Endless
+        items = items_of(items)
+        if not items:
+            return ()
+        self.refuse(function, 1)
+        results: list[Any] = [None] * len(items)
+        faults: dict[int, PrimitiveFault] = {}
+
+        def work(index: int) -> None:
+            try:
+                results[index] = self.call(function, [items[index]])
+            except PrimitiveFault as fault:
+                faults[index] = fault
+            except (Endless, RecursionError):
+                self.is_endless = True
+
+        self.turns.fork([partial(work, index) for index in range(len(items))])
+        if self.is_endless:
+            raise Endless
+        if faults:
+            raise faults[min(faults)]
+        return tuple(results)
+
     def spread(self, function: Any, values: Any) -> list[Any]:
         if not isinstance(function, Function):
             raise Endless
@@ -153,14 +246,14 @@ class Evaluator:
             HANDLERS["operate"]("list", values)  # faults
         return list(values)
 
-    def call(self, function: Any, values: list[Any]) -> Any:
+    def refuse(self, function: Any, given: int) -> None:
+        """Fault where something cannot be called with so many arguments."""
         if not isinstance(function, Function):
             if holds_function(function):
                 raise Endless
             HANDLERS["applied"](function, ())  # faults
             raise AssertionError
         node = function.node
-        parameters, given = node.parameters, len(values)
         if given < node.least or (node.most == node.least != given):
             takes = f"{node.least} argument{'' if node.least == 1 else 's'}"
             least = "" if node.most == node.least else "at least "
@@ -168,6 +261,10 @@ class Evaluator:
         if node.most is not None and given > node.most:
             takes = f"{node.most} argument{'' if node.most == 1 else 's'}"
             raise PrimitiveFault("arity", f"`{node.name}` takes at most {takes}")
+
+    def call(self, function: Any, values: list[Any]) -> Any:
+        self.refuse(function, len(values))
+        node, parameters = function.node, function.node.parameters
         cells = dict(function.cells)
         cells |= {b: [value] for b, value in zip(parameters, values, strict=False)}
         left = values[len(parameters) :]
@@ -183,9 +280,14 @@ class Evaluator:
         return HANDLERS[op](*values)
 
 
-def answer(seq: int) -> dict[str, Any]:
+def by_number(seq: int) -> dict[str, Any]:
     """What the world says to the effect with this number."""
     return {"values": {"n": seq, "text": "x" * (seq % 3)}}
+
+
+def by_question(args: Any) -> dict[str, Any]:
+    """What a world says that has no memory."""
+    return {"values": {"length": len(repr(args)), "question": args}}
 
 
 def without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
@@ -217,11 +319,12 @@ _OPERATIONS = (("add", 2), ("sub", 2), ("list", 2), ("lt", 2), ("eq", 2), ("not"
 
 
 class Generator:
-    """Core programs from a source of choices."""
+    """Core programs from a source of choices. `kinds` may leave some out, or have them more often."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, **kinds: int) -> None:
         self.chance = random.Random(seed)
         self.count = 0
+        self.kinds = kinds
 
     def binding(self) -> Binding:
         self.count += 1
@@ -230,6 +333,39 @@ class Generator:
 
     def program(self) -> Core:
         return self.node(7, (), None)
+
+    def crowd(self, is_pure: bool = False) -> Core:
+        """A program of calls at once that mostly go well, over a variable that they share and change."""
+        shared = self.binding()
+        body = self.together(self.chance.randint(1, 3), (shared,), None if is_pure else shared)
+        end = core.Operation("list", (body, core.Variable(shared)))
+        return core.Let(((shared, core.Literal(())),), end)
+
+    def together(self, depth: int, scope: tuple[Binding, ...], shared: Binding | None) -> Core:
+        chance, item = self.chance, self.binding()
+        inside = (*scope, item)
+        steps: list[Core] = []
+        for _ in range(chance.randint(1, 4)):
+            kind = chance.choice(["ask", "ask", "change", "change", "more", "more", "any", "fail", "guarded"])
+            if kind == "ask":
+                steps.append(core.Perform("env", (("names", core.Variable(item)),)))
+            elif kind == "change" and shared is not None:
+                told = core.Operation("list", (core.Variable(shared), core.Variable(item)))
+                steps.append(core.Assign(shared, told))
+            elif kind == "more" and depth > 0:
+                steps.append(self.together(depth - 1, inside, shared))
+            elif kind == "any":
+                steps.append(self.node(2, inside, None))
+            elif kind == "fail":
+                rare = core.Operation("eq", (core.Variable(item), core.Literal(chance.randint(0, 3))))
+                steps.append(core.If(rare, core.Fail(core.Literal("boom")), core.Literal(None)))
+            elif kind == "guarded" and depth > 0:
+                caught = self.binding()
+                body = self.together(depth - 1, inside, shared)
+                steps.append(core.Try(body, caught, core.Variable(caught)))
+        each = core.Lambda((item,), (), None, core.Sequence((*steps, self.leaf(inside))), "f")
+        items = tuple(core.Literal(number) for number in range(chance.randint(0, 4)))
+        return core.Parallel(each, core.Operation("list", items))
 
     def node(self, depth: int, scope: tuple[Binding, ...], loop: int | None) -> Core:
         """A node; `loop` is how many variables the loop has whose tail position this is."""
@@ -240,7 +376,10 @@ class Generator:
         tail = lambda names=(): self.node(depth - 1, (*scope, *names), loop)  # noqa: E731
         kinds = ["if", "let", "sequence", "try", "letrec", "loop", "operation", "operation", "apply", "apply"]
         kinds += ["lambda", "perform", "perform", "note", "fail"] + ["assign", "assign"] * bool(scope)
-        kinds += ["recur"] * 4 * (loop is not None)
+        kinds += ["recur"] * 4 * (loop is not None) + ["parallel"]
+        for kind, count in self.kinds.items():
+            if kind in kinds:
+                kinds = [other for other in kinds if other != kind] + [kind] * count
         match self.chance.choice(kinds):
             case "if":
                 return core.If(inner(), tail(), tail())
@@ -283,6 +422,13 @@ class Generator:
                 args = tuple(inner() for _ in range(self.chance.randint(0, 2)))
                 spread = core.Operation("list", (inner(),)) if pick() < 0.15 else None
                 return core.Apply(callee, args, spread)
+            case "parallel":
+                one = self.binding()
+                each: Core = core.Lambda((one,), (), None, self.node(depth - 1, (*scope, one), None), "f")
+                if pick() < 0.2:
+                    each = inner()
+                items = tuple(inner() for _ in range(self.chance.randint(0, 3)))
+                return core.Parallel(each, inner() if pick() < 0.1 else core.Operation("list", items))
             case "lambda":
                 return self.function(depth - 1, scope)
             case "perform":

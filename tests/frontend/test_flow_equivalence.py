@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Callable
 from typing import Any
 
-from core_programs import Endless, Evaluator, Generator, answer, plain
+from core_programs import Endless, Evaluator, Generator, by_number, by_question, plain
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from llc.ir.verify import verify
 from llc.vm.emit import emit
 from llc.vm.faults import Fault, PrimitiveFault
 from llc.vm.image import Image
-from llc.vm.machine import Done, Effect, Machine, OutOfFuel
+from llc.vm.machine import Done, Effect, Machine, OutOfFuel, Waiting
 from llc.vm.verify import verify_image
 
 LAWS = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
@@ -37,9 +38,9 @@ def compiled(node: Core) -> Image:
     return image
 
 
-def expected(node: Core) -> tuple[Any, list[Any]]:
+def expected(node: Core, evaluator: Evaluator | None = None) -> tuple[Any, list[Any]]:
     """The outcome and the trace by the evaluator; programs it gives up on are not considered."""
-    evaluator = Evaluator()
+    evaluator = evaluator or Evaluator()
     try:
         outcome = evaluator.run(node)
     except (Endless, RecursionError):
@@ -68,7 +69,7 @@ def observed(machine: Machine, between: Callable[[Machine], Machine]) -> tuple[A
                 return ("fault", kind, message), trace, machine.ticks
             case Effect(seq=seq, kind=kind, args=args):
                 trace.append((kind, args))
-                result = answer(seq)
+                result = by_number(seq)
             case OutOfFuel():
                 machine.refuel(3)
 
@@ -84,8 +85,10 @@ def straight(machine: Machine) -> Machine:
 
 def moved(machine: Machine) -> Machine:
     """The machine as it stands, gone through JSON into a new one."""
-    snapshot = json.loads(json.dumps(machine.snapshot()))
-    return Machine.restore(machine.image, snapshot)
+    stored = json.dumps(machine.snapshot())
+    again = Machine.restore(machine.image, json.loads(stored))
+    assert json.dumps(again.snapshot()) == stored
+    return again
 
 
 def moved_and_cut(machine: Machine) -> Machine:
@@ -130,3 +133,98 @@ def test_lowered_programs_survive_their_text_form(seed: int) -> None:
     """Printed and parsed, the program is the same."""
     program = lower_flow(Generator(seed).program(), "generated", (), no_library)
     assert parse_program(print_program(program), "<text>") == program
+
+
+# --- calls at once, their effects answered in any order -------------------------------------------
+
+
+def picking(seed: int) -> Callable[[list[int]], int]:
+    """Which effect to answer next; two of one seed pick alike."""
+    chance = random.Random(seed)
+    return lambda waiting: chance.choice(waiting)
+
+
+def ordered(
+    machine: Machine,
+    pick: Callable[[list[int]], int],
+    answer: Callable[[int, Any], Any],
+    between: Callable[[Machine], Machine] = straight,
+) -> tuple[Any, list[Any], int]:
+    """As `observed`, by a host that runs all that is ready, then answers one effect, and so on."""
+    trace: list[Any] = []
+    given: tuple[Any, ...] = ()
+    while True:
+        outcome = machine.resume(*given)
+        given = ()
+        machine = between(machine) if not machine.ended else machine
+        trace += machine.take_notes()
+        match outcome:
+            case Done(value=value):
+                return ("value", value), trace, machine.ticks
+            case Fault(kind=kind, message=message):
+                return ("fault", kind, message), trace, machine.ticks
+            case Effect(kind=kind, args=args):
+                trace.append((kind, args))
+            case OutOfFuel():
+                machine.refuel(3)
+            case Waiting():
+                assert not machine.is_ready
+        if not machine.is_ready:
+            seq = pick(list(machine.waiting))
+            given = (answer(seq, machine.waiting[seq].args), seq)
+
+
+def numbered(seq: int, args: Any) -> Any:
+    return by_number(seq)
+
+
+def questioned(seq: int, args: Any) -> Any:
+    return by_question(args)
+
+
+SEEDS = st.integers(0, 1 << 48)
+# Programs of which one part or all runs at once.
+BUSY = st.builds(lambda seed: Generator(seed, parallel=6, perform=4, fail=0).program(), SEEDS) | st.builds(
+    lambda seed: Generator(seed).crowd(), SEEDS
+)
+# Programs in which nobody can tell in which order things happened.
+PURE = st.builds(lambda seed: Generator(seed, assign=0).crowd(is_pure=True), SEEDS)
+
+
+@LAWS
+@given(BUSY, SEEDS)
+def test_calls_at_once_mean_what_the_evaluator_says(node: Core, order: int) -> None:
+    """In whatever order the answers come: same outcome, same effects and notes in the same order."""
+    outcome, trace = expected(node, Evaluator(picking(order)))
+    found = ordered(Machine(compiled(node)), picking(order), numbered)[:2]
+    assert without_names(found) == without_names((outcome, trace))
+
+
+@LAWS
+@given(BUSY)
+def test_a_host_that_answers_at_once_is_one_of_those(node: Core) -> None:
+    """Each effect answered as it comes: what the evaluator says too."""
+    outcome, trace = expected(node)
+    found = observed(Machine(compiled(node)), straight)[:2]
+    assert without_names(found) == without_names((outcome, trace))
+
+
+@LAWS
+@given(BUSY, SEEDS)
+def test_calls_at_once_may_stop_anywhere_and_go_on_elsewhere(node: Core, order: int) -> None:
+    """Through JSON at each stop, and three ticks at a time: same outcome, trace and ticks."""
+    expected(node, Evaluator(picking(order)))
+    image = compiled(node)
+    whole = ordered(Machine(image), picking(order), numbered)
+    assert ordered(Machine(image), picking(order), numbered, moved) == whole
+    assert ordered(Machine(image, fuel=3), picking(order), numbered, moved_and_cut) == whole
+
+
+@LAWS
+@given(PURE, SEEDS, SEEDS)
+def test_what_shares_nothing_gives_the_same_in_any_order(node: Core, first: int, second: int) -> None:
+    """Without assignments, in a world without memory, the outcome does not depend on the order."""
+    expected(node, Evaluator(picking(first), questioned))
+    image = compiled(node)
+    one = ordered(Machine(image), picking(first), questioned)[0]
+    assert ordered(Machine(image), picking(second), questioned)[0] == one
