@@ -99,12 +99,12 @@ EFFECT_ROWS = (
 
 NOTE_ROWS = (
     NoteKind("loop_start", "loop", "A loop begins."),
-    NoteKind("state_enter", "state iteration", "Control enters one of the author's states."),
-    NoteKind("evaluate", "state type verdict details", "An evaluator gave its verdict."),
-    NoteKind("route", "from to verdict?", "Control goes to another of the author's states."),
-    NoteKind("cycle", "cycle", "A maintained loop begins its next cycle."),
+    NoteKind("state_enter", "loop? state iteration", "Control enters one of the author's states."),
+    NoteKind("evaluate", "loop? state type verdict details", "An evaluator gave its verdict."),
+    NoteKind("route", "loop? from to verdict?", "Control goes to another of the author's states."),
+    NoteKind("cycle", "loop? cycle", "A maintained loop begins its next cycle."),
     NoteKind("log", "message", "The program says something."),
-    NoteKind("loop_complete", "final_state iterations status terminated_by", "A loop ended."),
+    NoteKind("loop_complete", "loop? final_state iterations status terminated_by", "A loop ended."),
 )
 
 EFFECTS = {row.name: row for row in EFFECT_ROWS}

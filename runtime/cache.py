@@ -83,6 +83,26 @@ def load(root: str, key: str) -> Image | None:
         return None
 
 
+def is_current(image: Image) -> bool:
+    """Whether each further file that an image was compiled from still says the same.
+
+    The first is in the entry's key; these are known only once it has been compiled.
+    """
+    from hashlib import sha256
+
+    for source in image.sources[1:]:
+        if not os.path.isfile(source.path):  # a pipe would be waited for
+            return False
+        try:
+            with open(source.path, "rb") as file:
+                text = file.read().decode("utf-8-sig")
+        except (OSError, UnicodeDecodeError):
+            return False
+        if sha256(text.encode()).hexdigest() != source.sha256:
+            return False
+    return True
+
+
 def store(root: str, key: str, image: Image) -> None:
     """Keep an image; where that cannot be done, it is not kept."""
     secret = _secret(make=True)

@@ -15,10 +15,12 @@ from time import monotonic
 
 from ..vm.judges import judge_crash
 from ..vm.primitives import duration
+from .progress import state_shown
 from .screen import Screen, columns, fit, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from .driver import Outcome
@@ -39,6 +41,12 @@ _WAITING = {
     "evaluate": "asking the model",
     "sleep": "waiting",
 }
+
+
+def limits_of(meta: Mapping[str, Any]) -> dict[str, int | None]:
+    """The most iterations of the program, as "", and of each loop that it runs within itself."""
+    most = {loop["name"]: loop["limits"].get("max_iterations") for loop in meta.get("loops", ())}
+    return {**most, "": meta["limits"].get("max_iterations")}
 
 
 class Display:
@@ -80,11 +88,11 @@ class Display:
 
 
 class ProgressDisplay(Display):
-    """Shows progress on a screen. `limit`: the program's max_iterations, None for none."""
+    """Shows progress on a screen. `limits`: max_iterations by loop, "" being the program."""
 
-    def __init__(self, screen: Screen, limit: int | None, verbose: bool = False) -> None:
+    def __init__(self, screen: Screen, limits: Mapping[str, int | None], verbose: bool = False) -> None:
         self._screen = screen
-        self._limit = limit
+        self._limits = limits
         self._verbose = verbose
         self._marks = _FANCY if screen.unicode else _ASCII
         self._indent = " " * 7
@@ -120,7 +128,9 @@ class ProgressDisplay(Display):
         else:
             state, iteration = self._pending
             self._pending = None
-            head = f"[{iteration}/{self._limit}] " if self._limit is not None else f"[{iteration}] "
+            loop, _, _ = state.rpartition("/")
+            limit = self._limits.get(loop)
+            head = f"[{iteration}/{limit}] " if limit is not None else f"[{iteration}] "
             self._indent = " " * len(head)
             head += printable(state)
         if action is not None:
@@ -136,6 +146,14 @@ class ProgressDisplay(Display):
             return ""
         shown = printable(lines[0].strip())
         return f"{shown} {self._marks['more']}" if len(lines) > 1 else shown
+
+    def since(self, seconds: float) -> None:
+        """The effect that was begun last is performed for that long already."""
+        self._begun = monotonic() - seconds
+
+    def detach(self) -> None:
+        """Show nothing more, and leave nothing half shown."""
+        self._erase_status()
 
     # --- effects that are performed at once (`beside`) ------------------------------------------
 
@@ -195,7 +213,7 @@ class ProgressDisplay(Display):
         if kind == "state_enter":
             if self._pending is not None:
                 self._header()
-            self._pending = (str(fields.get("state")), int(fields.get("iteration") or 0))
+            self._pending = (state_shown(fields) or "-", int(fields.get("iteration") or 0))
         elif kind == "evaluate":
             self._verdict(fields)
         elif kind == "route":
@@ -209,6 +227,17 @@ class ProgressDisplay(Display):
             self._line(f"Cycle {fields.get('cycle')}", "bold")
         elif kind == "loop_complete":
             self._pending = None
+            if "loop" in fields:
+                self._inner_end(fields)
+
+    def _inner_end(self, fields: dict[str, Any]) -> None:
+        """How a loop within the program ended."""
+        loop, state = printable(str(fields["loop"])), printable(str(fields.get("final_state")))
+        status, count = str(fields.get("status")), fields.get("iterations")
+        words = {"success": "completed", "failure": "failed"}
+        word = words.get(status, f"stopped by {printable(str(fields.get('terminated_by')))}")
+        text = f"{loop} {word}: {state} ({count} iteration{'' if count == 1 else 's'})"
+        self._line(text, "green" if status == "success" else "red")
 
     def _show_failure(self) -> None:
         """How the action ended, where it did not end well and nothing judged it."""

@@ -492,7 +492,7 @@ class Driver:
                 "open": [[seq, processes] for seq, processes in self._open.items()],
                 "places": [[seq, *place] for seq, place in self._places.items()],
                 "doubtful": self._doubtful(),
-                "progress": [progress.state, progress.iteration, progress.steps],
+                "progress": progress.to_data(),
                 "world": self._world.save(),
                 "snapshot": machine.snapshot(),
             },
@@ -620,10 +620,18 @@ class Driver:
                 return f"{frame.function}/{frame.state}"
         return None
 
+    def _loop_slots(self) -> dict[str, Any]:
+        """The slots of the innermost loop under way; what a flow calls `result` is its own affair."""
+        image, calls = self._machine.image, self._machine.calls
+        loops = {loop["function"] for loop in image.meta.get("loops", ())}
+        if loops:
+            for call in reversed(calls[-_NEAR:]):
+                if call.function.code.name in loops:
+                    return FrameView(call).slots
+        return FrameView(calls[0]).slots if calls and self._kind == "loop" else {}
+
     def _state(self, status: str) -> dict[str, Any]:
-        calls = self._machine.calls
-        # What a flow calls `result` is its own affair.
-        slots = FrameView(calls[0]).slots if calls and self._kind == "loop" else {}
+        slots = self._loop_slots()
         captured = {
             name[len("captured.") :]: _shortened(to_host(value))
             for name, value in slots.items()

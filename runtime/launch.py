@@ -17,7 +17,7 @@ from . import cleaning, configuration, locks, masking, runs
 from . import journal as journals
 from .bounding import Bounds, keeping
 from .checkpoint import Checkpoints
-from .display import Display, ProgressDisplay
+from .display import Display, ProgressDisplay, limits_of
 from .driver import Driver, Outcome
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError
 from .journal import Journal, JournalError, write_file
@@ -395,8 +395,7 @@ class _Command:
         if self.values.quiet:
             shown: Display = Display()
         else:
-            limit = image.meta["limits"].get("max_iterations")
-            shown = ProgressDisplay(self.screen, limit, self.values.verbose)
+            shown = ProgressDisplay(self.screen, limits_of(image.meta), self.values.verbose)
         if self.folder is not None:
             shown = LiveDisplay(shown, LiveFile(self.folder.live))
         if masking.known:

@@ -44,26 +44,25 @@ def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Imag
         except OSError:
             source = b""  # the compiler says what is wrong with it
     if 0 < len(source) < _MOST_SOURCE:
-        around = _around(path)
+        around = _around(path, source)
         key = cache.entry_key(source, path, [*_settings(values), *around.values()])
         image_or_none = cache.load(runs.ROOT, key)
-        if image_or_none is not None:
+        if image_or_none is not None and cache.is_current(image_or_none):
             return image_or_none
     from ..frontend.compile import compile_file
 
     image, has_warnings = _emit(compile_file(path, overrides(values)), warn)
-    # What a flow imports is not part of the key.
-    own = [source for source in image.sources if os.path.normpath(source.path) not in around]
-    if key is not None and not has_warnings and len(own) == 1 and around == _around(path):
+    if key is not None and not has_warnings and around == _around(path, source):
         cache.store(runs.ROOT, key, image)
     return image
 
 
-def _around(path: str) -> dict[str, str]:
-    """The files that say what a flow may call, which are part of what its image depends on."""
+def _around(path: str, source: bytes) -> dict[str, str]:
+    """The files that say what the program's flows may call, which are part of what its image depends on."""
     from . import cache
 
-    return cache.declared_files(runs.LOOPS) if path.endswith(FLOW_SUFFIX) else {}
+    has_flows = path.endswith(FLOW_SUFFIX) or b"call" in source
+    return cache.declared_files(runs.LOOPS) if has_flows else {}
 
 
 def load_expression(text: str, values: Values, warn: Callable[[str], None]) -> Image:

@@ -263,7 +263,7 @@ def run() -> int:
     out, errors = Screen(sys.stdout), Screen(sys.stderr)
     longest = LONGEST_SHOWN if is_terminal else None
     session = Session(
-        display=ProgressDisplay(out if is_terminal else errors, None),
+        display=ProgressDisplay(out if is_terminal else errors, {}),
         declared=_declared(),
         settings=_settings(),
         longest=longest,

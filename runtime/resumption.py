@@ -79,8 +79,7 @@ class Resumption:
             snapshot: Any = checkpoints.unpacked(self._run, facts["snapshot"])
             saved = checkpoints.unpacked(self._run, facts["world"])
             machine = Machine.restore(image, snapshot)
-            progress = Progress()
-            progress.state, progress.iteration, progress.steps = facts["progress"]
+            progress = Progress.from_data(facts["progress"])
             is_restored = world.restore(saved)
         except (SnapshotError, journals.BlobError) as error:
             return f"{name}: {error}"

@@ -34,7 +34,7 @@ def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Show:
     ) -> str:
         path = tmp_path / "shown"
         with path.open("w", encoding=encoding) as file:
-            tell(ProgressDisplay(Screen(file), limit, verbose))
+            tell(ProgressDisplay(Screen(file), {"": limit}, verbose))
         return path.read_text(encoding)
 
     return show
