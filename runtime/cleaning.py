@@ -12,7 +12,8 @@ import contextlib
 import os
 import time
 
-from .runs import HISTORY, RunFolder, runs_in
+from .errors import reason
+from .runs import HISTORY, RunFolder, is_run_of, runs_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,3 +94,33 @@ def after(run: RunFolder, keep: int, older_than: float | None) -> None:
     for other in surplus(found, keep, older_than)[:MOST_AT_ONCE]:
         with contextlib.suppress(OSError):
             remove(other)
+
+
+def clean(
+    root: str, target: str | None, keep: int | None, older_than: float | None, dry_run: bool
+) -> tuple[list[str], int, list[str]]:
+    """Remove ended runs by a policy: which, how many bytes they had, and what went wrong."""
+    found = [
+        run for run in runs_in(root, HISTORY) if target is None or run.id == target or is_run_of(run, target)
+    ]
+    if not dry_run:
+        remove_rest(root)
+    gone, size, problems = [], 0, []
+    for run in surplus(found, keep, older_than):
+        try:
+            size += size_of(run.path) if dry_run else remove(run)
+        except OSError as error:
+            problems.append(f"cannot remove {run.path}: {reason(error)}")
+            continue
+        gone.append(run.id)
+    return gone, size, problems
+
+
+def in_bytes(size: int) -> str:
+    """A size for people."""
+    amount = float(size)
+    for unit in ("bytes", "KB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..vm.primitives import duration
 from . import live, runs
+from .display import limits_of
 from .errors import EXIT_OK, UserError
 from .journal import JournalError, last_event
 from .locks import is_live
@@ -45,7 +46,7 @@ class Look:
         self.run = run
         self.summary = Summary()
         self._follower = Follower(run)
-        self._limits = _limits(run)
+        self.meta = _meta(run)
         self.about = run.about()
 
     def close(self) -> None:
@@ -64,7 +65,8 @@ class Look:
         state = _state_file(run)
         tails = {tail.seq: tail for tail in live.read(run.live)} if alive else {}
         end = summary.end or {}
-        limits = self._limits
+        limits = self.meta.get("limits", {})
+        place = end.get("final_state") if summary.end else summary.state or state.get("current_state")
         return {
             "run": run.id,
             "program": self.about.get("program", run.name),
@@ -73,9 +75,9 @@ class Look:
             "terminated_by": end.get("terminated_by"),
             "pid": self.about.get("pid") if alive else None,
             "background": bool(self.about.get("background")),
-            "state": end.get("final_state") if summary.end else summary.state or state.get("current_state"),
+            "state": place,
             "iteration": end.get("iterations", summary.iteration),
-            "max_iterations": limits.get("max_iterations"),
+            "max_iterations": self.most_iterations(place),
             "steps": end.get("steps", summary.steps),
             "started_at": summary.start.get("ts") or self.about.get("started_at"),
             "ended_at": end.get("ts"),
@@ -94,6 +96,12 @@ class Look:
             "journal": run.journal,
             "log": run.log if os.path.exists(run.log) else None,
         }
+
+    def most_iterations(self, place: str | None) -> int | None:
+        """The limit of iterations of the loop that a state is in."""
+        if not self.meta:
+            return None
+        return limits_of(self.meta).get((place or "").rpartition("/")[0])
 
     def _moved(self) -> RunFolder:
         """The run where it is now: it may have ended and moved meanwhile."""
@@ -153,14 +161,14 @@ def action_text(action: Any, args: Any, event: dict[str, Any]) -> str:
     return f"{event.get('kind')} {named}" if isinstance(named, str) else str(event.get("kind"))
 
 
-def _limits(run: RunFolder) -> dict[str, Any]:
-    """The limits of the run's program; {} where the program cannot be read."""
+def _meta(run: RunFolder) -> dict[str, Any]:
+    """What the run's program says of itself; {} where the program cannot be read."""
     from ..vm.image import Image, ImageError
 
     try:
         with open(run.image, "rb") as file:
-            return Image.from_bytes(file.read()).meta["limits"]
-    except (OSError, ImageError, KeyError):
+            return Image.from_bytes(file.read()).meta
+    except (OSError, ImageError):
         return {}
 
 

@@ -93,6 +93,18 @@ class Holder:
             time.sleep(_POLL)
         return True
 
+    def ask(self) -> None:
+        """Ask it to stop. Raises UserError."""
+        self.send(signal.SIGTERM)
+        # One that was suspended (Ctrl-Z) hears it only when it goes on.
+        self.send(signal.SIGCONT)
+
+    def __enter__(self) -> Holder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -192,7 +204,7 @@ def stop(found: list[RunFolder], wait: float) -> list[Stopped]:
             holder = Holder.find(run)
             if holder is not None:
                 holders.append(holder)
-                _ask(holder)
+                holder.ask()
         except UserError as error:
             results[run.id] = Stopped(run.id, "failed", message=error.message)
     left = holders
@@ -217,12 +229,6 @@ def stop(found: list[RunFolder], wait: float) -> list[Stopped]:
     for holder in holders:
         holder.close()
     return [results[run.id] if run.id in results else _what_came(run, 0.0, False) for run in found]
-
-
-def _ask(holder: Holder) -> None:
-    holder.send(signal.SIGTERM)
-    # One that was suspended (Ctrl-Z, a closed laptop's debugger) hears it only when it goes on.
-    holder.send(signal.SIGCONT)
 
 
 def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:

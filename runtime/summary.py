@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from . import journal
 from .journal import BlobError, Blobs, JournalError
 from .masking import hidden
+from .progress import Progress, state_shown
 from .runs import RunFolder
 
 if TYPE_CHECKING:
@@ -105,9 +106,7 @@ class Summary:
         self.start: dict[str, Any] = {}
         self.end: dict[str, Any] | None = None
         self.is_interrupted = False
-        self.state: str | None = None
-        self.iteration = 0
-        self.steps = 0
+        self.progress = Progress()
         self.resumed = 0
         self.verdict: dict[str, Any] | None = None
         self.pending: dict[int, dict[str, Any]] = {}
@@ -120,6 +119,18 @@ class Summary:
         self._since: float | None = None
         self._until: float | None = None
         self._entered: float | None = None
+
+    @property
+    def state(self) -> str | None:
+        return self.progress.state
+
+    @property
+    def iteration(self) -> int:
+        return self.progress.iteration
+
+    @property
+    def steps(self) -> int:
+        return self.progress.steps
 
     def take(self, event: dict[str, Any]) -> None:
         kind = event["event"]
@@ -142,10 +153,18 @@ class Summary:
                 self.processes.clear()
         elif kind == "state_enter":
             self._leave_state(moment)
-            self._enter_state(event)
+            self.progress.note(kind, event)
+            self._of(self.state).entered += 1
+            self._entered = moment
+        elif kind == "loop_complete":
+            self._leave_state(moment)
+            self.progress.note(kind, event)
+            if self.state is not None and "loop" in event:
+                self._entered = moment  # a loop within it is over: the program is back in its state
         elif kind == "evaluate":
+            self.progress.note(kind, event)
             self.verdict = event
-            verdicts = self._of(event.get("state")).verdicts
+            verdicts = self._of(state_shown(event)).verdicts
             verdict = str(event.get("verdict"))
             verdicts[verdict] = verdicts.get(verdict, 0) + 1
         elif kind in _STARTS:
@@ -164,14 +183,6 @@ class Summary:
 
     def _of(self, state: Any) -> StateSummary:
         return self.states.setdefault(str(state), StateSummary())
-
-    def _enter_state(self, event: dict[str, Any]) -> None:
-        state, iteration = event.get("state"), event.get("iteration")
-        self.state = state if isinstance(state, str) else None
-        self.iteration = iteration if isinstance(iteration, int) else 0
-        self.steps += 1
-        self._of(self.state).entered += 1
-        self._entered = seconds(event.get("ts"))
 
     def _leave_state(self, moment: float | None) -> None:
         if self.state is not None and self._entered is not None and moment is not None:

@@ -159,15 +159,27 @@ def command(
     return declare
 
 
-def argument(name: str, help: str, complete: Callable[[str], list[str]] = complete_loop) -> inspect.Parameter:
-    about = typer.Argument(help=help, metavar=name.upper(), autocompletion=complete, show_default=False)
+def argument(
+    name: str,
+    help: str,
+    complete: Callable[[str], list[str]] = complete_loop,
+    metavar: str | None = None,
+) -> inspect.Parameter:
+    metavar = metavar or name.upper()
+    about = typer.Argument(help=help, metavar=metavar, autocompletion=complete, show_default=False)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[str, about])
 
 
 def option(
-    type: Any, name: str, *names: str, help: str, default: Any = None, metavar: str | None = None
+    type: Any,
+    name: str,
+    *names: str,
+    help: str,
+    default: Any = None,
+    metavar: str | None = None,
+    **limits: Any,
 ) -> Any:
-    about = typer.Option(*names, help=help, metavar=metavar)
+    about = typer.Option(*names, help=help, metavar=metavar, **limits)
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[type, about]
     )

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import EXIT_FAILURE, EXIT_OK
+from ..errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..runs import HOW_TO_BEGIN
 from ..screen import Screen
-from .plumbing import JSON, command, complete_any_run, complete_run, option, warn, write, write_json
+from .plumbing import JSON, argument, command, complete_any_run, complete_run, option, warn, write, write_json
 
 
 def _target(help: str, complete: Any) -> inspect.Parameter:
@@ -36,8 +36,6 @@ def status(given: dict[str, Any]) -> int:
     if given["watch"] and len(found) == 1:
         return look.watch(found[0], given["json"], write)
     if given["watch"] and found:
-        from ..errors import UserError
-
         raise UserError("several-runs", f"{len(found)} runs can be watched", "name one of them")
     told = [look.of(run) for run in found]
     if given["json"]:
@@ -81,3 +79,94 @@ def stop(given: dict[str, Any]) -> int:
     if failed and not given["json"]:
         warn("\n".join(one.as_text() for one in failed))
     return EXIT_FAILURE if failed else EXIT_OK
+
+
+@command(
+    (),
+    argument("target", "A run's id, or a loop's name.", complete_run, "RUN|LOOP"),
+    option(
+        bool, "stop", "--stop", help="Let Ctrl-C stop the run, as if it had been started here.", default=False
+    ),
+    option(bool, "verbose", "--verbose", "-v", help="Show more, as `run` does.", default=False),
+    examples=("llc attach fix-types", "llc attach fix-types --stop"),
+)
+def attach(given: dict[str, Any]) -> int:
+    from .. import attaching
+    from .. import runs as folders
+
+    return attaching.attach(folders.look_up(given["target"]), given["stop"], given["verbose"])
+
+
+@command(
+    (),
+    argument("target", "A run's id, or a loop's name: its last run.", complete_any_run, "RUN|LOOP"),
+    option(
+        bool, "follow", "--follow", "-f", help="Go on with what comes, until the run ends.", default=False
+    ),
+    option(int | None, "last", "-n", help="Only the last N events.", metavar="N", min=0),
+    option(bool, "verbose", "--verbose", "-v", help="Show all of each output.", default=False),
+    option(bool, "json", "--json", help="Write the events as JSON, one in a line.", default=False),
+    examples=("llc logs fix-types", "llc logs fix-types -f -n 20", "llc logs fix-types --json | jq .event"),
+)
+def logs(given: dict[str, Any]) -> int:
+    from .. import runs as folders
+    from .. import telling
+
+    run = folders.look_up(given["target"])
+    return telling.tell(run, given["follow"], given["json"], given["verbose"], given["last"], write)
+
+
+@command(
+    (),
+    _target("A loop's name, or a run's id; without it, all that ended here.", complete_any_run),
+    option(int, "count", "-n", help="So many runs, the latest (default 20).", default=20, metavar="N", min=1),
+    JSON,
+    examples=("llc history", "llc history fix-types -n 100", "llc history fix-types --json"),
+)
+def history(given: dict[str, Any]) -> int:
+    from .. import history as past
+
+    told = past.look(given["target"], given["count"])
+    if given["json"]:
+        write_json(told)
+    else:
+        write(past.as_text(told, given["target"], Screen(sys.stdout)))
+    return EXIT_OK
+
+
+@command(
+    (),
+    _target("Only runs of this loop, or this run.", complete_any_run),
+    option(int | None, "keep", "--keep", help="Keep the latest N runs of each loop.", metavar="N", min=0),
+    option(
+        str | None, "older_than", "--older-than", help="Remove only what began so long ago.", metavar="AGE"
+    ),
+    option(
+        bool, "dry_run", "--dry-run", help="Say what would be removed, and remove nothing.", default=False
+    ),
+    JSON,
+    examples=("llc clean", "llc clean --older-than 30d --dry-run", "llc clean fix-types --keep 0"),
+)
+def clean(given: dict[str, Any]) -> int:
+    from .. import cleaning, configuration
+    from .. import runs as folders
+
+    keep, older_than = given["keep"], None
+    if given["older_than"] is not None:
+        older_than = configuration.age(given["older_than"])
+        if older_than is None:
+            raise UserError("bad-option", f"`{given['older_than']}` is no age", "such as 30d, 12h, 90m or 4w")
+    elif keep is None:
+        told = configuration.load(folders.ROOT)
+        keep, older_than = told.keep, told.older_than
+    gone, size, problems = cleaning.clean(folders.ROOT, given["target"], keep, older_than, given["dry_run"])
+    if given["json"]:
+        write_json({"removed": gone, "bytes": size, "dry_run": given["dry_run"], "problems": problems})
+    else:
+        verb = "would remove" if given["dry_run"] else "removed"
+        count = f"{len(gone)} run{'' if len(gone) == 1 else 's'}"
+        listed = "".join(f"{name}\n" for name in gone) if given["dry_run"] else ""
+        write(listed + (f"{verb} {count} ({cleaning.in_bytes(size)})\n" if gone else "nothing to remove\n"))
+        if problems:
+            warn("\n".join(problems))
+    return EXIT_FAILURE if problems else EXIT_OK
