@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 DECLARE = "declare it in .loops/tools.yaml, in .loops/tasks/ or with `defatom`, or name it with --declare"
 
 
+# Where the functions stand that tools and tasks become: in the library, so that what goes wrong in one
+# is told at its call.
+_HERE = Span("stdlib/calls.sexp", 1, 1, 1, 1)
+
+
 @attrs.frozen(eq=False)
 class Called:
     """A tool or task that the program calls: its variable, and the function that it is."""
@@ -125,11 +130,11 @@ def _function(signature: Signature, mark: FunctionMark) -> Lambda:
                 ("definition", definition),
                 ("timeout_s", Literal(signature.timeout_s)),
             )
-    bound = ((checked, arguments), (result, Perform(signature.effect, fields, span=signature.span)))
+    bound = ((checked, arguments), (result, Perform(signature.effect, fields, span=_HERE)))
     gives = "found" if signature.effect == "context" else signature.effect
     body = Let(bound, Apply(Library(f"calls:{gives}"), (name, Variable(result))))
     absent = tuple((binding, Literal(None)) for binding in optionals)
-    return Lambda(tuple(required), absent, None, body, signature.name, span=signature.span)
+    return Lambda(tuple(required), absent, None, body, signature.name, span=_HERE)
 
 
 def _least(signature: Signature) -> int:
@@ -366,8 +371,11 @@ def _apply(signature: Signature, callee: Variable, arguments: _Arguments, datum:
     least = max(1 if signature.parameters is None else 0, _least(signature))
     while len(args) > least and isinstance(args[-1], Literal) and args[-1].value is None:
         args.pop()
-    call = Apply(callee, tuple(args), span=datum.span)
-    return Let(tuple(bindings), call, span=datum.span) if bindings else call
+    # No tail call: while the world is asked, a run is where the author's call stands.
+    result = Binding(signature.name, None, scope.function)
+    result.references = 1
+    bindings.append((result, Apply(callee, tuple(args), span=datum.span)))
+    return Let(tuple(bindings), Variable(result, span=datum.span), span=datum.span)
 
 
 # --- what is not declared ---------------------------------------------------------------------

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 # When a scripted clock starts where the script does not say: the day of the seed's examples.
 EPOCH = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
 
-_ANSWERED = ("shell", "agent", "evaluate", "context", "jq")
+_ANSWERED = ("shell", "agent", "evaluate", "context", "jq", "tool", "task")
+
+
+# What a rule may say of a task's TaskResult.
+TASK_FIELDS = ("status", "content", "parsedContent", "criteria", "notes")
 
 
 class NoRule(Exception):
@@ -36,6 +40,8 @@ class Rule:
         self.state: str | None = None
         self.command: str | None = None
         self.pattern: Any = None
+        self.name: str | None = None
+        self.args: dict[str, Any] = {}
         self.times: int | None = None
         self.results: list[dict[str, Any]] = []
         self.used = 0
@@ -53,6 +59,12 @@ class Rule:
             reasons.append(f"is for state `{self.state}`")
         if self.pattern is not None and not self.pattern.search(_command(effect)):
             reasons.append(f"wants a command with `{self.command}`")
+        if self.name is not None and self.name != effect.args.get("name"):
+            reasons.append(f"is for `{self.name}`")
+        given = effect.args.get("inputs" if effect.kind == "task" else "args")
+        for name, value in self.args.items():
+            if not isinstance(given, dict) or name not in given or not _is_same(given[name], value):
+                reasons.append(f"wants another `{name}`")
         if self.is_used_up:
             reasons.append(f"has answered {self.used} time{'s' * (self.used != 1)} and is used up")
         return reasons
@@ -118,10 +130,7 @@ class ScriptedWorld:
             given = {"timed_out": limited_by, "duration_ms": round(limit * 1000)}
         else:
             self._passed += duration
-        if kind in ("evaluate", "context"):
-            result = _reply(given) if kind == "evaluate" else _found(given)
-        else:
-            result = _action(given, args["command"])
+        result = _MADE[kind](given) if kind in _MADE else _action(given, args["command"])
         result["elapsed_ms"] = context.elapsed_ms()
         if context.on_output is not None and kind in ("shell", "agent"):
             for stream in ("output", "stderr"):
@@ -183,18 +192,18 @@ class ScriptedWorld:
 
     def _late(self, kind: str, context: Context, limited_by: str) -> dict[str, Any]:
         """The result of an effect for which there was no time left."""
-        if kind == "context":
-            return {**_found({"timed_out": limited_by}), "elapsed_ms": context.elapsed_ms()}
-        if kind != "evaluate":
+        if kind not in _MADE:
             return failure(context, 124, timed_out=limited_by)
-        return {**_reply({"timed_out": limited_by}), "elapsed_ms": context.elapsed_ms()}
+        return {**_MADE[kind]({"timed_out": limited_by}), "elapsed_ms": context.elapsed_ms()}
 
     def _complaint(self, effect: EffectLike, state: str | None) -> str:
         asked = f"no rule answers `{effect.kind}`"
         if state is not None:
             asked += f" in state `{state}`"
         command = _command(effect)
-        if command:
+        if effect.kind in ("tool", "task"):
+            asked += f" (`{effect.args.get('name')}`)"
+        elif command:
             asked += f" (command `{command if len(command) <= 200 else command[:200] + '…'}`)"
         if not self.rules:
             return f"{asked}: the script has no rules"
@@ -253,3 +262,37 @@ def _reply(given: dict[str, Any]) -> dict[str, Any]:
     elif shown and "error" not in given:
         given["reply"] = {"confidence": 1.0, "reason": "", **shown, **given.get("reply", {})}
     return {"duration_ms": 0, **given}
+
+
+def _used(given: dict[str, Any]) -> dict[str, Any]:
+    """A tool's result from what a rule says of it."""
+    given = _in_time(_with_error(given))
+    return {"duration_ms": 0, **({} if "error" in given else {"value": None}), **given}
+
+
+def _done(given: dict[str, Any]) -> dict[str, Any]:
+    """A task's result from what a rule says of it: the fields of a TaskResult, or an error."""
+    given = _in_time(_with_error(given))
+    task = {"status": "COMPLETE", "content": "", "notes": {}}
+    task |= {name: given.pop(name) for name in TASK_FIELDS if name in given}
+    if "error" in given:
+        return {"duration_ms": 0, **given}
+    if task["status"] == "FAILED" and "error" not in task["notes"]:
+        error = {"type": "TASK_FAILURE", "reason": "scripted", "message": str(task["content"]), "details": {}}
+        task["notes"] = {**task["notes"], "error": error}
+    return {"duration_ms": 0, "result": task, **given}
+
+
+def _in_time(given: dict[str, Any]) -> dict[str, Any]:
+    if "timed_out" in given:
+        given.setdefault("error", {"kind": "timeout", "message": "no answer in time"})
+    return given
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same to a program: true is no 1."""
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+# How the result of an effect that is no action is made.
+_MADE = {"evaluate": _reply, "context": _found, "tool": _used, "task": _done}

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from ..frontend.declarations import spellings
 from ..frontend.documents import Document, Mapping, Node, Scalar, Sequence, read_document
 from ..ir.diagnostics import CompileError, suggest
 from ..ir.spans import Source
 from .process import signal_number
-from .script import EPOCH, Rule, ScriptedWorld
+from .script import EPOCH, TASK_FIELDS, Rule, ScriptedWorld
 
 _ACTION = ("output", "stderr", "exit_code", "duration_ms", "signal", "timed_out", "truncated", "error")
 # What a rule may say of a result, by kind of effect; `verdict`, `confidence`, `reason` stand for a reply.
@@ -23,8 +24,12 @@ RESULT_FIELDS = {
     "evaluate": ("verdict", "confidence", "reason", "reply", "usage", "duration_ms", "timed_out", "error"),
     "context": ("matches", "summary", "usage", "duration_ms", "timed_out", "error"),
     "jq": ("value", "error"),
+    "tool": ("value", "duration_ms", "timed_out", "error"),
+    "task": (*TASK_FIELDS, "usage", "duration_ms", "timed_out", "error"),
 }
-RULE_FIELDS = ("state", "kind", "command", "times", "result", "results")
+RULE_FIELDS = ("state", "kind", "command", "times", "tool", "task", "args", "result", "results")
+# Kinds that a rule has to name.
+_NAMED = ("tool", "task")
 _TYPES = {
     "state": "a text",
     "kind": "a text",
@@ -45,6 +50,12 @@ _TYPES = {
     "reply": "a mapping",
     "matches": "a list of paths, or of mappings with a `path`",
     "summary": "a text",
+    "tool": "a text",
+    "task": "a text",
+    "args": "a mapping",
+    "status": "`COMPLETE`, `CONTINUATION` or `FAILED`",
+    "criteria": "a text",
+    "notes": "a mapping",
 }
 
 
@@ -136,7 +147,7 @@ class _Reader:
             return rule
         fields = dict.fromkeys(name for names in RESULT_FIELDS.values() for name in names)
         entries = dict(self.entries(node, (*RULE_FIELDS, *fields), "a rule"))
-        own = {name: self.value(name, entries[name]) for name in RULE_FIELDS[:4] if name in entries}
+        own = {name: self.value(name, entries[name]) for name in RULE_FIELDS[:7] if name in entries}
         shared = self.result({name: value for name, value in entries.items() if name in fields})
         rule.state, rule.command, rule.times = own.get("state"), own.get("command"), own.get("times")
         kind = own.get("kind")
@@ -146,6 +157,7 @@ class _Reader:
                 "unknown-kind", f"no rule answers `{kind}`", document.span(entries["kind"]), help=help
             )
             kind = None
+        kind = self.settle_name(rule, own, kind, entries)
         if rule.command is not None:
             rule.pattern = self.pattern(rule.command, entries["command"])
         if "results" in entries:
@@ -159,6 +171,28 @@ class _Reader:
             rule.results = [{**shared, **self.result_at(entries.get("result"))}]
         self.settle_kinds(rule, kind, node)
         return rule
+
+    def settle_name(
+        self, rule: Rule, own: dict[str, Any], kind: str | None, entries: dict[str, Node]
+    ) -> str | None:
+        """Which tool or task the rule is for; the kind that says."""
+        named = [name for name in _NAMED if own.get(name) is not None]
+        for name in named:
+            if kind not in (None, name) or rule.command is not None or len(named) > 1:
+                span = self.document.span(entries[name])
+                others = next(
+                    other for other in ("kind", "command", *_NAMED) if other in entries and other != name
+                )
+                self.document.fail("contradictory-keys", f"`{name}` and `{others}` exclude each other", span)
+                return None
+            kind = name
+            # The full name, however it is spelled.
+            rule.name = list(spellings(own[name]))[-1]
+        if "args" in entries and kind not in _NAMED:
+            span = self.document.span(entries["args"])
+            self.document.fail("contradictory-keys", "`args` is for a `tool` or a `task`", span)
+        rule.args = own.get("args") or {}
+        return kind
 
     def settle_kinds(self, rule: Rule, kind: str | None, node: Node) -> None:
         """What kinds the rule can answer: those that have the fields it gives."""
@@ -177,6 +211,7 @@ class _Reader:
         # A rule that tells nothing of a reply or a value means an action.
         tells = set(given) - {"duration_ms", "error", "timed_out", "usage"}
         kinds = tuple(RESULT_FIELDS) if tells and rule.command is None else ("shell", "agent")
+        kinds = tuple(kind for kind in kinds if kind not in _NAMED)
         if "matches" in given:
             kinds = ("context",)
         rule.kinds = tuple(kind for kind in kinds if all(name in RESULT_FIELDS[kind] for name in given))
@@ -237,6 +272,8 @@ def _fits(wanted: str, value: Any) -> bool:
             return isinstance(value, str)
         case "the name of a signal such as `SIGKILL`":
             return isinstance(value, str) and signal_number(value) > 0
+        case "`COMPLETE`, `CONTINUATION` or `FAILED`":
+            return value in ("COMPLETE", "CONTINUATION", "FAILED")
         case "a mapping":
             return isinstance(value, dict)
         case "a list of paths, or of mappings with a `path`":

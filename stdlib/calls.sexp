@@ -18,7 +18,8 @@
        type "something else"))
 
 (define (calls:shown value)
-  (let ((text (to-string value)))
+  (let* ((bare (to-string value))
+         (text (if (string? value) (string-append "\"" bare "\"") bare)))
     (if (> (string-length text) 200)
         (string-append (substring text 0 200) "…")
         text)))

@@ -54,6 +54,11 @@ if TYPE_CHECKING:
     # A state's code, ready to run: (step, its operand).
     Block = list[tuple[Step, Any]]
 
+# Where functions of the library come from: a fault in one is told at the author's call of it, which is
+# looked for so many calls further out.
+LIBRARY = "stdlib/"
+NEAR = 32
+
 
 # --- frames -----------------------------------------------------------------------------------
 
@@ -390,10 +395,21 @@ class Machine:
         """Control to the nearest handler, else the strand ends; `index` says which instruction it was."""
         self.stack.clear()
         frame = self.calls[-1]
-        if catch(self, self.calls, fault, frame.function.place(frame.state, index)):
+        place = frame.function.place(frame.state, index)
+        if fault.place is None and place is not None and place[0].startswith(LIBRARY):
+            fault.place = show_place(self._outside())
+        if catch(self, self.calls, fault, place):
             return None
         raised = Raised(fault, (), index).under(self.calls)
         return self._fail(raised) if self.strand.within is None else self.end_strand(None, raised)
+
+    def _outside(self) -> Place | None:
+        """Where the author's code called the library's that is running, if that can be told."""
+        for frame in self.calls[-2 : -2 - NEAR : -1]:
+            place = frame.function.exit_place(frame.state)
+            if place is not None and not place[0].startswith(LIBRARY):
+                return place
+        return None
 
     def _fail(self, raised: Raised) -> Fault:
         """The run ends with a fault."""
