@@ -20,5 +20,7 @@ VERBS = {
     "repl": "Evaluate forms one after another, as they are typed.",
     "index": "Bring the index of the project's files up to date.",
     "context": "Find the project's files that matter for something.",
+    "index": "Bring the index of the project's files up to date.",
+    "context": "Find the project's files that matter for something.",
     "schema": "Print the JSON Schema of loop files, for editors.",
 }

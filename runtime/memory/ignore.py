@@ -12,8 +12,7 @@ import re
 import shutil
 import stat
 import subprocess
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -51,15 +50,12 @@ class Listing(NamedTuple):
     left_out: list[tuple[bytes, str]]
     by: str
 
-    def counts(self) -> Counter[str]:
-        return Counter(reason for _, reason in self.left_out)
-
 
 def list_files(root: str, check: Callable[[], object]) -> Listing:
     """The project's files. check: called now and then, raises to stop. Raises OSError for the root."""
     base = os.fsencode(root or ".")
-    paths = _git_paths(base, check)
     by = "git"
+    paths: Iterable[bytes] | None = _git_paths(base, check)
     if paths is None:
         paths, by = _walk(base, check), "folders"
     guard = _Guard(base)

@@ -69,6 +69,8 @@ _SOUND = frozenset(
     }
 )  # fmt: skip
 _WAITING = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+# What became of a file's text: whether it was indexed before, and is now.
+_NEWS = {(False, True): "new", (True, True): "changed", (True, False): "removed", (False, False): "same"}
 _KEYS = (b"PRIVATE KEY-----", b"-----BEGIN PGP PRIVATE")
 
 
@@ -81,18 +83,19 @@ class Unusable(Exception):
 
 
 class Update(NamedTuple):
-    """What bringing the index up to date came to. left_out: reason → number of files."""
+    """What bringing the index up to date came to. left_out: (path, reason), by path."""
 
     files: int
     new: int
     changed: int
     removed: int
-    left_out: Counter[str]
+    left_out: list[tuple[bytes, str]]
     seconds: float
 
     @property
-    def has_changed(self) -> bool:
-        return bool(self.new or self.changed or self.removed)
+    def reasons(self) -> Counter[str]:
+        """Reason → how many files are left out for it."""
+        return Counter(reason for _, reason in self.left_out)
 
 
 class Index:
@@ -231,10 +234,9 @@ class Index:
             done = 0
             while done < len(todo):
                 done = self._write_batch(todo, done, counts, on_file)
-            left_out = listing.counts()
-            rows = self.execute("SELECT reason, count(*) FROM files GROUP BY reason").fetchall()
-            files = sum(number for reason, number in rows if reason is None)
-            left_out.update({reason: number for reason, number in rows if reason is not None})
+            unfit = self.execute("SELECT path, reason FROM files WHERE reason IS NOT NULL").fetchall()
+            files = self.execute("SELECT count(*) FROM files WHERE reason IS NULL").fetchone()[0]
+            left_out = sorted([*listing.left_out, *unfit])
         seconds = time.monotonic() - began
         return Update(files, counts["new"], counts["changed"], counts["removed"], left_out, seconds)
 
@@ -264,7 +266,7 @@ class Index:
         return done
 
     def _put(self, entry: Entry) -> str:
-        """Index a file; `new`, `changed` or `same`."""
+        """Index a file; what that is to those who search, one of `_NEWS`."""
         row = self.execute(
             "SELECT id, size, mtime_ns, inode, digest, reason, terms, seal FROM files WHERE path = ?",
             (entry.path,),
@@ -301,7 +303,7 @@ class Index:
                 "INSERT INTO metadata (rowid, path, name, about, symbols) VALUES (?, ?, ?, ?, ?)",
                 (number, path, name, about, symbols),
             )
-        return "changed" if row is not None else "new"
+        return _NEWS[row is not None and row[5] is None, reason is None]
 
     def _remove(self, path: bytes) -> str:
         row = self.execute(
@@ -310,7 +312,7 @@ class Index:
         if row is None:
             return "same"
         self._forget(path, *row)
-        return "removed"
+        return _NEWS[row[2] is None, False]
 
     def _forget(
         self, path: bytes, number: int, digest: bytes, reason: str | None, packed: bytes, seal: int

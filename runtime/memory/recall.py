@@ -199,8 +199,6 @@ def recall(
         return update, search.find(index, root, request.sources, request.strategy, limit)
 
     update, matches = with_index(root, check, notices, use)
-    if not any(search.terms(source.text) for source in request.sources):
-        notices.append("there is no word to look for")
     return Answer(_bounded(matches, notices), update, listing, notices)
 
 

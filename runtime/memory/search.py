@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
 from .ignore import read_entry
@@ -49,7 +49,7 @@ class Match(NamedTuple):
 def find(index: Index, root: str, sources: list[Source], strategy: str, limit: int) -> list[Match]:
     """The best `limit` files, best first, equal ones by their paths. `sources`: the query comes first."""
     table = STRATEGIES[strategy]
-    scores: Counter[int] = Counter()
+    scores: defaultdict[int, float] = defaultdict(float)
     worth: dict[str, float] = {}
     with index.reading():
         files = index.execute("SELECT count(*) FROM files WHERE reason IS NULL").fetchone()[0]
@@ -70,7 +70,7 @@ def find(index: Index, root: str, sources: list[Source], strategy: str, limit: i
     return [_match(root, path, score, worth) for path, score in found[:limit]]
 
 
-def _by_path(index: Index, scores: Counter[int]) -> list[tuple[bytes, float]]:
+def _by_path(index: Index, scores: dict[int, float]) -> list[tuple[bytes, float]]:
     paths = dict(index.execute("SELECT id, path FROM files").fetchall()) if scores else {}
     return [
         (paths[number], float(f"{score:.{_FIGURES}g}")) for number, score in scores.items() if number in paths

@@ -1,0 +1,100 @@
+"""`spec/memory.md`: its commands, programs, words and tables do and are what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from flow_texts import findings, marks
+from spec.blocks import Block, parameters, take, text_of
+
+from llc.frontend.system_tools import SYSTEM_TOOLS
+from llc.runtime.memory.recall import WEIGHTS
+from llc.runtime.memory.search import WEIGHTS as COLUMNS
+from llc.runtime.memory.terms import terms
+
+TEXT = text_of("memory.md")
+FILES = take("memory.md", "py", "js", "md", "text")
+CONSOLE = take("memory.md", "console")
+PROGRAMS = take("memory.md", "sexp")
+WORDS = take("memory.md", "words")
+LLC = [sys.executable, "-m", "llc"]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with the files of the chapter."""
+    folder = tmp_path_factory.mktemp("memory") / "project"
+    for block in FILES:
+        path = folder / block.info
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block.text)
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    return folder
+
+
+def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "XDG_CACHE_HOME": str(project.parent / "cache")}
+    return subprocess.run([*LLC, *words], cwd=project, env=env, capture_output=True, text=True, check=False)
+
+
+def test_the_commands_print_what_is_shown(project: Path) -> None:
+    """Each command, in order, prints what stands below it."""
+    program = project.parent / "bin" / "llc"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m llc "$@"\n')
+    program.chmod(0o755)
+    env = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    for part in re.split(r"^\$ ", CONSOLE[0].text, flags=re.MULTILINE)[1:]:
+        command, _, expected = part.partition("\n")
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=project, env=env, capture_output=True, text=True, check=False
+        )
+        assert (done.stderr + done.stdout).strip() == expected.strip(), command
+
+
+@pytest.mark.parametrize("block", parameters(PROGRAMS))
+def test_a_program_gives_what_is_shown(block: Block, project: Path) -> None:
+    """Each value is on the line that shows it, each error on its line."""
+    found = [(item.span.line, item.severity, item.id) for item in findings(block.text) if item.span]
+    told = [
+        (mark.line, mark.kind, mark.text) for mark in marks(block.text) if mark.kind in ("error", "warning")
+    ]
+    assert sorted(found) == sorted(told)
+    lines = block.text.split("\n")
+    shown = [mark for mark in marks(block.text) if mark.kind == "=>"]
+    if not shown:
+        return
+    expressions = " ".join(lines[mark.line - 1].partition("  ; =>")[0] for mark in shown)
+    done = run(project, "run", "--json", "-e", f'(map (lambda (x) (format "~s" x)) (list {expressions}))')
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["value"] == [mark.text for mark in shown]
+
+
+@pytest.mark.parametrize("line", WORDS[0].text.strip().splitlines())
+def test_words_come_to_the_terms_shown(line: str) -> None:
+    """Left of the arrow a text, right of it its terms."""
+    text, _, expected = line.rpartition(" -> ")
+    assert terms(text) == expected.split()
+
+
+def test_the_table_has_every_field() -> None:
+    """The fields of the tool, in its order, with what each says and counts."""
+    rows = ["| field | | counts |", "|---|---|---|"]
+    for parameter in SYSTEM_TOOLS["system:get_context"].order:
+        counts = f"{WEIGHTS[parameter.name]:g}" if parameter.name in WEIGHTS else ""
+        rows.append(f"| `{parameter.name}` | {parameter.doc} | {counts} |".replace("|  |", "| |"))
+    table = TEXT.partition("<!-- table: fields -->\n")[2].partition("\n<!-- end -->")[0]
+    assert table.split("\n") == rows
+
+
+def test_the_weights_are_those_of_the_program() -> None:
+    """What a term counts in each column."""
+    for table, strategy in (("contents", "content"), ("metadata", "metadata")):
+        shown = ", ".join(f"{weight:g}" for weight in COLUMNS[table])
+        assert re.search(rf"^\| `{strategy}` \| .* \| {shown} \|$", TEXT, re.MULTILINE)
