@@ -34,6 +34,8 @@ _FANCY = {"ok": "✓", "bad": "✗", "other": "•", "to": "→", "bar": "│", 
 _ASCII = {"ok": "+", "bad": "x", "other": "*", "to": "->", "bar": "|", "more": "...", "spin": "|/-\\"}
 _OPERATORS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
 _ASCII_OPERATORS = {**_OPERATORS, "ne": "!=", "le": "<=", "ge": ">="}
+# What is shown with what it writes and how it ends.
+_ACTIONS = ("shell", "agent", "tool", "task")
 _WAITING = {
     "agent": "",
     "shell": "",
@@ -288,8 +290,8 @@ class ProgressDisplay(Display):
 
     def effect_start(self, kind: str, args: dict[str, Any]) -> None:
         self._show_failure()
-        if kind in ("shell", "agent"):
-            self._header(str(args.get("command", "")))
+        if kind in _ACTIONS:
+            self._header(_called(kind, args))
             self._output.reset()
         elif self._verbose and kind in ("evaluate", "sleep"):
             self._header()
@@ -332,17 +334,18 @@ class ProgressDisplay(Display):
 
     def effect_end(self, kind: str, result: dict[str, Any]) -> None:
         self._finish_output(kind)
-        if self._verbose and kind in ("shell", "agent"):
+        if self._verbose and kind in _ACTIONS:
             self._detail(f"took {duration(result.get('duration_ms') or 0)}", "dim")
-        if kind in ("shell", "agent"):
-            self._failed = fit(self._one_line(failure_text(result)), 200, self._marks["more"])
+        if kind in _ACTIONS:
+            text = failure_text(result) if kind in ("shell", "agent") else _refusal(result)
+            self._failed = fit(self._one_line(text), 200, self._marks["more"])
 
     def effect_cut(self) -> None:
         self._finish_output("shell")
 
     def _finish_output(self, kind: str) -> None:
         self._erase_status()
-        if kind in ("shell", "agent"):
+        if kind in _ACTIONS:
             lines, hidden, last = self._output.finish()
             self._show_output(lines)
             if hidden:
@@ -374,6 +377,30 @@ class ProgressDisplay(Display):
             text = f"Loop ended by an error: {state} {facts}"
         self._line("")
         self._line(text, style)
+
+
+def _called(kind: str, args: dict[str, Any]) -> str:
+    """An action as it is shown: the command, or the tool or task with what it is given."""
+    if kind in ("shell", "agent"):
+        return str(args.get("command", ""))
+    given = args.get("inputs" if kind == "task" else "args")
+    shown = [f"({name} {_brief(value)})" for name, value in given.items()] if isinstance(given, dict) else []
+    return " ".join([str(args.get("name")), *shown])
+
+
+def _brief(value: Any) -> str:
+    import json
+
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _refusal(result: dict[str, Any]) -> str:
+    """Why a tool or task gave nothing, "" where it did."""
+    if result.get("error"):
+        return str(result["error"].get("message"))
+    task = result.get("result")
+    return "FAILED" if isinstance(task, dict) and task.get("status") == "FAILED" else ""
 
 
 def failure_text(result: dict[str, Any]) -> str:

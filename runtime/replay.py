@@ -503,7 +503,7 @@ def _sorted_json(args: Any) -> bytes:
 
 
 def _command(args: Any) -> str:
-    command = args.get("command") if isinstance(args, dict) else None
+    command = args.get("command", args.get("name")) if isinstance(args, dict) else None
     return repr(command[:80]) if isinstance(command, str) else ""
 
 

@@ -99,7 +99,7 @@ class Unknown:
 
     def _ask(self, effect: Effect) -> str:
         """Ask the person what to do with an effect whose outcome is unknown."""
-        what = str(effect.args.get("command") or effect.kind)
+        what = masked(str(effect.args.get("command") or effect.args.get("name") or effect.kind))
         shown = what if len(what) <= 200 else what[:200] + "…"
         if not (os.isatty(0) and os.isatty(2)):
             raise UserError(

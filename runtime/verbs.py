@@ -20,7 +20,6 @@ VERBS = {
     "repl": "Evaluate forms one after another, as they are typed.",
     "index": "Bring the index of the project's files up to date.",
     "context": "Find the project's files that matter for something.",
-    "index": "Bring the index of the project's files up to date.",
-    "context": "Find the project's files that matter for something.",
+    "tools": "List the tools and tasks that flows can call here.",
     "schema": "Print the JSON Schema of loop files, for editors.",
 }
