@@ -11,6 +11,7 @@ import sys
 from ..ir.effects import EFFECTS
 from .errors import EXIT_FAILURE, UserError
 from .leftover import end_leftover, find_leaders
+from .masking import masked
 from .world import LONGEST_WAIT
 
 TYPE_CHECKING = False
