@@ -27,6 +27,7 @@ from llc.ir.nodes import (
     Limits,
     Meta,
     Note,
+    Parallel,
     Perform,
     Prim,
     Program,
@@ -165,7 +166,7 @@ class _Writer:
 
     def exit(self) -> Exit:
         kinds = ["goto", "branch", "switch", "tailcall", "return", "fail"]
-        kind = self.pick(kinds + ["call", "perform"] * bool(self.slots))
+        kind = self.pick(kinds + ["call", "perform", "parallel"] * bool(self.slots))
         span = self.span()
         match kind:
             case "goto":
@@ -186,6 +187,10 @@ class _Writer:
             case "perform":
                 kind = self.pick(sorted(EFFECTS))
                 return Perform(kind, self.expr(), self.pick(self.slots), self.pick(self.states), span=span)
+            case "parallel":
+                return Parallel(
+                    self.expr(), self.expr(), self.pick(self.slots), self.pick(self.states), span=span
+                )
             case "return":
                 return Return(self.expr(), span=span)
             case _:

@@ -310,6 +310,21 @@ def test_a_loop_calls_what_is_known() -> None:
     assert "unbounded-call" in problems(text + HELPER)
 
 
+def test_calls_at_once_are_calls() -> None:
+    """The callee is known, does not lead back, waits under the deadline; the slot is written."""
+    text = changed('return "max_iterations"', "parallel closure g() over [1] -> last then /max_steps")
+    assert problems(text + HELPER) == set()
+    assert "unbounded-recursion" in problems(text + "function g(x) state s tailcall closure main()()")
+    asks = "function g(x) state s perform sleep {} -> x then t state t return 1"
+    assert "unbounded-wait" in problems(text + asks)
+    unknown = changed('return "max_iterations"', "parallel last over [1] -> last then /max_steps")
+    assert "unbounded-call" in problems(unknown + HELPER)
+    again = HELPER.replace("return x", "parallel closure main() over [1] -> y then s")
+    assert "unbounded-recursion" in problems(text + again)
+    counter = changed('return "max_iterations"', "parallel closure g() over [1] -> iteration then /max_steps")
+    assert "counter-set" in problems(counter + HELPER)
+
+
 # A loop that hands its time on, through a function that calls another.
 HANDED = (
     changed('return "max_iterations"', "call closure g(5000)(1) -> last then /max_steps")

@@ -24,6 +24,7 @@ from llc.ir.nodes import (
     Handler,
     Instruction,
     Note,
+    Parallel,
     Perform,
     Prim,
     Program,
@@ -108,6 +109,7 @@ def functions(draw: st.DrawFn, name: str) -> Function:
     perform = st.builds(
         Perform, st.sampled_from(["shell", "clock"]), args, st.sampled_from("xz"), target, span=SPANS
     )
+    lists = prim("list", PLAIN, PLAIN) | PLAIN
     cases = st.lists(st.tuples(st.sampled_from("ab"), target)).map(tuple)
     exits: list[st.SearchStrategy[Exit]] = [
         perform,
@@ -118,6 +120,7 @@ def functions(draw: st.DrawFn, name: str) -> Function:
         st.builds(Call, callee, arguments, st.sampled_from("xz"), target, span=SPANS),
         st.builds(Call, callee, arguments, st.just("z"), target, span=SPANS),
         st.builds(TailCall, callee, arguments),
+        st.builds(Parallel, callee, lists, st.sampled_from("xz"), target, span=SPANS),
         st.builds(Return, PLAIN if name == "main" else ANYTHING),
         st.builds(Fail, PLAIN) | st.builds(Switch, WILD, cases, st.none()),
     ]
