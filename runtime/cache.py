@@ -113,7 +113,9 @@ def store(root: str, key: str, image: Image) -> None:
     with contextlib.suppress(OSError, JournalError):
         make_private(folder)
         _prune(folder)
-        write_file(os.path.join(folder, key + SUFFIX), _mac(secret, key, data) + data, durable=False)
+        write_file(
+            os.path.join(folder, key + SUFFIX), _mac(secret, key, data) + data, durable=False, mode=0o600
+        )
 
 
 def _prune(folder: str) -> None:

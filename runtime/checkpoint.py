@@ -72,7 +72,7 @@ class Checkpoints:
         )
         with contextlib.suppress(JournalError):
             line = zlib.compress(line, 1)
-            write_file(_path(self._run, self._turn), line, durable=False)
+            write_file(_path(self._run, self._turn), line, durable=False, mode=0o600)
             self._turn = (self._turn + 1) % COUNT
         self._size = journal.size
         self._space = max(SPACE, len(line))

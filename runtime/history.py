@@ -13,6 +13,7 @@ from typing import Any
 
 from ..vm.primitives import duration
 from . import runs, summary
+from .errors import UserError
 from .journal import JournalError, write_file
 from .runs import HISTORY, RunFolder, is_run_of, runs_in
 from .screen import Screen, fit, printable
@@ -34,7 +35,7 @@ def facts(run: RunFolder) -> dict[str, Any] | None:
         return kept
     try:
         told = _facts(run)
-    except JournalError:
+    except UserError:
         return None
     with contextlib.suppress(JournalError):
         data = json.dumps({"format": FORMAT, "journal_size": size, **told}).encode()
@@ -92,7 +93,7 @@ def look(target: str | None, count: int) -> dict[str, Any]:
         found = [run for run in found if run.id == target or is_run_of(run, target)]
         if not found:
             runs.look_up(target)  # says what there is to name instead
-    told = []
+    told: list[dict[str, Any]] = []
     for run in found:
         if len(told) == count:
             break

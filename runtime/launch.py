@@ -82,6 +82,7 @@ class _Command:
         self.is_silent = is_silent
         self.leaving = leaving
         self.is_background = leaving is not None
+        self.as_json: bool = values.json
         self.bounds = Bounds()
         self.find_streams()
         self.image: Image | None = None
@@ -93,7 +94,7 @@ class _Command:
     def find_streams(self) -> None:
         is_silent = self.is_silent
         self.errors = Screen(None if is_silent else sys.stderr)
-        self.screen = self.errors if self.values.json or is_silent else Screen(sys.stdout)
+        self.screen = self.errors if self.as_json or is_silent else Screen(sys.stdout)
 
     def configure(self) -> None:
         """Take what the project says about all its loops."""
@@ -356,7 +357,7 @@ class _Command:
         if self.leaving is not None:
             self.leaving.leave(folder)
             self.leaving = None
-            self.values.json = False  # the caller has its object
+            self.as_json = False  # the caller has its object
             self.find_streams()
 
     def world(self, script: str | None) -> tuple[WorldLike, tuple[type[Exception], ...]]:
@@ -470,7 +471,7 @@ class _Command:
     def answer(self, outcome: Outcome, exit_code: int) -> int:
         """The one JSON object, where it was asked for; the exit code, or that it could not be written."""
         try:
-            if self.values.json:
+            if self.as_json:
                 text = json.dumps(masking.known.mask_all(outcome.to_json()), ensure_ascii=False, default=str)
                 Screen(sys.stdout).deliver((text + "\n").encode("utf-8", "replace"))
             elif outcome.kind != "loop" and outcome.value is not None and not self.values.quiet:

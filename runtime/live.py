@@ -85,6 +85,8 @@ class LiveFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._is_there = False
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # a run that was killed left it
         self.tails: dict[int | None, Tail] = {}
         self.is_new = False
 

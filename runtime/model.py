@@ -11,6 +11,7 @@ import contextlib
 import os
 import time
 
+from . import masking
 from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
 TYPE_CHECKING = False
@@ -52,7 +53,8 @@ class ModelWorker:
             seconds, limited_by = context.limit(timeouts, own="action")
             if seconds is None or seconds <= 0:
                 raise WorkerTimeout
-            request = {name: args[name] for name in _FIELDS}
+            # A model can judge an output without the secrets in it.
+            request = {name: masking.known.mask_all(args[name]) for name in _FIELDS}
             request["timeout"] = seconds
             result = self._worker.ask(request, seconds, context.interrupt, context.on_tick)
         except WorkerTimeout:

@@ -15,8 +15,8 @@ from typing import Any
 from ..vm.primitives import duration
 from . import live, runs
 from .display import limits_of
-from .errors import EXIT_OK, UserError
-from .journal import JournalError, last_event
+from .errors import EXIT_OK
+from .journal import last_event
 from .locks import is_live
 from .runs import HISTORY, RunFolder, is_run_of, runs_in
 from .screen import Screen, fit, printable
@@ -333,10 +333,10 @@ def watch(run: RunFolder, as_json: bool, write: Any) -> int:
                 write(up + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
                 drawn = len(lines)
             else:
-                told = (status["status"], status["state"], status["iteration"], status["steps"])
-                if told != before:
+                place = (status["status"], status["state"], status["iteration"], status["steps"])
+                if place != before:
                     write(as_text(status, screen) + "\n")
-                before = told
+                before = place
             if is_over:
                 return EXIT_OK
             time.sleep(INTERVAL)
@@ -355,10 +355,7 @@ def chosen(target: str | None) -> list[RunFolder]:
 
 def of(run: RunFolder) -> dict[str, Any]:
     """The status of a run as it is now. Raises UserError."""
-    try:
-        look = Look(run)
-    except JournalError as error:
-        raise UserError("no-record", error.message) from None
+    look = Look(run)
     try:
         return look.status()
     finally:

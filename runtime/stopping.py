@@ -17,7 +17,7 @@ from typing import Any
 
 from . import runs, summary
 from .errors import EXIT_FAILURE, UserError
-from .journal import JournalError, last_event
+from .journal import last_event
 from .leftover import end_leftover, start_time
 from .locks import is_live
 from .runs import HISTORY, RunFolder, is_run_of, runs_in
@@ -237,7 +237,7 @@ def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
     if not os.path.exists(run.path):
         run = RunFolder(run.root, os.path.join(run.root, HISTORY, run.id))
     stopped = Stopped(run.id, "killed" if was_killed else "stopped", seconds)
-    with contextlib.suppress(JournalError):
+    with contextlib.suppress(UserError):
         told = summary.of(run)
         stopped.state, stopped.iteration = told.state, told.iteration
     last = last_event(run.journal) or {}
@@ -251,7 +251,7 @@ def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
 
 def _end_leftovers(run: RunFolder) -> None:
     """End the actions of a run that was killed: nobody else does before it is resumed."""
-    with contextlib.suppress(JournalError):
+    with contextlib.suppress(UserError):
         for seq, processes in summary.of(run).processes.items():
             for pid, begun in processes:
                 end_leftover(pid, begun, f"{run.id}/{seq}")

@@ -12,7 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import journal
-from .journal import BlobError, Blobs, JournalError
+from .errors import EXIT_FAILURE, UserError, reason
+from .journal import BlobError, Blobs
 from .masking import hidden
 from .progress import Progress, state_shown
 from .runs import RunFolder
@@ -26,14 +27,18 @@ _CHUNK = 1 << 20
 
 
 class Follower:
-    """The events of a journal, those that are there and then those that come."""
+    """The events of a journal, those that are there and then those that come.
+
+    Raises UserError where there is no journal to be read.
+    """
 
     def __init__(self, run: RunFolder) -> None:
         try:
             # Open for good: when the run ends its folder moves, and the file with it.
             self._file = open(run.journal, "rb")  # noqa: SIM115 - closed by `close`
         except OSError as error:
-            raise JournalError(f"cannot read {run.journal}: {error.strerror}") from None
+            message = f"cannot read the journal of {run.id}: {reason(error)}"
+            raise UserError("no-record", message, exit_code=EXIT_FAILURE) from None
         self._rest = b""
         self._blobs = Blobs(run.outputs)
 
@@ -222,7 +227,7 @@ class Summary:
 
 
 def of(run: RunFolder) -> Summary:
-    """The summary of a run as its journal is now. Raises JournalError."""
+    """The summary of a run as its journal is now. Raises UserError."""
     follower = Follower(run)
     try:
         summary = Summary()
