@@ -16,7 +16,10 @@ _BARE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 # What a YAML 1.1 reader would not take as text.
 _OLD_WORDS = frozenset({"y", "n", "yes", "no", "on", "off"})
 _MAX_SIMPLE_KEY = 120
+# A text that needs no quotes anywhere; a path may be one.
+_PLAIN_WORD = re.compile(r"[A-Za-z_.][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)*", re.ASCII)
 _MAX_FLOW = 80
+_MAX_INLINE = 110
 # Characters that a double-quoted YAML text must escape and JSON leaves alone.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufe00-\ufe0f\ufeff\ufff0-\uffff]")
 _BLOCK_LINE = re.compile(
@@ -25,7 +28,7 @@ _BLOCK_LINE = re.compile(
 
 
 class Word(str):
-    """A text that needs no quotes: one of a field's choices."""
+    """A text that needs no quotes: one of a field's choices; see `bare` for any other."""
 
 
 class Inline(dict[str, Any]):
@@ -96,15 +99,25 @@ def _inline(value: Any) -> str | None:
         if None in items:
             return None
         line = f"[{', '.join(item or '' for item in items)}]"
+    elif isinstance(value, Word):
+        return str(value)
     else:
         line = _quoted(value) if isinstance(value, str) else json.dumps(value)
-    return line if len(line) <= _MAX_FLOW else None
+    return line if len(line) <= _MAX_INLINE else None
+
+
+def bare(text: str) -> str:
+    """A text that is written without quotes where it is one plain word."""
+    return Word(text) if _PLAIN_WORD.fullmatch(text) and _is_text(text) else text
+
+
+def _is_text(word: str) -> bool:
+    """Whether a word without quotes is a text, to old readers too."""
+    return isinstance(read_scalar(word), str) and word.lower() not in _OLD_WORDS
 
 
 def _is_bare(key: str) -> bool:
-    return (
-        bool(_BARE_KEY.fullmatch(key)) and isinstance(read_scalar(key), str) and key.lower() not in _OLD_WORDS
-    )
+    return bool(_BARE_KEY.fullmatch(key)) and _is_text(key)
 
 
 def _is_block(text: str) -> bool:

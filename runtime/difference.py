@@ -19,6 +19,7 @@ from ..vm.image import Image
 from ..vm.machine import Machine
 from ..vm.outcomes import Effect
 from . import journal as journals
+from . import masking
 from .recorded import Asked, Note, Recording
 from .retelling import Endless, Retelling
 
@@ -28,6 +29,11 @@ _ERROR = ("kind", "message", "details")
 # A text or value longer than this is shown shortened.
 _SHOWN = 160
 _CHANGES = 8
+# The argument of an effect that says the most.
+_SUBJECTS = ("command", "name", "program", "seconds", "model", "names", "code")
+# How many times the ticks of the recorded run another program may use before it counts as endless.
+PATIENCE = 20
+LEAST_TICKS = 10_000_000
 # Where functions of the library come from, and how many of them call each other at most.
 _LIBRARY = "stdlib/"
 _NEAR = 32
@@ -129,7 +135,7 @@ class _Comparing:
                     if self.is_past_record(now):
                         continue
                     return self.differs(self.next(), now, place)
-                if not _is_same(then, now):
+                if not is_same(then, now):
                     return self.differs(then, now, place)
                 self.take(at)  # type: ignore[arg-type]
             if answer is None:
@@ -168,8 +174,8 @@ class _Comparing:
             return None
         then, now = ending(end, self.exact), self.ended()
         if now is None:
-            return None if _was_refused(end) else self.differs(then, None)
-        return None if _is_same(then, now) else self.differs(then, now)
+            return None if was_refused(end) else self.differs(then, None)
+        return None if is_same(then, now) else self.differs(then, now)
 
     def ended(self) -> dict[str, Any] | None:
         """How the program has ended, as it is compared; None where it has not."""
@@ -248,13 +254,13 @@ def _packed(fields: Mapping[str, Any], but: frozenset[str] = frozenset()) -> dic
     return {name: journals.pack(value, digest_only) for name, value in fields.items() if name not in but}
 
 
-def _is_same(then: Item, now: Item) -> bool:
+def is_same(then: Item, now: Item) -> bool:
     if type(then) is not type(now):
         return False
-    return _as_bytes(then) == _as_bytes(now)
+    return as_bytes(then) == as_bytes(now)
 
 
-def _as_bytes(item: Item) -> bytes:
+def as_bytes(item: Item) -> bytes:
     """What is compared of an event; the order of names is not."""
     if isinstance(item, dict):
         return journals.to_json(dict(sorted(item.items())))
@@ -272,10 +278,10 @@ def ending(end: Mapping[str, Any], exact: bool = False) -> dict[str, Any]:
 
 def _was_left(end: Mapping[str, Any]) -> bool:
     """Whether the run ended while calls side by side may have been doing something."""
-    return end.get("terminated_by") == "exit" or _was_refused(end)
+    return end.get("terminated_by") == "exit" or was_refused(end)
 
 
-def _was_refused(end: Mapping[str, Any]) -> bool:
+def was_refused(end: Mapping[str, Any]) -> bool:
     """Whether the run ended because its world would not perform an effect."""
     error = end.get("error")
     return isinstance(error, dict) and error.get("kind") == "not-performed"
@@ -289,17 +295,11 @@ def describe(item: Item | None) -> str:
     if item is None:
         return "nothing"
     if isinstance(item, Asked):
-        subject = next(
-            (
-                item.args[key]
-                for key in ("command", "program", "seconds", "model", "name")
-                if key in item.args
-            ),
-            None,
-        )
+        args = shown_value(item.args)
+        subject = next((args[key] for key in _SUBJECTS if key in args), None)
         return item.kind + ("" if subject is None else f" {_shown(subject)}")
     if isinstance(item, Note):
-        fields = item.fields
+        fields = shown_value(item.fields)
         match item.kind:
             case "state_enter":
                 return f"enters `{fields.get('state')}` (iteration {fields.get('iteration')})"
@@ -311,11 +311,12 @@ def describe(item: Item | None) -> str:
             case "log":
                 return f"log {_shown(fields.get('message'))}"
         return f"{item.kind} {_shown(fields)}"
-    words = f"ends: {item.get('status')} ({item.get('terminated_by')})"
-    if item.get("final_state") is not None:
-        words += f" in `{item['final_state']}`"
-    if isinstance(item.get("error"), dict):
-        words += f": {item['error'].get('message')}"
+    ended = shown_value(item)
+    words = f"ends: {ended.get('status')} ({ended.get('terminated_by')})"
+    if ended.get("final_state") is not None:
+        words += f" in `{ended['final_state']}`"
+    if isinstance(ended.get("error"), dict):
+        words += f": {ended['error'].get('message')}"
     return words
 
 
@@ -336,10 +337,11 @@ def _changes(path: str, then: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
     stack = [(path, then, now)]
     while stack:
         path, then, now = stack.pop()
-        is_map = (
-            isinstance(then, dict) and isinstance(now, dict) and "$blob" not in then and "$blob" not in now
-        )
-        if is_map:
+        if (
+            isinstance(then, dict)
+            and isinstance(now, dict)
+            and not any(name.startswith("$") for name in (*then, *now))
+        ):
             names = [*then, *(name for name in now if name not in then)]
             stack += [
                 (f"{path}.{name}" if path else name, then.get(name), now.get(name))
@@ -352,15 +354,19 @@ def _changes(path: str, then: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, str):
-        text = value
-        if len(text) > _SHOWN:
-            text = text[: _SHOWN // 2] + " … " + text[-_SHOWN // 2 :]
-        return f"`{text}`" if "\n" not in text else json.dumps(text, ensure_ascii=False)
-    if isinstance(value, dict) and isinstance(value.get("$blob"), str):
-        return f"a text of {value.get('size')} bytes ({value['$blob'][:12]}…)"
-    text = json.dumps(value, ensure_ascii=False, default=str) if value is not None else "nothing"
+    value = shown_value(value)
+    if isinstance(value, str) and "\n" not in value:
+        return f"`{_cut(value)}`"
+    return _cut(json.dumps(value, ensure_ascii=False, default=str)) if value is not None else "nothing"
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN // 2] + " … " + text[-_SHOWN // 2 :]
+
+
+def shown_value(packed: Any) -> Any:
+    """A recorded value for people and scripts: without secrets, long texts by their hash."""
+    return journals.unpack(packed, lambda name, size: f"<{size} bytes, {name[:12]}…>", masking.hidden)
 
 
 def as_text(comparison: Comparison, sources: Mapping[str, Source], color: bool = False) -> str:
@@ -412,7 +418,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
             "now": item_json(difference.now),
             "endless": difference.endless,
             "changes": [
-                {"path": path, "recorded": then, "now": now}
+                {"path": path, "recorded": shown_value(then), "now": shown_value(now)}
                 for path, then, now in changes(difference.recorded, difference.now)
             ],
             "file": span.path if span else None,
@@ -425,10 +431,10 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 def item_json(item: Item | None) -> dict[str, Any] | None:
     """An event as data."""
     if isinstance(item, Asked):
-        return {"effect": item.kind, "seq": item.seq, "args": item.args}
+        return {"effect": item.kind, "seq": item.seq, "args": shown_value(item.args)}
     if isinstance(item, Note):
-        return {"note": item.kind, "fields": item.fields}
-    return None if item is None else {"outcome": item}
+        return {"note": item.kind, "fields": shown_value(item.fields)}
+    return None if item is None else {"outcome": shown_value(item)}
 
 
 def sources_of(image: Image) -> dict[str, Source]:

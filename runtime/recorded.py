@@ -17,6 +17,7 @@ from . import journal as journals
 from . import runs
 from .errors import EXIT_FAILURE, UserError
 from .events import OWN
+from .options import OVERRIDES, PAIR
 from .programs import load_image
 from .runs import RunFolder
 
@@ -55,8 +56,8 @@ class Recording:
     """All that happened in a run, in order.
 
     name: what to call it. about: its `run_start`. events: what the program did. answers: in the order
-    they were given, which determines all else. end: its `run_end`; None for a run that had not ended.
-    fetch: a long text by its hash and size.
+    they were given, which determines all else; given[i] is how many events were there before answer i.
+    end: its `run_end`; None for a run that had not ended. fetch: a long text by its hash and size.
     """
 
     name: str
@@ -64,7 +65,13 @@ class Recording:
     fetch: Callable[[str, int], str]
     events: list[Note | Asked] = attrs.Factory(list)
     answers: list[Answer] = attrs.Factory(list)
+    given: list[int] = attrs.Factory(list)
     end: dict[str, Any] | None = None
+
+    def give(self, answer: Answer) -> None:
+        """Put an answer behind what has happened so far."""
+        self.answers.append(answer)
+        self.given.append(len(self.events))
 
     def result(self, answer: Answer) -> Any:
         """The value of an answer. Raises UserError where its text is lost."""
@@ -137,7 +144,7 @@ def take_apart(name: str, events: Iterable[dict[str, Any]], fetch: Callable[[str
     for event in events:
         kind, seq = event["event"], event.get("seq")
         if kind == "run_start":
-            recording.about = recording.about or event
+            recording.about = recording.about or journals.unpack(event, fetch)
         elif kind in _STARTS and isinstance(seq, int):
             if seq not in asked:
                 asked.add(seq)
@@ -145,7 +152,7 @@ def take_apart(name: str, events: Iterable[dict[str, Any]], fetch: Callable[[str
         elif kind in _ENDS and isinstance(seq, int):
             if seq not in answered and isinstance(event.get("result"), dict):
                 answered.add(seq)
-                recording.answers.append(Answer(seq, event["result"]))
+                recording.give(Answer(seq, event["result"]))
         elif kind == "run_end":
             recording.end = event
         elif kind not in OWN:
@@ -165,6 +172,21 @@ def arguments(event: dict[str, Any]) -> dict[str, Any]:
     return args
 
 
+def given_options(overrides: Any) -> dict[str, Any]:
+    """The options a run was started with, by its `overrides`, as `options.read` gives them."""
+    found = dict(overrides) if isinstance(overrides, dict) else {}
+    given: dict[str, Any] = {}
+    for row in OVERRIDES:
+        value = found.get(row.name)
+        if row.kind == PAIR:
+            value = tuple((str(key), str(text)) for key, text in value or ())
+        elif isinstance(value, list):
+            value = tuple(map(str, value))
+        if value:
+            given[row.name] = value
+    return given
+
+
 # --- which run is meant -----------------------------------------------------------------------
 
 
@@ -176,24 +198,12 @@ def find_run(target: str, root: str = runs.ROOT) -> RunFiles:
     path = os.path.join(root, target)
     if os.sep in target and os.path.isdir(path):
         return run_at(path)
-    found = [run for folder in (runs.RUNNING, runs.HISTORY) for run in runs.runs_in(root, folder)]
-    for run in found:
-        if run.id == target:
-            return RunFiles.of(run)
-    found = [run for run in found if not run.is_husk()]
-    latest = max(
-        (run for run in found if runs.is_run_of(run, target)), key=lambda run: run.id[-20:], default=None
-    )
-    if latest is not None:
-        return RunFiles.of(latest)
-    from ..ir.diagnostics import suggest
-
-    if not found:
-        help = f"there are no runs in {runs.LOOPS}/ yet"
-    else:
-        names = [name for run in found for name in (str(run.about().get("program", run.name)), run.id)]
-        help = suggest(target, dict.fromkeys(names), "runs") or ""
-    raise UserError("unknown-run", f"no run of `{target}`", help)
+    found = runs.look_up(target, root)
+    if found.id != target:
+        same = [run for folder in (runs.RUNNING, runs.HISTORY) for run in runs.runs_in(root, folder)]
+        same = [run for run in same if not run.is_husk() and runs.is_run_of(run, target)]
+        found = max(same, key=lambda run: run.id[-20:], default=found)
+    return RunFiles.of(found)
 
 
 def run_at(path: str) -> RunFiles:

@@ -10,15 +10,13 @@ from typing import Any
 import attrs
 
 from ..vm.image import Image
-from . import difference, runs
-from .difference import Comparison
+from . import cases, difference, runs
+from .cases import is_case
+from .difference import LEAST_TICKS, PATIENCE, Comparison
+from .making import compile_case
 from .options import RUN, Values
 from .programs import load_program
-from .recorded import Recording, find_run
-
-# How many times the ticks of the recorded run a changed program may use before it counts as endless.
-_PATIENCE = 20
-_LEAST_TICKS = 10_000_000
+from .recorded import Recording, find_run, given_options
 
 
 @attrs.frozen
@@ -59,23 +57,27 @@ class Replayed:
 def replay(target: str, against: str | None = None) -> Replayed:
     """Tell the run that `target` means again, with its own program or the one in `against`.
 
-    Raises UserError, CompileError and JournalError.
+    A recorded case is told with the program that its source is now. Raises UserError, CompileError and
+    JournalError.
     """
-    files = find_run(target)
-    recording, own = files.recording(), files.load_image()
-    comparison = difference.compare(recording, own, exact=True)
-    if against is None or comparison.difference is not None:
-        return Replayed(recording, comparison, own)
-    path = runs.resolve(against)
-    changed = load_program(path, given_values(recording.about, path), lambda text: None)
-    most = comparison.ticks * _PATIENCE + _LEAST_TICKS
+    case = None
+    if target.endswith(cases.SUFFIXES) and is_case(target):
+        case = cases.read(target)
+        recording, about = case.recording, {"overrides": case.options}
+        own = compile_case(case) if against is None else None
+        ticks = case.ticks
+    else:
+        files = find_run(target)
+        recording, own = files.recording(), files.load_image()
+        about = recording.about
+    if own is not None:
+        comparison = difference.compare(recording, own, exact=case is None)
+        if against is None or comparison.difference is not None:
+            return Replayed(recording, comparison, own)
+        ticks = comparison.ticks
+    path = runs.resolve(against or "")
+    changed = load_program(
+        path, Values(RUN, path, **given_options(about.get("overrides"))), lambda text: None
+    )
+    most = ticks * PATIENCE + LEAST_TICKS
     return Replayed(recording, difference.compare(recording, changed, most=most), changed, path)
-
-
-def given_values(about: dict[str, Any], path: str) -> Values:
-    """The options that a run was started with, for another program."""
-    overrides = about.get("overrides")
-    given = dict(overrides) if isinstance(overrides, dict) else {}
-    for name in ("context", "arguments"):
-        given[name] = tuple((str(key), str(text)) for key, text in given.get(name) or ())
-    return Values(RUN, path, **given)

@@ -1,18 +1,47 @@
-"""The verbs for what is on record: replay."""
+"""The verbs for what is on record: replay, record, test."""
 
 from __future__ import annotations
 
+import inspect
+import os
 import sys
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from ..errors import EXIT_FAILURE, EXIT_OK
 from ..screen import Screen
-from .plumbing import JSON, argument, command, complete_any_run, option, write, write_json
+from .plumbing import JSON, argument, command, complete_any_run, option, warn, write, write_json
+
+
+def complete_case(incomplete: str) -> list[str]:
+    """Names of cases in `.loops/tests/`, and paths."""
+    from .. import cases
+
+    found = cases.find_cases([]) if os.path.isdir(cases.FOLDER) else []
+    names = [os.path.splitext(os.path.relpath(path, cases.FOLDER))[0] for path in found]
+    folder, _, start = incomplete.rpartition("/")
+    try:
+        files = sorted(os.listdir(folder or "."))
+    except OSError:
+        files = []
+    for file in files:
+        path = os.path.join(folder, file)
+        if file.startswith(start) and (start or not file.startswith(".")):
+            if os.path.isdir(path):
+                names.append(path + "/")
+            elif file.endswith(cases.SUFFIXES) and cases.is_case(path):
+                names.append(path)
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_record(incomplete: str) -> list[str]:
+    return [*complete_any_run(incomplete), *complete_case(incomplete)]
 
 
 @command(
     (),
-    argument("run", "A run's id or folder, or a loop's name: its last run.", complete_any_run),
+    argument("run", "A run's id or folder, a loop's name: its last run; or a case.", complete_record),
     option(
         str | None,
         "against",
@@ -32,3 +61,80 @@ def replay(given: dict[str, Any]) -> int:
     else:
         write(told.as_text(Screen(sys.stdout).color))
     return EXIT_OK if told.is_identical else EXIT_FAILURE
+
+
+@command(
+    (),
+    argument("run", "A run's id or folder, or a loop's name: its last run.", complete_any_run),
+    option(
+        str | None,
+        "output",
+        "--output",
+        "-o",
+        help="The case: a path, or a name in .loops/tests/; by default the loop's name.",
+        metavar="CASE",
+    ),
+    option(bool, "force", "--force", help="Replace a case that is there.", default=False),
+    JSON,
+    examples=("llc record fix-types", "llc record fix-types -o tests/loops/types-clean.yaml"),
+)
+def record(given: dict[str, Any]) -> int:
+    from .. import cases, making, recorded
+
+    path = cases.case_path(given["output"]) if given["output"] else None
+    making.refuse_taken(path, given["force"])
+    case, notices = making.make(recorded.find_run(given["run"]), path)
+    cases.write(case)
+    for notice in notices:
+        warn(f"note: {notice}")
+    if given["json"]:
+        write_json(
+            {
+                "case": case.path,
+                "source": case.source or None,
+                "normalized": list(case.normalized),
+                "notes": notices,
+            }
+        )
+    else:
+        write(f"recorded {case.path}\n")
+    return EXIT_OK
+
+
+@command(
+    (),
+    inspect.Parameter(
+        "paths",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[
+            list[str] | None,
+            typer.Argument(
+                help="Cases, or folders of them; without any, .loops/tests/.",
+                metavar="[CASE]…",
+                autocompletion=complete_case,
+            ),
+        ],
+    ),
+    option(str | None, "wanted", "-k", help="Only cases with this in their path.", metavar="TEXT"),
+    option(bool, "update", "--update", help="Rewrite what failing cases expect.", default=False),
+    option(str | None, "junit", "--junit", help="Write a report for CI.", metavar="FILE.xml"),
+    JSON,
+    examples=("llc test", "llc test -k types --update", "llc test tests/loops --junit report.xml"),
+)
+def test(given: dict[str, Any]) -> int:
+    from .. import journal, testing
+
+    screen = Screen(sys.stdout)
+    results = []
+    for tested in testing.tell_cases(given["paths"] or [], given["wanted"], given["update"]):
+        results.append(tested)
+        if not given["json"]:
+            write(testing.line(tested, screen.color))
+    if given["junit"]:
+        journal.write_file(given["junit"], testing.junit(results), durable=False)
+    if given["json"]:
+        write_json(testing.as_json(results))
+    else:
+        write(testing.summary(results))
+    return testing.exit_code(results)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llc.frontend.documents import read_document, text_source
-from llc.frontend.yaml_text import Inline, entry
+from llc.frontend.yaml_text import Inline, bare, entry
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40)
 VALUES = st.recursive(
@@ -35,6 +35,13 @@ def test_what_is_written_reads_back(key: str, value: Any) -> None:
 def test_a_mapping_on_one_line_reads_back(value: dict[str, Any]) -> None:
     """Where it does not fit it takes several lines, and is the same."""
     assert repr(read_back("key", Inline(value))) == repr({"key": value})
+
+
+@given(TEXTS | st.from_regex(r"[a-z_.0-9~+-]{1,6}(/[a-z.]+)?", fullmatch=True))
+def test_a_plain_word_reads_back_without_quotes(text: str) -> None:
+    """Whatever looks like a number, a truth value or null keeps its quotes."""
+    assert read_back("key", bare(text)) == {"key": text}
+    assert read_back("key", Inline(of=bare(text))) == {"key": {"of": text}}
 
 
 def test_a_short_mapping_stands_on_one_line() -> None:

@@ -287,7 +287,7 @@ function work(n) locals(r)
     for seq in (1, 2):
         recording.events.append(Asked(seq, "sleep", {"seconds": seq}))
     for seq in (2, 3, 1):
-        recording.answers.append(Answer(seq, {"elapsed_ms": 0}))
+        recording.give(Answer(seq, {"elapsed_ms": 0}))
         recording.events.append(Note("log", {"message": seq}))
     recording.events.insert(3, Asked(3, "sleep", {"seconds": 3}))
     recording.end = {

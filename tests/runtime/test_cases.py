@@ -1,0 +1,479 @@
+"""Recorded runs as test cases: made, read, told again, updated."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from golden_cases import CASES, run_world, worlds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llc.ir.diagnostics import CompileError
+from llc.runtime import cases, difference, making, recorded, testing
+from llc.runtime.cases import Case
+from llc.runtime.recorded import Answer, Asked, Note, Recording
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+
+LOOP = """name: fix
+initial: check
+states:
+  check:
+    action: "echo check >> log; test -e fixed"
+    on_success: done
+    on_failure: mend
+  mend:
+    action: "touch fixed; echo mended"
+    next: check
+  done: {terminal: true}
+max_iterations: 5
+"""
+
+
+@pytest.fixture
+def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+    """Run llc in a project with a loop."""
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "fix.yaml").write_text(LOOP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("NO_COLOR", "FORCE_COLOR", "LLC_LLM_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "llc", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **env},
+        )
+
+    return llc
+
+
+def case_of(llc: Llc, project: Path, name: str = "fix", text: str | None = None, *words: str) -> str:
+    """The text of the case of a run of a loop."""
+    if text is not None:
+        (project / ".loops" / f"{name}.yaml").write_text(text)
+    done = llc("run", name, "--quiet", "--record", "case", *words)
+    assert (project / ".loops/tests/case.yaml").exists(), done.stderr
+    return (project / ".loops/tests/case.yaml").read_text()
+
+
+# --- made and told again ----------------------------------------------------------------------
+
+
+def test_a_run_becomes_a_case_that_passes_and_nothing_is_performed(llc: Llc, tmp_path: Path) -> None:
+    """`run --record`, `test`: the actions are not run again, and need not be there."""
+    text = case_of(llc, tmp_path)
+    assert 'args: {command: "touch fixed; echo mended"}\n    result: {output: "mended\\n"}' in text
+    log = (tmp_path / "log").read_text()
+    done = llc("test", PATH="/nowhere")
+    assert (done.returncode, done.stdout) == (0, "pass .loops/tests/case.yaml\n1 case: 1 passed\n"), (
+        done.stderr
+    )
+    assert (tmp_path / "log").read_text() == log
+
+
+def test_a_finished_run_becomes_a_case_under_a_free_name(llc: Llc, tmp_path: Path) -> None:
+    """`record RUN`: the loop's name, then with a number; a path is a path; nothing is written over."""
+    llc("run", "fix", "--quiet")
+    assert llc("record", "fix").stdout == "recorded .loops/tests/fix.yaml\n"
+    assert llc("record", "fix").stdout == "recorded .loops/tests/fix-2.yaml\n"
+    assert llc("record", "fix", "-o", "ci/fix.yaml").stdout == "recorded ci/fix.yaml\n"
+    assert llc("record", "fix", "-o", "ci/fix.yaml").returncode == 2
+    assert llc("record", "fix", "-o", "ci/fix.yaml", "--force").returncode == 0
+    done = llc("record", "fix", "-o", ".loops/fix.yaml", "--force")
+    assert done.returncode == 2
+    assert "is no case" in done.stderr
+    assert llc("test", ".loops/tests", "ci").stdout.endswith("3 cases: 3 passed\n")
+
+
+def test_the_same_run_elsewhere_makes_the_same_case(
+    llc: Llc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times, durations, the run's id, its processes and the project's path do not stand in it."""
+    loop = (
+        "name: where\ninitial: a\nstates:\n"
+        "  a:\n    capture: out\n    next: b\n"
+        "    action: 'pwd; echo \"$LLC_RUN_ID at $PWD/src, $$\"; sleep 0.0$(( $$ % 9 ))'\n"
+        "  b: {action: 'echo ${captured.out.output}', next: done}\n"
+        "  done: {terminal: true}\n"
+    )
+    texts = []
+    for name in ("one", "two"):
+        project = tmp_path / name
+        (project / ".loops").mkdir(parents=True)
+        monkeypatch.chdir(project)
+        texts.append(case_of(llc, project, "where", loop))
+    assert texts[0] == texts[1]
+    assert "<run> at <project>/src, <pid>" in texts[0]
+    assert "normalized: [times, texts]" in texts[0]
+    assert llc("test").returncode == 0
+
+
+def test_no_secret_stands_in_a_case(llc: Llc, tmp_path: Path) -> None:
+    """Its name stands for it, whatever it was; a test elsewhere needs neither it nor another."""
+    loop = (
+        "name: login\ninitial: a\nstates:\n"
+        "  a: {action: 'echo got $DEPLOY_TOKEN', capture: out, next: b}\n"
+        "  b: {action: 'echo ${captured.out.output}', next: done}\n"
+        "  done: {terminal: true}\n"
+    )
+    (tmp_path / ".loops/login.yaml").write_text(loop)
+    llc("run", "login", "--quiet", "--record", "at-once", DEPLOY_TOKEN="s3cret-value")
+    llc("record", "login", "-o", "with", DEPLOY_TOKEN="s3cret-value")
+    llc("record", "login", "-o", "without")
+    texts = {path.stem: path.read_text() for path in (tmp_path / ".loops/tests").glob("*.yaml")}
+    assert set(texts) == {"at-once", "with", "without"}
+    assert len(set(texts.values())) == 1
+    assert "s3cret" not in texts["with"]
+    assert "got <DEPLOY_TOKEN>" in texts["with"]
+    assert llc("test").returncode == 0
+    assert llc("test", DEPLOY_TOKEN="another-value").returncode == 0
+    assert llc("replay", "login").returncode == 0
+    loop = loop.replace("echo ${captured", "printf ${captured")
+    (tmp_path / ".loops/login.yaml").write_text(loop)
+    done = llc("replay", "login", "--against", "login", DEPLOY_TOKEN="s3cret-value")
+    assert done.returncode == 1
+    assert "printf 'got ***" in done.stdout
+    done = llc(
+        "run", "-e", "(sleep 0)", "--arg", "x=s3cret-value", "--record", "x", DEPLOY_TOKEN="s3cret-value"
+    )
+    assert done.returncode == 1
+    assert "a case cannot hold one" in done.stderr
+
+
+def test_a_run_that_turns_on_a_text_keeps_its_texts(llc: Llc, tmp_path: Path) -> None:
+    """Where the course would be another one, what it turns on stays, and that is said."""
+    loop = (
+        "name: where\ninitial: a\nstates:\n"
+        "  a:\n    evaluate: {type: output_contains, pattern: /}\n"
+        "    action: pwd\n    on_success: end\n    on_failure: bad\n"
+        "  end: {terminal: true}\n  bad: {terminal: true, status: failure}\n"
+    )
+    (tmp_path / ".loops" / "where.yaml").write_text(loop)
+    llc("run", "where", "--quiet")
+    done = llc("record", "where")
+    assert "what the run does depends on its texts" in done.stderr
+    assert "normalized: [times]" in (tmp_path / ".loops/tests/where.yaml").read_text()
+    assert llc("test").returncode == 0
+
+
+def test_options_of_the_run_are_part_of_the_case(llc: Llc, tmp_path: Path) -> None:
+    """Context, limits and the model that the environment named: a test elsewhere compiles the same."""
+    loop = LOOP.replace("states:", "context: {word: mended}\nstates:", 1).replace(
+        "echo mended", "echo ${context.word}"
+    )
+    text = case_of(llc, tmp_path, "fix", loop, "--context", "word=done", "--max-iterations", "3")
+    assert 'options:\n  max_iterations: 3\n  context:\n    word: "done"\n' in text
+    assert llc("test").returncode == 0
+
+
+def test_the_model_of_the_environment_is_part_of_the_case(llc: Llc, tmp_path: Path) -> None:
+    """Whatever LLC_LLM_MODEL says where it is tested."""
+    (tmp_path / ".loops" / "ask.yaml").write_text(
+        "name: ask\ninitial: a\nstates:\n  a: {action: /check it, on_success: done, on_failure: done}\n"
+        "  done: {terminal: true}\n"
+    )
+    (tmp_path / "world.yaml").write_text(
+        "- {kind: agent, output: fine}\n- {kind: evaluate, verdict: success}\n"
+    )
+    llc("run", "ask", "--quiet", "--script", "world.yaml", "--record", "ask", LLC_LLM_MODEL="model-x")
+    assert "default_model: model-x" in (tmp_path / ".loops/tests/ask.yaml").read_text()
+    assert llc("test", LLC_LLM_MODEL="model-y").returncode == 0
+
+
+def test_an_expression_and_a_flow_become_cases(llc: Llc, tmp_path: Path) -> None:
+    """An expression stands in the case; calls side by side keep the order of their results."""
+    flow = '(parallel-map (lambda (n) (begin (sleep (/ n 20)) (log-message "slept" n) n)) (list 3 1 2))'
+    llc("run", "-e", flow, "--quiet", "--record", "side")
+    text = (tmp_path / ".loops/tests/side.yaml").read_text()
+    assert text.index("slept 1") < text.index("slept 2") < text.index("slept 3")
+    assert "result_of: 2" in text
+    llc("run", "-e", "(begin (sleep 0) (exit 7))", "--quiet", "--record", "leaves")
+    llc("run", "-e", '(begin (sleep 0) (+ 1 "a"))', "--quiet", "--record", "fails")
+    assert llc("test").stdout.endswith("3 cases: 3 passed\n")
+
+
+def test_an_unfinished_run_becomes_a_case_as_far_as_it_goes(llc: Llc, tmp_path: Path) -> None:
+    """It has no outcome, passes as far as it is recorded, and says so."""
+    llc("run", "fix", "--quiet")
+    (folder,) = tmp_path.glob(".loops/.history/fix-*")
+    (journal,) = folder.glob("*.jsonl")
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:7]))
+    done = llc("record", str(folder))
+    assert "had not ended" in done.stderr
+    assert "outcome" not in (tmp_path / ".loops/tests/fix.yaml").read_text()
+    assert llc("test").stdout.startswith("pass .loops/tests/fix.yaml (as far as it is recorded)\n")
+
+
+def test_an_interrupted_run_records_nothing(llc: Llc, tmp_path: Path) -> None:
+    """Its case would be half of one; `record` makes that where it is wanted."""
+    done = llc("run", "-e", '(begin (shell-run "kill -INT $PPID; sleep 5"))', "--record", "x")
+    if done.returncode == 130:
+        assert "no case is recorded" in done.stderr
+    assert not (tmp_path / ".loops/tests/x.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    "world",
+    [world for case in CASES for world in worlds(case)[:1]],
+    ids=lambda world: f"{world.parent.name}-{world.stem}",
+)
+def test_golden_runs_become_cases_that_pass(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written, read back and told again by the program its source is now, it is the same."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    project = tmp_path / "project"
+    run_world(world, project, monkeypatch)
+    monkeypatch.chdir(project)
+    (folder,) = project.glob(".loops/.history/*-*")
+    case, _ = making.make(recorded.run_at(str(folder)))
+    cases.write(case)
+    (tested,) = testing.tell_cases([case.path])
+    assert tested.result == "pass", tested.detail()
+
+
+# --- failing and updating ---------------------------------------------------------------------
+
+
+def test_an_edited_source_fails_with_its_first_difference(llc: Llc, tmp_path: Path) -> None:
+    """What was recorded, what comes now, and where; exit code 1."""
+    case_of(llc, tmp_path)
+    (tmp_path / ".loops/fix.yaml").write_text(LOOP.replace("echo mended", "echo patched"))
+    done = llc("test")
+    assert done.returncode == 1
+    assert "FAIL .loops/tests/case.yaml\nerror[differs]: effect 2 is not as recorded\n" in done.stdout
+    assert " --> .loops/fix.yaml:8:" in done.stdout
+    assert "now:      shell `touch fixed; echo patched`" in done.stdout
+    assert done.stdout.endswith("1 case: 1 failed\n")
+
+
+def test_update_rewrites_what_the_recorded_results_suffice_for(llc: Llc, tmp_path: Path) -> None:
+    """A state under another name asks for the same: its results stay, the trace is the new one."""
+    before = case_of(llc, tmp_path)
+    (tmp_path / ".loops/fix.yaml").write_text(
+        LOOP.replace("mend:", "repair:").replace("on_failure: mend", "on_failure: repair")
+    )
+    assert llc("test").returncode == 1
+    done = llc("test", "--update")
+    assert (done.returncode, done.stdout) == (0, "updated .loops/tests/case.yaml\n1 case: 1 updated\n")
+    after = (tmp_path / ".loops/tests/case.yaml").read_text()
+    assert after == before.replace("mend,", "repair,").replace("mend}", "repair}")
+    assert llc("test").returncode == 0
+
+
+def test_update_says_which_effect_nobody_recorded(llc: Llc, tmp_path: Path) -> None:
+    """Then the case is left as it is, and fails."""
+    before = case_of(llc, tmp_path)
+    (tmp_path / ".loops/fix.yaml").write_text(LOOP.replace("echo mended", "echo patched"))
+    done = llc("test", "--update")
+    assert done.returncode == 1
+    assert "not updated: nobody recorded effect 2: shell `touch fixed; echo patched`" in done.stdout
+    assert (tmp_path / ".loops/tests/case.yaml").read_text() == before
+
+
+def test_a_source_that_is_gone_or_invalid_is_an_error(llc: Llc, tmp_path: Path) -> None:
+    """With its diagnostics, at their places; other cases are told all the same."""
+    case_of(llc, tmp_path)
+    llc("run", "-e", "(+ 1 2)", "--quiet", "--record", "sum")
+    (tmp_path / ".loops/fix.yaml").write_text(LOOP.replace("next: check", "next: chekc"))
+    done = llc("test")
+    assert done.returncode == 1
+    assert "ERROR .loops/tests/case.yaml\nerror[unknown-state]: no state named `chekc`" in done.stdout
+    assert done.stdout.endswith("2 cases: 1 passed, 1 in error\n")
+    os.unlink(tmp_path / ".loops/fix.yaml")
+    assert "there is no file" in llc("test").stdout
+
+
+def test_no_cases_is_an_error_of_its_own(llc: Llc, tmp_path: Path) -> None:
+    """Exit code 2: a test run that tests nothing must not look like a good one."""
+    done = llc("test")
+    assert done.returncode == 2
+    assert "there are no recorded cases in .loops/tests/" in done.stderr
+    case_of(llc, tmp_path)
+    done = llc("test", "-k", "other")
+    assert done.returncode == 2
+    assert "none of 1 cases has `other` in its path" in done.stderr
+    assert llc("test", "-k", "CAS").returncode == 0
+    assert "did you mean `case`?" in llc("test", "caes").stderr
+
+
+def test_reports_for_scripts_and_ci(llc: Llc, tmp_path: Path) -> None:
+    """`--json` has the difference as data; JUnit's XML is well-formed whatever a case holds."""
+    case_of(llc, tmp_path)
+    llc("run", "-e", "(+ 1 2)", "--quiet", "--record", "sum")
+    (tmp_path / ".loops/fix.yaml").write_text(LOOP.replace("echo mended", "printf 'a\\\\x1b<&>'"))
+    (tmp_path / ".loops/tests/zz.yaml").write_text('llc_case: 1\nsource: "a\\eb"\ntrace: 7\n')
+    done = llc("test", "--json", "--junit", "report.xml")
+    answer = json.loads(done.stdout)
+    assert (answer["passed"], answer["failed"], answer["errors"]) == (1, 1, 1)
+    assert answer["cases"][0]["difference"]["seq"] == 2
+    assert answer["cases"][2]["error"]["diagnostics"][0]["line"] == 3
+    suite = ElementTree.parse(tmp_path / "report.xml").getroot()[0]
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors")} == {
+        "tests": "3",
+        "failures": "1",
+        "errors": "1",
+    }
+    assert [[child.tag for child in case] for case in suite] == [["failure"], [], ["error"]]
+    assert "touch fixed; printf" in (suite[0][0].text or "")
+
+
+# --- the format -------------------------------------------------------------------------------
+
+HEAD = "llc_case: 1\nsource: x.yaml\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line"),
+    [
+        ("", "there is nothing in it", 1),
+        ("[1, 2]", "a case is a mapping", 1),
+        ("name: fix\n", "this is no recorded case", 1),
+        ("llc_case: 2\n", "a case of format 2 cannot be read", 1),
+        ("llc_case: true\n", "a case of format true cannot be read", 1),
+        ("llc_case: 1\ntrace: []\n", "either a `source` or an `expression`", 1),
+        (HEAD + "expression: (+ 1 2)\ntrace: []\n", "either a `source` or an `expression`", 1),
+        ("llc_case: 1\nsource: [x]\ntrace: []\n", "`source` is a text", 2),
+        (HEAD, "a case has a `trace`", 1),
+        (HEAD + "trace: 5\n", "`trace` is a list of events", 3),
+        (HEAD + "tracee: []\ntrace: []\n", "a case has no `tracee`", 3),
+        (HEAD + "options: {max: 3}\ntrace: []\n", "`options` has no `max`", 3),
+        (HEAD + "options: {context: {a: 3}}\ntrace: []\n", "`a` is a text", 3),
+        (HEAD + "normalized: [tiems]\ntrace: []\n", "nothing is called `tiems`", 3),
+        (HEAD + "ticks: -1\ntrace: []\n", "`ticks` is a whole number from 0", 3),
+        (HEAD + "trace:\n  - 7\n", "`trace` is a list of mappings", 4),
+        (HEAD + "trace:\n  - {log: {message: a}, route: {}}\n", "an event is a note by its kind", 4),
+        (HEAD + "trace:\n  - {log: hello}\n", "`log` is a mapping", 4),
+        (HEAD + "trace:\n  - {effect: 7}\n", "`effect` is a text", 4),
+        (HEAD + "trace:\n  - {effect: shell, arg: {}}\n", "an effect has no `arg`", 4),
+        (HEAD + "trace:\n  - {effect: shell, args: [a]}\n", "`args` is a mapping", 4),
+        (HEAD + "trace:\n  - {effect: shell, result: done}\n", "`result` is a mapping", 4),
+        (HEAD + "trace:\n  - {result_of: 1, result: {}}\n", "effect 1 has not been asked for here", 4),
+        (
+            HEAD + "trace:\n  - {effect: shell, result: {}}\n  - {result_of: 1, result: {}}\n",
+            "effect 1 has its result already",
+            5,
+        ),
+        (HEAD + "trace: []\noutcome: {stauts: success}\n", "an outcome has no `stauts`", 4),
+        (HEAD + "trace:\n  - {log: {message: {$blob: ../../../etc/passwd, size: 1}}}\n", "no usable name", 4),
+        (HEAD + f"trace:\n  - {{log: {{message: {{$blob: {'a' * 64}, size: 1}}}}}}\n", "cannot be read", 4),
+        (HEAD + "trace:\n  - {log: {message: {$json: '{'}}}\n", "cannot be read as a value", 4),
+        (HEAD + "trace:\n  - {log: {message: {$blob: 7, size: 1}}}\n", "cannot be read as a value", 4),
+        (HEAD + "trace:\n  - {log: {message: {$float: 'x'}}}\n", "cannot be read as a value", 4),
+        (HEAD + "trace: &a\n  - {log: {message: *a}}\n", "contain itself", 4),
+        (HEAD + "trace:\n  - {effect: shell\n", "is expected here", 5),
+        ("llc_case: 1\x00\n", "cannot stand in YAML", 1),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_case_is_said_at_its_place(
+    tmp_path: Path, text: str, message: str, line: int
+) -> None:
+    """A case is untrusted input: whatever it holds, it is read or refused."""
+    path = tmp_path / "case.yaml"
+    path.write_text(text)
+    with pytest.raises(CompileError) as caught:
+        cases.read(str(path))
+    found = caught.value.diagnostics[0]
+    assert message in found.message
+    assert found.span is not None
+    assert found.span.line == line
+
+
+TEXTS = st.text(max_size=12) | st.sampled_from(
+    ["a\nb\n", " \n x", "$blob", "\0", "\ud800", "x" * 5000, "no", "1e3"]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=10,
+)
+FIELDS = st.dictionaries(st.sampled_from(["output", "elapsed_ms", "error", "value"]), VALUES, max_size=4)
+
+
+@settings(max_examples=150)
+@given(st.lists(st.tuples(FIELDS, FIELDS), max_size=4), VALUES)
+def test_whatever_is_recorded_reads_back(
+    rows: list[tuple[dict[str, Any], dict[str, Any]]], value: Any
+) -> None:
+    """Written as a case and read again, notes, arguments, results and the outcome are the same."""
+    import tempfile
+
+    texts: dict[str, str] = {}
+
+    def keep(text: str) -> dict[str, Any]:
+        packed = difference.digest_only(text)
+        texts[packed["$blob"]] = text
+        return packed
+
+    recording = Recording("any", {}, lambda name, size: texts[name])
+    for seq, (args, result) in enumerate(rows, 1):
+        recording.events.append(Note("log", making.pack_map(args, keep)))
+        recording.events.append(Asked(seq, "shell", making.pack_map(args, keep)))
+        recording.give(Answer(seq, making.pack_map(result, keep)))
+    recording.end = making.pack_map({"status": "success", "value": value}, keep)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "case.yaml")
+        cases.write(Case(path, "x.yaml", None, {}, (), 0, recording))
+        again = cases.read(path).recording
+        assert [difference.as_bytes(event) for event in again.events] == [
+            difference.as_bytes(event) for event in recording.events
+        ]
+        for then, now in zip(recording.answers, again.answers, strict=True):
+            assert json_of(recording.result(then)) == json_of(again.result(now))
+        assert again.given == recording.given
+        assert again.end is not None
+        assert difference.is_same(again.end, recording.end)
+
+
+def json_of(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def test_a_case_of_deep_values_and_long_texts_reads_back(tmp_path: Path) -> None:
+    """What YAML should not hold is kept as JSON, or beside the case; what is not needed any more goes."""
+    deep: Any = "x"
+    for _ in range(300):
+        deep = [deep]
+    recording = Recording("deep", {}, lambda name, size: "")
+    recording.events.append(Asked(1, "jq", {"program": ".", "input": "y" * 10_000}))
+    recording.give(Answer(1, {"value": deep}))
+    path = tmp_path / "case.yaml"
+    case = Case(str(path), "x.yaml", None, {}, (), 0, recording)
+    cases.write(case)
+    again = cases.read(str(path)).recording
+    assert again.result(again.answers[0]) == {"value": deep}
+    assert [len(file.read_text()) for file in (tmp_path / "case.outputs").iterdir()] == [10_000]
+    recording.events[0] = Asked(1, "jq", {"program": ".", "input": "y"})
+    cases.write(case)
+    assert not (tmp_path / "case.outputs").exists()
+
+
+def test_a_text_beside_a_case_that_was_changed_is_told(llc: Llc, tmp_path: Path) -> None:
+    """Its hash is its name."""
+    text = case_of(
+        llc,
+        tmp_path,
+        "long",
+        "name: long\ninitial: a\nstates:\n  a: {action: 'seq 9000', next: b}\n  b: {terminal: true}\n",
+    )
+    assert "$blob" in text
+    (beside,) = (tmp_path / ".loops/tests/case.outputs").iterdir()
+    assert llc("test").returncode == 0
+    beside.write_text("1\n")
+    done = llc("test")
+    assert done.returncode == 1
+    assert "is damaged" in done.stdout
+    assert "--> .loops/tests/case.yaml:" in done.stdout
