@@ -44,7 +44,10 @@ if TYPE_CHECKING:
 
 
 # What a lock file tells of the process that holds it, and not of its run.
-_OF_HOLDER = ("run", "pid", "start_time", "scope", "parent", "background")
+_OF_HOLDER = (
+    *("run", "pid", "start_time", "since", "scope", "parent", "background"),
+    *("queued", "ticket", "waits_for"),
+)
 
 
 def run(values: Values) -> int:
@@ -131,10 +134,9 @@ class _Command:
             about["background"] = True
         if values.script:
             about["script"] = os.path.abspath(values.script)
-        begun = timestamp(world.time())
         scope = [] if values.script else image.meta["scope"]
         with Stopping(self.is_silent, self.is_background) as interrupt:
-            ended = self.start(image, world, refusals, about, begun, scope, interrupt)
+            ended = self.start(image, world, refusals, about, scope, interrupt)
         if values.record:
             self.record(ended)
         return ended
@@ -167,20 +169,20 @@ class _Command:
         world: WorldLike,
         refusals: tuple[type[Exception], ...],
         about: dict[str, Any],
-        begun: str,
         scope: list[str],
         interrupt: Interrupt,
     ) -> Outcome:
         """A folder, a lock and a journal for a new run, and then the run."""
-        self.folder, lock = locks.start(ROOT, image.name, scope, {**about, "started_at": begun})
+        facts = {**about, "started_at": timestamp(world.time())}
+        self.folder, lock = locks.start(ROOT, image.name, scope, facts, self.queue(interrupt))
         folder = self.folder
+        begun = timestamp(world.time())
         try:
             write_file(folder.image, image.to_bytes(), mode=0o600)
             journal = Journal.create(folder.journal, lambda: timestamp(world.time()))
             journal.write("run_start", self.start_fields(about), begun)
             journal.sync()
-            if self.leaving is not None:
-                self.leaving.prepare(folder)
+            self.prepare(folder)
         except BaseException:
             folder.discard()
             lock.close()
@@ -235,18 +237,18 @@ class _Command:
         if self.is_background:
             about["background"] = True
         script = start.get("script")
-        lock = locks.take_over(folder, [] if script else image.meta["scope"], about)
-        resumption = Resumption(folder, self.warn)
-        if resumption.history.end is not None:
-            ended = self.recorded(resumption.history.end)
-            folder.finish()
-            lock.close()
-            self.warn(f"note: {folder.id} had ended already; this is how")
-            return ended
-        world, refusals = self.world(script)
-        if self.leaving is not None:
-            self.leaving.prepare(folder)
+        scope = [] if script else image.meta["scope"]
         with Stopping(self.is_silent, self.is_background) as interrupt:
+            lock = locks.take_over(folder, scope, about, self.queue(interrupt))
+            resumption = Resumption(folder, self.warn)
+            if resumption.history.end is not None:
+                ended = self.recorded(resumption.history.end)
+                folder.finish()
+                lock.close()
+                self.warn(f"note: {folder.id} had ended already; this is how")
+                return ended
+            world, refusals = self.world(script)
+            self.prepare(folder)
             return self.go_on(image, world, refusals, resumption, lock, interrupt)
 
     def recorded(self, end: dict[str, Any]) -> Outcome:
@@ -352,8 +354,28 @@ class _Command:
 
     # --- parts ----------------------------------------------------------------------------
 
+    def queue(self, interrupt: Interrupt) -> locks.Queue | None:
+        """How to wait for other runs, where that was asked for."""
+        if not self.values.queue:
+            return None
+
+        def on_wait(run: RunFolder, others: list[locks.Holder]) -> None:
+            holder = others[-1]
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            if not self.values.quiet:
+                self.warn(f"{run.id} waits for {holder.run.id} (pid {holder.pid}){more}")
+            self.prepare(run)
+            self.leave(run)
+
+        return locks.Queue(interrupt, on_wait)
+
+    def prepare(self, folder: RunFolder) -> None:
+        """Open what the background needs, where the run is to go there."""
+        if self.leaving is not None:
+            self.leaving.prepare(folder)
+
     def leave(self, folder: RunFolder) -> None:
-        """Go on in the background, where that was asked for: the run is on record."""
+        """Go on in the background, where that was asked for: the run is on record, or in the queue."""
         if self.leaving is not None:
             self.leaving.leave(folder)
             self.leaving = None

@@ -58,6 +58,8 @@ def as_table(rows: list[dict[str, Any]], running: bool) -> str:
     for row in rows:
         cells = [_cell(row[column]) for column in columns]
         if running:
+            if row["waits_for"]:
+                cells[1] += f" behind {row['waits_for'][-1]}"
             age = row["age_ms"]
             cells[-1] = "-" if age is None else f"{duration(age)} ago"
         if not running and not row["valid"]:

@@ -39,6 +39,9 @@ _SHOWING = (
     Option("quiet", "--quiet -q", FLAG, "Show no progress."),
     Option("verbose", "--verbose -v", FLAG, "Show more: waits, model calls, reasons, all output."),
 )
+QUEUE = Option(
+    "queue", "--queue", FLAG, "Wait for the runs that hold the same paths, first come first served."
+)
 JOBS = Option("jobs", "--jobs", COUNT, "Perform so many actions at once at most (default 8).", "N")
 BACKGROUND = Option(
     "background", "--background", FLAG, "Run without a terminal: print the run's id and return."
@@ -56,7 +59,9 @@ DECLARE = Option(
 FUEL = Option("fuel", "--fuel", COUNT, "Stop a program after so many ticks (default 10,000,000,000).", "N")
 LIMITS = (
     FUEL,
-    Option("max_depth", "--max-depth", COUNT, "Allow so many calls inside one another (default 4194304).", "N"),
+    Option(
+        "max_depth", "--max-depth", COUNT, "Allow so many calls inside one another (default 4194304).", "N"
+    ),
     Option(
         "max_size",
         "--max-size",
@@ -79,6 +84,7 @@ RUN = (
     *OVERRIDES,
     *LIMITS,
     JOBS,
+    QUEUE,
     BACKGROUND,
     Option("script", "--script", TEXT, "Perform nothing: take all results from this file.", "WORLD.yaml"),
     Option(
@@ -96,6 +102,7 @@ RESUME = (
     ),
     FUEL,
     JOBS,
+    QUEUE,
     BACKGROUND,
     *_SHOWING,
 )

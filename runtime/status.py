@@ -30,6 +30,7 @@ _WIDEST = 200
 _LABEL = 11
 _STYLES = {
     "running": "green",
+    "queued": "yellow",
     "success": "green",
     "interrupted": "yellow",
     "cut off": "red",
@@ -59,7 +60,7 @@ class Look:
         for event in self._follower.events():
             self.summary.take(event)
         run, summary = self._moved(), self.summary
-        if alive and not self.about.get("pid"):
+        if alive and (not self.about.get("pid") or self.about.get("queued")):
             self.about = run.about()
         now = time.time()
         state = _state_file(run)
@@ -74,6 +75,7 @@ class Look:
             "status": self._word(alive),
             "terminated_by": end.get("terminated_by"),
             "pid": self.about.get("pid") if alive else None,
+            "waits_for": self.about.get("waits_for", []) if alive else [],
             "background": bool(self.about.get("background")),
             "state": place,
             "iteration": end.get("iterations", summary.iteration),
@@ -115,7 +117,7 @@ class Look:
         if self.summary.end is not None:
             return str(self.summary.end.get("status"))
         if alive:
-            return "running"
+            return "queued" if self.about.get("queued") else "running"
         return "interrupted" if self.summary.is_interrupted else "cut off"
 
     def _verdict(self, run: RunFolder) -> dict[str, Any] | None:
@@ -200,8 +202,9 @@ def unfinished() -> list[dict[str, Any]]:
             {
                 "run": run.id,
                 "program": about.get("program", run.name),
-                "status": "running" if alive else word,
+                "status": ("queued" if about.get("queued") else "running") if alive else word,
                 "pid": about.get("pid") if alive else None,
+                "waits_for": about.get("waits_for", []) if alive else [],
                 "background": bool(about.get("background")),
                 "state": state.get("current_state"),
                 "iteration": state.get("iteration"),
@@ -234,6 +237,8 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
     lines.append(head + (f" ({'; '.join(facts)})" if facts else ""))
     file = f" ({status['path']})" if status["path"] else ""
     row("program", f"{status['program']}{file}")
+    if status["waits_for"]:
+        row("waits for", ", ".join(status["waits_for"]))
     if status["state"] is not None:
         row("state", str(status["state"]))
     if status["iteration"]:
@@ -319,7 +324,7 @@ def watch(run: RunFolder, as_json: bool, write: Any) -> int:
     try:
         while True:
             status = look.status()
-            is_over = status["status"] != "running"
+            is_over = status["status"] not in ("running", "queued")
             if as_json:
                 told = {name: status[name] for name in status if not name.endswith("elapsed_ms")}
                 told["actions"] = [{**action, "elapsed_ms": None} for action in status["actions"]]

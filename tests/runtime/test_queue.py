@@ -1,0 +1,288 @@
+"""`--queue`: first come first served, without overlap, deadlock or polling."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.runtime import locks
+
+GATE = (
+    "name: NAME\nscope: [SCOPE]\ninitial: a\nstates:\n"
+    "  a: {action: 'echo NAME >> log; touch here.NAME; until [ -e go.NAME ]; do sleep 0.02; done', next: z}\n"
+    "  z: {terminal: true}\n"
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / ".loops").mkdir()
+    for name, scope in (("one", "src"), ("two", "src/a"), ("three", "."), ("apart", "docs")):
+        (tmp_path / ".loops" / f"{name}.yaml").write_text(
+            GATE.replace("NAME", name).replace("SCOPE", f'"{scope}"')
+        )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("LLC_RUN_ID", raising=False)
+    yield tmp_path
+    for process in _begun:
+        process.kill()
+        process.communicate()
+    _begun.clear()
+
+
+_begun: list[subprocess.Popen[str]] = []
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def begin(*words: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "llc", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    _begun.append(process)
+    return process
+
+
+def held(project: Path) -> dict[str, dict[str, Any]]:
+    """What the lock files of the runs tell, by program."""
+    found = {}
+    for path in project.glob(".loops/.running/*/lock"):
+        try:
+            about = json.loads(path.read_text())
+        except (OSError, ValueError):
+            continue
+        found[about["program"]] = about
+    return found
+
+
+def is_queued(project: Path, name: str) -> bool:
+    return bool(held(project).get(name, {}).get("waits_for"))
+
+
+def started(project: Path) -> list[str]:
+    path = project / "log"
+    return path.read_text().split() if path.exists() else []
+
+
+def test_runs_begin_in_the_order_in_which_they_came(project: Path) -> None:
+    """Each waits for those before it whose paths overlap; one that is apart does not wait."""
+    first = begin("run", "one", "-q")
+    wait_for((project / "here.one").exists)
+    third = begin("run", "three", "-q", "--queue")
+    wait_for(lambda: is_queued(project, "three"))
+    second = begin("run", "two", "-q", "--queue")
+    wait_for(lambda: is_queued(project, "two"))
+    facts = held(project)
+    assert facts["three"]["waits_for"] == [facts["one"]["run"]]
+    assert set(facts["two"]["waits_for"]) == {facts["one"]["run"], facts["three"]["run"]}
+    assert facts["three"]["ticket"] < facts["two"]["ticket"]
+    for name, process in (("one", first), ("three", third), ("two", second)):
+        wait_for((project / f"here.{name}").exists)
+        (project / f"go.{name}").touch()
+        assert process.wait(60) == 0
+    assert started(project) == ["one", "three", "two"]
+
+
+def test_a_waiting_run_is_listed_with_what_it_waits_for(project: Path) -> None:
+    """`list --running` and `status` say queued; nothing of it was performed."""
+    first = begin("run", "one", "-q")
+    wait_for((project / "here.one").exists)
+    second = begin("run", "two", "-q", "--queue")
+    wait_for(lambda: is_queued(project, "two"))
+    from llc.runtime import status
+
+    rows = {row["program"]: row for row in status.unfinished()}
+    assert rows["two"]["status"] == "queued"
+    assert rows["two"]["waits_for"] == [rows["one"]["run"]]
+    assert (rows["one"]["status"], rows["one"]["waits_for"]) == ("running", [])
+    for name in ("one", "two"):
+        (project / f"go.{name}").touch()
+    assert (first.wait(60), second.wait(60)) == (0, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_whoever_goes_out_of_the_queue_holds_up_nobody(project: Path, number: int) -> None:
+    """Ctrl-C leaves nothing behind; after kill -9 the next ones get their turn all the same."""
+    first = begin("run", "one", "-q")
+    wait_for((project / "here.one").exists)
+    leaving = begin("run", "three", "-q", "--queue")
+    wait_for(lambda: is_queued(project, "three"))
+    last = begin("run", "two", "-q", "--queue")
+    wait_for(lambda: is_queued(project, "two"))
+    leaving.send_signal(number)
+    leaving.communicate(timeout=60)
+    assert leaving.returncode == (130 if number != signal.SIGKILL else -signal.SIGKILL)
+    if number != signal.SIGKILL:
+        assert "three" not in held(project)
+    for name in ("one", "two"):
+        (project / f"go.{name}").touch()
+    assert (first.wait(60), last.wait(60)) == (0, 0)
+    assert started(project) == ["one", "two"]
+
+
+def test_who_does_not_queue_does_not_overtake(project: Path) -> None:
+    """A start without `--queue` is refused by name, pid and time, also by a run that only waits."""
+    first = begin("run", "one", "-q")
+    wait_for((project / "here.one").exists)
+    second = begin("run", "three", "-q", "--queue")
+    wait_for(lambda: is_queued(project, "three"))
+    apart = begin("run", "apart", "--json", "-q")
+    error = json.loads(apart.communicate(timeout=60)[0])["error"]
+    facts = held(project)
+    assert error["kind"] == "scope-conflict"
+    assert facts["three"]["run"] in error["message"]
+    assert f"pid {second.pid}" in error["message"]
+    assert "in the queue" in error["message"]
+    direct = begin("run", "two", "--json", "-q")
+    error = json.loads(direct.communicate(timeout=60)[0])["error"]
+    since = facts["one"]["since"].replace("T", " ").rstrip("Z")
+    assert f"{facts['one']['run']} (pid {first.pid}, since {since} UTC)" in error["message"]
+    assert "--queue" in error["help"]
+    for name in ("one", "three"):
+        (project / f"go.{name}").touch()
+    assert (first.wait(60), second.wait(60)) == (0, 0)
+
+
+def test_a_run_that_was_cut_off_can_queue_to_go_on(project: Path) -> None:
+    """`resume --queue` waits for its turn too, and leaving the queue leaves the run as it was."""
+    cut = begin("run", "two", "-q")
+    wait_for((project / "here.two").exists)
+    cut.kill()
+    cut.communicate()
+    first = begin("run", "one", "-q")
+    wait_for((project / "here.one").exists)
+    for is_last in (False, True):
+        waiting = begin("resume", "two", "-q", "--queue")
+        wait_for(lambda: is_queued(project, "two") and locks.is_live(run_of(project, "two")))
+        again = begin("resume", "two", "--json", "-q")
+        error = json.loads(again.communicate(timeout=60)[0])["error"]
+        assert (error["kind"], "is in the queue" in error["message"]) == ("run-is-live", True)
+        if not is_last:
+            waiting.send_signal(signal.SIGINT)
+            assert waiting.wait(60) == 130
+    for name in ("one", "two"):
+        (project / f"go.{name}").touch()
+    assert (first.wait(60), waiting.wait(60)) == (0, 0)
+    assert started(project) == ["two", "one", "two"]
+
+
+def run_of(project: Path, name: str) -> Any:
+    from llc.runtime import runs
+
+    return runs.find(name, str(project))
+
+
+def test_an_action_of_the_holder_does_not_wait_for_those_who_wait_for_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that a running loop's action starts is part of that; the queue is behind it."""
+    first = begin("run", "one", "-q")
+    wait_for((project / "here.one").exists)
+    second = begin("run", "three", "-q", "--queue")
+    wait_for(lambda: is_queued(project, "three"))
+    monkeypatch.setenv("LLC_RUN_ID", held(project)["one"]["run"])
+    inner = begin("run", "two", "-q", "--queue")
+    wait_for((project / "here.two").exists)
+    for name in ("two", "one", "three"):
+        (project / f"go.{name}").touch()
+    assert (inner.wait(60), first.wait(60), second.wait(60)) == (0, 0, 0)
+
+
+def test_a_run_in_the_background_may_queue(project: Path) -> None:
+    """Its id comes at once; it begins when its turn comes."""
+    first = begin("run", "one", "-q")
+    wait_for((project / "here.one").exists)
+    done = begin("run", "two", "--background", "--queue", "-q")
+    output, _ = done.communicate(timeout=60)
+    assert output.strip() == held(project)["two"]["run"]
+    assert is_queued(project, "two")
+    for name in ("one", "two"):
+        (project / f"go.{name}").touch()
+    assert first.wait(60) == 0
+    wait_for(lambda: list(project.glob(".loops/.history/two-*")))
+
+
+# Each process takes its paths, says so, keeps them for a moment and says that it lets go.
+MANY = """
+    import os, sys, time
+    from llc.runtime import locks
+    from llc.runtime.world import Interrupt
+
+    scopes = [["a"], ["a/b"], ["a/b/c"], ["c"], ["c/d", "e"], ["e"], ["."], ["ab"], ["f"], ["g"]]
+    log = os.open("log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    looks = 0
+    really = locks._in_the_way
+
+    def counted(*args):
+        global looks
+        looks += 1
+        return really(*args)
+
+    locks._in_the_way = counted
+    read, write = os.pipe()
+    for number in range(50):
+        if os.fork() == 0:
+            os.close(write)
+            os.read(read, 1)
+            scope = scopes[number % len(scopes)]
+            seen = []
+            queue = locks.Queue(Interrupt(), lambda run, others: seen.append(run.about()["ticket"]))
+            run, lock = locks.start("", "many", scope, {"program": "many"}, queue)
+            ticket = seen[0] if seen else 0
+            os.write(log, f"+ {number} {ticket} {looks} {' '.join(run.about()['scope'])}\\n".encode())
+            time.sleep(0.005)
+            os.write(log, f"- {number}\\n".encode())
+            run.discard()
+            lock.close()
+            os._exit(0)
+    os.close(read)
+    os.close(write)
+    codes = [os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(50)]
+    print(codes.count(0))
+"""
+
+
+def test_of_fifty_at_once_none_that_overlap_run_together(project: Path) -> None:
+    """All come to their turn, in the order of the queue, and none looks again and again."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(MANY)], capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout.strip() == "50", done.stderr
+    now: dict[str, list[str]] = {}
+    order: list[tuple[int, list[str]]] = []
+    for line in (project / "log").read_text().splitlines():
+        sign, number, *facts = line.split()
+        if sign == "-":
+            del now[number]
+            continue
+        ticket, looks, *scope = facts
+        for other in now.values():
+            assert not any(locks.overlap(a, b) for a in scope for b in other), line
+        now[number] = scope
+        assert int(looks) <= 30
+        for earlier, paths in order:
+            if int(ticket) and earlier > int(ticket):
+                assert not any(locks.overlap(a, b) for a in scope for b in paths), line
+        order.append((int(ticket), scope))
+    assert len(order) == 50
+    assert now == {}
+    assert os.listdir(".loops/.running") in (
+        [".lock", ".gitignore"],
+        [".gitignore", ".lock"],
+    )
