@@ -65,7 +65,15 @@ def _start(values: Values, action: Callable[[_Command], Outcome | None]) -> int:
         return _Command(values).guarded(action)
     from . import background
 
-    return background.start(values, lambda leaving: _Command(values, leaving=leaving).guarded(action))
+    try:
+        return background.start(values, lambda leaving: _Command(values, leaving=leaving).guarded(action))
+    except UserError as error:
+        lost = error
+
+    def refuse(command: _Command) -> None:
+        raise lost
+
+    return _Command(values).guarded(refuse)
 
 
 def outcome(values: Values) -> Outcome:

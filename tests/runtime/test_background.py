@@ -1,0 +1,378 @@
+"""Runs in the background, and stopping them: real processes, terminals and signals."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from llc.runtime import leftover, locks, runs, stopping
+from llc.runtime.errors import UserError
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+
+WAITS = """
+name: waits
+initial: a
+context: {n: "1"}
+states:
+  a:
+    action: "echo begun; echo $$ > pid; while [ ! -e go ]; do sleep 0.05; done; echo went"
+    next: done
+  done: {terminal: true}
+"""
+STUBBORN = WAITS.replace("name: waits", "name: stubborn").replace("echo begun", "trap '' TERM; echo begun")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A project with loops that wait for a file; whatever still runs at the end is ended."""
+    folder = tmp_path / "project" / ".loops"
+    folder.mkdir(parents=True)
+    (folder / "waits.yaml").write_text(WAITS)
+    (folder / "stubborn.yaml").write_text(STUBBORN)
+    (folder / "bad.yaml").write_text(WAITS.replace("next: done", "next: dnoe"))
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    yield tmp_path / "project"
+    stopping.stop(stopping.live_runs(None), 0.5)
+
+
+def llc(*words: str, **given: Any) -> subprocess.CompletedProcess[str]:
+    """llc as a process of its own, that ends."""
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **given}
+    command = [sys.executable, "-m", "llc", *words]
+    return subprocess.run(command, text=True, check=False, timeout=60, **given)
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def started(name: str = "waits", *words: str) -> dict[str, Any]:
+    """A run in the background whose action has begun: what `--json` told."""
+    done = llc("run", name, "--background", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    wait_for(lambda: os.path.exists("pid") and Path("pid").read_text().endswith("\n"))
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def the_run() -> runs.RunFolder:
+    (run,) = runs.runs_in("")
+    return run
+
+
+def ended(status: str = "success") -> bool:
+    found = list(runs.runs_in("", runs.HISTORY))
+    return bool(found) and (found[0].end() or {}).get("status") == status
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# --- starting ---------------------------------------------------------------------------------
+
+
+def test_the_id_comes_at_once_and_the_run_goes_on(project: Path) -> None:
+    """`--background` prints the run's id alone while the run goes on; the log has its progress."""
+    done = llc("run", "waits", "--background")
+    run = the_run()
+    assert (done.returncode, done.stdout) == (0, run.id + "\n")
+    assert f"llc attach {run.id}" in done.stderr
+    assert locks.is_live(run)
+    wait_for(lambda: "│ begun" in Path(run.log).read_text())
+    (project / "go").touch()
+    wait_for(ended)
+    log = project / ".loops" / ".history" / run.id / "waits.log"
+    wait_for(lambda: "Loop completed: done" in log.read_text())
+    assert "\x1b" not in log.read_text()
+
+
+def test_json_tells_run_pid_and_log(project: Path) -> None:
+    """The pid is that of the process which holds the run, and the log is where it writes."""
+    told = started()
+    run = the_run()
+    assert told == {"run": run.id, "pid": run.about()["pid"], "log": run.log}
+    assert is_alive(told["pid"])
+    assert "begun" in Path(told["log"]).read_text()
+
+
+def test_the_process_is_on_its_own(project: Path, tmp_path: Path) -> None:
+    """It leads a session without a terminal, reads nothing, and holds no file that its caller had open."""
+    mine = open(tmp_path / "mine", "w")  # noqa: SIM115 - closed below
+    with mine:
+        fcntl.flock(mine, fcntl.LOCK_EX)
+        read, write = os.pipe()
+        done = llc("run", "waits", "--background", "--json", pass_fds=(mine.fileno(), write))
+        os.close(write)
+        pid = json.loads(done.stdout)["pid"]
+        assert os.getsid(pid) == pid
+        assert os.readlink(f"/proc/{pid}/fd/0") == os.devnull
+        assert os.read(read, 1) == b""  # nobody has the other end any more
+        os.close(read)
+    with open(tmp_path / "mine") as again:
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["bad"], 2, "did you mean `done`?"),
+        (["waitss"], 2, "did you mean `waits`?"),
+        (["waits", "--dry-run"], 2, "--dry-run runs nothing"),
+        (["waits", "--script", "nothing.yaml"], 2, "nothing.yaml"),
+    ],
+)
+def test_what_cannot_begin_fails_loudly(project: Path, words: list[str], code: int, says: str) -> None:
+    """What keeps a run from starting has the message and the exit code it has in the foreground."""
+    before = llc("run", *words) if "--dry-run" not in words else None
+    done = llc("run", *words, "--background")
+    assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+    if before is not None:
+        assert (before.returncode, before.stderr) == (done.returncode, done.stderr)
+    assert list(runs.runs_in("")) == []
+
+
+def test_a_scope_that_is_taken_fails_loudly(project: Path) -> None:
+    """The second run of a scope is refused, also in JSON; the first goes on."""
+    told = started()
+    done = llc("run", "waits", "--background", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["kind"] == "scope-conflict"
+    assert told["run"] in done.stderr
+    assert locks.is_live(the_run())
+
+
+def test_a_log_that_cannot_be_written_fails_loudly(project: Path) -> None:
+    """A folder that cannot be written is an error of the caller, and no run is left."""
+    (project / ".loops" / ".running").write_text("")
+    done = llc("run", "waits", "--background")
+    assert done.returncode == 1
+    assert "error[cannot-write]" in done.stderr
+
+
+def test_a_start_that_is_killed_is_told(project: Path) -> None:
+    """A process that dies before its run is on record leaves no silence."""
+    (project / "hook").mkdir()
+    (project / "hook" / "sitecustomize.py").write_text(
+        "import os, signal\n"
+        "os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGKILL))\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(project / "hook")}
+    done = llc("run", "waits", "--background", env=env)
+    assert done.returncode == 1
+    assert "ended by SIGKILL before it began" in done.stderr
+
+
+def test_a_closed_terminal_does_not_end_it(project: Path) -> None:
+    """The terminal that a run in the background came from may go away."""
+    child = pexpect.spawn(sys.executable, ["-m", "llc", "run", "waits", "--background"], encoding="utf-8")
+    child.expect("running in the background")
+    child.close(force=True)
+    run = the_run()
+    wait_for(lambda: os.path.exists("pid"))
+    pid = run.about()["pid"]
+    os.kill(pid, signal.SIGHUP)
+    time.sleep(0.3)
+    assert is_alive(pid)
+    assert locks.is_live(run)
+
+
+def test_its_actions_hear_of_a_hangup(project: Path) -> None:
+    """That the run does not end with its terminal is not handed on to what it starts."""
+    (project / ".loops" / "hup.yaml").write_text(
+        WAITS.replace("name: waits", "name: hup").replace("echo begun", "grep SigIgn /proc/self/status")
+    )
+    told = started("hup")
+    wait_for(lambda: "SigIgn" in Path(told["log"]).read_text())
+    (line,) = [line for line in Path(told["log"]).read_text().splitlines() if "│ SigIgn" in line]
+    assert not int(line.split()[-1], 16) & 1 << (signal.SIGHUP - 1)
+
+
+def test_resume_goes_to_the_background_too(project: Path) -> None:
+    """A run that was stopped goes on in the background, in the same log."""
+    told = started()
+    assert llc("stop", "waits").returncode == 0
+    again = json.loads(llc("resume", "waits", "--background", "--json").stdout)
+    assert (again["run"], again["log"]) == (told["run"], told["log"])
+    assert again["pid"] != told["pid"]
+    (project / "go").touch()
+    wait_for(ended)
+
+
+# --- stopping ---------------------------------------------------------------------------------
+
+
+def test_stop_leaves_a_run_that_goes_on(project: Path) -> None:
+    """`stop` ends the run and its action; the run can be resumed, and says how."""
+    told = started()
+    action = int(Path("pid").read_text())
+    done = llc("stop", "waits")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Stopped {told['run']} in a, iteration 1")
+    assert f"llc resume {told['run']}" in done.stdout
+    assert not is_alive(told["pid"])
+    assert not is_alive(action)
+    assert runs.last_event(the_run().journal)["event"] == "run_interrupted"  # type: ignore[index]
+    (project / "go").touch()
+    assert llc("resume", told["run"], "-q").returncode == 0
+
+
+def test_stop_insists_on_an_action_that_does_not_listen(project: Path) -> None:
+    """After the wait a second request kills the action; the run still leaves its record."""
+    started("stubborn")
+    action = int(Path("pid").read_text())
+    (row,) = json.loads(llc("stop", "stubborn", "--wait", "0.2", "--json").stdout)
+    assert (row["how"], row["status"], row["state"]) == ("stopped", "interrupted", "a")
+    assert 200 <= row["duration_ms"] < 2000  # the action alone would have had two seconds
+    assert not is_alive(action)
+
+
+def test_stop_kills_what_does_not_answer(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that no request reaches is killed, what it had started is ended, and it can be resumed."""
+    monkeypatch.setattr(stopping, "INSISTING", 0.2)
+    told = started()
+    action = int(Path("pid").read_text())
+    monkeypatch.setattr(stopping.Holder, "ask", lambda self: self.send(signal.SIGSTOP))
+    (result,) = stopping.stop([the_run()], 0.2)
+    assert (result.how, result.status) == ("killed", "cut off")
+    assert not is_alive(told["pid"])
+    wait_for(lambda: not is_alive(action))
+    (project / "go").touch()
+    assert llc("resume", told["run"], "-q").returncode == 0
+
+
+def test_a_suspended_run_is_woken_to_be_stopped(project: Path) -> None:
+    """A run that was suspended hears the request."""
+    told = started()
+    os.kill(told["pid"], signal.SIGSTOP)
+    (row,) = json.loads(llc("stop", "waits", "--wait", "20", "--json").stdout)
+    assert row["how"] == "stopped"
+
+
+def test_stop_all_stops_all_at_once(project: Path) -> None:
+    """`--all` stops every run; of several runs of a loop one has to be named."""
+    for name in ("one", "two"):
+        text = WAITS.replace("name: waits", f"name: {name}\nscope: [{name}]")
+        (project / ".loops" / f"{name}.yaml").write_text(text)
+        (project / name).mkdir()
+        started(name)
+    assert llc("stop").returncode == 2
+    rows = json.loads(llc("stop", "--all", "--json").stdout)
+    assert [row["how"] for row in rows] == ["stopped", "stopped"]
+    assert json.loads(llc("stop", "--all", "--json").stdout) == []
+    assert llc("stop", "--all").stdout == "nothing is running\n"
+
+
+def test_what_does_not_run_cannot_be_stopped(project: Path) -> None:
+    """A run that was cut off or has ended is named as such, exit code 1; an unknown one is bad usage."""
+    told = started()
+    llc("stop", "waits")
+    done = llc("stop", "waits")
+    assert (done.returncode, f"llc resume {told['run']}" in done.stderr) == (1, True)
+    (project / "go").touch()
+    llc("resume", "waits", "-q")
+    done = llc("stop", "waits")
+    assert (done.returncode, "has ended: success" in done.stderr) == (1, True)
+    assert llc("stop", "wait").returncode == 2
+
+
+def test_a_pid_that_was_used_again_is_not_signalled(project: Path) -> None:
+    """The holder is known by its start time too: somebody else's process is left alone."""
+    run = runs.RunFolder.create("", "x") if os.path.isdir(runs.RUNNING) else None
+    runs.make_running_folder("")
+    run = run or runs.RunFolder.create("", "x")
+    bystander = subprocess.Popen(["sleep", "60"])
+    try:
+        begun = leftover.start_time(bystander.pid)
+        boot, _, tick = begun.partition(":")
+        Path(run.lock).write_text(json.dumps({"pid": bystander.pid, "start_time": f"{boot}:{int(tick) - 1}"}))
+        with open(run.lock) as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            with pytest.raises(UserError, match="cannot be found here"):
+                stopping.Holder.find(run)
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+# --- signals ----------------------------------------------------------------------------------
+
+
+def foreground(*words: str) -> Any:
+    child = pexpect.spawn(sys.executable, ["-m", "llc", *words], encoding="utf-8", timeout=30)
+    wait_for(lambda: os.path.exists("pid") and Path("pid").read_text().endswith("\n"))
+    return child
+
+
+def test_a_closed_terminal_ends_a_run_in_the_foreground_resumably(project: Path) -> None:
+    """SIGHUP of its terminal is like SIGTERM: the action is ended and the journal says so."""
+    child = foreground("run", "waits")
+    action = int(Path("pid").read_text())
+    os.close(child.child_fd)
+    run = the_run()
+    wait_for(lambda: not locks.is_live(run))
+    assert runs.last_event(run.journal)["event"] == "run_interrupted"  # type: ignore[index]
+    assert not is_alive(action)
+    (project / "go").touch()
+    assert llc("resume", "waits", "-q").returncode == 0
+
+
+def test_two_interrupts_leave_a_run_that_goes_on(project: Path) -> None:
+    """The second Ctrl-C does not wait for the action, and still the run can be resumed."""
+    child = foreground("run", "stubborn")
+    child.sendintr()
+    time.sleep(0.2)
+    child.sendintr()
+    child.expect("Resume with: llc resume stubborn-")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+    (project / "go").touch()
+    assert llc("resume", "stubborn", "-q").returncode == 0
+
+
+def test_a_third_interrupt_ends_on_the_spot_and_loses_nothing(project: Path) -> None:
+    """Three signals at once end the process wherever it is; the run can be resumed."""
+    child = foreground("run", "stubborn")
+    pid = the_run().about()["pid"]
+    for _ in range(3):
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(0.01)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+    (project / "go").touch()
+    assert llc("resume", "stubborn", "-q").returncode == 0
+
+
+def test_a_suspended_foreground_run_goes_on(project: Path) -> None:
+    """Ctrl-Z and fg cost nothing."""
+    child = foreground("run", "waits")
+    os.kill(child.pid, signal.SIGSTOP)
+    time.sleep(0.1)
+    os.kill(child.pid, signal.SIGCONT)
+    (project / "go").touch()
+    child.expect("Loop completed: done")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
