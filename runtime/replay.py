@@ -366,7 +366,10 @@ class _Replay:
         return (
             self.done >= len(self.history.order)
             and self.machine.seq >= self.history.last
-            and any(offset is None for _, _, offset in self.pending)
+            and (
+                self.taken >= len(self.history.notes.get(self.done, ()))
+                or any(offset is None for _, _, offset in self.pending)
+            )
         )
 
     def _note(self, kind: str, fields: dict[str, Any]) -> None:
