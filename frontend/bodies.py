@@ -313,7 +313,7 @@ def _module(x: Expander, path: str, span: Span | None) -> dict[Identifier, Any]:
 def _expand_module(x: Expander, source: Source) -> dict[Identifier, Any]:
     from .reader import read
 
-    data, found = read(source)
+    data, found = read(source, x.limits.nesting)
     x.sources.append(source)
     x.diagnostics += found
     x.loading.append(normpath(source.path))

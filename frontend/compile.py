@@ -46,6 +46,7 @@ class Overrides:
     arguments: variables of a flow as (name, text); a text that is JSON is the value that says.
     folder: the project's `.loops`, whose tools and tasks flows may call; None: there is none.
     declare: further tools and tasks, as `--declare` names them.
+    max_expansions, max_nesting: how often macros of a flow expand, and how deep its brackets go.
     """
 
     max_iterations: int | None = None
@@ -56,6 +57,8 @@ class Overrides:
     arguments: tuple[tuple[str, str], ...] = ()
     folder: str | None = None
     declare: tuple[str, ...] = ()
+    max_expansions: int | None = None
+    max_nesting: int | None = None
 
 
 @attrs.frozen
@@ -125,7 +128,13 @@ def _declared(overrides: Overrides) -> Declared:
 def _settings(overrides: Overrides) -> Settings:
     from .joint import Settings
 
-    return Settings(overrides.default_model, overrides.llm_enabled, overrides.llm_model)
+    return Settings(
+        overrides.default_model,
+        overrides.llm_enabled,
+        overrides.llm_model,
+        overrides.max_expansions,
+        overrides.max_nesting,
+    )
 
 
 def is_flow_path(path: str) -> bool:

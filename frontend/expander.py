@@ -26,6 +26,7 @@ from .foreign import explain
 from .forms import FORMS, INTERNAL, FormRow, Steps, count_words
 from .library import LIBRARY, PRIVATE, Spread
 from .printer import show
+from .reader import MAX_DEPTH
 from .resolve import Expected
 from .scopes import Alias, FunctionMark, Identifier, Scope, base_symbol, identifier_of
 from .syntax_rules import SyntaxRules, TooLarge, UnevenRepeat
@@ -45,12 +46,19 @@ class Limits:
     """What bounds expansion, so that macros that go on for ever end in a diagnostic.
 
     expansions: uses of macros. data: data their templates made. depth: handlers at work inside one another,
-    two or three for a form.
+    two or three for a form. nesting: brackets inside one another, in a text.
     """
 
     expansions: int = 250_000
     data: int = 2_000_000
     depth: int = 100_000
+    nesting: int = MAX_DEPTH
+
+    @classmethod
+    def of(cls, expansions: int | None = None, nesting: int | None = None) -> Limits:
+        """The limits that belong to so many expansions and so much nesting; None is the default."""
+        expansions, nesting = expansions or cls().expansions, nesting or MAX_DEPTH
+        return cls(expansions, 8 * expansions, 100 * max(nesting, MAX_DEPTH), nesting)
 
 
 @attrs.frozen
@@ -260,7 +268,7 @@ class Expander:
             f"{what}; `{macro.name}` may expand for ever",
             datum.span,
             "the limit was reached here",
-            help="a macro that uses itself needs a rule that does not; the limit can be set",
+            help="a macro that uses itself needs a rule that does not; --max-expansions sets the limit",
         )
         raise Abandoned
 

@@ -63,12 +63,13 @@ def _compile(
     source: Source, arguments: Sequence[tuple[str, str]], declared: Declared, settings: Settings
 ) -> Flow:
     given = {name: argument(text) for name, text in arguments}
-    data, found = read(source)
+    limits = settings.limits
+    data, found = read(source, limits.nesting)
     if any(diagnostic.is_error for diagnostic in found):
         raise CompileError(found, [source])
     joint = Joint(settings, declared)
     with joint.reading(source.path):
-        expansion = expand(data, source, Environment(tuple(given), load, joint.loop, declared=declared))
+        expansion = expand(data, source, Environment(tuple(given), load, joint.loop, limits, declared))
     found += expansion.diagnostics
     found += joint.diagnostics
     found += _unused(expansion.program)

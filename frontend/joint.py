@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .core import Binding
     from .declared import Declared
     from .expand import Definitions
+    from .expander import Limits
 
 LOOPS = ".loops"
 LOOP_SUFFIXES = (".yaml", ".yml")
@@ -40,11 +41,19 @@ MAX_DEPTH = 50
 
 @attrs.frozen
 class Settings:
-    """What the command line sets for every loop of a program; see `compile.Overrides`."""
+    """What the command line sets for every file of a program; see `compile.Overrides`."""
 
     default_model: str
     llm_enabled: bool | None = None
     llm_model: str | None = None
+    max_expansions: int | None = None
+    max_nesting: int | None = None
+
+    @property
+    def limits(self) -> Limits:
+        from .expander import Limits
+
+        return Limits.of(self.max_expansions, self.max_nesting)
 
     def over(self, loop: Loop) -> Loop:
         """The loop with these settings."""
@@ -307,11 +316,12 @@ class Joint:
         from .reader import read
 
         with self.reading(path):
-            data, found = read(source)
+            limits = self.settings.limits
+            data, found = read(source, limits.nesting)
             if any(finding.is_error for finding in found):
                 self.report(*found)
                 return None
-            environment = Environment(load=load, run_loop=self.loop, declared=self.declared)
+            environment = Environment((), load, self.loop, limits, self.declared)
             before = len(self.diagnostics)
             definitions = expand_definitions(data, source, environment)
         for source in definitions.sources:

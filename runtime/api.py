@@ -100,20 +100,31 @@ def evaluate(
     world: WorldLike | None = None,
     *,
     fuel: int | None = None,
+    limits: Mapping[str, int] | None = None,
     declare: Sequence[str] = (),
 ) -> Any:
     """The value of a flow given as text, with variables bound to plain data; nothing is recorded.
 
-    world: what performs its effects, by default the real one. fuel: how many ticks it may use. declare:
-    as for `compile`. Raises CompileError, FlowError where it ends by a fault or is out of fuel, and what
-    the world raises (`Exited` for `exit`).
+    world: what performs its effects, by default the real one. fuel: how many ticks it may use. limits:
+    `depth` of calls and `size` of values, as `--max-depth` and `--max-size` of `llc run`, and `fuel` too.
+    declare: as for `compile`. Raises CompileError, FlowError where it ends by a fault or is out of fuel,
+    and what the world raises (`Exited` for `exit`).
     """
     from ..frontend.compile import EXPRESSION
+    from .bounding import Bounds, keeping
+
+    given = Bounds(**{"fuel": fuel, **(limits or {})})
+    with keeping():
+        given.apply()
+        return _evaluate(compile(source, EXPRESSION, arguments=bindings, declare=declare), world, given.fuel)
+
+
+def _evaluate(image: Image, world: WorldLike | None, fuel: int) -> Any:
     from ..vm.faults import Fault
     from ..vm.machine import Done, Effect, Machine
     from .world import Context, Interrupt, World
 
-    machine = Machine(compile(source, EXPRESSION, arguments=bindings, declare=declare), fuel=fuel)
+    machine = Machine(image, fuel=fuel)
     performing = World() if world is None else world
     interrupt = Interrupt()
     begun = performing.monotonic()
@@ -138,7 +149,7 @@ def evaluate(
     if isinstance(stop, Done):
         return stop.value
     if not isinstance(stop, Fault):
-        stop = Fault("out-of-fuel", f"it did not end within {fuel} ticks")
+        stop = Fault("out-of-fuel", f"it did not end within {fuel:,} ticks")
     raise FlowError(stop)
 
 

@@ -77,6 +77,10 @@ OVERRIDES = (
     Option("context", "--context", PAIR, "Set a context variable of the loop; may be repeated.", "K=V"),
     ARGUMENTS,
     DECLARE,
+    Option(
+        "max_expansions", "--max-expansions", COUNT, "Expand macros so many times (default 250,000).", "N"
+    ),
+    Option("max_nesting", "--max-nesting", COUNT, "Allow brackets so deep in a flow (default 1,000).", "N"),
 )
 RUN = (
     Option("expression", "--expression -e", TEXT, "Run this expression instead of a file.", "EXPR"),

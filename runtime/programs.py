@@ -113,6 +113,8 @@ def overrides(values: Values) -> Overrides:
         llm_model=values.llm_model,
         arguments=tuple(values.arguments),
         declare=tuple(values.declare),
+        max_expansions=values.max_expansions,
+        max_nesting=values.max_nesting,
     )
 
 
