@@ -166,6 +166,11 @@ def take_over(
     return lock
 
 
+def unfinished(root: str) -> list[RunFolder]:
+    """The runs that have not ended, the latest first; what a start that was killed left is none."""
+    return [run for run in runs_in(root) if not run.is_husk() or is_live(run)]
+
+
 class _Gate:
     """Whoever looks who may run, looks alone."""
 

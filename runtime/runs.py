@@ -336,7 +336,9 @@ def look_up(target: str, root: str = ROOT) -> RunFolder:
 
     One that has not ended comes first. Raises UserError.
     """
-    unfinished = [run for run in runs_in(root) if not run.is_husk()]
+    from . import locks
+
+    unfinished = locks.unfinished(root)
     ended = list(runs_in(root, HISTORY))
     for run in (*unfinished, *ended):
         if run.id == target:

@@ -13,12 +13,12 @@ import time
 from typing import Any
 
 from ..vm.primitives import duration
-from . import live, runs
+from . import live, locks, runs
 from .display import limits_of
 from .errors import EXIT_OK
 from .journal import last_event
 from .locks import is_live
-from .runs import HISTORY, RunFolder, is_run_of, runs_in
+from .runs import HISTORY, RunFolder, is_run_of
 from .screen import Screen, fit, printable
 from .summary import Follower, Summary, seconds
 
@@ -190,10 +190,8 @@ def unfinished() -> list[dict[str, Any]]:
     One that was cut off when it had ended and was only to be put away is `ended`.
     """
     rows = []
-    for run in runs_in(runs.ROOT):
+    for run in locks.unfinished(runs.ROOT):
         alive = is_live(run)
-        if not alive and run.is_husk():
-            continue
         about, state = run.about(), _state_file(run)
         last = {} if alive else last_event(run.journal) or {}
         word = {"run_end": "ended", "run_interrupted": "interrupted"}.get(str(last.get("event")), "cut off")
@@ -351,7 +349,7 @@ def watch(run: RunFolder, as_json: bool, write: Any) -> int:
 
 def chosen(target: str | None) -> list[RunFolder]:
     """The runs to show: one that is named, those of a loop that live (else its last), or all unfinished."""
-    found = [run for run in runs_in(runs.ROOT) if not run.is_husk()]
+    found = locks.unfinished(runs.ROOT)
     if target is None:
         return found
     living = [run for run in found if run.id != target and is_run_of(run, target) and is_live(run)]

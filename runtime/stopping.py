@@ -121,7 +121,8 @@ def _open(pid: int) -> int:
 class Stopped:
     """What came of it for one run.
 
-    how: "stopped" (it left a record of it), "ended" (it had ended by itself), "killed", "failed".
+    how: "stopped" (it left a record of it), "left" (the queue; there is nothing to resume), "ended" (by
+    itself), "killed", "failed".
     """
 
     __slots__ = ("how", "iteration", "message", "run", "seconds", "state", "status")
@@ -152,6 +153,8 @@ class Stopped:
         match self.how:
             case "stopped":
                 return f"Stopped {self.run}{where} (after {self.seconds:.1f}s){again}"
+            case "left":
+                return f"{self.run} has left the queue; it had not begun"
             case "ended":
                 return f"{self.run} has ended by itself: {self.status}"
             case "killed":
@@ -236,6 +239,8 @@ def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
         _end_leftovers(run)
     if not os.path.exists(run.path):
         run = RunFolder(run.root, os.path.join(run.root, HISTORY, run.id))
+    if not os.path.exists(run.path):
+        return Stopped(run.id, "left", seconds)
     stopped = Stopped(run.id, "killed" if was_killed else "stopped", seconds)
     with contextlib.suppress(UserError):
         told = summary.of(run)

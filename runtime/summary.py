@@ -9,11 +9,12 @@ from __future__ import annotations
 import calendar
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from . import journal
 from .errors import EXIT_FAILURE, UserError, reason
 from .journal import BlobError, Blobs
+from .locks import is_live
 from .masking import hidden
 from .progress import Progress, state_shown
 from .runs import RunFolder
@@ -29,24 +30,35 @@ _CHUNK = 1 << 20
 class Follower:
     """The events of a journal, those that are there and then those that come.
 
-    Raises UserError where there is no journal to be read.
+    Raises UserError where there is no journal to be read; a run in the queue has none yet.
     """
 
     def __init__(self, run: RunFolder) -> None:
-        try:
-            # Open for good: when the run ends its folder moves, and the file with it.
-            self._file = open(run.journal, "rb")  # noqa: SIM115 - closed by `close`
-        except OSError as error:
-            message = f"cannot read the journal of {run.id}: {reason(error)}"
-            raise UserError("no-record", message, exit_code=EXIT_FAILURE) from None
+        self._run = run
+        self._file = self._open()
         self._rest = b""
         self._blobs = Blobs(run.outputs)
 
+    def _open(self) -> BinaryIO | None:
+        try:
+            # Open for good: when the run ends its folder moves, and the file with it.
+            return open(self._run.journal, "rb")
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and is_live(self._run):
+                return None
+            message = f"cannot read the journal of {self._run.id}: {reason(error)}"
+            raise UserError("no-record", message, exit_code=EXIT_FAILURE) from None
+
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     def lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
         """Each whole line that is new, and its event; what is damaged is left out."""
+        if self._file is None:
+            self._file = self._open()
+            if self._file is None:
+                return
         if os.fstat(self._file.fileno()).st_size < self._file.tell():
             self._file.seek(0, os.SEEK_END)  # it was repaired: what was cut off is gone
             self._rest = b""
