@@ -231,8 +231,12 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
         facts.append(f"pid {status['pid']}" + (", in the background" if status["background"] else ""))
     if status["terminated_by"] not in (None, "terminal", "return", "error", "interrupt"):
         facts.append(f"by {status['terminated_by']}")
-    head = f"{status['run']}: {screen.paint(word, _STYLES.get(word, ''))}"
-    lines.append(head + (f" ({'; '.join(facts)})" if facts else ""))
+    about = f" ({'; '.join(facts)})" if facts else ""
+    room = width - len(word) - 2
+    if len(status["run"]) + len(about) > room:
+        about = ""
+    name = fit(printable(status["run"]), room, more)
+    lines.append(f"{name}: {screen.paint(word, _STYLES.get(word, ''))}{about}")
     file = f" ({status['path']})" if status["path"] else ""
     row("program", f"{status['program']}{file}")
     if status["waits_for"]:
@@ -254,7 +258,7 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
     if status["log"]:
         row("log", status["log"])
     if word in ("interrupted", "cut off"):
-        lines.append(f"Resume with: llc resume {status['run']}")
+        lines.append(fit(f"Resume with: llc resume {status['run']}", width, more))
     return "".join(line + "\n" for line in lines)
 
 

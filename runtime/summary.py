@@ -155,6 +155,7 @@ class Summary:
         if kind == "run_start":
             self.start = event
         elif kind == "run_resume":
+            self._leave_state(self._until)
             self._close_segment()
             self.is_interrupted = False
             self.resumed += 1

@@ -1,0 +1,392 @@
+"""Looking at runs: status, attach, logs, list --running; with real processes and terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from llc.runtime import entry, live, runs, status, stopping, summary
+from llc.runtime.display import Display
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+
+TALKS = """
+name: talks
+initial: count
+budget: {usd: 5, tokens: 1000}
+timeout: 3600
+states:
+  count:
+    action: "echo 4"
+    capture: errors
+    evaluate: {type: output_numeric, operator: eq, target: 0}
+    on_success: done
+    on_failure: fix
+  fix:
+    action: "echo fixing; printf part; while [ ! -e go ]; do sleep 0.05; done; echo ial; exit 3"
+    next: done
+  done: {terminal: true}
+max_iterations: 20
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "talks.yaml").write_text(TALKS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    yield tmp_path
+    stopping.stop(stopping.live_runs(None), 0.5)
+
+
+@pytest.fixture
+def llc(project: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+    """Run llc here, with files as its streams."""
+
+    def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        streams = [project / "stdout", project / "stderr"]
+        with monkeypatch.context() as patch, streams[0].open("w") as out, streams[1].open("w") as err:
+            patch.setattr(sys, "argv", ["llc", *words])
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            for name, value in env.items():
+                patch.setenv(name, value)
+            code = entry.main()
+        shown = [path.read_text() for path in streams]
+        for path in streams:
+            path.unlink()
+        return subprocess.CompletedProcess(words, code, *shown)
+
+    return llc
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def start() -> runs.RunFolder:
+    """A run in the background whose action has written, and waits."""
+    command = [sys.executable, "-m", "llc", "run", "talks", "--background", "-q"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    run = runs.find(done.stdout.strip())
+    wait_for(lambda: "part" in "".join(tail.text for tail in live.read(run.live)))
+    return run
+
+
+def has_ended() -> bool:
+    return not list(runs.runs_in(""))
+
+
+# --- status -----------------------------------------------------------------------------------
+
+
+def test_status_shows_where_a_run_is(project: Path, llc: Llc) -> None:
+    """State, iteration, the running action with its output, captures, verdict, budget and log."""
+    run = start()
+    lines = llc("status", "talks").stdout.splitlines()
+    assert lines[0] == f"{run.id}: running (pid {run.about()['pid']}, in the background)"
+    facts = {line[2:13].strip(): line[13:] for line in lines[1:]}
+    assert facts["state"] == "fix"
+    assert facts["iteration"] == "1 of 20"
+    assert re.fullmatch(r"\d+\.\ds of 1h( 0m)?( 0s)?", facts["elapsed"])
+    assert facts["action"].startswith("echo fixing; printf part;")
+    assert facts["verdict"] == "failure (in count, value 4)"
+    assert facts["captured"] == "errors = 4"
+    assert facts["spent"] == "0.0000 of 5 USD, 0 of 1,000 tokens"
+    assert facts["log"] == run.log
+    assert [line.strip() for line in lines if "│" in line] == ["│ fixing", "│ part"]
+
+
+def test_status_as_json_has_the_same(project: Path, llc: Llc) -> None:
+    """The JSON form is one object for one run, a list without a name."""
+    run = start()
+    told = json.loads(llc("status", run.id, "--json").stdout)
+    assert (told["status"], told["state"], told["iteration"], told["max_iterations"]) == (
+        "running",
+        "fix",
+        1,
+        20,
+    )
+    assert told["captured"]["errors"]["output"] == "4\n"
+    assert told["last_verdict"]["verdict"] == "failure"
+    assert told["budget"] == {"usd": {"used": 0, "limit": 5}, "tokens": {"used": 0, "limit": 1000}}
+    ((action,), seq) = (told["actions"], told["actions"][0]["seq"])
+    assert (action["kind"], action["state"], action["tail"], seq) == ("shell", "fix", "fixing\npart", 2)
+    assert [one["run"] for one in json.loads(llc("status", "--json").stdout)] == [run.id]
+
+
+def test_status_of_a_run_that_ended_says_how(project: Path, llc: Llc) -> None:
+    """A loop's name means its last run once none is unfinished."""
+    run = start()
+    (project / "go").touch()
+    wait_for(has_ended)
+    text = llc("status", "talks").stdout
+    assert text.startswith(f"{run.id}: success\n")
+    assert "state      done\n" in text
+    assert "no run is unfinished" in llc("status").stdout
+
+
+def test_status_tells_a_run_that_was_killed(project: Path, llc: Llc) -> None:
+    """A run whose process is gone is `cut off`, with what to do; its place is that of the journal."""
+    run = start()
+    os.kill(run.about()["pid"], 9)
+    Path("go").touch()
+    told = json.loads(llc("status", "talks", "--json").stdout)
+    assert (told["status"], told["state"], told["pid"], told["actions"]) == ("cut off", "fix", None, [])
+    assert f"Resume with: llc resume {run.id}" in llc("status", "talks").stdout
+    llc("resume", "talks", "-q")
+    assert json.loads(llc("status", run.id, "--json").stdout)["resumed"] == 1
+
+
+def test_watch_redraws_in_place_and_ends_with_the_run(project: Path) -> None:
+    """On a terminal the same lines are drawn again; when the run ends, so does the watching."""
+    start()
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "llc", "status", "talks", "--watch"],
+        env={**os.environ, "TERM": "xterm"},
+        dimensions=(24, 60),
+        encoding="utf-8",
+        timeout=30,
+    )
+    child.expect("running")
+    child.expect(r"\x1b\[\d+F")
+    Path("go").touch()
+    child.expect("success")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+def test_watch_in_a_pipe_prints_what_changes(project: Path) -> None:
+    """Without a terminal each new place is printed once, without escapes; as JSON, a line each."""
+    start()
+    command = [sys.executable, "-m", "llc", "status", "talks", "--watch"]
+    plain = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    lines = subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True)
+    time.sleep(1.0)
+    Path("go").touch()
+    shown, _ = plain.communicate(timeout=30)
+    assert "\x1b" not in shown
+    assert shown.count(": running") == 1
+    assert shown.count(": success") == 1
+    told = [json.loads(line)["status"] for line in lines.communicate(timeout=30)[0].splitlines()]
+    assert told[0] == "running"
+    assert told[-1] == "success"
+
+
+def test_a_narrow_terminal_is_not_overflowed() -> None:
+    """No line of a status is wider than it may be, whatever values are shown."""
+    nothing = ("terminated_by", "pid", "ended_at", "timeout_ms", "last_verdict", "value", "error", "log")
+    told: dict[str, Any] = dict.fromkeys(nothing)
+    told |= {"run": "r" * 100, "program": "p" * 300, "path": "", "status": "interrupted", "background": False}
+    told |= {"state": "s" * 300, "iteration": 1, "max_iterations": 2, "steps": 1, "resumed": 0}
+    told |= {"waits_for": [], "elapsed_ms": 1, "captured": {"x": {"output": "é" * 500, "exit_code": 0}}}
+    told["actions"] = [{"action": "a" * 300, "elapsed_ms": 1, "tail": "t" * 500 + "\x1b[2J\n"}]
+    told["budget"] = {unit: {"used": 0, "limit": None} for unit in ("usd", "tokens")}
+    text = status.as_text(told, status.Screen(None), 50)
+    assert max(map(len, text.splitlines())) <= 50
+    assert "\x1b" not in text
+
+
+# --- the live tail ----------------------------------------------------------------------------
+
+
+def test_the_live_file_is_bounded_and_goes(tmp_path: Path) -> None:
+    """It holds the end of what was written, counts what came before, and is removed at the end."""
+    path = str(tmp_path / "x.live")
+    display = live.LiveDisplay(Display(), live.LiveFile(path))
+    display.effect_start("shell", {})
+    for number in range(10_000):
+        display.output("output", f"line {number}\n")
+    assert not os.path.exists(path)  # an action of less than a tick writes nothing
+    display.tick()
+    (tail,) = live.read(path)
+    assert tail.text.endswith("line 9999\n")
+    assert len(tail.text) <= live.KEPT
+    assert tail.skipped["output"] + len(tail.text) == sum(len(f"line {n}\n") for n in range(10_000))
+    display.effect_end("shell", {})
+    assert not os.path.exists(path)
+
+
+def test_what_is_no_live_file_is_none(tmp_path: Path) -> None:
+    """A torn or foreign file shows nothing and fails nothing."""
+    path = tmp_path / "x.live"
+    assert live.read(str(path)) == []
+    for text in (b"", b"{", b"[]", b'{"actions": 3}', b'{"actions": [{"seq": "x"}]}', b"\xff"):
+        path.write_bytes(text)
+        assert live.read(str(path)) == []
+
+
+# --- attach -----------------------------------------------------------------------------------
+
+
+def attached(*words: str) -> Any:
+    command = ["-m", "llc", "attach", "talks", *words]
+    env = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
+    return pexpect.spawn(sys.executable, command, env=env, encoding="utf-8", timeout=30, dimensions=(24, 200))
+
+
+def exit_code(child: Any) -> int:
+    child.expect(pexpect.EOF)
+    child.close()
+    return int(child.exitstatus)
+
+
+def test_attach_shows_a_run_as_the_foreground_would(project: Path) -> None:
+    """The state's line, the output so far, what comes, and how it ended; the exit code is the run's."""
+    run = start()
+    child = attached()
+    child.expect_exact(f"Attached to {run.id}")
+    child.expect_exact("[1/20] fix → echo fixing;")
+    child.expect_exact("       fixing")
+    child.expect(r"\d\.\ds part")
+    (project / "go").touch()
+    child.expect_exact("       partial\r\n")
+    child.expect_exact("✗ exit 3")
+    child.expect_exact("→ done")
+    child.expect_exact("Loop completed: done (1 iteration")
+    assert exit_code(child) == 0
+
+
+def test_ctrl_c_detaches_and_the_run_goes_on(project: Path) -> None:
+    """Leaving costs the run nothing."""
+    run = start()
+    child = attached()
+    child.expect(r"\ds part")
+    child.sendintr()
+    child.expect_exact(f"Detached; {run.id} goes on")
+    assert exit_code(child) == 0
+    (project / "go").touch()
+    wait_for(has_ended)
+
+
+def test_with_stop_ctrl_c_stops_the_run(project: Path) -> None:
+    """`--stop` makes Ctrl-C what it is in the foreground: 130, and a run that can be resumed."""
+    run = start()
+    child = attached("--stop")
+    child.expect(r"\ds part")
+    child.sendintr()
+    child.expect_exact("Loop interrupted: fix")
+    child.expect_exact(f"Resume with: llc resume {run.id}")
+    assert exit_code(child) == 130
+
+
+def test_attach_to_a_run_that_is_killed_says_so(project: Path) -> None:
+    """A run that dies without a word was cut off: exit code 1."""
+    run = start()
+    child = attached()
+    child.expect(r"\ds part")
+    os.kill(run.about()["pid"], 9)
+    child.expect_exact("was cut off")
+    assert exit_code(child) == 1
+    (project / "go").touch()
+
+
+def test_only_what_runs_can_be_attached_to(project: Path, llc: Llc) -> None:
+    """A run that has ended points to its log."""
+    run = start()
+    (project / "go").touch()
+    wait_for(has_ended)
+    done = llc("attach", "talks")
+    assert (done.returncode, f"llc logs {run.id}" in done.stderr) == (1, True)
+
+
+# --- logs -------------------------------------------------------------------------------------
+
+
+def test_logs_tell_each_event_in_its_order(project: Path, llc: Llc) -> None:
+    """Readable lines with times: states, commands, their output, verdicts, routes, the end."""
+    (project / "go").touch()
+    llc("run", "talks", "-q")
+    lines = [line[14:] for line in llc("logs", "talks").stdout.splitlines()[1:]]
+    assert lines[0].endswith(" of talks (.loops/talks.yaml) begins")
+    assert lines[1:10] == [
+        "loop talks",
+        "[1] count",
+        "  $ echo 4",
+        "  │ 4",
+        "  exit 0 (0.0s)",
+        "  ✗ failure (output_numeric: value 4, target 0, operator eq)",
+        "  → fix",
+        "[1] fix",
+        lines[9],
+    ]
+    assert lines[-1].startswith("run ends: success (1 iterations")
+
+
+def test_logs_as_json_are_the_events(project: Path, llc: Llc) -> None:
+    """One object for each event, as in the journal but for its checksum; `-n` gives the last ones."""
+    (project / "go").touch()
+    llc("run", "talks", "-q")
+    (run,) = runs.runs_in("", runs.HISTORY)
+    told = [json.loads(line) for line in llc("logs", run.id, "--json").stdout.splitlines()]
+    written = [json.loads(line) for line in Path(run.journal).read_text().splitlines()]
+    assert told == [{name: value for name, value in event.items() if name != "crc"} for event in written]
+    (last,) = llc("logs", run.id, "--json", "-n", "1").stdout.splitlines()
+    assert json.loads(last)["event"] == "run_end"
+
+
+def test_logs_follow_a_run_to_its_end(project: Path) -> None:
+    """`-f` shows what comes, across the move to the history, and ends with the run."""
+    start()
+    command = [sys.executable, "-m", "llc", "logs", "talks", "-f"]
+    follower = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    time.sleep(0.7)
+    (project / "go").touch()
+    shown, _ = follower.communicate(timeout=30)
+    assert "partial" in shown
+    assert shown.splitlines()[-1].endswith("s)")
+    assert "run ends: success" in shown.splitlines()[-1]
+
+
+def test_logs_of_a_run_without_a_journal_are_one_error(project: Path, llc: Llc) -> None:
+    """What cannot be read is said, not raised."""
+    (project / "go").touch()
+    llc("run", "talks", "-q")
+    (run,) = runs.runs_in("", runs.HISTORY)
+    os.unlink(run.journal)
+    done = llc("logs", run.id)
+    assert (done.returncode, "error[no-record]" in done.stderr) == (1, True)
+
+
+# --- summaries --------------------------------------------------------------------------------
+
+
+def test_a_summary_adds_up_over_a_resume() -> None:
+    """Time between being cut off and resuming is no active time; a state's verdicts and costs add up."""
+    told = summary.Summary()
+
+    def event(second: int, event: str, **fields: Any) -> None:
+        told.take({"event": event, "ts": f"2024-01-15T10:00:{second:02}.000Z", **fields})
+
+    event(0, "run_start", program="x")
+    event(0, "state_enter", state="a", iteration=1)
+    event(1, "action_start", seq=1, kind="agent", state="a", action="/x")
+    event(5, "action_complete", seq=1, result={"usage": {"usd": 0.5, "tokens": 10}})
+    event(5, "run_interrupted", state="a")
+    event(30, "run_resume", state="a", iteration=1)
+    event(30, "effect_start", seq=2, kind="evaluate")
+    event(31, "effect_complete", seq=2, result={"usage": {"usd": None, "tokens": 5}})
+    event(31, "evaluate", state="a", verdict="failure")
+    event(32, "state_enter", state="b", iteration=1)
+    assert told.elapsed_ms() == 7000
+    assert (told.usd, told.tokens, told.state) == (0.5, 15, "b")
+    of_a = told.states["a"].to_json()
+    assert of_a == {"entered": 1, "duration_ms": 7000, "verdicts": {"failure": 1}, "usd": 0.5, "tokens": 15}
