@@ -223,6 +223,7 @@ def _named(
         if is_known:
             message = f"`{key}` is given one value, not {len(operand.items) - 1}"
             x.error("bad-argument", message, operand.span, help=f"write ({key} value)")
+            arguments.given.setdefault(key, (Literal(None), operand))
         for item in operand.items[1:]:
             yield item, scope
         return Literal(None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..ir.diagnostics import suggest
+from ..ir.diagnostics import Diagnostic, suggest
 from .declarations import Parameter
 from .documents import Document, Node, Scalar, Sequence
 from .expansions import HOLE
@@ -48,7 +48,7 @@ def shell_pieces(document: Document, node: Node, text: str, parameters: tuple[Pa
             span = document.within(document.span(node), text, at, at + len(name) + 3)
             message = f"`${{{name}}}` {trouble.message}"
             help = trouble.help.replace("@", f"${{{name}}}")
-            document.fail(trouble.id, message, span, "here", help)
+            document.report(Diagnostic(trouble.id, message, span, "here", help, trouble.severity))
     return pieces
 
 

@@ -144,6 +144,9 @@ def _name(attribute: Any) -> str:
 @cache
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=False)
+    # A value is what it is: a number is no text.
+    for scalar in (str, int, bool, float):
+        converter.register_structure_hook(scalar, _checked)
     for cls in CLASSES.values():
         renamed: dict[str, Any] = {
             attribute.name: override(rename=_name(attribute)) for attribute in attrs.fields(cls)
@@ -153,9 +156,6 @@ def _converter() -> cattrs.Converter:
         )
         converter.register_structure_hook(cls, structure)
         converter.register_unstructure_hook(cls, make_dict_unstructure_fn(cls, converter, **renamed))
-    # A value is what it is: a number is no text.
-    for scalar in (str, int, bool, float):
-        converter.register_structure_hook(scalar, _checked)
     return converter
 
 
@@ -178,7 +178,7 @@ def structure(cls: type[T], value: Any) -> T:
         raise ValueError(f"a {cls.__name__} has no {extra}") from None
     except KeyError as error:
         raise ValueError(f"a {cls.__name__} needs `{error.args[0]}`") from None
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, cattrs.errors.CattrsError) as error:
         raise ValueError(f"this is no {cls.__name__}: {str(error)[:200]}") from None
 
 
@@ -232,7 +232,7 @@ def _schema(hint: Any) -> dict[str, Any]:
         return {"type": "array", "items": _schema(args[0])}
     if origin is dict:
         return {"type": "object"}
-    assert origin is types.UnionType, hint
+    assert origin in (types.UnionType, typing.Union), hint
     known = [_schema(arg) for arg in args if arg is not type(None)]
     if len(known) == 1 and isinstance(known[0].get("type"), str):
         return {**known[0], "type": [known[0]["type"], "null"]}

@@ -1,0 +1,139 @@
+"""`defatom`: tasks that a program defines itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flow_texts import findings, marks
+
+from llc.frontend.compile import compile_file, compile_text
+from llc.vm.emit import emit
+from llc.vm.machine import Done, Effect, Machine
+
+FULL = """
+(defatom user:analyze
+  (subtype "evaluation")
+  (instructions "Look at {{result}} and {{ run.stdout }}.")
+  (params (result string) (run) (depth integer 3))
+  (description "Analyse one iteration.")
+  (model "claude-haiku-4-5")
+  (system "You judge {{result}}.")
+  (criteria "Fair.")
+  (output_format ((type "json") (schema "object")))
+  (history_config ((use_session_history false) (history_turns_to_include 2))))
+(user:analyze "done" (dict (stdout "ok")))
+"""
+
+
+def first_effect(text: str) -> Effect:
+    stop = Machine(emit(compile_text(text, "test.sexp").program)).resume()
+    assert isinstance(stop, Effect)
+    return stop
+
+
+def test_a_task_is_defined_and_called() -> None:
+    """Clauses in any order; the definition goes with the call."""
+    effect = first_effect(FULL)
+    args: dict[str, Any] = effect.args
+    assert (effect.kind, args["name"]) == ("task", "user:analyze")
+    assert args["inputs"] == {"result": "done", "run": {"stdout": "ok"}, "depth": 3}
+    definition = args["definition"]
+    assert definition["instructions"] == "Look at {{result}} and {{ run.stdout }}."
+    assert definition["subtype"] == "evaluation"
+    assert definition["output_format"] == {"type": "json", "schema": {"type": "object"}}
+    assert definition["history_config"] == {"use_session_history": False, "history_turns_to_include": 2}
+    assert [definition[name] for name in ("description", "model", "system", "criteria")] == [
+        "Analyse one iteration.", "claude-haiku-4-5", "You judge {{result}}.", "Fair.",
+    ]  # fmt: skip
+
+
+def test_it_gives_its_name() -> None:
+    """The value of the form is the task's name; nothing is performed."""
+    stop = Machine(emit(compile_text('(defatom t (params) (instructions "x"))', "t.sexp").program)).resume()
+    assert isinstance(stop, Done)
+    assert stop.value == "t"
+
+
+@pytest.mark.parametrize(
+    "params", ["(params a b)", "(params (a) (b))", "(params (a string) (b any))", '(params (a "string") b)']
+)
+def test_parameters_are_written_in_several_ways(params: str) -> None:
+    """With or without brackets and types."""
+    effect = first_effect(f'(defatom t {params} (instructions "{{{{a}}}}{{{{b}}}}")) (t "1" "2")')
+    assert effect.args["inputs"] == {"a": "1", "b": "2"}
+
+
+def test_no_parameters() -> None:
+    """`(params)` and `(params ())`."""
+    for params in ("(params)", "(params ())"):
+        assert first_effect(f'(defatom t {params} (instructions "x")) (t)').args["inputs"] == {}
+
+
+def test_the_whole_file_sees_a_task() -> None:
+    """Functions before it may call it."""
+    effect = first_effect('(define (f) (t (a 1))) (defatom t (params a) (instructions "{{a}}")) (f)')
+    assert effect.args["inputs"] == {"a": 1}
+
+
+def test_those_who_import_it_see_a_task(tmp_path: Path) -> None:
+    """A task is exported as functions and macros are."""
+    (tmp_path / "tasks.sexp").write_text('(defatom t (params a) (instructions "{{a}}"))')
+    (tmp_path / "main.sexp").write_text('(import "tasks.sexp") (t (a 5))')
+    stop = Machine(emit(compile_file(str(tmp_path / "main.sexp")).program)).resume()
+    assert isinstance(stop, Effect)
+    assert stop.args["inputs"] == {"a": 5}
+
+
+def test_a_macro_may_define_a_task() -> None:
+    """The task has the name that the macro is given."""
+    text = """
+      (define-syntax asking
+        (syntax-rules () ((_ name words) (defatom name (params q) (instructions words)))))
+      (asking user:ask "Q: {{q}}")
+      (user:ask "why")
+    """
+    assert first_effect(text).args["inputs"] == {"q": "why"}
+
+
+WRONG = """
+(defatom if (params) (instructions "x"))                     ; error: bad-name
+(defatom "a" (params) (instructions "x"))                    ; error: bad-binding
+(defatom t1 (instructions "x"))                              ; error: missing-clause
+(defatom t2 (params))                                        ; error: missing-clause
+(defatom t3 (params) (instructions "x") (instructions "y"))  ; error: repeated-clause
+(defatom t4 (params) (instrctions "x"))                      ; error: unknown-clause
+(defatom t5 (params) (instructions 5))                       ; error: bad-clause
+(defatom t6 (params) (instructions "{{x}}"))                 ; error: unknown-placeholder
+(defatom t7 (params a a) (instructions "x"))                 ; error: repeated-parameter
+(defatom t8 (params (a strng)) (instructions "x"))           ; error: unknown-type
+(defatom t9 (params (a integer "x")) (instructions "x"))     ; error: wrong-type
+(defatom t10 (params) (instructions "x") 5)                  ; error: bad-clause
+(defatom t11 (params) (instructions "x") (output_format (type "xml")))  ; error: unknown-choice
+(defatom t12 (params) (instructions "x") (output_format (schema "objct")))  ; error: bad-schema
+(defatom t13 (params) (instructions "x") (history_config (turns 5)))  ; error: unknown-setting
+(defatom t13 (params) (instructions "x"))                    ; error: repeated-task
+(let () (defatom t14 (params) (instructions "x")))           ; error: misplaced-defatom
+(t13 (q 5))                                                  ; error: unknown-parameter
+(set! t13 5)                                                 ; error: cannot-set
+"""
+
+
+def test_mistakes_are_found_before_anything_runs() -> None:
+    """All of them in one go, each on its line."""
+    told = {(item.span.line, item.id) for item in findings(WRONG) if item.span is not None and item.is_error}
+    expected = {(mark.line, mark.text) for mark in marks(WRONG)}
+    assert expected <= told
+    assert told - expected == {(7, "missing-clause")}
+
+
+def test_a_task_is_defined_once_in_a_program(tmp_path: Path) -> None:
+    """Also where two files define it."""
+    (tmp_path / "a.sexp").write_text('(defatom t (params) (instructions "a"))')
+    (tmp_path / "b.sexp").write_text('(import "a.sexp") (define x 1) (defatom t (params) (instructions "b"))')
+    from llc.ir.diagnostics import CompileError
+
+    with pytest.raises(CompileError) as caught:
+        compile_file(str(tmp_path / "b.sexp"))
+    assert [item.id for item in caught.value.diagnostics] == ["repeated-task"]

@@ -1,0 +1,90 @@
+"""TaskResult and its kin: one class for each, its values checked and its JSON Schema made from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+
+from llc.ir.results import (
+    CLASSES,
+    AssociativeMatchResult,
+    ContextGenerationInput,
+    ControllerDecision,
+    Match,
+    StructuredAnalysisResult,
+    SubtaskRequest,
+    TaskError,
+    TaskResult,
+    ValidationResult,
+    json_schema,
+    structure,
+    unstructure,
+)
+
+VALUES = [
+    TaskResult("COMPLETE", "text", {"a": [1]}, "short", {"x": None}),
+    TaskResult("FAILED", notes={"error": unstructure(TaskError("TASK_FAILURE", "why", "message"))}),
+    TaskError("T", "r", "m", {"a": 1}),
+    ValidationResult("out", "err", 1, "timed out"),
+    ValidationResult("", "", 0),
+    StructuredAnalysisResult(True, "good"),
+    StructuredAnalysisResult(False, "bad", "again", ["a.py"]),
+    ControllerDecision("stop", [1, {"a": None}]),
+    SubtaskRequest("t", {"x": 1}, None, ["a"]),
+    ContextGenerationInput("q", matching_strategy="content"),
+    AssociativeMatchResult("about", [Match("a.py", 0.5), Match("b.py", 1)]),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_value_goes_to_data_and_back(value: Any) -> None:
+    """And its data fit the schema of its class."""
+    data = unstructure(value)
+    assert structure(type(value), data) == value
+    jsonschema.Draft202012Validator(json_schema(type(value))).validate(data)
+
+
+@pytest.mark.parametrize("cls", CLASSES.values(), ids=lambda cls: cls.__name__)
+def test_a_schema_is_one(cls: type) -> None:
+    """Every class has a JSON Schema in which each field is described."""
+    schema = json_schema(cls)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert all(field["description"] for field in schema["properties"].values())
+
+
+def test_fields_have_the_seeds_names() -> None:
+    """`parsedContent` is written so."""
+    assert unstructure(TaskResult("COMPLETE", parsed_content=5))["parsedContent"] == 5
+    assert "parsedContent" in json_schema(TaskResult)["properties"]
+
+
+@pytest.mark.parametrize(
+    ("cls", "data", "told"),
+    [
+        (TaskResult, {}, "needs `status`"),
+        (TaskResult, {"status": "DONE"}, "TaskResult"),
+        (TaskResult, {"status": "COMPLETE", "x": 1}, "has no `x`"),
+        (TaskResult, 5, "TaskResult"),
+        (ValidationResult, {"stdout": 1, "stderr": "", "exit_code": 0}, "a text is expected"),
+        (ValidationResult, {"stdout": "", "stderr": "", "exit_code": True}, "a whole number is expected"),
+        (StructuredAnalysisResult, {"success": False, "analysis": "x"}, "`next_input` is required"),
+        (StructuredAnalysisResult, {"success": 1, "analysis": "x"}, "true or false is expected"),
+    ],
+)
+def test_what_does_not_fit_is_told(cls: type, data: Any, told: str) -> None:
+    """In one sentence."""
+    with pytest.raises(ValueError, match=told) as caught:
+        structure(cls, data)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"success": False, "analysis": "x"}, {"success": True}, {"success": True, "analysis": "x", "y": 1}],
+)
+def test_the_schema_refuses_what_the_class_refuses(data: Any) -> None:
+    """One truth, told twice."""
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(json_schema(StructuredAnalysisResult)).validate(data)
