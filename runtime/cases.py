@@ -28,7 +28,8 @@ FOLDER = os.path.join(runs.LOOPS, "tests")
 SUFFIXES = (".yaml", ".yml")
 # What of a record is made the same wherever it was made, in this order.
 NORMALIZED = ("times", "texts")
-_KEYS = ("llc_case", "source", "expression", "options", "normalized", "ticks", "trace", "outcome")
+_KEYS = ("llc_case", "source", "expression", "options", "limits", "normalized", "ticks", "trace", "outcome")
+_LIMITS = ("fuel", "depth", "size")
 _OPTIONS = {**{row.name: row.kind for row in options.OVERRIDES}, "default_model": options.TEXT}
 _EFFECT_KEYS = ("effect", "args", "result")
 # Fields of a result that go without saying, by their value; null says that there is none.
@@ -48,7 +49,8 @@ _LARGEST = 16 << 20
 class Case:
     """A recorded case. path: its file. source: the loop it tests, or '' where it is an `expression`.
 
-    options: as in `run_start`, and `default_model`. ticks: what it used when it was recorded.
+    options: as in `run_start`, and `default_model`. ticks: what it used when it was recorded. limits:
+    as in `run_start`.
     """
 
     path: str
@@ -58,6 +60,7 @@ class Case:
     normalized: tuple[str, ...]
     ticks: int
     recording: Recording
+    limits: dict[str, int] = attrs.Factory(dict)
 
     @property
     def name(self) -> str:
@@ -100,6 +103,8 @@ class _Reader:
             self.settle_source(case, found, root)
             if "options" in found:
                 case.options = self.options(found["options"])
+            if "limits" in found:
+                case.limits = recording.about["limits"] = self.limits(found["limits"])
             if "normalized" in found:
                 case.normalized = tuple(self.words(found["normalized"], NORMALIZED))
             if "ticks" in found:
@@ -196,6 +201,12 @@ class _Reader:
         return {
             name: self.option(name, value) for name, value in self.entries(node, tuple(_OPTIONS), "`options`")
         }
+
+    def limits(self, node: Node) -> dict[str, int]:
+        if not isinstance(node, Mapping):
+            self.wrong(node, "limits", "a mapping")
+            return {}
+        return {name: self.count(value, name) for name, value in self.entries(node, _LIMITS, "`limits`")}
 
     def option(self, name: str, node: Node) -> Any:
         kind = _OPTIONS[name]
@@ -394,6 +405,8 @@ class _Writer:
                 name: dict(value) if _OPTIONS[name] == options.PAIR else _plain_option(value)
                 for name, value in given.items()
             }
+        if case.limits:
+            head["limits"] = Inline(case.limits)
         if case.normalized:
             head["normalized"] = [Word(word) for word in case.normalized]
         if case.ticks:

@@ -20,7 +20,7 @@ from ..vm.machine import Machine
 from ..vm.outcomes import Effect
 from . import journal as journals
 from . import masking
-from .recorded import Asked, Note, Recording
+from .recorded import Asked, Note, Recording, bounded
 from .retelling import Endless, Retelling
 
 # What of a run's end is compared; of an error its kind, message and details: its place may move.
@@ -122,6 +122,8 @@ class _Comparing:
         """Tell it up to the first difference, or to the end of the record."""
         recording, retelling = self.recording, self.retelling
         for answer in (*recording.answers, None):
+            if answer is None and recording.end is None and not self.events:
+                return None  # it may have been cut off while it computed
             for event in retelling.events():
                 if isinstance(event, Effect):
                     self.is_parallel = self.is_parallel or retelling.machine.is_ready
@@ -138,6 +140,8 @@ class _Comparing:
                 if not is_same(then, now):
                     return self.differs(then, now, place)
                 self.take(at)  # type: ignore[arg-type]
+                if answer is None and recording.end is None and not self.events:
+                    return None
             if answer is None:
                 break
             if answer.seq not in retelling.machine.waiting:
@@ -217,7 +221,8 @@ def compare(recording: Recording, image: Image, exact: bool = False, most: int |
     exact: the place of an error counts too. most: ticks it may use. Raises UserError where what is on
     record cannot be read.
     """
-    return _Comparing(recording, Retelling(image, most), exact).run()
+    with bounded(recording.about):
+        return _Comparing(recording, Retelling(image, most), exact).run()
 
 
 def place_of_machine(image: Image, machine: Machine) -> Span | None:

@@ -28,8 +28,9 @@ class EventKind:
 OWN_ROWS = (
     EventKind(
         "run_start",
-        "format run program program_hash llc path script? overrides?",
-        "A run begins. `format` is the journal's, 1; `path` the file it was started from.",
+        "format run program program_hash llc path script? overrides? forked_from?",
+        "A run begins. `format` is the journal's, 1; `path` the file it was started from; `forked_from` "
+        "the `run` whose past it shares, and the effect `at` which they part.",
     ),
     EventKind(
         "action_start",

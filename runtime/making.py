@@ -22,7 +22,7 @@ from . import difference, journal, masking, runs
 from .cases import Case, free_path, is_case
 from .errors import EXIT_FAILURE, UserError
 from .programs import load_program, overrides
-from .recorded import Answer, Asked, Note, Recording, RunFiles, given_options
+from .recorded import Answer, Asked, Note, Recording, RunFiles, bounded, given_options
 from .retelling import Endless, Retelling
 
 # When a normalised clock stands: the day of the seed's examples, as in scripted worlds.
@@ -34,6 +34,7 @@ _LEAST_PID = 100
 _COURSE = frozenset(
     ("state", "iteration", "verdict", "from", "to", "type", "cycle", "status", "terminated_by", "final_state")
 )
+_END_OF_COURSE = ("status", "terminated_by", "final_state")
 # From so many ticks on a case tells them, so that an endless program is told from a slow one.
 _MANY_TICKS = 1_000_000
 
@@ -68,6 +69,7 @@ def make(files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]:
         (),
         comparison.ticks if comparison.ticks >= _MANY_TICKS else 0,
         recording,
+        _limits(about),
     )
     if not source and case.expression is None:
         raise UserError(
@@ -80,14 +82,20 @@ def make(files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]:
             "let an action read it from its environment",
             EXIT_FAILURE,
         )
-    course = list(_course(recording))
     words = Words(files, about)
+    most = comparison.ticks * difference.PATIENCE + difference.LEAST_TICKS
     for chosen in (("times", "texts"), ("texts",), ("times",), ()):
         answers = [Answer(a.seq, _normalized(recording, a, chosen, words)) for a in recording.answers]
-        told = tell(recording, image, answers)
-        if told is not None and list(_course(told)) == course:
+        told = tell(recording, image, answers, most)
+        if told is not None and _is_same_course(recording, told):
             case.normalized, case.recording = chosen, told
             break
+    else:
+        raise UserError(
+            "secret-in-case",
+            f"what {files.name} does depends on a secret, and a case cannot hold one",
+            exit_code=EXIT_FAILURE,
+        )
     left = [word for word in ("times", "texts") if word not in case.normalized]
     if left:
         notices.append(f"what the run does depends on its {' and '.join(left)}, which stay as they were")
@@ -123,6 +131,11 @@ def _options(about: dict[str, Any], recording: Recording) -> dict[str, Any]:
     if model in asked and "llm_model" not in options:
         options["default_model"] = model
     return options
+
+
+def _limits(about: dict[str, Any]) -> dict[str, int]:
+    limits = about.get("limits")
+    return {str(name): int(value) for name, value in limits.items()} if isinstance(limits, dict) else {}
 
 
 def _changes_of_source(case: Case, image: Image) -> Iterator[str]:
@@ -179,17 +192,19 @@ def tell(
 
     told = Recording(recording.name, recording.about, fetch)
     retelling = Retelling(image, most)
-    try:
-        for answer in (*answers, None):
-            told.events += happened(retelling, keep)
-            if answer is None:
-                break
-            if answer.seq not in retelling.machine.waiting:
-                return None
-            told.give(answer)
-            retelling.give(answer.seq, told.result(answer))
-    except Endless:
-        return None
+    with bounded(recording.about):
+        try:
+            for answer in (*answers, None):
+                for event in happened(retelling, keep):
+                    told.events.append(event)
+                if answer is None:
+                    break
+                if answer.seq not in retelling.machine.waiting:
+                    return None
+                told.give(answer)
+                retelling.give(answer.seq, told.result(answer))
+        except Endless:
+            return None if recording.end is not None else told
     if retelling.stop is not None or retelling.exit is not None:
         told.end = difference.ending(pack_map(retelling.ending(), keep))
     elif recording.end is not None:
@@ -212,15 +227,21 @@ def pack_map(fields: dict[str, Any], keep: Callable[[str], dict[str, Any]]) -> d
     return {name: journal.pack(value, keep) for name, value in fields.items() if name not in journal.RESERVED}
 
 
-def _course(recording: Recording) -> Iterator[Any]:
-    """What a run does, without the values it does it with."""
-    for event in recording.events:
-        if isinstance(event, Asked):
-            yield event.kind
-        else:
-            yield event.kind, {name: value for name, value in event.fields.items() if name in _COURSE}
-    end = recording.end or {}
-    yield end.get("status"), end.get("terminated_by"), end.get("final_state")
+def _is_same_course(recording: Recording, told: Recording) -> bool:
+    """Whether both did the same, whatever values they did it with; one that was cut off may do less."""
+    then, now = recording.events, told.events
+    if recording.end is None:
+        return len(now) >= len(then) and all(map(_is_same_step, then, now))
+    ends = [[(end or {}).get(name) for name in _END_OF_COURSE] for end in (recording.end, told.end)]
+    return len(now) == len(then) and all(map(_is_same_step, then, now)) and ends[0] == ends[1]
+
+
+def _is_same_step(then: Note | Asked, now: Note | Asked) -> bool:
+    if then.kind != now.kind or type(then) is not type(now):
+        return False
+    if isinstance(then, Asked) or isinstance(now, Asked):
+        return True
+    return all(then.fields.get(name) == now.fields.get(name) for name in _COURSE)
 
 
 # --- normalising ------------------------------------------------------------------------------

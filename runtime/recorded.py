@@ -6,8 +6,9 @@ Owns how a journal becomes a `Recording`, and which run a user means by a name o
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
@@ -15,6 +16,7 @@ import attrs
 from ..vm.image import Image
 from . import journal as journals
 from . import runs
+from .bounding import Bounds, keeping
 from .errors import EXIT_FAILURE, UserError
 from .events import OWN
 from .options import OVERRIDES, PAIR
@@ -170,6 +172,14 @@ def arguments(event: dict[str, Any]) -> dict[str, Any]:
     if "action" in event:
         args.setdefault("command", event["action"])
     return args
+
+
+@contextlib.contextmanager
+def bounded(about: dict[str, Any]) -> Iterator[None]:
+    """Inside, a run's bounds hold, by its `run_start`: they are part of what its program does."""
+    with keeping():
+        Bounds.recorded(about).apply()
+        yield
 
 
 def given_options(overrides: Any) -> dict[str, Any]:

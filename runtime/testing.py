@@ -20,7 +20,7 @@ from .cases import Case
 from .difference import LEAST_TICKS, PATIENCE, Comparison
 from .errors import EXIT_FAILURE, EXIT_OK, UserError
 from .making import compile_case, happened, pack_map
-from .recorded import Answer, Asked, Recording
+from .recorded import Answer, Asked, Recording, bounded
 from .retelling import Endless, Retelling
 
 # What XML cannot hold at all.
@@ -122,7 +122,8 @@ def _test_one(path: str, update: bool) -> Tested:
 
 def _update(tested: Tested, case: Case, image: Image, most: int) -> None:
     """Rewrite what a case expects, where the results it holds suffice for what the program does now."""
-    told, obstacle = retell(case.recording, image, most)
+    with bounded(case.recording.about):
+        told, obstacle = retell(case.recording, image, most)
     if told is None:
         tested.obstacle = obstacle
         return

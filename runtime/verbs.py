@@ -10,6 +10,7 @@ VERBS = {
     "list": "List the loops here, or what is running.",
     "replay": "Run a recorded run again, with no world, and compare.",
     "record": "Make a test case of a run.",
+    "fork": "Begin a new run at a point of another, sharing its past.",
     "test": "Run recorded cases again, and say what is different.",
     "status": "Show what a run does and how far it is.",
     "stop": "Stop runs; they can be resumed.",

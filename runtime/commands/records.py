@@ -1,4 +1,4 @@
-"""The verbs for what is on record: replay, record, test."""
+"""The verbs for what is on record: replay, record, test, fork."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from .. import options
 from ..errors import EXIT_FAILURE, EXIT_OK
+from ..options import Values
 from ..screen import Screen
-from .plumbing import JSON, argument, command, complete_any_run, option, warn, write, write_json
+from .plumbing import JSON, argument, command, complete_any_run, option, values, warn, write, write_json
 
 
 def complete_case(incomplete: str) -> list[str]:
@@ -138,3 +140,40 @@ def test(given: dict[str, Any]) -> int:
     else:
         write(testing.summary(results))
     return testing.exit_code(results)
+
+
+_GOING_ON = tuple(row for row in options.RESUME if row.name != "on_unknown")
+
+
+@command(
+    (*options.OVERRIDES, *_GOING_ON),
+    argument("run", "A run's id or folder, or a loop's name: its last run.", complete_any_run),
+    option(int | None, "at", "--at", help="Before the effect of this number (`llc trace`).", metavar="N"),
+    option(str | None, "state", "--state", help="Where this state is entered.", metavar="NAME"),
+    option(int | None, "iteration", "--iteration", help="… in this iteration.", metavar="K"),
+    option(
+        str | None,
+        "with_",
+        "--with",
+        help="Go on with this program, if the past is the same under it.",
+        metavar="LOOP",
+    ),
+    examples=(
+        "llc fork fix-types --at 12",
+        "llc fork fix-types --state fix --iteration 3",
+        "llc fork fix-types --at 12 --with edited.yaml",
+    ),
+)
+def fork(given: dict[str, Any]) -> int:
+    from .. import forking, launch
+
+    own = {name: given.pop(name) for name in ("run", "at", "state", "iteration")}
+    target = given.pop("with_") or ""
+    changes = values(options.OVERRIDES, target, {row.name: given.pop(row.name) for row in options.OVERRIDES})
+    is_changed = bool(target) or any(value for value in vars(changes).values())
+    forked = forking.fork(
+        own["run"], own["at"], own["state"], own["iteration"], changes if is_changed else None
+    )
+    if not given["quiet"]:
+        Screen(sys.stderr).write(f"{forked}\n")
+    return launch.resume(Values(options.RESUME, forked.run.id, **given))

@@ -1,0 +1,237 @@
+"""A new run from a point of another: the past is shared, what follows is its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.runtime import forking, launch, options, recorded
+from llc.runtime.errors import UserError
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+
+LOOP = """name: work
+initial: count
+context: {goal: 4}
+states:
+  count:
+    action: "echo count >> log; wc -l < log"
+    evaluate: {type: output_numeric, operator: ge, target: 5}
+    on_success: report
+    on_failure: act
+  act:
+    action: "echo act >> log; seq 9000"
+    capture: big
+    next: count
+  report:
+    action: "echo report ${context.goal} >> log; echo ${captured.big.output} | tail -1"
+    next: done
+  done: {terminal: true}
+max_iterations: 9
+"""
+WORLD = """
+- {state: count, results: [{output: '1'}, {output: '3'}, {output: '9'}]}
+- {state: act, output: did}
+- {state: report}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "work.yaml").write_text(LOOP)
+    (tmp_path / "world.yaml").write_text(WORLD)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def llc(project: Path) -> Llc:
+    def llc(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
+        )
+
+    return llc
+
+
+def folder(project: Path, run: str) -> Path:
+    (found,) = project.glob(f".loops/.*/{run}")
+    return found
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    (journal,) = path.glob("*.events.jsonl")
+    return [json.loads(line) for line in journal.read_text().splitlines()]
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def test_a_fork_performs_only_what_comes_after_its_point(llc: Llc, project: Path) -> None:
+    """What came before is its past too, told in its own journal; its parent is as it was."""
+    parent = json.loads(llc("run", "work", "--json").stdout)
+    log = (project / "log").read_text().splitlines()
+    assert log == ["count", "act", "count", "act", "count", "report 4"]
+    before = files(folder(project, parent["run"]))
+    done = llc("fork", "work", "--at", "6", "--json")
+    child = json.loads(done.stdout)
+    assert f"is forked from {parent['run']} before effect 6 in `report`, iteration 3" in done.stderr
+    assert (child["status"], child["final_state"], child["iterations"]) == ("success", "done", 3)
+    assert child["run"] != parent["run"]
+    assert (project / "log").read_text().splitlines() == [*log, "report 4"]
+    assert files(folder(project, parent["run"])) == before
+    told = events(folder(project, child["run"]))
+    assert told[0]["forked_from"] == {"run": parent["run"], "at": 6}
+    assert [event["seq"] for event in told if event["event"] == "action_complete"] == [1, 2, 3, 4, 5, 6]
+    assert llc("replay", child["run"]).returncode == 0
+
+
+def test_removing_the_parent_leaves_the_child_whole(llc: Llc, project: Path) -> None:
+    """Long outputs that are shared stay, whoever is removed."""
+    parent = json.loads(llc("run", "work", "--json").stdout)
+    child = json.loads(llc("fork", "work", "--at", "6", "--json").stdout)
+    outputs = folder(project, child["run"]) / "outputs"
+    assert 43893 in [file.stat().st_size for file in outputs.iterdir()]
+    shutil.rmtree(folder(project, parent["run"]))
+    assert llc("replay", child["run"]).returncode == 0
+    assert json.loads(llc("fork", child["run"], "--at", "4", "--json").stdout)["status"] == "success"
+
+
+def forked(**given: Any) -> dict[str, Any]:
+    """The end of a fork of the last run in its scripted world, driven in this process."""
+    changes = given.pop("changes", None)
+    given = {"at": None, "state": None, "iteration": None, **given}
+    made = forking.fork(given.pop("target", "work"), given["at"], given["state"], given["iteration"], changes)
+    code = launch.resume(options.Values(options.RESUME, made.run.id, quiet=True))
+    assert code == 0
+    end = recorded.find_run(made.run.id).recording().end
+    assert end is not None
+    return end
+
+
+@pytest.mark.parametrize("at", range(1, 7))
+def test_a_fork_at_any_effect_ends_as_its_parent_did(project: Path, at: int) -> None:
+    """In a world that does the same again, the end is the same, with its counts."""
+    values = options.Values(options.RUN, "work", quiet=True, script="world.yaml")
+    launch.outcome(values)
+    end = recorded.find_run("work").recording().end
+    again = forked(at=at)
+    assert end is not None
+    for name in ("status", "final_state", "iterations", "steps", "duration_ms"):
+        assert again[name] == end[name], name
+
+
+def test_a_fork_where_a_state_is_entered(project: Path) -> None:
+    """The first time, or in an iteration; what was not entered is said with what was."""
+    launch.outcome(options.Values(options.RUN, "work", quiet=True, script="world.yaml"))
+    files = recorded.find_run("work")
+    recording, image = files.recording(), files.load_image()
+    assert forking.find_point(recording, image, None, "act", None).seq == 2
+    point = forking.find_point(recording, image, None, "act", 2)
+    assert (point.seq, point.answers, point.state, point.iteration) == (4, 3, "act", 2)
+    for given, message in (
+        ((None, "atc", None), "the run entered no state `atc`"),
+        ((None, "act", 7), "`act` was not entered in iteration 7"),
+        ((None, "done", None), "nothing is performed from `done` on"),
+        ((9, None, None), "there is no effect 9"),
+        ((0, None, None), "there is no effect 0"),
+    ):
+        with pytest.raises(UserError) as caught:
+            forking.find_point(recording, image, *given)
+        assert message in caught.value.message
+
+
+def test_a_changed_program_goes_on_where_the_past_is_the_same(llc: Llc, project: Path) -> None:
+    """Context, or another program: what comes after the point is its; a past it would not have is refused."""
+    llc("run", "work")
+    done = llc("fork", "work", "--at", "6", "--context", "goal=7")
+    assert done.returncode == 0, done.stderr
+    assert (project / "log").read_text().splitlines()[-1] == "report 7"
+    (project / "edited.yaml").write_text(LOOP.replace("echo report", "echo edited"))
+    assert llc("fork", "work", "--at", "6", "--with", "edited.yaml").returncode == 0
+    assert (project / "log").read_text().splitlines()[-1] == "edited 7"
+    (project / "other.yaml").write_text(LOOP.replace("echo act", "echo other"))
+    before = {path.name for path in project.glob(".loops/.*/work-*")}
+    done = llc("fork", "work", "--at", "6", "--with", "other.yaml")
+    assert done.returncode == 1
+    assert "with these changes the run would not have come there" in done.stderr
+    assert "is shell `echo other >> log; seq 9000`" in done.stderr
+    assert {path.name for path in project.glob(".loops/.*/work-*")} == before
+
+
+def test_a_run_that_was_cut_off_can_be_forked(llc: Llc, project: Path) -> None:
+    """Each goes its own way: the fork from its point, the parent from where it was cut off."""
+    llc("run", "work")
+    (parent,) = project.glob(".loops/.history/work-*")
+    (journal,) = parent.glob("*.jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    cut = next(n for n, line in enumerate(lines) if b'"action_start"' in line and b'"seq":4' in line)
+    journal.write_bytes(b"".join(lines[: cut + 1]))
+    parent.rename(project / ".loops/.running" / parent.name)
+    child = json.loads(llc("fork", "work", "--at", "2", "--json").stdout)
+    assert child["status"] == "success"
+    assert json.loads(llc("resume", parent.name, "--json").stdout)["status"] == "success"
+
+
+def test_calls_side_by_side_that_had_no_result_are_performed_anew(llc: Llc, project: Path) -> None:
+    """A fork between their results shares those that were there."""
+    (project / "side.sexp").write_text(
+        "(parallel-map (lambda (n) (begin (sleep (/ n 20)) (sleep 0) n)) (list 3 1 2))\n"
+    )
+    parent = json.loads(llc("run", "side.sexp", "--json").stdout)
+    child = json.loads(llc("fork", parent["run"], "--at", "5", "--json").stdout)
+    assert child["value"] == [3, 1, 2]
+    told = [event for event in events(folder(project, child["run"])) if event["event"] != "effect_start"]
+    at = next(n for n, event in enumerate(told) if event["event"] == "run_resume")
+    shared = [event["seq"] for event in told[:at] if event["event"] == "effect_complete"]
+    anew = [event["seq"] for event in told[at:] if event["event"] == "effect_complete"]
+    assert shared[0] == 2
+    assert sorted(shared + anew) == [1, 2, 3, 4, 5, 6]
+    assert 1 in anew
+    assert 5 in anew
+    assert llc("replay", child["run"]).returncode == 0
+
+
+def test_a_fork_is_kept_off_paths_that_another_run_holds(llc: Llc, project: Path) -> None:
+    """It waits as a run that was cut off, and goes on when it may."""
+    llc("run", "work")
+    (project / "holds.yaml").write_text(
+        "name: holds\ninitial: a\nstates:\n"
+        "  a: {action: 'touch held; while [ ! -e free ]; do sleep 0.05; done', next: b}\n"
+        "  b: {terminal: true}\n"
+    )
+    with subprocess.Popen([sys.executable, "-m", "llc", "run", "holds.yaml", "--quiet"]) as holder:
+        end = time.monotonic() + 30
+        while not os.path.exists("held"):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        done = llc("fork", "work", "--at", "6")
+        (project / "free").touch()
+        assert holder.wait() == 0
+    assert done.returncode == 1
+    assert "scope-conflict" in done.stderr
+    child = done.stderr.split()[0]
+    assert json.loads(llc("resume", child, "--json").stdout)["status"] == "success"
+
+
+def test_words_that_do_not_say_where_are_refused(llc: Llc, project: Path) -> None:
+    """One way to say it, not two and not none."""
+    llc("run", "work")
+    for words in ([], ["--at", "2", "--state", "act"], ["--at", "2", "--iteration", "1"]):
+        done = llc("fork", "work", *words)
+        assert done.returncode == 2, words
+    assert "llc fork fix-types --at 12" in llc("fork", "--help").stdout
