@@ -6,15 +6,16 @@ not load the language unless something is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..ir.diagnostics import suggest
+from ..ir.called import SPENDERS, References
+from ..ir.diagnostics import Diagnostic, suggest
 
 if TYPE_CHECKING:
     from .core import Binding
     from .expand import Definitions
-    from .schema import StateSpec
+    from .schema import Loop, StateSpec
 
 # Reports a finding: id, message, place, label, help.
 Report = Callable[..., None]
@@ -88,6 +89,24 @@ def _by_name(
     if wrong:
         return None
     return tuple((f"args.{known}", given[known]) for known in parameters[: last + 1])
+
+
+def spending(loop: Loop, callees: Mapping[str, str], references: References) -> Iterator[Diagnostic]:
+    """Calls of a loop with a budget to functions that may spend; `callees`: the function by state."""
+    if loop.budget is None:
+        return
+    for state, function in callees.items():
+        reached = {function, *references.reach([function])}
+        kinds = sorted({kind for name in reached for kind in references.performed(name) if kind in SPENDERS})
+        if kinds:
+            shown = ", ".join(f"`{kind}`" for kind in kinds)
+            yield Diagnostic(
+                "unbounded-budget",
+                f"this may ask for {shown}, and the loop has a budget",
+                loop.states[state].span_of("call"),
+                "nothing counts what it spends",
+                "let a state of the loop ask, or a loop without a budget call it",
+            )
 
 
 def argument_texts(value: Any, place: str = "args") -> Iterator[tuple[str, str]]:

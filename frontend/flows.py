@@ -12,13 +12,16 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from ..ir.builder import FunctionBuilder, prim
+from ..ir.called import References
+from ..ir.diagnostics import CompileError
 from ..ir.effects import EFFECTS
-from ..ir.nodes import Closure, Function, InnerLoop, Meta, Perform, Program, Return, Slot, TailCall
+from ..ir.nodes import Closure, Function, InnerLoop, Meta, Program, Return, Slot, TailCall
 from ..ir.spans import Source
 from .calling import Callee
 from .captures import Captures
 from .core import Apply, Binding, Core, Lambda, Letrec, Variable
 from .deadlines import Calls, hand_down
+from .file_calls import spending
 from .joint import FunctionPart, LoopPart
 from .library import LIBRARY, Defined, Primitive, Spread
 from .lower import Lowering
@@ -98,6 +101,7 @@ class _Flow:
     def program(self, root: Core, name: str, sources: tuple[Source, ...]) -> Program:
         main = Lambda((), (), None, root, ENTRY, span=root.span)
         self.lower(main, Captures(main, self.is_operation))
+        self.refuse_spending(self.functions, sources)
         meta = Meta(kind="flow", scope=self.scope(), loops=tuple(self.inner))
         return Program(name, ENTRY, tuple(hand_down(self.functions, self.calls)), meta, sources=sources)
 
@@ -107,26 +111,36 @@ class _Flow:
         lowering = Lowering(loop, part.within, part.model, None, self.callees(part))
         function = lowering.function()
         self.calls[name] = _calls_of(lowering)
-        functions = hand_down([function, *self.work_off()], self.calls)
-        inner = [path for known in self.loops for path in known.loop.scope or (".",)]
-        scope = _union([*(loop.scope or (".",)), *inner])
+        self.loops[part] = name
+        functions = [function, *self.work_off()]
+        self.refuse_spending(functions, sources)
+        functions = hand_down(functions, self.calls)
+        scope = _union([path for known in self.loops for path in known.loop.scope or (".",)])
         meta = Meta("loop", loop.paradigm, scope, lowering.maintains, lowering.limits, tuple(self.inner))
         return Program(loop.name, name, tuple(functions), meta, sources=sources)
 
     def scope(self) -> tuple[str, ...]:
-        """What the program's loops work on, and everything where anything else in it acts.
+        """What the program's loops work on, and everything where it acts outside of them.
 
         What touches nothing needs no lock.
         """
         inner = set(self.loops.values())
-        acts = any(
-            isinstance(state.exit, Perform) and EFFECTS[state.exit.kind].acts
-            for function in self.functions
-            if function.name not in inner
-            for state in function.states
-        )
+        references = References(self.functions)
+        own = {ENTRY, *references.reach([ENTRY], inner)} - inner
+        acts = any(EFFECTS[kind].acts for name in own for kind in references.performed(name))
         paths = [path for part in self.loops for path in part.loop.scope or (".",)]
         return (".",) if acts else _union(paths)
+
+    def refuse_spending(self, functions: Sequence[Function], sources: tuple[Source, ...]) -> None:
+        """CompileError where a loop with a budget calls what may spend."""
+        if any(part.loop.budget is not None and part.calls for part in self.loops):
+            references = References(functions)
+            found = []
+            for part in self.loops:
+                callees = {state: self.called(call.function).function for state, call in part.calls.items()}
+                found += spending(part.loop, callees, references)
+            if found:
+                raise CompileError(found, sources)
 
     # --- loops --------------------------------------------------------------------------------
 

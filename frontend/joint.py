@@ -8,7 +8,7 @@ here: forms (`inner_loops`), states (`flows`, `lower`).
 from __future__ import annotations
 
 import contextlib
-import os
+import posixpath
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import attrs
 
 from ..ir.diagnostics import CompileError, Diagnostic, suggest
 from ..ir.spans import Source, Span
+from . import files
 from .check import check
 from .documents import read_scalar, read_source
 from .file_calls import arguments_of, target_of
@@ -129,7 +130,7 @@ class Joint:
     @contextlib.contextmanager
     def reading(self, path: str) -> Iterator[None]:
         """While what stands in a file is read."""
-        self._trail.append((os.path.realpath(path), path))
+        self._trail.append((files.real(path), path))
         try:
             yield
         finally:
@@ -146,7 +147,7 @@ class Joint:
 
     def source(self, path: str, span: Span | None, what: str) -> Source | None:
         """A file's source, if it can be read and is not read already further out."""
-        real = os.path.realpath(path)
+        real = files.real(path)
         names = [shown for _, shown in self._trail]
         index = next((i for i, (other, _) in enumerate(self._trail) if other == real), None)
         if index is not None:
@@ -192,25 +193,25 @@ class Joint:
             repr(sorted(request.constants.items())),
             frozenset(request.given),
         )
-        if key not in self._loops or any(os.path.realpath(path) == real for real, _ in self._trail):
+        if key not in self._loops or any(files.real(path) == real for real, _ in self._trail):
             self._loops[key] = self._read_loop(path, request)
         return self._loops[key]
 
     def _loop_path(self, request: Request, importer: str) -> str | None:
         name = request.name
-        if os.sep in name or name.endswith(LOOP_SUFFIXES):
-            path = os.path.normpath(os.path.join(os.path.dirname(importer), name))
-            if os.path.lexists(path):
+        if "/" in name or name.endswith(LOOP_SUFFIXES):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(importer), name))
+            if files.is_there(path):
                 return path
-            folder = os.path.dirname(path)
-            known = [file for file in _files(folder) if file.endswith(LOOP_SUFFIXES)]
-            help = suggest(os.path.basename(path), known, f"loops in `{folder or '.'}`")
+            folder = posixpath.dirname(path)
+            known = [file for file in files.names_in(folder) if file.endswith(LOOP_SUFFIXES)]
+            help = suggest(posixpath.basename(path), known, f"loops in `{folder or '.'}`")
             self.error("unknown-file", f"there is no file `{path}`", request.span, help=help)
             return None
-        path = os.path.join(LOOPS, name + LOOP_SUFFIXES[0])
-        if name and os.path.lexists(path):
+        path = posixpath.join(LOOPS, name + LOOP_SUFFIXES[0])
+        if name and files.is_there(path):
             return path
-        stems = [os.path.splitext(file) for file in _files(LOOPS) if not file.startswith(".")]
+        stems = [posixpath.splitext(file) for file in files.names_in(LOOPS) if not file.startswith(".")]
         if (name, ".sexp") in stems:
             help = f'`{name}` is a flow: (import "{name}.sexp") makes its functions known'
         else:
@@ -262,7 +263,7 @@ class Joint:
         """What the states of a loop call; those with a mistake are left out, with findings."""
         found = {}
         for state in loop.states.values():
-            if state.call is not None:
+            if state.call is not None and not state.flawed:
                 call = self._call(state, state.call, importer)
                 if call is not None:
                     found[state.name] = call
@@ -280,10 +281,10 @@ class Joint:
             help = f"functions stand in `{FLOW_SUFFIX}` files"
             self.error("bad-call", f"`{file}` is no file of functions", span, help=help)
             return None
-        path = os.path.normpath(os.path.join(os.path.dirname(importer), file))
-        if not os.path.lexists(path):
-            known = [file for file in _files(os.path.dirname(path)) if file.endswith(FLOW_SUFFIX)]
-            help = suggest(os.path.basename(path), known, "flows there")
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(importer), file))
+        if not files.is_there(path):
+            known = [file for file in files.names_in(posixpath.dirname(path)) if file.endswith(FLOW_SUFFIX)]
+            help = suggest(posixpath.basename(path), known, "flows there")
             self.error("unknown-file", f"there is no file `{path}`", span, help=help)
             return None
         definitions = self._definitions(path, span)
@@ -303,7 +304,7 @@ class Joint:
         return CallPart(self._functions[key], arguments)
 
     def _definitions(self, path: str, span: Span | None) -> Definitions | None:
-        if path not in self._files or any(os.path.realpath(path) == real for real, _ in self._trail):
+        if path not in self._files or any(files.real(path) == real for real, _ in self._trail):
             self._files[path] = self._read_definitions(path, span)
         return self._files[path]
 
@@ -339,10 +340,3 @@ def _constant(value: Any) -> Any:
         except ValueError:
             return value
     return value
-
-
-def _files(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder or "."))
-    except OSError:
-        return []

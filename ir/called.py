@@ -73,9 +73,16 @@ class References:
         waiting = [name for name, function in self.functions.items() if any(map(_waits, function.states))]
         self.waiting = _closed(waiting, users)
 
-    def reach(self, names: Iterable[str]) -> set[str]:
-        """The functions that those of these names may call, in one step or many."""
-        return _closed([callee for name in names for callee in self.made[name]], self.made)
+    def performed(self, name: str) -> Iterator[str]:
+        """The kinds of effects that a function itself asks for."""
+        for state in self.functions[name].states:
+            if isinstance(state.exit, Perform):
+                yield state.exit.kind
+
+    def reach(self, names: Iterable[str], apart_from: Iterable[str] = ()) -> set[str]:
+        """The functions that those of these names may call, in one step or many, not through others."""
+        ways: dict[str, Iterable[str]] = {**self.made, **{name: () for name in apart_from}}
+        return _closed([callee for name in names for callee in self.made[name]], ways)
 
 
 def _waits(state: State) -> bool:

@@ -22,8 +22,8 @@ WORLD = {
     "signal", "socket", "subprocess", "tempfile", "time", "urllib",
 }  # fmt: skip
 WORLDLY_NAMES = {("os", "environ"), ("os", "getenv"), ("os", "system"), ("datetime", "now")}
-# Reading a file that the user named is the frontend's work, and the one thing it wants of `os`.
-MAY_USE_OS = {"frontend/documents.py"}
+# Reading a file that the user named, and finding it, is the frontend's work: all it wants of `os`.
+MAY_USE_OS = {"frontend/documents.py", "frontend/files.py"}
 
 
 def modules(folder: str) -> list[Path]:

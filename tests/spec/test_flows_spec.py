@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import attrs
+import pytest
 from spec.blocks import SPEC, take
 
 from llc.frontend.compile import compile_text
@@ -14,6 +16,7 @@ from llc.ir.verify import verify
 CHAPTER = SPEC / "flows.md"
 PROGRAMS = take("flows.md", "llc-ir")
 FLOWS = take("flows.md", "sexp")
+FILES = take("flows.md", "yaml")
 PAIR = re.compile(r"```sexp\n(.*?)```\n\n```llc-ir\n(.*?)```", re.DOTALL)
 
 
@@ -29,8 +32,15 @@ def lowered(text: str) -> str:
     return print_program(attrs.evolve(program, name="flow", functions=tuple(own), sources=()), spans=False)
 
 
-def test_each_flow_is_followed_by_its_program(update: bool) -> None:
+def test_each_flow_is_followed_by_its_program(
+    update: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A sexp block and the llc-ir block after it belong together, to the letter."""
+    monkeypatch.chdir(tmp_path)
+    for file in FILES:
+        path = tmp_path / file.info
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(file.text)
     chapter = CHAPTER.read_text("utf-8")
     assert len(PAIR.findall(chapter)) == len(PROGRAMS) == len(FLOWS) > 0
     printed = PAIR.sub(lambda pair: f"```sexp\n{pair[1]}```\n\n```llc-ir\n{lowered(pair[1])}```", chapter)

@@ -1,0 +1,379 @@
+"""`call:` of a state: which function it means, what is wrong with it, what its value is as a result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from joint_programs import World, drive, program_of, shell, write
+
+from llc.frontend.compile import compile_file
+from llc.frontend.fsm import print_fsm
+from llc.ir.diagnostics import CompileError, Diagnostic
+from llc.vm.faults import Fault
+
+LIB = """\
+(define base 10)
+(define (same x) x)
+(define (add a &optional (b 1)) (+ a b))
+(define (all &rest more) more)
+(define (above x) (+ base x))
+(define (divide a b) (/ a b))
+(define (nap seconds) (sleep seconds) "rested")
+(define (careful seconds) (try (nap seconds) (catch e (nap 0.001) "woken")))
+(define (from) (get (now-and-env) "HOME"))
+(define (now-and-env) (dict (HOME (env "HOME"))))
+(define (function) car)
+(define counter 0)
+(define (count) (set! counter (+ counter 1)) counter)
+(define alias add)
+(define number 5)
+(define-syntax twice (syntax-rules () ((_ x) (list x x))))
+(define (doubled x) (twice x))
+"""
+LOOP = """\
+name: l
+initial: a
+states:
+  a:
+    CALL
+    capture: out
+    on_success: yes_
+    on_failure: no_
+    on_error: err
+  yes_: {action: 'printf "%s" "yes ${captured.out.output}"', capture: end, next: done}
+  no_: {action: 'printf "%s" "no ${captured.out.output}"', capture: end, next: done}
+  err: {action: 'printf "%s" "error ${result.details.message}"', capture: end, next: done}
+  done: {terminal: true}
+"""
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path)
+    (tmp_path / ".loops" / "lib.sexp").write_text(LIB)
+    return tmp_path
+
+
+def compiled(project: Path, call: str, loop: str = LOOP) -> Any:
+    write(project, l__yaml=loop.replace("CALL", call))
+    return program_of(".loops/l.yaml")
+
+
+def said(project: Path, call: str) -> str:
+    """What the state after the call says of it."""
+    world = World()
+    outcome = drive(compiled(project, call), world)
+    assert not isinstance(outcome, Fault), outcome
+    return printed(world)
+
+
+def printed(world: World) -> str:
+    """What the last action prints."""
+    return str(shell(world.asked[-1][1]["command"])["output"])
+
+
+def errors(project: Path, call: str, loop: str = LOOP) -> list[Diagnostic]:
+    write(project, l__yaml=loop.replace("CALL", call))
+    with pytest.raises(CompileError) as caught:
+        compile_file(".loops/l.yaml")
+    return [finding for finding in caught.value.diagnostics if finding.is_error]
+
+
+# --- the value as a result --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("call: lib.sexp#same\n    args: [text]", "yes text"),
+        ("call: lib.sexp#same\n    args: ['']", "no "),
+        ("call: lib.sexp#same\n    args: [0]", "no 0"),
+        ("call: lib.sexp#same\n    args: [false]", "no false"),
+        ("call: lib.sexp#same\n    args: [null]", "no "),
+        ("call: lib.sexp#same\n    args: [[]]", "no []"),
+        ("call: lib.sexp#same\n    args: [[1, a]]", 'yes [1, "a"]'),
+        ("call: lib.sexp#same\n    args: [{k: [1.5, true]}]", 'yes {"k": [1.5, true]}'),
+        ("call: lib.sexp#add\n    args: [1]", "yes 2"),
+        ("call: lib.sexp#add\n    args: [1, 5]", "yes 6"),
+        ("call: lib.sexp#add\n    args: {b: 4, a: 3}", "yes 7"),
+        ("call: lib.sexp#add\n    args: {a: 3}", "yes 4"),
+        ("call: lib.sexp#all", "no []"),
+        ("call: lib.sexp#all\n    args: [1, 2]", "yes [1, 2]"),
+        ("call: lib.sexp#above\n    args: [5]", "yes 15"),
+        ("call: lib.sexp#alias\n    args: [5, 2]", "yes 7"),
+        ("call: lib.sexp#doubled\n    args: [5]", "yes [5, 5]"),
+        ("call: lib.sexp#divide\n    args: [1, 0]", "error 1 divided by zero"),
+        ("call: lib.sexp#divide\n    args: ['1', 2]", "error "),
+        ("call: lib.sexp#function", "error a function cannot leave the machine"),
+        ("call: lib.sexp#count", "yes 1"),
+    ],
+)
+def test_a_value_is_the_result_of_an_action(project: Path, call: str, expected: str) -> None:
+    """Its text is the output; a true value is exit code 0, a false one 1; a fault is an error."""
+    assert said(project, call).startswith(expected)
+
+
+def test_nothing_is_kept_between_calls(project: Path) -> None:
+    """What a file defines besides functions is made anew for each call."""
+    loop = LOOP.replace("on_success: yes_", "on_success: b").replace(
+        "  done:", "  b: {call: lib.sexp#count, capture: out, on_success: yes_, on_failure: no_}\n  done:"
+    )
+    world = World()
+    drive(compiled(project, "call: lib.sexp#count", loop), world)
+    assert printed(world) == "yes 1"
+
+
+def test_an_unrouted_fault_ends_the_loop_where_it_was_raised(project: Path) -> None:
+    """Its kind, message and place are the function's."""
+    loop = LOOP.replace("    on_error: err\n", "")
+    fault = drive(compiled(project, "call: lib.sexp#divide\n    args: [1, 0]", loop), World())
+    assert isinstance(fault, Fault)
+    assert (fault.kind, fault.message) == ("division-by-zero", "1 divided by zero")
+
+
+def test_evaluators_read_its_output(project: Path) -> None:
+    """As any action's."""
+    loop = LOOP.replace(
+        "    capture: out\n",
+        "    capture: out\n    evaluate: {type: output_numeric, operator: gt, target: 100}\n",
+    )
+    world = World()
+    drive(compiled(project, "call: lib.sexp#above\n    args: [5]", loop), world)
+    assert printed(world) == "no 15"
+
+
+def test_what_follows_sees_it_as_prev(project: Path) -> None:
+    """`${prev.output}`, `.exit_code` and `.state` are the call's."""
+    loop = LOOP.replace("yes ${captured.out.output}", "${prev.output} ${prev.exit_code} ${prev.state}")
+    world = World()
+    drive(compiled(project, "call: lib.sexp#same\n    args: [x]", loop), world)
+    assert printed(world) == "x 0 a"
+
+
+# --- arguments --------------------------------------------------------------------------------
+
+
+def test_arguments_arrive_as_they_are(project: Path) -> None:
+    """Nothing in an argument is quoted for a shell, however it is nested."""
+    write(
+        project,
+        l__yaml="name: l\ninitial: first\ncontext: {n: 5, l: [1, 2]}\nstates:\n"
+        '  first: {action: "printf \\"it\'s  \\\\$x\\"", capture: c, next: a}\n'
+        "  a:\n    call: lib.sexp#all\n"
+        "    args: ['${context.n}', '${context.l}', 'n${context.n}', '${captured.c.exit_code}',\n"
+        "           {k: ['${captured.c.output}', 7]}, '$${y}', '<${captured.c.output}>']\n"
+        "    capture: got\n    next: end\n"
+        "  end: {terminal: true}\n",
+        f__sexp='(json-parse (get-field (run-loop "l") "captured.got"))',
+    )
+    assert drive(program_of("f.sexp"), World()) == [
+        5,
+        [1, 2],
+        "n5",
+        0,
+        {"k": ["it's  $x", 7]},
+        "${y}",
+        "<it's  $x>",
+    ]
+
+
+def test_an_argument_that_is_undefined_is_an_error_of_the_state(project: Path) -> None:
+    """Before the call, with its route."""
+    loop = LOOP.replace("states:\n", "states:\n  z: {action: 'true', capture: none, next: a}\n")
+    assert drive(
+        compiled(project, "call: lib.sexp#same\n    args: ['${captured.none.output}']", loop), World()
+    )
+
+
+# --- mistakes ---------------------------------------------------------------------------------
+
+MISTAKES = [
+    ("call: lib.sexp", "bad-call", "lib.sexp", "flows.sexp#summarise"),
+    ("call: 'lib.sexp#'", "bad-call", "'lib.sexp#'", None),
+    ("call: lib.py#same", "bad-call", "lib.py#same", "`.sexp`"),
+    ("call: lub.sexp#same", "unknown-file", "lub.sexp#same", "did you mean `lib.sexp`?"),
+    ("call: lib.sexp#sane", "unknown-function", "lib.sexp#sane", "did you mean `same`?"),
+    ("call: lib.sexp#twice", "unknown-function", "lib.sexp#twice", None),
+    ("call: lib.sexp#number", "not-a-function", "lib.sexp#number", None),
+    ("call: lib.sexp#same", "wrong-arity", "lib.sexp#same", "its parameters are (x)"),
+    ("call: lib.sexp#add\n    args: [1, 2, 3]", "wrong-arity", "[1, 2, 3]", "its parameters are (a b)"),
+    ("call: lib.sexp#add\n    args: {a: 1, c: 2}", "unknown-parameter", "c", "its parameters are: `a`, `b`"),
+    ("call: lib.sexp#add\n    args: {b: 2}", "missing-argument", "{b: 2}", None),
+    ("call: lib.sexp#divide\n    args: {b: 2}", "missing-argument", "{b: 2}", None),
+    ("call: lib.sexp#same\n    args: x", "wrong-type", "x", "write `[x]`"),
+    ("call: lib.sexp#same\n    args: ['${captured.nothing.output}']", "unset-capture",
+     "${captured.nothing.output}", None),
+    ("call: lib.sexp#same\n    args: {x: [['${contxt.z}']]}", "unknown-namespace", "${contxt.z}", "context"),
+    ("call: lib.sexp#same\n    args: [1]\n    action: ls", "action-and-call", "call", "two states"),
+    ("call: [1]", "wrong-type", "[1]", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "id", "place", "help"), MISTAKES, ids=[call for call, *_ in MISTAKES])
+def test_a_mistake_is_told_with_its_place(
+    project: Path, call: str, id: str, place: str, help: str | None
+) -> None:
+    """Before anything runs, with a caret and what was meant."""
+    found = errors(project, call)
+    assert [finding.id for finding in found] == [id], found
+    span = found[0].span
+    assert span is not None
+    line = (project / ".loops" / "l.yaml").read_text().splitlines()[span.line - 1]
+    assert line[span.column - 1 : span.end_column - 1] == place
+    assert help is None or help in (found[0].help or "")
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [("on_unknown: fail", "the state has no action"), ("action_type: shell", "the state has no action")],
+)
+def test_a_key_for_actions_alone_is_unused(project: Path, key: str, why: str) -> None:
+    """A warning, as everywhere."""
+    write(project, l__yaml=LOOP.replace("CALL", f"call: lib.sexp#all\n    {key}"))
+    (found,) = compile_file(".loops/l.yaml").diagnostics
+    assert found.id == "unused-key"
+    assert why in found.message
+
+
+def test_arguments_without_a_call_are_unused(project: Path) -> None:
+    """A warning, as everywhere."""
+    write(project, l__yaml=LOOP.replace("CALL", "action: 'true'\n    args: [1]"))
+    (found,) = compile_file(".loops/l.yaml").diagnostics
+    assert (found.id, found.message) == ("unused-key", "`args` has no effect: the state has no call")
+
+
+@pytest.mark.parametrize(
+    ("text", "id", "place"),
+    [
+        ('(define (f) 1)\n(log-message "hi")', "not-a-definition", (2, 1)),
+        ('(import "more.sexp")\n(define (f) 1)', "not-a-definition", (1, 1)),
+        ("(define (f) (g))", "unbound-name", (1, 14)),
+        ("(define (f) 1", "unclosed-form", (1, 1)),
+        ("(define (f) (car 1 2))", "wrong-arity", (1, 13)),
+    ],
+)
+def test_what_is_wrong_in_the_functions_file_is_told_there(
+    project: Path, text: str, id: str, place: tuple[int, int]
+) -> None:
+    """A file that is called holds definitions, and all of it is checked."""
+    (project / ".loops" / "own.sexp").write_text(text)
+    (project / ".loops" / "more.sexp").write_text("(+ 1 2)")
+    (found,) = errors(project, "call: own.sexp#f")
+    assert found.id == id
+    assert found.span is not None
+    assert (found.span.line, found.span.column) == place
+
+
+def test_findings_in_both_languages_come_in_one_go(project: Path) -> None:
+    """A wrong target of the loop, and a wrong call in the file."""
+    (project / ".loops" / "own.sexp").write_text("(define (f) (car 1 2))")
+    found = errors(project, "call: own.sexp#f", LOOP.replace("on_error: err", "on_error: er"))
+    assert sorted(finding.id for finding in found) == ["unknown-state", "wrong-arity"]
+
+
+# --- time -------------------------------------------------------------------------------------
+
+
+def late(project: Path, call: str, more: str = "", **changes: str) -> tuple[Any, World]:
+    loop = LOOP + more
+    for old, new in changes.items():
+        loop = loop.replace(old, new)
+    world = World()
+    return drive(compiled(project, call, loop), world), world
+
+
+@pytest.mark.parametrize("function", ["nap", "careful"])
+def test_a_states_timeout_ends_its_call(project: Path, function: str) -> None:
+    """No effect of the function goes past it, and nothing in the function can catch that."""
+    outcome, world = late(project, f"call: lib.sexp#{function}\n    args: [30]\n    timeout: 2")
+    assert outcome["final_state"] == "done"
+    assert printed(world) == "error timed out after 2 s"
+    assert world.now < 2100
+
+
+@pytest.mark.parametrize("function", ["nap", "careful"])
+def test_a_loops_timeout_ends_the_loop_during_a_call(project: Path, function: str) -> None:
+    """However the function is written."""
+    outcome, world = late(project, f"call: lib.sexp#{function}\n    args: [30]", "timeout: 2\n")
+    assert (outcome["status"], outcome["terminated_by"]) == ("limit", "timeout")
+    assert world.now < 2100
+
+
+def test_a_state_that_has_time_is_left_alone(project: Path) -> None:
+    """A deadline that is not reached changes nothing."""
+    outcome, world = late(project, "call: lib.sexp#nap\n    args: [1]\n    timeout: 2", "timeout: 5\n")
+    assert outcome["final_state"] == "done"
+    assert printed(world) == "yes rested"
+
+
+NESTED = """\
+(define (for-ever) (while true (try (run-loop "own") (catch e 1))))
+(define (untimed) (while true (try (run-loop "free") (catch e 1))))
+(define (in-strands) (while true (try (parallel-map (lambda (x) (sleep x)) '(1 2)) (catch e 1))))
+(define (by-value) (while true (try (map (lambda (x) (apply sleep (list x))) '(1 2)) (catch e 1))))
+"""
+INNER = """\
+name: NAME
+initial: a
+states:
+  a: {call: lib.sexp#nap, args: [0.4], timeout: 7, on_error: a, next: b}
+  b: {action: 'true', on_error: a, next: c}
+  c: {terminal: true}
+"""
+
+
+@pytest.mark.parametrize("function", ["for-ever", "untimed", "by-value", "in-strands"])
+def test_no_nesting_gets_around_a_timeout(project: Path, function: str) -> None:
+    """Loops in functions in loops, with times of their own or without, and `try` around all of it."""
+    (project / ".loops" / "nest.sexp").write_text(NESTED)
+    write(
+        project,
+        own__yaml=INNER.replace("NAME", "own") + "timeout: 1\n",
+        free__yaml=INNER.replace("NAME", "free"),
+    )
+    outcome, world = late(project, f"call: nest.sexp#{function}", "timeout: 3\n")
+    assert (outcome["status"], outcome["terminated_by"]) == ("limit", "timeout")
+    assert world.now < 3100
+
+
+def test_a_budget_forbids_calls_that_spend(project: Path) -> None:
+    """What a called function spends would not be counted, so it may not."""
+    write(
+        project,
+        ask__yaml="name: ask\ninitial: a\nstates:\n  a: {action: /x, next: b}\n  b: {terminal: true}\n",
+    )
+    (project / ".loops" / "spend.sexp").write_text(
+        '(define (ask) (helper))\n(define (helper) (run-loop "ask"))\n(define (free) 1)'
+    )
+    (found,) = errors(project, "call: spend.sexp#ask", LOOP + "budget: {usd: 1}\n")
+    assert found.id == "unbounded-budget"
+    assert "`agent`" in found.message
+    assert found.span is not None
+    assert found.span.line == 5
+    assert compiled(project, "call: spend.sexp#free", LOOP + "budget: {usd: 1}\n")
+
+
+# --- forms ------------------------------------------------------------------------------------
+
+
+def test_a_call_is_printed_as_it_was_written(project: Path) -> None:
+    """`--emit fsm` gives a loop that reads back to the same."""
+    write(
+        project,
+        l__yaml=LOOP.replace("CALL", "call: lib.sexp#add\n    args: {a: 1, b: '${context.n:default=2}'}"),
+    )
+    loop = compile_file(".loops/l.yaml").loop
+    assert loop is not None
+    write(project, again__yaml=print_fsm(loop))
+    assert compile_file(".loops/again.yaml").loop == loop
+
+
+def test_effects_of_a_function_are_the_loops(project: Path) -> None:
+    """They are performed while the state that calls is the current one."""
+    world = World(lambda effect: {"values": {"HOME": "/home/ann"}} if effect.kind == "env" else None)
+    outcome = drive(compiled(project, "call: lib.sexp#from"), world)
+    assert not isinstance(outcome, Fault)
+    assert [kind for kind, _ in world.asked] == ["clock", "env", "clock", "shell"]

@@ -1,0 +1,124 @@
+"""Programs of several files: made in a folder, driven by hand with real shells and a clock that stands."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from llc.frontend.compile import Overrides, compile_file
+from llc.ir.nodes import Program
+from llc.ir.text import parse_program, print_program
+from llc.ir.verify import verify
+from llc.vm.emit import emit
+from llc.vm.faults import Fault
+from llc.vm.image import Image
+from llc.vm.lift import lift
+from llc.vm.machine import Done, Effect, Machine, OutOfFuel
+from llc.vm.verify import verify_image
+
+DEFAULTS = Overrides()
+# A loop that has all one needs: a context, a capture, a way back.
+FIX = """\
+name: fix
+initial: check
+context:
+  what: nothing
+states:
+  check:
+    action: "echo ${context.what}; test -e ${context.flag:default=missing}"
+    capture: said
+    on_success: done
+    on_failure: repair
+  repair:
+    action: "touch missing"
+    next: check
+  done:
+    terminal: true
+max_iterations: 5
+"""
+
+
+def write(folder: Path, **files: str) -> None:
+    """Files by their names with `__` for a dot; those of loops go to `.loops/`."""
+    loops = folder / ".loops"
+    loops.mkdir(exist_ok=True)
+    for name, text in files.items():
+        name = name.replace("__", ".")
+        (loops / name if name.endswith(".yaml") else folder / name).write_text(text, "utf-8")
+
+
+def program_of(path: str, overrides: Overrides = DEFAULTS) -> Program:
+    """The program of a file, sound in every form: verified, printed and read, packed and unpacked."""
+    program = compile_file(path, overrides).program
+    assert [finding for finding in verify(program) if finding.is_error] == []
+    assert parse_program(print_program(program), "ir.txt") == program
+    image = Image.from_bytes(emit(program).to_bytes())
+    assert list(verify_image(image)) == []
+    assert lift(image) == program
+    return program
+
+
+def shell(command: str) -> dict[str, Any]:
+    """What bash makes of a command, as an action's result."""
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    return {
+        "output": done.stdout.decode(),
+        "stderr": done.stderr.decode(),
+        "exit_code": done.returncode,
+        "duration_ms": 1,
+        "elapsed_ms": 1,
+    }
+
+
+class World:
+    """Answers effects, and remembers them with the notes made before each.
+
+    The clock goes on by one for each effect; `sleep` takes its time, but not past a deadline.
+    """
+
+    def __init__(self, answers: Callable[[Effect], dict[str, Any] | None] | None = None) -> None:
+        self.answers = answers
+        self.now = 0
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.notes: list[tuple[str, dict[str, Any]]] = []
+
+    def perform(self, effect: Effect) -> dict[str, Any]:
+        self.asked.append((effect.kind, effect.args))
+        given = self.answers(effect) if self.answers is not None else None
+        if given is not None:
+            return given
+        self.now += 1
+        if effect.kind == "clock":
+            return {"time": "2024-01-15T10:30:00.000Z", "elapsed_ms": self.now}
+        if effect.kind == "sleep":
+            end = self.now + round(effect.args["seconds"] * 1000)
+            deadline = effect.args.get("deadline_ms")
+            is_cut = deadline is not None and end > deadline
+            self.now = max(self.now, deadline if is_cut else end)
+            return {"elapsed_ms": self.now, **({"timed_out": "loop"} if is_cut else {})}
+        assert effect.kind == "shell", effect.kind
+        return shell(effect.args["command"])
+
+
+def drive(program: Program, world: World, *, restoring: bool = False, fuel: int | None = None) -> Any:
+    """What a program gives, or its Fault. `restoring`: through a snapshot at each effect."""
+    machine = Machine(Image.from_bytes(emit(program).to_bytes()), fuel=fuel)
+    outcome = machine.resume()
+    while isinstance(outcome, Effect | OutOfFuel):
+        world.notes += machine.take_notes()
+        if restoring:
+            machine = Machine.restore(machine.image, machine.snapshot())
+        if isinstance(outcome, OutOfFuel):
+            assert fuel is not None
+            machine.refuel(fuel)
+            outcome = machine.resume()
+        else:
+            answer = world.perform(outcome)
+            if fuel is not None:
+                machine.refuel(fuel)
+            outcome = machine.resume(answer)
+    world.notes += machine.take_notes()
+    assert isinstance(outcome, Done | Fault)
+    return outcome.value if isinstance(outcome, Done) else outcome

@@ -1,0 +1,74 @@
+"""`spec/joint.md`: its commands run in a project of its files and print what it shows; its ids exist."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from spec.blocks import SPEC, take, text_of
+
+ROOT = Path(__file__).parents[2]
+CHAPTER = SPEC / "joint.md"
+BLOCKS = take("joint.md", "yaml", "sexp", "console")
+# What differs from run to run.
+VOLATILE = (
+    (re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}\b"), "-RUN"),
+    (re.compile(r"\d+\.\ds\)"), "TIME)"),
+)
+
+
+def stable(text: str) -> str:
+    for pattern, word in VOLATILE:
+        text = pattern.sub(word, text)
+    return text.strip("\n")
+
+
+def test_the_commands_print_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: bool
+) -> None:
+    """Each console block, run in order in a project of the files above it, prints what stands there."""
+    program = tmp_path / "bin" / "llc"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom llc.runtime.entry import main\nsys.exit(main())\n"
+    )
+    program.chmod(0o755)
+    project = tmp_path / "project"
+    (project / ".loops").mkdir(parents=True)
+    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    env |= {"PATH": f"{program.parent}:{env['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    text = text_of("joint.md")
+    for block in BLOCKS:
+        if block.language != "console":
+            (project / block.info).write_text(block.text)
+            continue
+        command, _, expected = block.text.removeprefix("$ ").partition("\n")
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=project, env=env, capture_output=True, text=True, check=False
+        )
+        printed = stable(done.stderr + done.stdout)
+        if update:
+            text = text.replace(f"```console\n{block.text}", f"```console\n$ {command}\n{printed}\n")
+            CHAPTER.write_text(text, "utf-8")
+        else:
+            assert printed == stable(expected), f"{command}; to accept: pytest --update tests/spec"
+
+
+def test_every_finding_is_listed() -> None:
+    """The table of findings has every id that joining files gives, and no other."""
+    rows = re.findall(r"^\|(.*?)\|", text_of("joint.md").partition("## Findings")[2], re.M)
+    listed = set(re.findall(r"`([a-z-]+)`", "".join(rows)))
+    given = {"not-a-definition"}  # told by the expander, which tells much else
+    for module in ("joint", "file_calls"):
+        tree = ast.parse((ROOT / "frontend" / f"{module}.py").read_text("utf-8"))
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args):
+            name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+            first = call.args[0]
+            if name in ("Diagnostic", "error") and isinstance(first, ast.Constant):
+                given.add(first.value)
+    assert listed == given
