@@ -5,7 +5,7 @@ out of fuel; a stopped machine is nothing but its frames, for each a function, a
 values of its slots (`spec/machine.md`). Where calls run side by side, each has its own frames
 (`strands`).
 
-Each row of `opcodes.ROWS` has one step here, paired at import. A state is decoded when it is first
+What an opcode does is its step (`steps`). A state is decoded when it is first
 entered, so a step costs what it costs however large the program is. An image is taken to be
 verified (`verify`): one that is not may end in a Python exception, but cannot run on without using
 fuel: a state must be left, and every jump that is not forward costs a tick whatever the code says.
@@ -19,12 +19,12 @@ from operator import length_hint
 
 from . import bounds
 from .faults import Fault, PrimitiveFault, show_place
-from .opcodes import BY_NAME, NO_STATE, decode
-from .operands import items as items_of
+from .opcodes import NO_STATE, decode
 from .outcomes import NO_ANSWER, Done, Effect, FrameView, OutOfFuel, StrandView, Waiting
 from .primitives import HANDLERS
+from .steps import STEPS
 from .strands import Fork, Raised, Strand, catch, chain, walk
-from .values import Box, FunctionValue, from_host, show, to_host
+from .values import FunctionValue, from_host, show, to_host
 
 __all__ = [
     "NO_ANSWER",
@@ -40,17 +40,15 @@ __all__ = [
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from .faults import Place
     from .image import FunctionCode, Image
     from .opcodes import Opcode
+    from .steps import Outcome, Step
     from .values import Value
 
-    # What stops a machine, but for want of fuel.
-    Outcome = Effect | Waiting | Done | Fault
-    Step = Callable[["Machine", "Frame", Any], Outcome | None]
     # A state's code, ready to run: (step, its operand).
     Block = list[tuple[Step, Any]]
 
@@ -159,8 +157,9 @@ class Machine:
     """
 
     # `calls` are the frames of `strand`, the one that runs or ran last: it can run on, or waits for an
-    # answer. `ready` are the others that can run, `asked` those that wait, by the effect's number; both
-    # in order. `outside` counts the frames of all strands but `strand`, `room` is how many it may have.
+    # answer. `ready` are the others that can run, `asked` all that wait but the first, by the effect's
+    # number; both in order. `outside` counts the frames of all strands but `strand`, `room` is how many
+    # that may have.
     __slots__ = (
         "asked",
         "calls",
@@ -200,12 +199,15 @@ class Machine:
     @property
     def waiting(self) -> dict[int, Effect]:
         """The effects that were asked for and not answered, by number and in that order."""
-        return {seq: strand.effect for seq, strand in self.asked.items()}  # type: ignore[misc]
+        if self.asked:
+            return {seq: strand.effect for seq, strand in self.asked.items()}  # type: ignore[misc]
+        effect = self.strand.effect
+        return {} if effect is None else {effect.seq: effect}
 
     @property
     def effect(self) -> Effect | None:
         """The effect that was asked for last among those that wait; the one, where nothing forks."""
-        return next(reversed(self.asked.values())).effect if self.asked else None
+        return next(reversed(self.asked.values())).effect if self.asked else self.strand.effect
 
     @property
     def is_ready(self) -> bool:
@@ -225,7 +227,12 @@ class Machine:
         if self.ended:
             raise RuntimeError("the program has ended")
         if result is not NO_ANSWER or seq is not None:
-            self._answer(result, seq)
+            # The strand that ran last, if it waits, is the one that asked last.
+            strand = (
+                self.strand if seq is None and self.strand.effect is not None else self._asking(result, seq)
+            )
+            if strand is not None:
+                self._answer(strand, None if result is NO_ANSWER else result)
         self.room = bounds.MAX_CALLS - self.outside
         if self.strand.effect is not None:
             if not self.ready:
@@ -248,18 +255,25 @@ class Machine:
                 return outcome
         return OutOfFuel()
 
-    def _answer(self, result: Any, seq: int | None) -> None:
-        if not self.asked:
-            if result is None and seq is None:  # as good as none, for a host that begins with it
-                return
+    def _asking(self, result: Any, seq: int | None) -> Strand | None:
+        """The strand whose effect is answered."""
+        if seq is not None:
+            strand = self.strand
+            if strand.effect is None or strand.effect.seq != seq:
+                if seq not in self.asked:
+                    raise RuntimeError(f"no effect {seq} waits for an answer")
+                strand = self.asked[seq]
+            return strand
+        if self.asked:
+            return next(reversed(self.asked.values()))
+        if result is not None:
             raise RuntimeError("no effect waits for an answer")
-        if seq is None:
-            seq = next(reversed(self.asked))
-        strand = self.asked.get(seq)
-        if strand is None:
-            raise RuntimeError(f"no effect {seq} waits for an answer")
-        value = from_host(None if result is NO_ANSWER else result)
-        del self.asked[seq]
+        return None  # null is as good as no answer, for a host that begins with it
+
+    def _answer(self, strand: Strand, result: Any) -> None:
+        value = from_host(result)
+        if strand.within is not None:
+            del self.asked[strand.effect.seq]  # type: ignore[union-attr]
         strand.effect = None
         frame = strand.calls[-1]
         _, slot, target = frame.function.block(frame.state)[-1][1]
@@ -405,7 +419,12 @@ class Machine:
 
     def _outside(self) -> Place | None:
         """Where the author's code called the library's that is running, if that can be told."""
-        for frame in self.calls[-2 : -2 - NEAR : -1]:
+        frames = self.calls[-2 : -2 - NEAR : -1]
+        strand = self.strand
+        while strand.within is not None and len(frames) < NEAR:
+            strand = strand.within.parent
+            frames += strand.calls[: -1 - NEAR : -1]
+        for frame in frames:
             place = frame.function.exit_place(frame.state)
             if place is not None and not place[0].startswith(LIBRARY):
                 return place
@@ -440,167 +459,3 @@ def _takes(code: FunctionCode) -> str:
     count = code.parameters - code.rest
     least = "at least " if code.rest else ""
     return f"{least}{count} argument{'' if count == 1 else 's'}"
-
-
-def _plain(value: Value, what: str) -> Any:
-    """A value in host form; a fault where it has none."""
-    try:
-        return to_host(value)
-    except TypeError as error:
-        raise PrimitiveFault("type-error", f"{what}: {error}") from None
-    except ValueError as error:
-        raise PrimitiveFault("too-large", f"{what}: {error}") from None
-
-
-def _map(value: Value, what: str) -> dict[str, Any]:
-    if type(value) is not dict:
-        raise PrimitiveFault("type-error", f"{what} are a map, not {show(value)}")
-    return _plain(value, what)  # type: ignore[no-any-return]
-
-
-# --- steps: one for each opcode ---------------------------------------------------------------
-#
-# A step takes the machine, the running frame and its operand (a list where it has several). An exit
-# may return an outcome, which stops the machine.
-
-
-def _const(machine: Machine, frame: Frame, value: Value) -> None:
-    machine.stack.append(value)
-
-
-def _load(machine: Machine, frame: Frame, slot: int) -> None:
-    machine.stack.append(frame.slots[slot])
-
-
-def _store(machine: Machine, frame: Frame, slot: int) -> None:
-    frame.slots[slot] = machine.stack.pop()
-
-
-def _prim(machine: Machine, frame: Frame, operands: Any) -> None:
-    primitive, count = operands
-    stack = machine.stack
-    first = len(stack) - count
-    stack[first:] = [primitive(*stack[first:])]
-
-
-def _closure(machine: Machine, frame: Frame, operands: Any) -> None:
-    function, count = operands
-    stack = machine.stack
-    first = len(stack) - count
-    stack[first:] = [FunctionValue(function, tuple(stack[first:]))]
-
-
-def _setbox(machine: Machine, frame: Frame, operands: Any) -> None:
-    value = machine.stack.pop()
-    box = machine.stack.pop()
-    if type(box) is not Box:
-        raise PrimitiveFault("type-error", f"cannot set {show(box)}: it is no box")
-    box.value = value
-
-
-def _note(machine: Machine, frame: Frame, kind: str) -> None:
-    machine.notes.append((kind, _map(machine.stack.pop(), f"the fields of note `{kind}`")))
-
-
-def _jump(machine: Machine, frame: Frame, target: int) -> None:
-    frame.go(machine, target)
-
-
-def _branch(machine: Machine, frame: Frame, targets: Any) -> None:
-    then, otherwise = targets
-    frame.go(machine, then if machine.stack.pop() else otherwise)
-
-
-def _switch(machine: Machine, frame: Frame, operands: Any) -> None:
-    table, default = operands
-    subject = machine.stack.pop()
-    target = table.get(subject, default) if type(subject) is str else default
-    if target is None:
-        cases = ", ".join(f"`{case}`" for case in list(table)[:12]) + (", …" if len(table) > 12 else "")
-        raise PrimitiveFault("no-case", f"no case for {show(subject)} (cases: {cases or 'none'})")
-    frame.go(machine, target)
-
-
-def _call(machine: Machine, frame: Frame, operands: Any) -> None:
-    if len(machine.calls) >= machine.room:
-        raise PrimitiveFault("too-deep", f"more than {bounds.MAX_CALLS} calls inside one another")
-    # Slot and state are read again on return: until then this frame stands at this exit.
-    machine.calls.append(machine.call(operands[0]))
-
-
-def _tailcall(machine: Machine, frame: Frame, count: int) -> None:
-    machine.calls[-1] = machine.call(count)
-
-
-def _perform(machine: Machine, frame: Frame, operands: Any) -> Effect:
-    kind = operands[0]
-    args = _map(machine.stack.pop(), f"the arguments of effect `{kind}`")
-    machine.seq += 1
-    place = frame.function.exit_place(frame.state)
-    strand = machine.strand
-    machine.asked[machine.seq] = strand
-    effect = strand.effect = Effect(machine.seq, kind, args, place)
-    return effect
-
-
-def _parallel(machine: Machine, frame: Frame, operands: Any) -> None:
-    items = items_of(machine.stack.pop())
-    callee = machine.stack.pop()
-    if items:
-        machine.fork(callee, items)
-    else:
-        slot, target = operands
-        frame.slots[slot] = ()
-        frame.go(machine, target)
-
-
-def _return(machine: Machine, frame: Frame, operands: Any) -> Outcome | None:
-    value = machine.stack.pop()
-    if len(machine.calls) == 1:
-        if machine.strand.within is not None:
-            return machine.end_strand(value)
-        done = Done(_plain(value, "the program's result"))
-        machine.ended = True
-        return done
-    machine.calls.pop()
-    caller = machine.calls[-1]
-    _, slot, target = caller.function.block(caller.state)[-1][1]
-    caller.slots[slot] = value
-    caller.go(machine, target)
-    return None
-
-
-def _fail(machine: Machine, frame: Frame, operands: Any) -> None:
-    error = machine.stack.pop()
-    if type(error) is not dict:
-        raise PrimitiveFault("user", error if type(error) is str else show(error))
-    kind, message, place, details = map(error.get, ("kind", "message", "span", "details"))
-    raise PrimitiveFault(
-        kind if type(kind) is str else "user",
-        message if type(message) is str else show(error),
-        details if type(details) is dict else None,
-        place if type(place) is str else None,
-    )
-
-
-STEPS: dict[str, Step] = {
-    "CONST": _const,
-    "LOAD": _load,
-    "STORE": _store,
-    "PRIM": _prim,
-    "CLOSURE": _closure,
-    "SETBOX": _setbox,
-    "NOTE": _note,
-    "JUMP": _jump,
-    "BRANCH": _branch,
-    "SWITCH": _switch,
-    "CALL": _call,
-    "TAILCALL": _tailcall,
-    "PERFORM": _perform,
-    "PARALLEL": _parallel,
-    "RETURN": _return,
-    "FAIL": _fail,
-}
-
-if STEPS.keys() != BY_NAME.keys():
-    raise AssertionError(f"opcodes and steps do not pair up: {sorted(STEPS.keys() ^ BY_NAME.keys())}")

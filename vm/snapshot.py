@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from .faults import TRACE_ENDS, PrimitiveFault
 from .heap import HeapError, HeapReader, HeapWriter
-from .machine import STEPS, Frame, Machine
+from .machine import Frame, Machine
 from .outcomes import Effect
+from .steps import STEPS
 from .strands import Fork, Raised, Strand, walk
 from .values import from_host, to_host
 
@@ -309,7 +310,8 @@ class _Restoring:
             raise HeapError("the effect is not the one its state performs")
         place = frame.function.exit_place(frame.state)
         strand.effect = Effect(seq, kind, self.plain_map(row.get("args")), place)
-        machine.asked[seq] = strand
+        if strand.within is not None:
+            machine.asked[seq] = strand
 
 
 def _count(row: Any, key: str) -> int:
