@@ -68,14 +68,16 @@ class _Reader:
 
         found = Configuration()
         root = self.document.root
-        is_empty = root is None or (isinstance(root, Scalar) and root.value is None)
+        is_empty = isinstance(root, Scalar) and root.value is None
+        if is_empty or [finding.id for finding in self.document.diagnostics] == ["empty-document"]:
+            return found
         if isinstance(root, Mapping):
             for key, node in self.entries(root, ("secrets", "history"), "the configuration"):
                 if key == "secrets":
                     found.secrets = self.secrets(node)
                 else:
                     self.history(node, found)
-        elif root is not None and not is_empty:
+        elif root is not None:
             self.error("wrong-type", "the configuration is a mapping", root)
         if any(finding.is_error for finding in self.document.diagnostics):
             raise CompileError(self.document.diagnostics, [self.document.source])

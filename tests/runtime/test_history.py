@@ -1,0 +1,285 @@
+"""Runs that have ended: what they tell together, and how they go."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llc.ir.diagnostics import CompileError
+from llc.runtime import cleaning, configuration, entry, history, journal, runs
+from llc.runtime.runs import RunFolder
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+
+FLIPS = """
+name: flips
+initial: check
+context: {code: "0"}
+states:
+  check: {action: "exit ${context.code}", on_success: done, on_failure: failed}
+  done: {terminal: true}
+  failed: {terminal: true, status: failure}
+"""
+ASKS = """
+name: asks
+initial: ask
+states:
+  ask: {action: "/do it", on_success: done, on_failure: ask}
+  done: {terminal: true}
+"""
+ASKS_WORLD = """
+rules:
+  - {kind: agent, output: did, duration_ms: 2000, usage: {usd: 0.25, tokens: 100}}
+  - {kind: evaluate, verdict: failure, confidence: 0.9, reason: no, usage: {usd: 0.01, tokens: 20}, times: 1}
+  - {kind: evaluate, verdict: success, confidence: 0.9, reason: yes, usage: {usd: 0.01, tokens: 20}}
+"""
+
+
+@pytest.fixture
+def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+    """Run llc in a project with a few loops, with files as its streams."""
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "flips.yaml").write_text(FLIPS)
+    (tmp_path / ".loops" / "asks.yaml").write_text(ASKS)
+    (tmp_path / "world.yaml").write_text(ASKS_WORLD)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def llc(*words: str) -> subprocess.CompletedProcess[str]:
+        streams = [tmp_path / "stdout", tmp_path / "stderr"]
+        with monkeypatch.context() as patch, streams[0].open("w") as out, streams[1].open("w") as err:
+            patch.setattr(sys, "argv", ["llc", *words])
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            code = entry.main()
+        shown = [path.read_text() for path in streams]
+        for path in streams:
+            path.unlink()
+        return subprocess.CompletedProcess(words, code, *shown)
+
+    return llc
+
+
+def past(name: str, seconds: float, root: str = "") -> RunFolder:
+    """A run that ended, begun at that time."""
+    runs.make_running_folder(root)
+    run = RunFolder.create(root, name, seconds)
+    start = {
+        "event": "run_start",
+        "run": run.id,
+        "program": name,
+        "path": "",
+        "ts": "2024-01-15T10:30:00.000Z",
+    }
+    end = {"event": "run_end", "status": "success", "ts": "2024-01-15T10:30:01.000Z", "duration_ms": 1000}
+    Path(run.journal).write_bytes(journal.seal(start) + journal.seal(end))
+    run.finish()
+    return run
+
+
+def kept() -> list[str]:
+    return [run.id for run in runs.runs_in("", runs.HISTORY)]
+
+
+# --- history ----------------------------------------------------------------------------------
+
+
+def test_before_anything_was_run_history_says_how_to_begin(llc: Llc) -> None:
+    """No runs is no error."""
+    done = llc("history")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "no run has ended yet; start one with: llc run LOOP, or see `llc list --running`\n",
+    )
+    assert json.loads(llc("history", "--json").stdout)["runs"] == []
+
+
+def test_history_lists_runs_and_what_they_come_to(llc: Llc) -> None:
+    """Each run with its end; the success rate; how often states were entered and what was judged."""
+    for code in "001":
+        llc("run", "flips", "-q", "--context", f"code={code}")
+    told = json.loads(llc("history", "flips", "--json").stdout)
+    assert [row["status"] for row in told["runs"]] == ["failure", "success", "success"]
+    assert told["success_rate"] == 0.6667
+    assert told["states"]["check"]["entered"] == 3
+    assert told["states"]["check"]["verdicts"] == {"success": 2, "failure": 1}
+    shown = llc("history", "flips").stdout
+    assert "3 runs: 1 failure, 2 success (67% success)" in shown
+    assert "check   3" in shown
+
+
+def test_history_adds_up_cost_by_state(llc: Llc) -> None:
+    """What agent and model calls reported is counted for the run and for its state."""
+    llc("run", "asks", "-q", "--script", "world.yaml")
+    (row,) = json.loads(llc("history", "--json").stdout)["runs"]
+    assert (row["usd"], row["tokens"], row["iterations"]) == (0.52, 240, 2)
+    assert row["states"]["ask"]["usd"] == 0.52
+    assert row["verdicts"] == {"failure": 1, "success": 1}
+    assert "0.5200 USD and 240 tokens in all" in llc("history").stdout
+
+
+def test_a_summary_is_kept_and_made_again_where_it_does_not_fit(llc: Llc) -> None:
+    """What was worked out is read from its file, unless that is damaged or of another journal."""
+    run = past("x", 1000)
+    first = history.facts(run)
+    path = Path(run.path) / history.FILE
+    assert first is not None
+    assert json.loads(path.read_text())["status"] == "success"
+    path.write_text(path.read_text().replace('"success"', '"kept"'))
+    assert (history.facts(run) or {})["status"] == "kept"
+    for damage in ("", "[]", "{}", path.read_text().replace('"journal_size": ', '"journal_size": 1')):
+        path.write_text(damage)
+        assert history.facts(run) == first
+
+
+def test_so_many_runs_are_shown(llc: Llc) -> None:
+    """`-n` bounds how many are read; how many there are is said."""
+    for number in range(5):
+        past("x", 1000 + number)
+    told = json.loads(llc("history", "-n", "2", "--json").stdout)
+    assert (len(told["runs"]), told["total"]) == (2, 5)
+    assert "3 earlier not shown" in llc("history", "-n", "2").stdout
+
+
+# --- cleaning ---------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40)), max_size=20, unique=True),
+    st.none() | st.integers(0, 6),
+    st.none() | st.integers(0, 40),
+)
+def test_what_goes_is_beyond_both_bounds(
+    made: list[tuple[str, int]], keep: int | None, days: int | None
+) -> None:
+    """A run goes if its loop has `keep` later ones and it began long enough ago; without bounds none does."""
+    now = time.time()
+    found = []
+    for name, age in sorted(made, key=lambda one: one[1]):
+        begun = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now - age * 86400 - 3600))
+        found.append(RunFolder("", f"{runs.HISTORY}/{name}-{begun}-0000"))
+    going = {run.id for run in cleaning.surplus(found, keep, None if days is None else days * 86400.0)}
+    for run, (name, age) in zip(found, sorted(made, key=lambda one: one[1]), strict=True):
+        later = sum(other == name and other_age < age for other, other_age in made)
+        may_go = (keep is not None or days is not None) and (keep is None or later >= keep)
+        assert (run.id in going) == (may_go and (days is None or age >= days))
+
+
+def test_clean_removes_by_the_words_given(llc: Llc) -> None:
+    """--dry-run says what would go; --keep keeps the latest of each loop; a loop can be named."""
+    ids = [past(name, 1000 + number).id for number in range(3) for name in ("x", "y")]
+    done = llc("clean", "--keep", "2", "--dry-run")
+    assert done.stdout.splitlines()[:2] == ids[:2]
+    assert len(kept()) == 6
+    assert json.loads(llc("clean", "x", "--keep", "1", "--json").stdout)["removed"] == [ids[0], ids[2]]
+    assert llc("clean", "--keep", "3", "--older-than", "1d").stdout == "nothing to remove\n"
+    assert llc("clean", "--older-than", "90m").stdout.startswith("removed 4 runs (")
+    assert kept() == []
+
+
+def test_clean_touches_nothing_that_has_not_ended(llc: Llc, tmp_path: Path) -> None:
+    """A run that was cut off stays, however old; so does what is no run, and what a link leads to."""
+    runs.make_running_folder("")
+    cut = RunFolder.create("", "x", 1000)
+    Path(cut.journal).write_text("")
+    other = past("x", 1000)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").touch()
+    (tmp_path / runs.HISTORY / "x-20200101-000000-0000").symlink_to(outside)
+    (tmp_path / runs.HISTORY / "notes").mkdir()
+    llc("clean", "--keep", "0")
+    assert os.path.isdir(cut.path)
+    assert not os.path.exists(other.path)
+    assert (outside / "precious").exists()
+    assert (tmp_path / runs.HISTORY / "notes").is_dir()
+
+
+def test_an_end_of_a_run_applies_the_policy(llc: Llc, tmp_path: Path) -> None:
+    """By default a hundred runs of a loop stay; the project may say otherwise; others' runs stay."""
+    (tmp_path / ".loops" / "config.yaml").write_text("history: {keep: 2}\n")
+    old = [past("flips", 1000 + number).id for number in range(3)]
+    others = [past("y", 1000 + number).id for number in range(3)]
+    llc("run", "flips", "-q")
+    left = kept()
+    assert len([name for name in left if name.startswith("flips")]) == 2
+    assert old[2] in left
+    assert set(others) <= set(left)
+
+
+def test_what_piled_up_goes_bit_by_bit(llc: Llc, tmp_path: Path) -> None:
+    """The end of a run removes a few at most, so that it takes no longer than before."""
+    (tmp_path / ".loops" / "config.yaml").write_text("history: {keep: 1}\n")
+    for number in range(10):
+        past("flips", 1000 + number)
+    llc("run", "flips", "-q")
+    assert len(kept()) == 11 - cleaning.MOST_AT_ONCE
+
+
+def test_a_removal_that_was_cut_off_is_finished(llc: Llc, tmp_path: Path) -> None:
+    """What is left of a run that was being removed is listed nowhere and goes at the next clean."""
+    run = past("x", 1000)
+    gone = tmp_path / runs.HISTORY / f".{run.id}.gone"
+    os.rename(run.path, gone)
+    assert kept() == []
+    llc("clean")
+    assert not gone.exists()
+
+
+# --- configuration ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "id", "column"),
+    [
+        ("secret: [A]\n", "unknown-key", 1),
+        ("secrets: A\n", "wrong-type", 10),
+        ("secrets: [A, 3]\n", "wrong-type", 14),
+        ("secrets: [sk-abc-def]\n", "wrong-type", 11),
+        ("history: {keep: -1}\n", "wrong-type", 17),
+        ("history: {older_than: soon}\n", "wrong-type", 23),
+        ("- 1\n", "wrong-type", 1),
+    ],
+)
+def test_a_wrong_configuration_is_shown_at_its_place(
+    llc: Llc, tmp_path: Path, text: str, id: str, column: int
+) -> None:
+    """Every mistake is a diagnostic; nothing is run, and what runs can still be stopped and looked at."""
+    (tmp_path / ".loops" / "config.yaml").write_text(text)
+    with pytest.raises(CompileError) as caught:
+        configuration.load("")
+    (finding,) = caught.value.diagnostics
+    assert finding.span is not None
+    assert (finding.id, finding.span.line, finding.span.column) == (id, 1, column)
+    assert llc("run", "flips", "-q").returncode == 2
+    assert llc("status").returncode == 0
+    assert llc("stop", "--all").returncode == 0
+
+
+def test_the_configuration_is_no_loop(llc: Llc, tmp_path: Path) -> None:
+    """`config` is not listed and cannot be run; an empty file changes nothing."""
+    (tmp_path / ".loops" / "config.yaml").write_text("")
+    assert [row["name"] for row in json.loads(llc("list", "--json").stdout)] == ["asks", "flips"]
+    assert llc("run", "config").returncode == 2
+    assert configuration.load("").keep == configuration.KEPT
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30d", 2592000), ("12h", 43200), ("90m", 5400), ("4w", 2419200), ("x", None), ("3", None)],
+)
+def test_an_age_is_a_number_and_a_unit(text: str, seconds: Any) -> None:
+    """m, h, d and w; a bare number could be anything."""
+    assert configuration.age(text) == seconds

@@ -1,0 +1,323 @@
+"""Secrets: nowhere on disk, nowhere on a screen, and no difference for the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from llc.runtime import journal, masking, runs, stopping
+from llc.runtime.errors import UserError
+from llc.runtime.masking import MASK, Secrets, Stream
+
+# Everything in it that quoting, JSON or a URL would write in another way.
+SECRET = "hunter2'$x\"\\ü&/z"
+NAMED = "blue-fish"
+
+LEAKS = """
+name: leaks
+initial: a
+states:
+  a:
+    action: "echo got $DEPLOY_TOKEN and $COLOUR; echo $PLAIN_TOKEN >&2; echo ${env.DEPLOY_TOKEN} | wc -c"
+    capture: out
+    evaluate: {type: output_contains, pattern: nothing}
+    on_success: done
+    on_failure: b
+  b:
+    action: "echo ${captured.out.output} | tee copy; touch started; while [ ! -e go ]; do sleep 0.05; done"
+    next: c
+  c:
+    action: "printf '%s' ${env.DEPLOY_TOKEN} > sent; python3 -c \\"print('$PLAIN_TOKEN ' * 200000)\\""
+    next: done
+  done: {terminal: true}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "leaks.yaml").write_text(LEAKS)
+    (tmp_path / ".loops" / "config.yaml").write_text("secrets: [COLOUR]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("DEPLOY_TOKEN", SECRET)
+    monkeypatch.setenv("PLAIN_TOKEN", "sk-plain-1234")
+    monkeypatch.setenv("COLOUR", NAMED)
+    yield tmp_path
+    stopping.stop(stopping.live_runs(None), 0.5)
+    masking.begin()
+
+
+def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "llc", *words]
+    given = {**os.environ, **env}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=given)
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def assert_clean(what: str, text: str) -> None:
+    for secret in ("hunter2", "sk-plain", NAMED):
+        assert secret not in text, f"{what} shows {secret}"
+
+
+def assert_no_secret_on_disk(project: Path) -> None:
+    for folder, _, names in os.walk(project / ".loops"):
+        for name in names:
+            assert_clean(name, (Path(folder) / name).read_bytes().decode("utf-8", "replace"))
+
+
+def test_nothing_of_a_run_shows_a_secret(project: Path) -> None:
+    """Files, log, display, status, logs and attach: masked; the actions got the true values."""
+    run_id = json.loads(llc("run", "leaks", "--background", "--json").stdout)["run"]
+    wait_for(lambda: os.path.exists("started"))
+    wait_for(lambda: (project / ".loops" / ".running" / run_id / "leaks.live").exists())
+    assert_no_secret_on_disk(project)
+    for words in (("status",), ("status", "--json"), ("logs", "leaks"), ("logs", "leaks", "--json")):
+        shown = llc(*words)
+        assert shown.returncode == 0
+        assert_clean(" ".join(words), shown.stdout + shown.stderr)
+    assert MASK in llc("status").stdout
+    (project / "go").touch()
+    wait_for(lambda: list(runs.runs_in("", runs.HISTORY)))
+    assert_no_secret_on_disk(project)
+    assert (project / "sent").read_text() == SECRET
+    assert f"got {SECRET} and {NAMED}" in (project / "copy").read_text()
+    (run,) = runs.runs_in("", runs.HISTORY)
+    assert MASK in Path(run.log).read_text()
+    (whole,) = Path(run.outputs).glob("*-output.txt")
+    assert whole.read_text().count(MASK) == 200_000
+    for words in (("history", "--json"), ("logs", "leaks"), ("replay", "leaks")):
+        shown = llc(*words)
+        assert_clean(" ".join(words), shown.stdout + shown.stderr)
+
+
+def test_a_run_goes_on_with_the_true_value(project: Path) -> None:
+    """Killed and resumed, what was recorded with a reference is again what it was."""
+    run_id = json.loads(llc("run", "leaks", "--background", "--json").stdout)["run"]
+    wait_for(lambda: os.path.exists("started"))
+    os.kill(runs.find(run_id).about()["pid"], signal.SIGKILL)
+    (project / "go").touch()
+    done = llc("resume", run_id)
+    assert done.returncode == 0, done.stderr
+    assert_clean("resume", done.stdout + done.stderr)
+    assert (project / "sent").read_text() == SECRET
+    assert f"got {SECRET} and {NAMED}" in (project / "copy").read_text()
+
+
+def test_a_changed_secret_is_taken_as_it_is_now(project: Path) -> None:
+    """A key that was replaced meanwhile does not keep a run from going on."""
+    run_id = json.loads(llc("run", "leaks", "--background", "--json", DEPLOY_TOKEN="old-secret").stdout)[
+        "run"
+    ]
+    wait_for(lambda: os.path.exists("started"))
+    llc("stop", run_id)
+    (project / "go").touch()
+    assert llc("resume", run_id, "-q", DEPLOY_TOKEN="new-secret").returncode == 0
+    assert (project / "sent").read_text() == "new-secret"
+
+
+def test_a_run_whose_secret_is_missing_does_not_go_on(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said which variable is not set; with it the run goes on."""
+    run_id = json.loads(llc("run", "leaks", "--background", "--json").stdout)["run"]
+    wait_for(lambda: os.path.exists("started"))
+    llc("stop", run_id)
+    (project / "go").touch()
+    monkeypatch.delenv("DEPLOY_TOKEN")
+    done = llc("resume", run_id)
+    assert done.returncode == 1
+    assert "the run used the secret `DEPLOY_TOKEN`, which is not set here" in done.stderr
+    assert llc("resume", run_id, "-q", DEPLOY_TOKEN=SECRET).returncode == 0
+
+
+def test_errors_are_masked(project: Path) -> None:
+    """A fault's message and backtrace, a flow's value and its JSON show no secret."""
+    for code in ('(raise "no $DEPLOY_TOKEN")', "(list 1 $PLAIN)"):
+        text = code.replace("$DEPLOY_TOKEN", "sk-plain-1234").replace("$PLAIN", '"sk-plain-1234"')
+        for words in (("run", "-e", text), ("run", "-e", text, "--json")):
+            done = llc(*words)
+            assert_clean(text, done.stdout + done.stderr.replace(text, ""))
+            assert MASK in done.stdout + done.stderr
+
+
+def test_run_files_are_their_owners(project: Path) -> None:
+    """Every file of a run is 0600 and every folder 0700, whatever the umask."""
+    before = os.umask(0)
+    try:
+        (project / "go").touch()
+        llc("run", "leaks")
+        llc("history")
+    finally:
+        os.umask(before)
+    for folder, _, names in os.walk(project / ".loops" / ".history"):
+        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+        for name in names:
+            path = os.path.join(folder, name)
+            if name != ".gitignore":
+                assert stat.S_IMODE(os.stat(path).st_mode) == 0o600, path
+
+
+HOSTILE = ("..", "a\nb", "x" * 240, "-rf", "a b;c", "\x1b[2J", "ü", "$(id)")
+
+
+def run_all_verbs(path: str, outside: Path) -> None:
+    """Run a file, look at its run with every verb, and remove it; nothing is written beside `.loops/`."""
+    done = llc("run", path)
+    assert "\x1b" not in done.stdout + done.stderr
+    assert set(os.listdir(outside)) == {"project", "cache"}
+    assert len(os.listdir(outside / "project")) == 2
+    if done.returncode == 2:
+        assert "error[bad-name]" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    (run,) = runs.runs_in("", runs.HISTORY)
+    assert len(run.id) <= 110
+    for words in (("status", path), ("logs", run.id), ("history",), ("clean", "--keep", "0")):
+        shown = llc(*words)
+        assert shown.returncode == 0, (words, shown.stderr)
+        assert "\x1b" not in shown.stdout
+    assert os.listdir(runs.HISTORY) == [".gitignore"]
+
+
+@pytest.mark.parametrize("kind", ["loop", "flow"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_stays_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    """Whatever a loop or a flow's file is called, its runs stay in `.loops/`; every verb can handle them."""
+    inner = tmp_path / "project"
+    (inner / ".loops").mkdir(parents=True)
+    (tmp_path / "cache").mkdir()
+    monkeypatch.chdir(inner)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    if kind == "flow":
+        (inner / f"{name}.sexp").write_text("(+ 1 2)")
+        run_all_verbs(f"./{name}.sexp", tmp_path)
+    else:
+        states = {"s": {"action": "true", "next": "z"}, "z": {"terminal": True}}
+        (inner / "loop.yaml").write_text(json.dumps({"name": name, "initial": "s", "states": states}))
+        run_all_verbs("loop.yaml", tmp_path)
+
+
+@pytest.mark.parametrize("target", ["../../etc", "a\nb", "x" * 5000, "\x1b[2J", "", "."])
+def test_a_hostile_target_is_an_unknown_run(project: Path, target: str) -> None:
+    """Verbs that take a run refuse what names none, in a readable line."""
+    for verb in ("status", "logs", "attach", "stop"):
+        done = llc(verb, "--", target)
+        assert done.returncode == 2
+        assert "error[" in done.stderr
+        assert "\x1b" not in done.stderr
+
+
+# --- laws -------------------------------------------------------------------------------------
+
+texts = st.text(st.sampled_from("abcxyz'\"\\$ \n"), max_size=30)
+values = st.text(st.sampled_from("abcxyz'\"\\$"), min_size=4, max_size=8)
+
+
+@given(st.lists(st.one_of(texts, st.sampled_from([1, 2])), max_size=6), values, values)
+def test_what_is_split_is_joined_again(parts: list[Any], one: str, two: str) -> None:
+    """A text with secrets goes through its parts unchanged, and no part has a secret."""
+    secrets = Secrets({"ONE": one, "TWO": two})
+    text = "".join({1: one, 2: two}.get(part, part) for part in parts)
+    split = secrets.split(text)
+    assert secrets.join(split) == text
+    assert not any(secrets.occur_in(part) for part in split[::2])
+
+
+@given(texts, st.lists(st.integers(1, 5), max_size=20), values, st.booleans())
+def test_a_stream_shows_no_secret_however_it_is_cut(
+    text: str, cuts: list[int], value: str, is_text: bool
+) -> None:
+    """Parts of any length: the whole is masked as in one piece, where secrets do not touch each other."""
+    assume(value not in text)
+    masking.known = Secrets({"X": value})
+    try:
+        whole: Any = text + value + text
+        whole = whole if is_text else whole.encode()
+        stream, shown = Stream(is_text), whole[:0]
+        for cut in cuts:
+            part, whole = whole[:cut], whole[cut:]
+            shown += stream.feed(part)
+        shown += stream.feed(whole) + stream.finish()
+        shown = shown if is_text else shown.decode()
+        assert value not in shown
+        assert MASK in shown
+    finally:
+        masking.known = Secrets({})
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | texts | st.just("see hunter22!") | st.just("hunter22"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(json_values)
+def test_a_journal_keeps_values_and_no_secret(value: Any) -> None:
+    """What was packed with secrets is unpacked as it was, and its line has none."""
+    masking.known = Secrets({"X_TOKEN": "hunter22"})
+    try:
+        packed = journal.pack({"value": value}, lambda text: {})
+        line = journal.seal({"event": "log", **packed})
+        assert b"hunter22" not in line
+        event = journal.unseal(line[:-1])
+        assert event is not None
+        assert journal.unpack(event["value"], lambda name, size: "") == value
+        hidden = journal.unpack(event["value"], lambda name, size: "", masking.hidden)
+        assert "hunter22" not in json.dumps(hidden)
+    finally:
+        masking.known = Secrets({})
+
+
+def test_a_long_text_with_a_secret_is_kept_in_parts() -> None:
+    """What stands around a secret goes to its own file; the secret does not."""
+    masking.known = Secrets({"X_TOKEN": "hunter22"})
+    kept: dict[str, str] = {}
+
+    def store(text: str) -> dict[str, Any]:
+        kept[str(len(kept))] = text
+        return {"$blob": str(len(kept) - 1), "size": len(text)}
+
+    try:
+        text = "a" * 40_000 + "hunter22" + "b" * 40_000
+        packed = journal.pack(text, store)
+        assert all("hunter22" not in part for part in kept.values())
+        assert len(kept) == 2
+        assert journal.unpack(packed, lambda name, size: kept[name]) == text
+    finally:
+        masking.known = Secrets({})
+
+
+def test_what_is_secret_goes_by_name_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Well-known names with long values, and the names that the project adds."""
+    for name, value in (
+        ("MY_API_KEY", "12345678"), ("MY_SECRET", "short"), ("MY_COLOUR", "green"), ("TOKENS", "987654321"),
+        ("PGPASSWORD", "postgres-pw"),
+    ):  # fmt: skip
+        monkeypatch.setenv(name, value)
+    found = masking.from_environment(["MY_COLOUR"])
+    assert found.mask("12345678 short green 987654321 postgres-pw") == "*** short *** 987654321 ***"
+    with pytest.raises(UserError, match="`GONE`"):
+        found.join(["a", "GONE", "b"])
+    lenient = masking.from_environment([], is_lenient=True)
+    text = lenient.join(["a ", "GONE", " b"])
+    assert lenient.split(text) == ["a ", "GONE", " b"]
