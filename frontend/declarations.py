@@ -33,7 +33,7 @@ RESERVED = ("files", "context", "history_config")
 # Names that take as much text, and as many of them, help nobody.
 MAX_PARAMETERS = 100
 MAX_NAME = 100
-_NAME = re.compile(r"[^\W\d][\w.:/?!*+<>=-]*")
+_NAME = re.compile(r"(?:[^\W\d]|<)[\w.:/?!*+<>=-]*")
 _PARAMETER = re.compile(r"[^\W\d][\w-]*")
 
 

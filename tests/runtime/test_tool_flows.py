@@ -1,0 +1,228 @@
+"""Flows that call tools and tasks, from the command line: what is declared, kept, pinned and scripted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llc as package
+from llc.runtime.script import ScriptedWorld
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+
+TOOLS = """
+tools:
+  - name: my:say
+    parameters: {word: string}
+    command: [echo, "one ${word}"]
+"""
+TASK = """<task type="atomic" name="my:say">
+  <inputs><input name="word"/></inputs><instructions>x</instructions>
+</task>
+"""
+
+
+@pytest.fixture
+def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+    """Run llc in a project."""
+    (tmp_path / ".loops" / "tasks").mkdir(parents=True)
+    (tmp_path / ".loops" / "say.sexp").write_text('(my:say "word")\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def llc(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
+        )
+
+    return llc
+
+
+def value(done: subprocess.CompletedProcess[str]) -> Any:
+    found = json.loads(done.stdout)
+    assert found["error"] is None, found
+    return found["value"]
+
+
+def entries(folder: Path) -> int:
+    return len(list((folder / ".loops" / ".cache").glob("*.cached")))
+
+
+def test_a_change_of_a_tool_is_never_missed(llc: Llc, tmp_path: Path) -> None:
+    """A flow that calls tools is kept compiled; with another tools.yaml it is another program."""
+    tools = tmp_path / ".loops" / "tools.yaml"
+    tools.write_text(TOOLS)
+    assert value(llc("run", "say", "--json")) == "one word"
+    assert entries(tmp_path) == 1
+    assert value(llc("run", "say", "--json")) == "one word"
+    assert entries(tmp_path) == 1
+    tools.write_text(TOOLS.replace("one", "two"))
+    os.utime(tools, (0, 0))
+    assert value(llc("run", "say", "--json")) == "two word"
+    tools.unlink()
+    done = llc("run", "say", "--json")
+    assert done.returncode == 2
+    assert "unknown-task" in done.stderr
+
+
+def test_a_tool_that_comes_later_is_not_missed(llc: Llc, tmp_path: Path) -> None:
+    """A tools.yaml that was not there, and a task's file."""
+    task = tmp_path / ".loops" / "tasks" / "say.xml"
+    task.write_text(TASK)
+    assert value(llc("run", "say", "--json"))["status"] == "FAILED"
+    assert entries(tmp_path) == 1
+    (tmp_path / ".loops" / "tools.yaml").write_text(TOOLS)
+    assert value(llc("run", "say", "--json")) == "one word"
+    task.write_text(TASK.replace("my:say", "my:other"))
+    (tmp_path / ".loops" / "say.sexp").write_text('(my:other "word")\n')
+    assert value(llc("run", "say", "--json"))["status"] == "FAILED"
+
+
+def test_a_change_of_a_task_is_another_program(llc: Llc, tmp_path: Path) -> None:
+    """Its instructions are part of it."""
+    task = tmp_path / ".loops" / "tasks" / "say.xml"
+    hashes = set()
+    for words in ("x", "y", "x"):
+        task.write_text(TASK.replace(">x<", f">{words}<"))
+        llc("run", "say")
+        (run,) = (tmp_path / ".loops" / ".history").glob("*/*.jsonl")
+        hashes.add(json.loads(run.read_text().splitlines()[0])["program_hash"])
+        llc("clean", "--keep", "0")
+        subprocess.run(["rm", "-rf", tmp_path / ".loops" / ".history"], check=True)
+    assert len(hashes) == 2
+
+
+def test_a_running_program_keeps_its_tools(llc: Llc, tmp_path: Path) -> None:
+    """After a kill the run goes on with the definitions it began with."""
+    slow = "  - {name: my:slow, command: 'test -e again || { touch again; sleep 60; }'}\n"
+    (tmp_path / ".loops" / "tools.yaml").write_text(TOOLS + slow)
+    (tmp_path / ".loops" / "say.sexp").write_text('(my:slow)\n(my:say "word")\n')
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "say", "-q"], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "again").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (tmp_path / ".loops" / "tools.yaml").write_text(TOOLS.replace("one", "two"))
+    done = llc("resume", "say", "--json")
+    assert value(done) == "one word", done.stderr
+
+
+def test_names_are_declared_on_the_command_line(llc: Llc, tmp_path: Path) -> None:
+    """For run, validate and compile; a scripted world answers them."""
+    (tmp_path / "world.yaml").write_text(
+        "- {tool: far:add, args: {x: 10}, value: 15}\n- {task: t, content: hi}\n"
+    )
+    text = "(list (far:add 10 5) (get (t (q 1)) 'content))"
+    declare = ["--declare", "far:add(x,y)", "--declare=task t"]
+    done = llc("run", "-e", text, *declare, "--script", "world.yaml", "--json")
+    assert value(done) == [15, "hi"], done.stderr
+    (tmp_path / ".loops" / "say.sexp").write_text(text)
+    assert llc("validate", "say").returncode == 2
+    assert llc("validate", "say", *declare).returncode == 0
+    assert "far:add" in llc("compile", "say", *declare).stdout
+    assert llc("run", "say", "--declare", "1 2").returncode == 2
+
+
+def test_in_the_real_world_a_declared_tool_is_a_fault(llc: Llc) -> None:
+    """Nothing says how to use it."""
+    done = llc("run", "-e", "(far:add (x 1))", "--declare", "far:add")
+    assert done.returncode == 1
+    assert "error[unknown-tool]: `far:add`" in done.stderr
+    assert "<expression>:1:1" in done.stderr
+
+
+def test_all_declarations_are_validated(llc: Llc, tmp_path: Path) -> None:
+    """Also those that no flow uses; tools.yaml is no loop."""
+    (tmp_path / ".loops" / "say.sexp").write_text("1\n")
+    (tmp_path / ".loops" / "tools.yaml").write_text("- {name: a, comand: [x]}\n")
+    (tmp_path / ".loops" / "tasks" / "bad.xml").write_text("<task/>")
+    done = llc("validate", "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 2
+    text = json.dumps(found)
+    assert "comand" in text
+    assert "bad.xml" in text
+    assert "tools" not in json.loads(llc("list", "--json").stdout)[0]["name"]
+
+
+def test_tools_are_listed(llc: Llc, tmp_path: Path) -> None:
+    """Those that are built in, the project's and its tasks, with their parameters."""
+    (tmp_path / ".loops" / "tools.yaml").write_text(TOOLS)
+    (tmp_path / ".loops" / "tasks" / "t.xml").write_text(TASK.replace("my:say", "user:t"))
+    rows = {row["name"]: row for row in json.loads(llc("tools", "--json").stdout)}
+    assert {"system:write_file", "my:say", "user:t"} <= set(rows)
+    assert rows["my:say"]["parameters"] == [
+        {"name": "word", "type": "string", "required": True, "description": ""}
+    ]
+    assert rows["user:t"]["kind"] == "task"
+    assert "(my:say (word …))" in llc("tools").stdout
+    assert "declared in .loops/tools.yaml" in llc("tools", "my:say").stdout
+    assert "did you mean `my:say`?" in llc("tools", "my:sya").stderr
+
+
+def test_an_action_of_a_tool_is_shown(llc: Llc, tmp_path: Path) -> None:
+    """What it is given, what it writes, and why it gave nothing."""
+    (tmp_path / ".loops" / "tools.yaml").write_text(TOOLS)
+    done = llc("run", "-e", '(my:say "word") (try (system:list_directory "none") (catch e 1))')
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert lines[:2] == ['→ my:say (word "word")', "│ one word"]
+    assert "✗ `none` does not exist" in lines
+
+
+def test_a_loop_calls_a_function_that_uses_tools(llc: Llc, tmp_path: Path) -> None:
+    """The tools of a flow's functions are there for loops too."""
+    (tmp_path / ".loops" / "tools.yaml").write_text(TOOLS)
+    (tmp_path / ".loops" / "own.sexp").write_text('(define (speak word) (my:say (word word)) "done")\n')
+    (tmp_path / ".loops" / "talk.yaml").write_text(
+        "name: talk\ninitial: say\nstates:\n"
+        "  say:\n    call: own.sexp#speak\n    args: {word: hi}\n    next: done\n"
+        "  done: {terminal: true}\n"
+    )
+    done = llc("run", "talk", "--json")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "one hi" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("{tool: a, task: b}", "exclude each other"),
+        ("{tool: a, command: b}", "exclude each other"),
+        ("{kind: shell, tool: a}", "exclude each other"),
+        ("{args: {x: 1}}", "`args` is for"),
+        ("{tool: a, output: x}", "has no `output`"),
+        ("{task: a, status: DONE}", "`COMPLETE`"),
+        ("{tool: 5, value: 1}", ""),
+    ],
+)
+def test_a_rule_that_cannot_be_meant_is_refused(tmp_path: Path, rule: str, told: str) -> None:
+    """With its place."""
+    path = tmp_path / "world.yaml"
+    path.write_text(f"- {rule}\n")
+    if not told:
+        ScriptedWorld.load(str(path))
+        return
+    with pytest.raises(package.CompileError, match=told):
+        ScriptedWorld.load(str(path))
+
+
+def test_python_calls_what_it_declares(tmp_path: Path) -> None:
+    """`llc.evaluate` with a world of its own."""
+    path = tmp_path / "world.yaml"
+    path.write_text("- {tool: far:add, error: {kind: broken, message: no}}\n")
+    text = "(try (far:add (x 1)) (catch e (get e 'kind)))"
+    world = ScriptedWorld.load(str(path))
+    assert package.evaluate(text, world=world, declare=["far:add"]) == "broken"
