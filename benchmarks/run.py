@@ -24,6 +24,7 @@ SECTIONS = {
     "output": ("memory", "output"),
     "storage": ("storage", "section"),
     "reading": ("reading", "section"),
+    "context": ("context", "section"),
 }
 
 

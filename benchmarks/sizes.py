@@ -23,6 +23,9 @@ class Sizes:
     output_rounds: int = 7
     text_bytes: int = 1_000_000
     read_rounds: int = 9
+    files: int = 10_000
+    index_rounds: int = 3
+    search_rounds: int = 9
 
 
 FULL = Sizes()
@@ -41,4 +44,7 @@ TINY = Sizes(
     output_rounds=1,
     text_bytes=2_000,
     read_rounds=1,
+    files=20,
+    index_rounds=1,
+    search_rounds=1,
 )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-SECTIONS = ("steps", "start", "scale", "iterations", "output", "storage", "reading")
+SECTIONS = ("steps", "start", "scale", "iterations", "output", "storage", "reading", "context")
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:

@@ -13,25 +13,25 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from fnmatch import fnmatchcase
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 MOST_FILES = 100_000
 LARGEST_FILE = 1 << 20
-_DEEPEST_REPOSITORY = 8
 # Seconds between two looks at whether we are to stop.
 _LOOK = 0.1
 
 # Ours and git's own: no text of the project.
-_NEVER = (b".loops/.cache", b".loops/.running", b".loops/.history")
+_NEVER = (b".loops/.cache/", b".loops/.running/", b".loops/.history/")
 # Files that hold keys or passwords by their names; what explains how to write one is no secret.
-_SECRETS = (
-    ".env", ".env.*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx",
-    "*.ppk", ".netrc", "_netrc", ".pgpass", ".npmrc", ".pypirc", ".htpasswd", ".git-credentials",
-    ".dockercfg", ".aws/credentials", ".docker/config.json", ".kube/config",
-)  # fmt: skip
-_EXAMPLES = (".example", ".sample", ".template", ".dist")
-_KEY_FILE = re.compile(r"id_[a-z0-9_-]+")
+_SECRET = re.compile(
+    rb"""(?:^|/)(?!.*\.(?:example|sample|template|dist)\Z)
+    (?: \.env (?:\.[^/]*)? | [^/]*\.env | \.envrc | id_[a-z0-9_-]+
+    | [^/]*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk)
+    | [._]netrc | \.(?:pgpass|npmrc|pypirc|htpasswd|git-credentials|dockercfg)
+    | \.aws/credentials | \.docker/config\.json | \.kube/config )\Z""",
+    re.VERBOSE | re.DOTALL,
+)
 
 
 class Entry(NamedTuple):
@@ -53,38 +53,52 @@ class Listing(NamedTuple):
 
 def list_files(root: str, check: Callable[[], object]) -> Listing:
     """The project's files. check: called now and then, raises to stop. Raises OSError for the root."""
-    base = os.fsencode(root or ".")
+    base = os.fsencode(root) if root else os.getcwdb()  # which tells a folder that is gone
     by = "git"
     paths: Iterable[bytes] | None = _git_paths(base, check)
     if paths is None:
         paths, by = _walk(base, check), "folders"
     guard = _Guard(base)
+    found: dict[bytes, Entry | str] = {}
+    todo = [paths]
+    while todo:
+        for path in todo.pop():
+            check()
+            seen = None if path in found or _is_never(path) else _look(base, path, guard)
+            if seen == "folder":
+                # A repository in the repository, which git lists as one name.
+                inner = os.path.join(base, path)
+                if by == "git" and os.path.lexists(os.path.join(inner, b".git")):
+                    todo.append([os.path.join(path, name) for name in _git_paths(inner, check) or ()])
+            elif seen is not None:
+                found[path] = seen
     entries: list[Entry] = []
     left_out: list[tuple[bytes, str]] = []
-    for path in sorted(set(paths)):
-        check()
-        found = _look(base, path, guard)
-        if isinstance(found, str):
-            left_out.append((path, found))
-        elif found is not None and len(entries) >= MOST_FILES:
+    for path, seen in sorted(found.items(), key=itemgetter(0)):
+        if isinstance(seen, str):
+            left_out.append((path, seen))
+        elif len(entries) >= MOST_FILES:
             left_out.append((path, "too-many"))
-        elif found is not None:
-            entries.append(found)
+        else:
+            entries.append(seen)
     return Listing(entries, left_out, by)
 
 
 def _look(base: bytes, path: bytes, guard: _Guard) -> Entry | str | None:
-    """The entry for a path, why it is left out, or None for what is not there."""
-    if not guard.is_inside(os.path.dirname(path)):
+    """The entry for a path, why it is left out, `folder`, or None for what is not there."""
+    if not guard.is_inside(path.rpartition(b"/")[0]):
         return "link"
     try:
-        state = os.lstat(os.path.join(base, path))
+        state = os.lstat(base + b"/" + path)
     except OSError as error:
         return None if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
-    if stat.S_ISLNK(state.st_mode):
+    mode = state.st_mode
+    if stat.S_ISDIR(mode):
+        return "folder"
+    if stat.S_ISLNK(mode):
         return "link"
-    if not stat.S_ISREG(state.st_mode):
-        return None if stat.S_ISDIR(state.st_mode) else "special"
+    if not stat.S_ISREG(mode):
+        return "special"
     if is_secret(path):
         return "secret"
     if state.st_size > LARGEST_FILE:
@@ -94,16 +108,7 @@ def _look(base: bytes, path: bytes, guard: _Guard) -> Entry | str | None:
 
 def is_secret(path: bytes) -> bool:
     """Whether a file holds keys or passwords, by its name."""
-    text = os.fsdecode(path).lower()
-    name = text.rpartition("/")[2]
-    if name.endswith(_EXAMPLES):
-        return False
-    if _KEY_FILE.fullmatch(name):
-        return True
-    return any(
-        text == pattern or text.endswith("/" + pattern) if "/" in pattern else fnmatchcase(name, pattern)
-        for pattern in _SECRETS
-    )
+    return _SECRET.search(path.lower()) is not None
 
 
 class _Guard:
@@ -154,34 +159,14 @@ def read_entry(root: str, path: bytes) -> bytes | None:
 # --- by git -----------------------------------------------------------------------------------
 
 
-def _git_paths(base: bytes, check: Callable[[], object], depth: int = 0) -> list[bytes] | None:
+def _git_paths(base: bytes, check: Callable[[], object]) -> list[bytes] | None:
     """What git lists below `base`; None where there is no git, no repository, or it does not say."""
     listed = _git(base, check, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listed is None:
         return None
-    paths = [path for path in listed.split(b"\0") if path]
-    if not paths and _git(base, check, "check-ignore", "-q", ".") is not None:
+    if not listed and _git(base, check, "check-ignore", "-q", ".") is not None:
         return None  # a project in a folder that a repository around it ignores
-    found = []
-    for path in paths:
-        if _is_never(path):
-            continue
-        if path.endswith(b"/") or _is_repository(base, path):
-            # A repository in the repository, which git lists as one name.
-            path = path.rstrip(b"/")
-            inner = os.path.join(base, path)
-            below = None
-            if depth < _DEEPEST_REPOSITORY and not os.path.islink(inner):
-                below = _git_paths(inner, check, depth + 1)
-            found += [os.path.join(path, one) for one in below or ()]
-        else:
-            found.append(path)
-    return found
-
-
-def _is_repository(base: bytes, path: bytes) -> bool:
-    full = os.path.join(base, path)
-    return os.path.isdir(full) and os.path.lexists(os.path.join(full, b".git"))
+    return [path.rstrip(b"/") for path in listed.split(b"\0") if path]
 
 
 def _git(base: bytes, check: Callable[[], object], *words: str) -> bytes | None:
@@ -252,9 +237,7 @@ def _walk(base: bytes, check: Callable[[], object]) -> Iterator[bytes]:
 
 
 def _is_never(path: bytes) -> bool:
-    if path.rpartition(b"/")[2] == b".git":
-        return True
-    return any(path == name or path.startswith(name + b"/") for name in _NEVER)
+    return (path.endswith(b".git") and path[-5:-4] in (b"", b"/")) or path.startswith(_NEVER)
 
 
 def _is_ignored(path: bytes, is_folder: bool, specs: list[tuple[bytes, Any]]) -> bool:

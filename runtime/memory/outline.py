@@ -23,11 +23,13 @@ _BRACES = frozenset({"c", "h", "cc", "cpp", "cxx", "hpp", "hh", "m", "mm", "java
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.+)|^=+[ \t]+(.+)|^\*+[ \t]+(.+)", re.MULTILINE)
 _UNDERLINED = re.compile(r"^(\S.{0,120})\n(?:={3,}|-{3,}|~{3,})[ \t]*$", re.MULTILINE)
 _TITLE = re.compile(
-    r"""^[ \t\-]*["']?(?:name|title|description|summary|id)["']?[ \t]*[:=][ \t]*(.{1,300})"""
+    r"""(?:^[ \t\-]*|[{,][ \t]*)["']?(?:name|title|description|summary|id)["']?[ \t]*[:=][ \t]*"""
+    r"""(?:"([^"\n]{1,300})|([^"\s{\[][^\n]{0,300}))"""
     r"|<(?:title|h1|description|name)[^>\n]{0,80}>([^<\n]{1,300})",
     re.IGNORECASE | re.MULTILINE,
 )
-_NAME = r"([A-Za-z_$À-\uffff][\w$À-\uffff]*[?!]?)"
+# Nothing here is without bounds that a line of a megabyte could make go back and forth.
+_NAME = r"([A-Za-z_$À-\uffff][\w$À-\uffff]{0,100}[?!]?)"
 _MODIFIER = (
     r"(?:export|default|public|private|protected|internal|static|async|abstract|final|sealed|open|override"
     r"|pub(?:\([\w:]+\))?|unsafe|extern|inline|declare|data|partial|local|readonly|virtual|constexpr)"
@@ -44,16 +46,17 @@ _ASSIGNED = re.compile(
     r"[ \t]*(?::[^=\n]{1,80})?:?=(?!=)",
     re.MULTILINE,
 )
-_LISP_DEFINED = re.compile(r"^[ \t]*\((?:define|def)[\w*-]*[ \t]+\(?([^\s()\"']+)", re.MULTILINE)
+_LISP_DEFINED = re.compile(r"^[ \t]*\((?:define|def)[\w*-]{0,40}[ \t]+\(?([^\s()\"']{1,100})", re.MULTILINE)
+# A line such as `static int *name(…`, which no `;` ends; the name is the last word before the bracket.
 _BRACE_DEFINED = re.compile(
-    r"^[A-Za-z_][\w \t*&<>,:\[\]]{0,120}?([A-Za-z_~]\w*)[ \t]*\([^;\n]{0,200}$", re.MULTILINE
+    r"""^(?=[A-Za-z_])[^\n;={}()"']{0,160}?(?<![^\s*&:~])([A-Za-z_]\w{0,100})[ \t]?\([^;\n]*$""", re.MULTILINE
 )
-_SHELL_DEFINED = re.compile(r"^([\w.-]+)[ \t]*\(\)[ \t]*[{(]?", re.MULTILINE)
-_TARGET = re.compile(r"^([\w.%/-]+)[ \t]*:(?!=)", re.MULTILINE)
+_SHELL_DEFINED = re.compile(r"^([\w.-]{1,100})[ \t]*\(\)", re.MULTILINE)
+_TARGET = re.compile(r"^([\w.%/-]{1,100})[ \t]*:(?!=)", re.MULTILINE)
 _SQL_DEFINED = re.compile(
     r"^[ \t]*create[ \t]+(?:or[ \t]+replace[ \t]+)?(?:temp(?:orary)?[ \t]+|unique[ \t]+)?"
     r"(?:table|view|index|function|procedure|trigger|type)[ \t]+"
-    r"(?:if[ \t]+not[ \t]+exists[ \t]+)?([\w.\"`]+)",
+    r"(?:if[ \t]+not[ \t]+exists[ \t]+)?([\w.\"`]{1,100})",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -87,8 +90,8 @@ def outline(path: str, text: str) -> Outline:
         return Outline("\n".join([*found[:200], _first_paragraph(head)])[:_MOST_ABOUT], "")
     about = _leading_comment(head)
     if extension in _DATA:
-        titles = [match[1] or match[2] for match in _TITLE.finditer(head)]
-        return Outline("\n".join([about, *titles[:40]])[:_MOST_ABOUT], "")
+        titles = [next(filter(None, match.groups())) for match in _TITLE.finditer(head)]
+        return Outline("\n".join(filter(None, [about, *titles[:40]]))[:_MOST_ABOUT], "")
     return Outline(about[:_MOST_ABOUT], " ".join(_symbols(name, extension, text)))
 
 

@@ -79,7 +79,7 @@ class Answer(NamedTuple):
 def read_request(args: dict[str, Any]) -> Request:
     """A request from the arguments of the effect. Raises `BadRequest`."""
     strategy = args.get("matching_strategy") or "content"
-    if strategy not in search.STRATEGIES:
+    if not isinstance(strategy, str) or strategy not in search.STRATEGIES:
         near = nearest(str(strategy), search.STRATEGIES)
         hint = f"; did you mean `{near}`?" if near else ""
         raise BadRequest(f"`matching_strategy` is `content` or `metadata`, not {_shown(strategy)}{hint}")
