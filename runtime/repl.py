@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from ..frontend.pending import Pending
 from ..ir.diagnostics import CompileError, Diagnostic, clean, render, render_all, suggest
 from ..ir.spans import Span
+from .bounding import Bounds
 from .display import ProgressDisplay
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from .screen import Screen, printable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from ..vm.faults import Fault
+    from .options import Values
 
 # Of a longer value a terminal shows so many characters.
 LONGEST_SHOWN = 20_000
@@ -257,8 +259,10 @@ COMMANDS = {
 # --- the verb ---------------------------------------------------------------------------------
 
 
-def run() -> int:
+def run(values: Values) -> int:
     """`llc repl`; the exit code."""
+    bounds = Bounds.asked(values)
+    bounds.apply()
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     out, errors = Screen(sys.stdout), Screen(sys.stderr)
     longest = LONGEST_SHOWN if is_terminal else None
@@ -266,6 +270,7 @@ def run() -> int:
         display=ProgressDisplay(out if is_terminal else errors, {}),
         declared=_declared(),
         settings=_settings(),
+        fuel=bounds.fuel,
         longest=longest,
     )
     console = Console(session, out, out if is_terminal else errors, is_terminal)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ..frontend.core import Binding
     from ..frontend.datum import Datum
     from ..frontend.declared import Declared
+    from ..vm.faults import Place
     from ..vm.machine import Machine
     from ..vm.values import Value
     from .world import WorldLike
@@ -190,7 +191,9 @@ class Session:
             interrupt.check()
             left = QUANTUM if self._fuel is None else min(QUANTUM, self._fuel - machine.ticks)
             if left <= 0:
-                return Fault("out-of-fuel", f"it did not end within {self._fuel} ticks")
+                return Fault(
+                    "out-of-fuel", f"it did not end within {self._fuel:,} ticks", self._place(machine)
+                )
             machine.refuel(left)
             stop = machine.resume(result) if isinstance(stop, Effect) else machine.resume()
             for kind, fields in machine.take_notes():
@@ -214,6 +217,11 @@ class Session:
             elif not isinstance(stop, OutOfFuel):
                 assert isinstance(stop, Done | Fault)
                 return stop
+
+    def _place(self, machine: Machine) -> Place | None:
+        """Where a machine stands in the source."""
+        frame = machine.calls[-1]
+        return machine.image.place(frame.function.code.state_spans[frame.state])
 
     # --- what lives on ----------------------------------------------------------------------------
 
@@ -252,6 +260,8 @@ class Session:
         for name, binding in sorted(self.toplevel.defined.items()):
             if binding is None:
                 yield name, "macro"
+            elif binding is self.toplevel.last and self._boxes[binding].value is None:
+                continue
             elif (box := self._boxes.get(binding)) is not None and _is_set(box):
                 usage = self.toplevel.outline(binding)
                 yield name, usage if usage is not None else self.show(box.value)

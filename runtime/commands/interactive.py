@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .plumbing import command
+from .. import options
+from .plumbing import command, values
 
 
-@command(())
+@command(options.LIMITS)
 def repl(given: dict[str, Any]) -> int:
     from .. import repl as reading
 
-    return reading.run()
+    return reading.run(values(options.LIMITS, "", given))

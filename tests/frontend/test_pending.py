@@ -1,0 +1,51 @@
+"""Texts that grow line by line: which are complete, by what the reader says of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llc.frontend.documents import text_source
+from llc.frontend.pending import Pending
+from llc.frontend.reader import read
+
+COMPLETE = (
+    "1", "(+ 1 2)", "(f) (g)", '"a b"', '(f ")")', "; (\n", "(f ; )\n)", "#| ( |# 1", "'x", "'(a)", "[a]",
+    "a)", '"a\n\nb"', '"a\\"b"', "|a (|", "#| #| |# |# 1", "#;(a) b", "", '"a\\\\"',
+)  # fmt: skip
+OPEN = (
+    "(", "(f (g)", '"a', '(f ")', "#| 1", "#| #| |#", "'", "(f '", "`(a ,", "#;", '"a\\"', "[a (b)", "(f ; )",
+    '"a\\', "(a\n(b)\n", '"\\\\\\"',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", COMPLETE)
+def test_complete(text: str) -> None:
+    """Nothing is waited for."""
+    assert Pending(text).is_complete
+
+
+@pytest.mark.parametrize("text", OPEN)
+def test_open(text: str) -> None:
+    """A bracket, a string, a comment or a quoted datum has no end yet."""
+    assert not Pending(text).is_complete
+
+
+@pytest.mark.parametrize(
+    ("text", "is_blank"), [("", True), (" ; x\n", True), ("#| a\nb |#", True), ("1", False)]
+)
+def test_blank(text: str, is_blank: bool) -> None:
+    """Comments are nothing."""
+    assert Pending(text).is_blank == is_blank
+
+
+@given(st.text(alphabet="()[]\"\\;#|'`, a1\n", max_size=40))
+def test_what_the_reader_takes_is_complete(text: str) -> None:
+    """A text that the reader finds nothing wrong with waits for nothing; so does the same, line by line."""
+    _, found = read(text_source(text, "text"))
+    pending = Pending(text)
+    if not any(finding.is_error for finding in found):
+        assert pending.is_complete
+    if pending.is_complete:
+        assert not {finding.id for finding in found} & {"unterminated-string", "unterminated-comment"}

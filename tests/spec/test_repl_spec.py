@@ -1,0 +1,54 @@
+"""`spec/repl.md`: its dialogues are held, its command is run, its table is that of the commands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from spec.blocks import Block, parameters, take, text_of
+
+from llc.runtime.repl import COMMANDS, Console
+from llc.runtime.screen import Screen
+from llc.runtime.session import Session
+
+DIALOGUES = take("repl.md", "repl")
+COMMAND = take("repl.md", "console")[0]
+PROMPT = "llc> "
+
+
+@pytest.mark.parametrize("block", parameters(DIALOGUES))
+def test_a_dialogue_is_as_shown(block: Block, tmp_path: Path) -> None:
+    """Each dialogue, in a session of its own, goes as the chapter shows it."""
+    shown = ""
+    with open(tmp_path / "terminal", "w+", encoding="utf-8") as terminal:
+        screen = Screen(terminal)
+        session = Session(longest=1000)
+        console = Console(session, screen, screen, is_terminal=True)
+        try:
+            for text in re.findall(rf"^{PROMPT}(.*)$", block.text, re.MULTILINE):
+                screen.write(f"{PROMPT}{text}\n")
+                console.enter(text)
+        finally:
+            session.close()
+        shown = Path(terminal.name).read_text("utf-8")
+    assert shown == block.text
+
+
+def test_a_stream_is_evaluated(tmp_path: Path) -> None:
+    """The command of the chapter prints what stands there."""
+    command, _, expected = COMMAND.text.removeprefix("$ ").partition("\n")
+    command = command.replace("llc repl", f"{sys.executable} -m llc repl")
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (expected, "")
+
+
+def test_the_table_has_every_command() -> None:
+    """The rows are those of `repl.COMMANDS`."""
+    rows = [
+        "| `{}` | {} |".format(command.usage.replace("|", r"\|"), command.doc)
+        for command in COMMANDS.values()
+    ]
+    assert "\n".join(rows) in text_of("repl.md")

@@ -1,0 +1,95 @@
+"""Images that grow: indexes that stay, functions that are left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from llc.ir.text import parse_program
+from llc.vm.emit import EmitError
+from llc.vm.linking import Linker, functions_in, start
+from llc.vm.machine import Done
+from llc.vm.values import Box, FunctionValue
+from llc.vm.verify import verify_image
+
+FIRST = """
+program first entry one
+function one()
+  state start
+    return "one"
+function two()
+  state start
+    tailcall closure one()()
+"""
+SECOND = """
+program second entry three
+function three() captures(box)
+  state start
+    return list(unbox(box), "three")
+"""
+
+
+def linked(*texts: str) -> Linker:
+    linker = Linker("test")
+    for text in texts:
+        linker.add(parse_program(text, "test.ir").functions)
+    return linker
+
+
+def result(linker: Linker, function: FunctionValue) -> object:
+    stop = start(linker.image, function).resume()
+    assert isinstance(stop, Done)
+    return stop.value
+
+
+def test_what_was_there_goes_on_when_more_is_added() -> None:
+    """A function value made before calls the same function after."""
+    linker = linked(FIRST)
+    two = linker.function("two")
+    before = linker.image
+    linker.add(parse_program(SECOND, "test.ir").functions)
+    assert result(linker, two) == "one"
+    assert result(linker, linker.function("three", [Box(5)])) == [5, "three"]
+    assert len(before.functions) == 3
+    assert list(verify_image(linker.image)) == []
+
+
+def test_what_nothing_can_call_is_left_out() -> None:
+    """Values are renumbered, wherever they stand, once each; those that captures hold stay too."""
+    linker = linked(FIRST, SECOND)
+    three = linker.function("three", [Box(7)])
+    box = Box((three, {"again": three}))
+    box.value = (*box.value, box)
+    linker.forget([box])
+    assert linker.names == {"session", "three"}
+    assert result(linker, three) == [7, "three"]
+    linker.add(parse_program(FIRST, "test.ir").functions)
+    assert result(linker, linker.function("two")) == "one"
+    assert list(verify_image(linker.image)) == []
+
+
+def test_what_kept_code_makes_is_kept() -> None:
+    """A function that only the code of another names stays."""
+    linker = linked(FIRST, SECOND)
+    two = linker.function("two")
+    linker.forget([two])
+    assert linker.names == {"session", "one", "two"}
+    assert result(linker, two) == "one"
+
+
+def test_code_that_cannot_be_emitted_leaves_the_image() -> None:
+    """Nothing of a program with an unknown function is added."""
+    linker = linked(FIRST)
+    bad = FIRST.replace("closure one()", "closure nobody()").replace("one()", "other()").replace("two", "bad")
+    with pytest.raises(EmitError):
+        linker.add(parse_program(bad, "test.ir").functions)
+    assert linker.names == {"session", "one", "two"}
+    assert result(linker, linker.function("one")) == "one"
+
+
+def test_function_values_are_found_once() -> None:
+    """In lists, maps, captures and boxes, cycles among them."""
+    inner = FunctionValue(1, ())
+    outer = FunctionValue(2, (inner,))
+    box = Box()
+    box.value = ((outer, {"k": inner}), box)
+    assert sorted(value.function for value in functions_in([box])) == [1, 2]
