@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test crash lint types bench clean
 
 $(BIN)/llc: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,6 +19,10 @@ test: $(BIN)/llc
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest
+
+# Every accident at every write, and hundreds of random ones: about ten minutes.
+crash: $(BIN)/llc
+	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_damage.py
 
 bench: $(BIN)/llc
 	$(BIN)/python benchmarks/run.py

@@ -1,0 +1,110 @@
+"""Runs llc again and again in fresh processes that meet with an accident: `python crash_runner.py`.
+
+Reads jobs as lines of JSON and answers each with `{"code": …}`. A job is a process forked from this one,
+which has imported llc, so that hundreds of them take seconds.
+
+    cwd, words      where, and the command line without `llc`
+    fault           what happens at the write of number `at` to a file of a run: `before`, `torn`, `after`
+                    (killed there), `enospc`, `eio` (half of it is written, from then on no write works),
+                    `sync` (that sync fails), `sigint`, `sigterm` (it gets that signal)
+    kill_after      killed after so many seconds
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+from llc.frontend import compile as _compile  # noqa: F401 - imported once for all
+from llc.ir import verify as _verify  # noqa: F401
+from llc.runtime import cli as _cli  # noqa: F401
+from llc.runtime import entry, lanes, launch, model, resumption, unknown  # noqa: F401
+from llc.vm import lift, snapshot  # noqa: F401
+
+RUNNING = "/.loops/.running/"
+
+
+class Accident:
+    """Stands in for the system's write and sync."""
+
+    def __init__(self, fault: str, at: int) -> None:
+        self.fault = fault
+        self.at = at
+        self.count = 0
+        self.is_broken = False
+        self.write = os.write
+        os.write = self.written  # type: ignore[assignment]
+        os.fdatasync = self.synced  # type: ignore[assignment]
+
+    def written(self, fd: int, data: Any) -> int:
+        if self.fault == "sync" or RUNNING not in os.readlink(f"/proc/self/fd/{fd}"):
+            return self.write(fd, data)
+        self.count += 1
+        if self.count != self.at and not self.is_broken:
+            return self.write(fd, data)
+        match self.fault:
+            case "before":
+                die()
+            case "torn":
+                self.write(fd, data[: len(data) // 2])
+                die()
+            case "after":
+                self.write(fd, data)
+                die()
+            case "enospc" | "eio":
+                if not self.is_broken:
+                    self.is_broken = True
+                    return self.write(fd, data[: len(data) // 2])
+                raise OSError(getattr(errno, self.fault.upper()), "as if")
+            case "sigint" | "sigterm":
+                os.kill(os.getpid(), getattr(signal, self.fault.upper()))
+        return self.write(fd, data)
+
+    def synced(self, fd: int) -> None:
+        """Nothing here outlives the machine, so nothing is synced for real."""
+        if self.fault == "sync":
+            self.count += 1
+            if self.count == self.at:
+                raise OSError(errno.EIO, "as if")
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def child(job: dict[str, Any]) -> None:
+    os.chdir(job["cwd"])
+    os.environ.update(job.get("env", {}))
+    log = os.open("shown", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    sys.argv = ["llc", *job["words"]]
+    Accident(job.get("fault", ""), job.get("at", 0))
+    code = entry.main()
+    os._exit(code)
+
+
+def main() -> None:
+    for line in sys.stdin:
+        job = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                child(job)
+            finally:
+                os._exit(99)
+        if "kill_after" in job:
+            time.sleep(job["kill_after"])
+            os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        print(json.dumps({"code": os.waitstatus_to_exitcode(status)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

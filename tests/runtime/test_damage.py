@@ -1,0 +1,209 @@
+"""A journal cut off or changed at every byte, and several who want to go on with one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from llc.frontend.compile import compile_text
+from llc.ir.text import parse_program
+from llc.runtime import journal, launch, locks, options, runs
+from llc.runtime.checkpoint import Checkpoints
+from llc.runtime.display import Display
+from llc.runtime.driver import Driver
+from llc.runtime.journal import Journal
+from llc.runtime.world import Context, Interrupt, World
+from llc.vm.emit import emit
+from llc.vm.image import Image
+from llc.vm.machine import Machine
+
+SEQUENCE = """
+name: job
+initial: a
+states:
+  a: {action: "echo 1", capture: x, next: b}
+  b: {action: "echo ${captured.x.output}", capture: y, next: c}
+  c: {action: "echo ${captured.y.output}", next: done}
+  done: {terminal: true}
+"""
+PARALLEL = """
+program job entry main
+function main() locals(found)
+  state start
+    parallel closure work() over ["1", "2"] -> found then end
+  state end
+    return found
+function work(word) locals(answer)
+  state first
+    perform shell map("command", concat("echo ", word)) -> answer then second
+  state second
+    perform shell map("command", concat("echo ", get(answer, "output"))) -> answer then end
+  state end
+    return get(answer, "output")
+"""
+
+
+class Counting(World):
+    """Adds one to what an action echoes, and remembers which it was asked for."""
+
+    performed: ClassVar[list[int]] = []
+    left = 10**6
+
+    def perform(self, effect: Any, context: Context) -> dict[str, Any]:
+        if Counting.left == 0:
+            raise KeyboardInterrupt
+        Counting.left -= 1
+        Counting.performed.append(effect.seq)
+        number = int(effect.args["command"].split()[1].strip("'")) + 1
+        return {"output": str(number), "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
+
+    beside = None  # type: ignore[assignment]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".loops").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("llc.runtime.world.World", Counting)
+    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    # The program is our own, and verified with the rest of the tests.
+    monkeypatch.setattr(launch, "load_image", lambda path: Image.from_bytes(Path(path).read_bytes()))
+    return tmp_path
+
+
+def cut_run(text: str, count: int) -> Path:
+    """A run that was killed when `count` effects had been performed."""
+    if text.lstrip().startswith("program"):
+        image = emit(parse_program(text, "job.ir"))
+    else:
+        image = emit(compile_text(text, ".loops/job.yaml").program)
+    run, lock = locks.start("", "job", ["."], {"program": "job"})
+    journal.write_file(run.image, image.to_bytes())
+    book = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
+    book.write("run_start", {"format": 1, "run": run.id, "program": "job", "path": "job", "llc": ""})
+    interrupt = Interrupt()
+    Counting.performed, Counting.left = [], count
+    driver = Driver(Machine(image), Counting(), book, run, Display(), interrupt, checkpoints=Checkpoints(run))
+    with pytest.raises(KeyboardInterrupt):
+        driver.run()
+    book.close()
+    lock.close()
+    interrupt.close()
+    Counting.left = 10**6
+    return Path(run.path)
+
+
+@pytest.mark.parametrize("text", [SEQUENCE, PARALLEL], ids=["sequence", "parallel"])
+@pytest.mark.parametrize("change", ["cut off", "flipped"])
+def test_a_journal_damaged_at_any_byte(project: Path, text: str, change: str) -> None:
+    """The run comes to its end; no effect is performed again whose result stands before the damage."""
+    folder = cut_run(text, 2)
+    (name,) = (path.name for path in folder.glob("*.events.jsonl"))
+    whole = (folder / name).read_bytes()
+    kept = shutil.move(folder, project / "kept")
+    ended = project / ".loops" / ".history" / folder.name
+    ends = [
+        (whole.index(line) + len(line), event["seq"])
+        for line in whole.splitlines(keepends=True)
+        if (event := json.loads(line))["event"] == "action_complete"
+    ]
+    value = None
+    for place in range(len(whole.splitlines()[0]) + 1, len(whole)):
+        shutil.copytree(kept, folder)
+        damaged = whole[:place] if change == "cut off" else damage(whole, place)
+        (folder / name).write_bytes(damaged)
+        Counting.performed = []
+        assert launch.resume(options.Values(options.RESUME, folder.name, quiet=True)) == 0, place
+        safe = {seq for end, seq in ends if end <= place}
+        assert not safe & set(Counting.performed), place
+        end = runs.RunFolder("", str(ended)).end()
+        assert end is not None
+        value = value or (end["status"], end["value"], end["steps"])
+        assert (end["status"], end["value"], end["steps"]) == value, place
+        shutil.rmtree(ended)
+
+
+def damage(whole: bytes, place: int) -> bytes:
+    """One bit of a byte changed, each time another."""
+    return whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :]
+
+
+GATE = """
+name: job
+initial: a
+states:
+  a: {action: 'echo $$ >> pids; touch here; until [ -e go ]; do sleep 0.02; done', next: done}
+  done: {terminal: true}
+"""
+
+
+@pytest.fixture
+def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a run that was killed in its action."""
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "job.yaml").write_text(GATE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
+    wait_for((tmp_path / "here").exists)
+    process.kill()
+    process.wait()
+    (tmp_path / "here").unlink()
+    return tmp_path
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_of_many_who_resume_at_once_one_does(cut: Path) -> None:
+    """Five `llc resume` of one run begin together: one goes on, four are told that it lives."""
+    words = [sys.executable, "-m", "llc", "resume", "job", "--json", "-q"]
+    processes = [
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for _ in range(5)
+    ]
+    wait_for(lambda: sum(process.poll() is not None for process in processes) == 4)
+    wait_for((cut / "here").exists)
+    (cut / "go").touch()
+    answers = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
+    kinds = sorted(answer["error"]["kind"] if answer["error"] else "" for answer in answers)
+    assert kinds == ["", "run-is-live", "run-is-live", "run-is-live", "run-is-live"]
+    assert len((cut / "pids").read_text().split()) == 2
+
+
+def test_whoever_has_the_holders_pid_now_is_no_holder_and_is_not_ended(cut: Path) -> None:
+    """Pids in the lock file and in the journal are somebody else's by now: the run goes on, they live."""
+    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        (folder,) = cut.glob(".loops/.running/job-*")
+        about = json.loads((folder / "lock").read_text())
+        (folder / "lock").write_text(json.dumps({**about, "pid": stranger.pid}))
+        path = folder / "job.events.jsonl"
+        lines = path.read_bytes().splitlines()
+        events = [event for line in lines if (event := journal.unseal(line)) is not None]
+        for event in events:
+            if event["event"] == "process":
+                event["pid"] = stranger.pid
+        path.write_bytes(b"".join(map(journal.seal, events)))
+        (cut / "go").touch()
+        done = subprocess.run([sys.executable, "-m", "llc", "resume", "job", "-q"], timeout=60)
+        assert done.returncode == 0
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
