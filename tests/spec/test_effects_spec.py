@@ -107,7 +107,7 @@ def test_a_script_answers_as_the_chapter_says(script: str, claims: str, interrup
         match = CLAIM.fullmatch(line)
         assert match is not None, line
         kind, state, command, claimed = match.groups()
-        effect = Effect(kind, {"command": command, "names": ["HOME"]})
+        effect = Effect(kind, {"command": command, "query": command, "names": ["HOME"]})
         if claimed == "no rule":
             with pytest.raises(NoRule):
                 world.perform(effect, context(state, world, interrupt))
