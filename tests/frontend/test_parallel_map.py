@@ -1,0 +1,131 @@
+"""`parallel-map`: `map` with all calls at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flow_runs import finish, machine_of, value_of
+from flow_texts import findings, value_text
+
+import llc
+from llc.vm.faults import Fault
+from llc.vm.machine import Done, Effect, Machine
+
+VALUES = {
+    # a function or an expression, by the form of the first operand
+    "(parallel-map abs '(-1 2))": "(1 2)",
+    "(parallel-map (* item item) '(1 2 3))": "(1 4 9)",
+    "(parallel-map (lambda (x) (+ x 1)) '(1 2))": "(2 3)",
+    "(define (f x) (list x)) (parallel-map f '(1 2))": "((1) (2))",
+    "(let ((f (lambda (x) (list x)))) (parallel-map f '(1 2)))": "((1) (2))",
+    "(define-syntax id (syntax-rules () ((id x) (lambda (y) x)))) (parallel-map (id 5) '(1 2))": "(5 5)",
+    "(define-syntax twice (syntax-rules () ((twice x) (* 2 x)))) (parallel-map (twice item) '(1 2))": "(2 4)",
+    "(define-syntax all (syntax-rules () ((all l) (parallel-map (+ item 1) l)))) (all '(1 2))": "(2 3)",
+    # lists
+    "(parallel-map abs nil)": "()",
+    "(parallel-map abs null)": "()",
+    "(parallel-map (list item) (cons 1 '(2)))": "((1) (2))",
+    "(parallel-map (+ 1 item) (parallel-map (* item 10) '(1 2)))": "(11 21)",
+    # inside one another: the inner `item` hides the outer
+    "(parallel-map (parallel-map (* item 2) item) '((1 2) () (3)))": "((2 4) () (6))",
+    "(parallel-map (map (* item 2) item) '((1 2) (3)))": "((2 4) (6))",
+    "(map (parallel-map (* item 2) item) '((1 2) (3)))": "((2 4) (6))",
+    # as a value
+    "(map (lambda (f) (f abs '(-1))) (list map parallel-map))": "((1) (1))",
+    "(apply parallel-map (list abs '(-1 2)))": "(1 2)",
+    "(function? parallel-map)": "true",
+    # bound to something else
+    "(let ((parallel-map list)) (parallel-map 1 2))": "(1 2)",
+    "(define (parallel-map a) (list a)) (parallel-map 7)": "(7)",
+    # variables outside of it
+    "(define n 0) (parallel-map (set! n (+ n item)) '(1 2 3)) n": "6",
+    "(let ((n 0)) (parallel-map (begin (sleep 0) (set! n (+ n item))) '(1 2 3)) n)": "6",
+    "(loop ((i 0) (found nil)) (if (= i 3) found (recur (+ i 1) (append found (parallel-map (+ i item) '(0 10))))))":
+        "(0 10 1 11 2 12)",
+    "(define makers (parallel-map (begin (sleep 0) (lambda () item)) '(1 2))) (map (lambda (f) (f)) makers)": "(1 2)",
+    # what goes wrong
+    "(try (parallel-map (/ 1 item) '(1 0)) (catch f (get f \"kind\")))": '"division-by-zero"',
+    "(parallel-map (try (/ 1 item) (catch f 0)) '(1 0))": "(1 0)",
+    "(try (parallel-map (begin (sleep 0) (error item)) '(\"a\" \"b\")) (catch f (get f \"message\")))": '"a"',
+    "(try (parallel-map abs 5) (catch f (get f \"kind\")))": '"type-error"',
+    "(try (parallel-map 5 '(1)) (catch f (get f \"kind\")))": '"not-a-function"',
+    "(try (parallel-map (lambda () 1) '(1)) (catch f (get f \"kind\")))": '"arity"',
+    """(define log nil)
+       (try (parallel-map (try (begin (sleep 0) (if (= item 2) (error "two") item))
+                               (finally (set! log (cons item log))))
+                          '(1 2 3))
+         (catch f (set! log (cons (get f "message") log))))
+       log""": '("two" 3 2 1)',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", VALUES, ids=range(len(VALUES)))
+def test_values(text: str) -> None:
+    """Each program and what it gives, straight through and through a snapshot at each effect."""
+    assert value_text(text) == VALUES[text]
+    shown = f'(format "~s" (begin {text}))' if "define" not in text else f'(format "~s" (let () {text}))'
+    straight, restored = (finish(machine_of(shown), restoring=restoring) for restoring in (False, True))
+    assert straight == restored == VALUES[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        ("(parallel-map abs)", "wrong-arity"),
+        ("(parallel-map)", "wrong-arity"),
+        ("(parallel-map + '(1) '(2))", "wrong-arity"),
+        ("(parallel-map (+ 1 1) '(1))", "item-unused"),
+        ("(loop ((i 0)) (parallel-map (recur item) '(1)))", "recur-outside-loop"),
+    ],
+)
+def test_mistakes(text: str, id: str) -> None:
+    """What is told before anything runs."""
+    assert id in [finding.id for finding in findings(text)]
+
+
+def test_all_calls_ask_before_one_is_answered() -> None:
+    """And a call goes on when its answer comes, whatever the order."""
+    machine = machine_of("(parallel-map (begin (sleep item) (sleep (* 10 item)) item) '(1 2 3))")
+    asked = [drained.args["seconds"] for drained in ready(machine)]
+    assert asked == [1, 2, 3]
+    assert machine.resume({}, 2).args == {"seconds": 20}  # type: ignore[union-attr]
+    assert machine.resume({}, 4).__class__.__name__ == "Waiting"
+    assert machine.resume({}, 1).args == {"seconds": 10}  # type: ignore[union-attr]
+    for seq in (5, 3):
+        machine.resume({}, seq)
+    (last,) = machine.waiting
+    done = machine.resume({}, last)
+    assert isinstance(done, Done)
+    assert done.value == [1, 2, 3]
+
+
+def ready(machine: Machine) -> list[Any]:
+    found = []
+    while machine.is_ready:
+        outcome = machine.resume()
+        assert isinstance(outcome, Effect)
+        found.append(outcome)
+    return found
+
+
+def test_a_fault_names_the_item_s_own_place() -> None:
+    """The backtrace leads from `parallel-map` to what failed."""
+    fault = finish(machine_of("(define (f x) (/ 1 x))\n(list\n  (parallel-map f '(1 0)))"))
+    assert isinstance(fault, Fault)
+    assert fault.span is not None
+    assert fault.span[1:3] == (1, 15)
+    assert [line.split("(")[0].split(",")[0] for line in fault.trace_lines()] == ["in `program`", "in `f`"]
+
+
+def test_evaluating_needs_no_host() -> None:
+    """`llc.evaluate` does one thing after the other, with the same values."""
+    text = "(parallel-map (begin (sleep 0.001) (* n item)) '(1 2 3))"
+    assert llc.evaluate(text, {"n": 2}) == [2, 4, 6]
+    with pytest.raises(llc.FlowError, match="division-by-zero"):
+        llc.evaluate("(parallel-map (/ 1 item) '(1 0 2))")
+
+
+def test_a_long_list() -> None:
+    """Ten thousand calls at once."""
+    assert value_of("(length (parallel-map (begin (sleep 0) item) (range 10000)))") == 10_000
