@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .runtime.journal import JournalError
     from .vm.faults import Fault
     from .vm.image import Image, ImageError
-    from .vm.machine import Done, Effect, Machine, OutOfFuel
+    from .vm.machine import Done, Effect, Machine, OutOfFuel, Waiting
 
 __all__ = [
     "CompileError",
@@ -38,6 +38,7 @@ __all__ = [
     "OutOfFuel",
     "Outcome",
     "UserError",
+    "Waiting",
     "__version__",
     "compile",
     "evaluate",
@@ -57,6 +58,7 @@ _HOMES = {
     "OutOfFuel": "vm.machine",
     "Outcome": "runtime.driver",
     "UserError": "runtime.errors",
+    "Waiting": "vm.machine",
     "FlowError": "runtime.api",
     "compile": "runtime.api",
     "evaluate": "runtime.api",

@@ -41,9 +41,11 @@ VALUES = {
     # variables outside of it
     "(define n 0) (parallel-map (set! n (+ n item)) '(1 2 3)) n": "6",
     "(let ((n 0)) (parallel-map (begin (sleep 0) (set! n (+ n item))) '(1 2 3)) n)": "6",
-    "(loop ((i 0) (found nil)) (if (= i 3) found (recur (+ i 1) (append found (parallel-map (+ i item) '(0 10))))))":
+    """(loop ((i 0) (found nil))
+         (if (= i 3) found (recur (+ i 1) (append found (parallel-map (+ i item) '(0 10))))))""":
         "(0 10 1 11 2 12)",
-    "(define makers (parallel-map (begin (sleep 0) (lambda () item)) '(1 2))) (map (lambda (f) (f)) makers)": "(1 2)",
+    """(define makers (parallel-map (begin (sleep 0) (lambda () item)) '(1 2)))
+       (map (lambda (f) (f)) makers)""": "(1 2)",
     # what goes wrong
     "(try (parallel-map (/ 1 item) '(1 0)) (catch f (get f \"kind\")))": '"division-by-zero"',
     "(parallel-map (try (/ 1 item) (catch f 0)) '(1 0))": "(1 0)",
