@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def blocks(language: str) -> list[str]:
@@ -22,6 +24,8 @@ def test_the_tour_runs_block_by_block(tmp_path: Path) -> None:
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     assert len(blocks("sh")) >= 4
     for block in blocks("sh"):
+        if "examples/" in block:
+            shutil.copytree(EXAMPLES, tmp_path / "examples")
         run = subprocess.run(
             ["bash", "-ec", block], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120
         )
