@@ -28,9 +28,10 @@ class EventKind:
 OWN_ROWS = (
     EventKind(
         "run_start",
-        "format run program program_hash llc path script? overrides? forked_from?",
-        "A run begins. `format` is the journal's, 1; `path` the file it was started from; `forked_from` "
-        "the `run` whose past it shares, and the effect `at` which they part.",
+        "format run program program_hash llc path script? overrides? limits? forked_from?",
+        "A run begins. `format` is the journal's, 1; `path` the file it was started from; `limits` its "
+        "`fuel`, `depth` and `size` where they are not the default; `forked_from` the `run` whose past it "
+        "shares, and the effect `at` which they part.",
     ),
     EventKind(
         "action_start",
@@ -57,8 +58,9 @@ OWN_ROWS = (
     ),
     EventKind(
         "run_interrupted",
-        "state duration_ms",
-        "Ctrl-C, SIGTERM or SIGHUP stopped the run; it can be resumed.",
+        "state duration_ms reason?",
+        "Ctrl-C, SIGTERM or SIGHUP stopped the run, or it is out of fuel (`reason` is `fuel`); it can be "
+        "resumed.",
     ),
     EventKind(
         "run_resume",

@@ -295,13 +295,14 @@ def _read_all(console: Console, stream: IO[str]) -> int:
         for line in stream:
             lines.append(line)
             pending.feed(line)
-            if pending.is_complete:
+            if pending.is_complete and not pending.is_blank:
                 console.enter("".join(lines))
                 if console.was_interrupted:
                     return EXIT_INTERRUPTED
                 lines.clear()
                 pending = Pending()
-        console.enter("".join(lines))
+        if not pending.is_blank:
+            console.enter("".join(lines))
     except Leave:
         return EXIT_OK
     except UnicodeDecodeError as error:

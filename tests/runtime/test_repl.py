@@ -46,6 +46,7 @@ def test_values_go_to_stdout_alone(tmp_path: Path) -> None:
 def test_the_exit_code_is_that_of_the_last_input(tmp_path: Path) -> None:
     """1 after a fault or a refusal that nothing follows; an error before does not count."""
     assert repl(tmp_path, "(/ 1 0)\n").returncode == 1
+    assert repl(tmp_path, "(/ 1 0)\n; that was all\n\n").returncode == 1
     assert repl(tmp_path, "(/ 1 0)\n7\n").returncode == 0
     assert repl(tmp_path, "(undefined-thing)").returncode == 1
     assert repl(tmp_path, "(+ 1").returncode == 1
@@ -106,7 +107,7 @@ def test_a_file_stops_at_its_first_error(tmp_path: Path) -> None:
 def test_why_shows_each_place_with_its_text(tmp_path: Path) -> None:
     """The innermost call first, each with its line; a fault later replaces it."""
     done = repl(tmp_path, "(define (f x) (+ 1 (g x)))\n(define (g x) (/ 1 x))\n(f 0)\n:why\n")
-    places = re.findall(r"--> (\S+)", done.stdout)
+    places = re.findall(r"--> (.+)", done.stdout)
     assert places == ["<input 2>:1:15", "<input 2>:1:15", "<input 1>:1:20", "<input 3>:1:1"]
     assert done.stdout.count("^") >= 4
     assert "no form has failed" in repl(tmp_path, ":why\n").stdout
