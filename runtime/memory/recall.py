@@ -151,7 +151,7 @@ def with_index(
 ) -> T:
     """What `use` makes of the index. Damage and what keeps it from being kept end in `notices`.
 
-    fresh: throw the index away first.
+    fresh: throw the index away first. Raises `Unusable` where SQLite itself cannot do it.
     """
     try:
         path = index_path(root)
@@ -171,7 +171,7 @@ def with_index(
         with Index(root, check, None) as index:
             return use(index)
     except (Damaged, Unusable) as why:
-        raise OSError(f"no index can be made: {why}") from None
+        raise Unusable(f"no index can be made: {why}") from None
 
 
 def search_place(root: str) -> str:
@@ -189,7 +189,7 @@ def recall(
     check: Callable[[], object],
     on_file: Callable[[int, int], object] | None = None,
 ) -> Answer:
-    """Search the project's files as they are now. Raises what `check` raises, and OSError."""
+    """Search the project's files as they are now. Raises what `check` raises, OSError and `Unusable`."""
     notices: list[str] = []
     listing = list_files(root, check)
     limit = request.limit if not request.rerank else min(MOST_MATCHES, max(3 * request.limit, 20))
@@ -239,7 +239,8 @@ def perform(args: dict[str, Any], context: Context, rank: Callable[..., Any]) ->
         if request.rerank and matches:
             from . import rerank
 
-            matches, usage = rerank.rerank(request, matches, args, context, rank, notices)
+            left = None if end is None else end - time.monotonic()
+            matches, usage = rerank.rerank(request, matches, left, context, rank, notices)
             if usage is not None:
                 result["usage"] = usage
         answer = answer._replace(matches=matches)
@@ -253,6 +254,8 @@ def perform(args: dict[str, Any], context: Context, rank: Callable[..., Any]) ->
         result["error"] = {"kind": "timeout", "message": f"no answer within {seconds or 0:g} s"}
     except BadRequest as error:
         result["error"] = {"kind": "bad-request", "message": str(error)}
+    except Unusable as error:
+        result["error"] = {"kind": "no-index", "message": str(error)}
     except OSError as error:
         message = f"the project's files cannot be listed: {error.strerror or error}"
         result["error"] = {"kind": "unreadable", "message": message}

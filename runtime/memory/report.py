@@ -13,7 +13,7 @@ from ..errors import EXIT_FAILURE, UserError, reason
 from ..screen import Screen, printable
 from . import search
 from .ignore import MOST_FILES, Listing, list_files
-from .index import Index, Update
+from .index import Index, Unusable, Update
 from .recall import Answer, Request, recall, search_place, with_index
 from .terms import terms
 
@@ -54,6 +54,8 @@ def _guarded(root: str, act: Callable[[Progress], Any]) -> Any:
     progress = Progress()
     try:
         return act(progress)
+    except Unusable as error:
+        raise UserError("no-index", str(error), exit_code=EXIT_FAILURE) from None
     except OSError as error:
         where = os.path.abspath(root or ".")
         message = f"cannot look through {where}: {reason(error)}"
@@ -145,7 +147,7 @@ def look_up(root: str, request: Request) -> Answer:
             elapsed_ms=lambda: round((monotonic() - began) * 1000), interrupt=interrupt,
         )  # fmt: skip
         try:
-            matches, _ = rerank(request, answer.matches, {}, context, worker.perform, answer.notices)
+            matches, _ = rerank(request, answer.matches, None, context, worker.perform, answer.notices)
         finally:
             worker.close()
             interrupt.close()

@@ -33,12 +33,15 @@ files that do not help.
 def rerank(
     request: Request,
     matches: list[Match],
-    args: dict[str, Any],
+    seconds: float | None,
     context: Context,
     ask: Callable[..., Any],
     notices: list[str],
 ) -> tuple[list[Match], dict[str, Any] | None]:
-    """The best `request.limit` of the matches by a model's judgement, and what it used."""
+    """The best `request.limit` of the matches by a model's judgement, and what it used.
+
+    seconds: that are left for it, None for as many as a call may take.
+    """
     listed = [
         f"{number}. {_clean(match.path)}" + (f"  |  {_clean(match.snippet)}" if match.snippet else "")
         for number, match in enumerate(matches, 1)
@@ -49,8 +52,7 @@ def rerank(
         "schema": _schema(len(matches)),
         "model": request.model or default_model(),
         "max_tokens": _TOKENS,
-        "timeout_s": args.get("timeout_s") or _SECONDS,
-        "deadline_ms": args.get("deadline_ms"),
+        "timeout_s": _SECONDS if seconds is None else seconds,
     }
     result = ask(asked, context)
     usage = result.get("usage")

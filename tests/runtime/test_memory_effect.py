@@ -17,6 +17,7 @@ from memory_projects import repository
 
 from llc.frontend.documents import text_source
 from llc.ir.diagnostics import CompileError
+from llc.runtime.memory import index
 from llc.runtime.script import NoRule, ScriptedWorld
 from llc.runtime.world import Context, Interrupt, Interrupted, World
 
@@ -78,6 +79,15 @@ def test_a_folder_that_is_gone_is_an_error_of_the_effect(project: Path, perform:
         path.unlink()
     subprocess.run(["rm", "-rf", str(project)], check=True)
     assert perform("context", query="x")["error"]["kind"] == "unreadable"
+
+
+def test_a_sqlite_that_cannot_do_it_is_an_error_of_the_effect(
+    project: Path, perform: Perform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without full-text search, as some systems have: it says what is missing."""
+    monkeypatch.setattr(index, "_SCHEMA", "CREATE VIRTUAL TABLE contents USING fts9(path);\n")
+    error = perform("context", query="x")["error"]
+    assert (error["kind"], error["message"]) == ("no-index", "no index can be made: no such module: fts9")
 
 
 @pytest.mark.parametrize(("args", "says"), [({"timeout_s": 0}, "action"), ({"deadline_ms": 0}, "loop")])
@@ -224,6 +234,13 @@ def test_a_model_that_cannot_be_asked_changes_nothing(
     assert paths(result) == ["alpha.py", "beta.py"]
     assert "error" not in result
     assert says in result["summary"]
+
+
+def test_time_that_runs_out_while_a_model_thinks_leaves_the_order(rank: Perform, answers: ModuleType) -> None:
+    """The files are found already."""
+    result = rank(answers.stall(), query="engine", timeout_s=1)
+    assert paths(result) == ["alpha.py", "beta.py", "delta.py", "gamma.py"]
+    assert "not ranked by a model: no reply" in result["summary"]
 
 
 def test_nothing_found_asks_nobody(rank: Perform, answers: ModuleType, server: Any) -> None:
