@@ -20,6 +20,7 @@ from ..vm.machine import Machine
 from ..vm.outcomes import Effect
 from . import journal as journals
 from . import masking
+from .progress import state_shown
 from .recorded import Asked, Note, Recording, bounded
 from .retelling import Endless, Retelling
 
@@ -307,9 +308,9 @@ def describe(item: Item | None) -> str:
         fields = shown_value(item.fields)
         match item.kind:
             case "state_enter":
-                return f"enters `{fields.get('state')}` (iteration {fields.get('iteration')})"
+                return f"enters `{state_shown(fields)}` (iteration {fields.get('iteration')})"
             case "evaluate":
-                return f"verdict `{fields.get('verdict')}` in `{fields.get('state')}` ({fields.get('type')})"
+                return f"verdict `{fields.get('verdict')}` in `{state_shown(fields)}` ({fields.get('type')})"
             case "route":
                 verdict = f" ({fields['verdict']})" if fields.get("verdict") is not None else ""
                 return f"route `{fields.get('from')}` → `{fields.get('to')}`{verdict}"

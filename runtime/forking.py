@@ -22,6 +22,7 @@ from .errors import EXIT_FAILURE, UserError
 from .events import OWN
 from .options import OVERRIDES, Values
 from .programs import load_program
+from .progress import state_shown
 from .recorded import Note, Recording, RunFiles, bounded, find_run, given_options
 from .retelling import Retelling
 
@@ -100,7 +101,7 @@ def find_point(
                 elif (
                     entered is None
                     and event[0] == "state_enter"
-                    and event[1].get("state") == state
+                    and state in (event[1].get("state"), state_shown(event[1]))
                     and iteration in (None, event[1].get("iteration"))
                 ):
                     entered = Point(retelling.answers, 0, progress.state, progress.iteration)
@@ -124,7 +125,7 @@ def _no_such_state(recording: Recording, state: str, iteration: int | None) -> U
     entered: dict[str, list[Any]] = {}
     for event in recording.events:
         if isinstance(event, Note) and event.kind == "state_enter":
-            entered.setdefault(str(event.fields.get("state")), []).append(event.fields.get("iteration"))
+            entered.setdefault(str(state_shown(event.fields)), []).append(event.fields.get("iteration"))
     if state in entered:
         known = ", ".join(map(str, dict.fromkeys(entered[state])))
         return UserError(

@@ -11,7 +11,7 @@ import attrs
 
 from ..vm.image import Image
 from . import cases, difference, runs
-from .cases import is_case
+from .cases import Case, is_case
 from .difference import LEAST_TICKS, PATIENCE, Comparison
 from .making import compile_case
 from .options import RUN, Values
@@ -60,24 +60,37 @@ def replay(target: str, against: str | None = None) -> Replayed:
     A recorded case is told with the program that its source is now. Raises UserError, CompileError and
     JournalError.
     """
-    case = None
-    if target.endswith(cases.SUFFIXES) and is_case(target):
-        case = cases.read(target)
-        recording, about = case.recording, {"overrides": case.options}
-        own = compile_case(case) if against is None else None
-        ticks = case.ticks
+    case = read_case(target)
+    ticks = 0
+    if case is not None:
+        recording, ticks = case.recording, case.ticks
+        overrides: Any = case.options
     else:
         files = find_run(target)
-        recording, own = files.recording(), files.load_image()
-        about = recording.about
-    if own is not None:
-        comparison = difference.compare(recording, own, exact=case is None)
+        recording = files.recording()
+        overrides = recording.about.get("overrides")
+    if case is None or against is None:
+        own = compile_case(case) if case is not None else files.load_image()
+        most = ticks * PATIENCE + LEAST_TICKS if case is not None else None
+        comparison = difference.compare(recording, own, case is None, most)
         if against is None or comparison.difference is not None:
             return Replayed(recording, comparison, own)
         ticks = comparison.ticks
-    path = runs.resolve(against or "")
-    changed = load_program(
-        path, Values(RUN, path, **given_options(about.get("overrides"))), lambda text: None
-    )
+    path = runs.resolve(against)
+    changed = load_program(path, Values(RUN, path, **given_options(overrides)), lambda text: None)
     most = ticks * PATIENCE + LEAST_TICKS
     return Replayed(recording, difference.compare(recording, changed, most=most), changed, path)
+
+
+def load(target: str) -> tuple[Recording, Image]:
+    """The record that `target` means, a run's or a case's, and its program."""
+    case = read_case(target)
+    if case is not None:
+        return case.recording, compile_case(case)
+    files = find_run(target)
+    return files.recording(), files.load_image()
+
+
+def read_case(target: str) -> Case | None:
+    """The case that is meant by its path; None where `target` means a run. Raises CompileError."""
+    return cases.read(target) if target.endswith(cases.SUFFIXES) and is_case(target) else None

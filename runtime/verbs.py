@@ -9,6 +9,7 @@ VERBS = {
     "fmt": "Lay out S-expression files.",
     "list": "List the loops here, or what is running.",
     "replay": "Run a recorded run again, with no world, and compare.",
+    "trace": "Look through a run, forwards and backwards.",
     "record": "Make a test case of a run.",
     "fork": "Begin a new run at a point of another, sharing its past.",
     "test": "Run recorded cases again, and say what is different.",

@@ -98,6 +98,12 @@ class FrameView:
             name: value for name, value in zip(names, self._frame.slots, strict=True) if value is not None
         }
 
+    @property
+    def place(self) -> Place | None:
+        """Where in the source it stands: the exit of its state, or else the state."""
+        function, state = self._frame.function, self._frame.state
+        return function.exit_place(state) or function.image.place(function.code.state_spans[state])
+
 
 class StrandView:
     """One of the calls that run side by side, for displays.

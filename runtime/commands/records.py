@@ -1,8 +1,9 @@
-"""The verbs for what is on record: replay, record, test, fork."""
+"""The verbs for what is on record: replay, record, test, fork, trace."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import sys
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import options
-from ..errors import EXIT_FAILURE, EXIT_OK
+from ..errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..options import Values
 from ..screen import Screen
 from .plumbing import JSON, argument, command, complete_any_run, option, values, warn, write, write_json
@@ -177,3 +178,40 @@ def fork(given: dict[str, Any]) -> int:
     if not given["quiet"]:
         Screen(sys.stderr).write(f"{forked}\n")
     return launch.resume(Values(options.RESUME, forked.run.id, **given))
+
+
+@command(
+    (),
+    argument("run", "A run's id or folder, a loop's name: its last run; or a case.", complete_record),
+    option(str | None, "at", "--at", help="One point: an effect's number, iN or a state.", metavar="N"),
+    JSON,
+    examples=("llc trace fix-types", "llc trace fix-types --at 12", "llc trace fix-types --json | jq .state"),
+)
+def trace(given: dict[str, Any]) -> int:
+    from .. import replaying, tracing
+    from ..recorded import bounded
+    from ..tape import Tape
+
+    recording, image = replaying.load(given["run"])
+    with bounded(recording.about):
+        tape = Tape(recording, image)
+        number = None
+        if given["at"] is not None:
+            number = tape.find_place(given["at"])
+            if number is None:
+                raise UserError(
+                    "no-such-point",
+                    f"there is no effect, iteration or state `{given['at']}` in {recording.name}",
+                    f"it has {len(tape.effects)} effects; `i3` is the third iteration",
+                )
+        is_live = Screen(sys.stdout).is_live and sys.stdin is not None and sys.stdin.isatty()
+        if number is not None and not given["json"]:
+            write(tracing.as_text(tape.at(number), tape))
+        elif given["json"] or not is_live:
+            for point in (tape.at(number),) if number is not None else tape:
+                write(json.dumps(point.to_json(), ensure_ascii=False) + "\n")
+        else:
+            from ..trace_view import TraceView
+
+            TraceView(tape).run()
+    return EXIT_OK

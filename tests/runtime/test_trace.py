@@ -1,0 +1,285 @@
+"""Looking through a run: any point, from anywhere, on a terminal and in JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from llc.runtime import launch, options, recorded
+from llc.runtime import tape as tapes
+from llc.runtime.tape import Tape
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+
+LOOP = """name: fix
+initial: check
+states:
+  check:
+    action: "lint src"
+    capture: found
+    on_success: done
+    on_failure: mend
+  mend:
+    action: "mend ${captured.found.output}"
+    next: check
+  done: {terminal: true}
+max_iterations: 50
+"""
+WORLD = """
+- state: check
+  results: [{output: "first\\nsecond\\n", exit_code: 1}, {output: deep, exit_code: 1}, {output: ok}]
+- {state: mend, output: "mended \\e[31mred\\n"}
+"""
+SIDE = '(parallel-map (lambda (n) (begin (sleep n) (log-message "slept" n) (sleep 0) n)) (list 3 1 2))\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "fix.yaml").write_text(LOOP)
+    (tmp_path / "world.yaml").write_text(WORLD)
+    (tmp_path / "side.sexp").write_text(SIDE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def run(target: str = "fix") -> None:
+    launch.outcome(options.Values(options.RUN, target, quiet=True, script="world.yaml"))
+
+
+@pytest.fixture
+def llc(project: Path) -> Llc:
+    def llc(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
+        )
+
+    return llc
+
+
+def tape_of(target: str) -> Tape:
+    files = recorded.find_run(target)
+    return Tape(files.recording(), files.load_image())
+
+
+# --- points -----------------------------------------------------------------------------------
+
+
+def test_each_point_is_a_line_of_json(project: Path, llc: Llc) -> None:
+    """State, effect with arguments and result, slots, source line; so it is without a terminal too."""
+    run()
+    done = llc("trace", "fix", "--json")
+    points = [json.loads(line) for line in done.stdout.splitlines()]
+    assert llc("trace", "fix").stdout == done.stdout
+    assert [(point["state"], point["iteration"], point["line"]) for point in points] == [
+        ("check", 1, 4),
+        ("mend", 1, 9),
+        ("check", 2, 4),
+        ("mend", 2, 9),
+        ("check", 3, 4),
+        ("done", 3, 12),
+    ]
+    second = points[1]
+    assert second["effect"]["args"]["command"] == "mend 'first\nsecond'"
+    assert second["effect"]["result"]["output"] == "mended \x1b[31mred\n"
+    assert [note["note"] for note in second["notes"]] == ["evaluate", "route", "state_enter"]
+    assert second["frames"][0]["slots"]["captured.found"]["output"] == "first\nsecond\n"
+    assert [point["failure"] for point in points] == [True, True, True, True, False, False]
+    assert points[-1]["outcome"]["status"] == "success"
+
+
+def test_one_point_is_shown_as_text_or_json(project: Path, llc: Llc) -> None:
+    """By an effect's number, an iteration or a state's name."""
+    run()
+    for word in ("2", "i1", "mend", "check", "4", "i2"):
+        point = json.loads(llc("trace", "fix", "--at", word, "--json").stdout)
+        assert point["point"] == {"2": 1, "i1": 0, "mend": 1, "check": 0, "4": 3, "i2": 2}[word], word
+    text = llc("trace", "fix", "--at", "2").stdout
+    assert "point 1 of 5  effect 2  iteration 1  state mend" in text
+    assert ">    9 |   mend:" in text
+    assert "verdict `failure` in `check` (exit_code)" in text
+    assert "\x1b" not in text
+    done = llc("trace", "fix", "--at", "9")
+    assert done.returncode == 2
+    assert "it has 5 effects" in done.stderr
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(visits=st.lists(st.integers(0, 6), min_size=1, max_size=12), stride=st.sampled_from([1, 2, 64]))
+@pytest.mark.parametrize("target", ["fix", "side.sexp"])
+def test_a_point_is_the_same_from_wherever_one_comes(
+    project: Path, target: str, visits: list[int], stride: int
+) -> None:
+    """Forwards, backwards, from any snapshot: loops, and calls side by side."""
+    if not list(project.glob(".loops/.history/*-*")):
+        run(target)
+    fresh = [point.to_json() for point in tape_of(Path(target).stem)]
+    patch = pytest.MonkeyPatch()
+    patch.setattr(tapes, "_STRIDE", stride)
+    patch.setattr(tapes, "_MOST", 3)
+    try:
+        tape = tape_of(Path(target).stem)
+        for visit in visits:
+            number = min(visit, tape.count - 1)
+            assert tape.at(number).to_json() == fresh[number]
+    finally:
+        patch.undo()
+
+
+def test_calls_side_by_side_are_told_apart(project: Path) -> None:
+    """The effect that comes next, whose item it is, and what else waits."""
+    run("side.sexp")
+    tape = tape_of("side")
+    first = tape.at(0)
+    assert first.asked is not None
+    assert sorted([first.asked.seq, *(asked.seq for asked in first.waiting)]) == [1, 2, 3]
+    assert {tape.at(number).items for number in range(6)} == {(0,), (1,), (2,)}
+    assert first.frames[-1].slots["n"] == {1: 3, 2: 1, 3: 2}[first.asked.seq]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 11])
+def test_a_run_that_was_cut_off_has_the_points_it_came_to(project: Path, count: int) -> None:
+    """At its last point an effect waits whose result is not on record."""
+    run()
+    (journal,) = project.glob(".loops/.history/fix-*/*.jsonl")
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:count]))
+    tape = tape_of("fix")
+    points = list(tape)
+    assert len(points) == len(tape.recording.answers) + 1
+    assert points[-1].result is None
+    assert points[-1].outcome is None
+
+
+def test_an_endless_stretch_at_the_end_of_a_record_is_not_told(project: Path, llc: Llc) -> None:
+    """A run that was killed while it computed is shown to where it is recorded."""
+    (project / "endless.sexp").write_text('(begin (sleep 0) (log-message "on") (loop () (recur)))\n')
+    llc("run", "endless.sexp", "--quiet", "--fuel", "100000")
+    assert llc("replay", "endless").stdout.endswith("it had not ended\n")
+    points = [json.loads(line) for line in llc("trace", "endless").stdout.splitlines()]
+    assert [note["note"] for point in points for note in point["notes"]] == ["log"]
+
+
+# --- the terminal -----------------------------------------------------------------------------
+
+
+class Screen:
+    """What a terminal shows of `llc trace`, by what was written to it last."""
+
+    def __init__(self, child: Any) -> None:
+        self.child = child
+
+    def expect(self, text: str) -> str:
+        """Wait until the screen was drawn with a text; its rows from then on."""
+        self.child.expect_exact(text)
+        self.child.expect_exact("\x1b[J")
+        return plain(self.child.before)
+
+    def press(self, keys: str, text: str) -> str:
+        self.child.send(keys)
+        return self.expect(text)
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+
+
+@pytest.fixture
+def screen(project: Path) -> Screen:
+    run()
+    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    env |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "llc", "trace", "fix"],
+        env=env,
+        dimensions=(40, 100),
+        encoding="utf-8",
+        timeout=30,
+    )
+    return Screen(child)
+
+
+def test_stepping_forward_and_back(screen: Screen) -> None:
+    """n and p, the arrows, both ends; beyond them there is nothing."""
+    screen.expect("point 0 of 5")
+    rest = screen.press("n", "point 1 of 5")
+    assert "effect 2  iteration 1  state mend" in rest
+    assert ">    9 |   mend:" in rest
+    screen.press("\x1b[C", "point 2 of 5")
+    screen.press("\x1b[D", "point 1 of 5")
+    screen.press("p", "point 0 of 5")
+    screen.press("p", "this is the first point")
+    screen.press("G", "point 5 of 5")
+    screen.press("n", "this is the last point")
+    screen.press("0", "point 0 of 5")
+    screen.child.send("q")
+    screen.child.expect(pexpect.EOF)
+    screen.child.close()
+    assert screen.child.exitstatus == 0
+
+
+def test_going_to_a_place_and_to_failures(screen: Screen) -> None:
+    """g takes an effect, an iteration or a state; f and F go from failure to failure."""
+    screen.expect("point 0 of 5")
+    for word, point in (("4", 3), ("i2", 2), ("mend", 1)):
+        screen.child.send("g")
+        screen.child.expect_exact("go to (12, i3, state): ")
+        screen.press(f"{word}\r", f"point {point} of 5")
+    screen.child.send("g")
+    screen.press("nowhere\r", "there is no effect, iteration or state `nowhere`")
+    screen.press("f", "point 2 of 5")
+    screen.press("f", "point 3 of 5")
+    screen.press("f", "no failure after this point")
+    screen.press("F", "point 2 of 5")
+
+
+def test_searching(screen: Screen) -> None:
+    """In commands and outputs, on from here; an empty search is the last one again; Escape gives up."""
+    screen.expect("point 0 of 5")
+    screen.child.send("/")
+    screen.press("deep\r", "point 2 of 5")
+    screen.child.send("/")
+    screen.press("\r", "point 3 of 5")
+    screen.child.send("/")
+    screen.press("xyz\x7f\x7f\x7fno such\r", "`no such` does not come after this point")
+    screen.child.send("/")
+    screen.press("abc\x1b", "point 3 of 5")
+    rest = screen.press("?", "the next failure")
+    assert "quit" in rest
+
+
+def test_outputs_do_not_steer_the_terminal_and_it_is_put_back(screen: Screen) -> None:
+    """No escape of an output is written; at Ctrl-C too the screen and the mode are as before."""
+    screen.expect("point 0 of 5")
+    screen.child.send("n")
+    screen.child.expect_exact("mended red")
+    screen.child.sendintr()
+    screen.child.expect_exact("\x1b[?25h\x1b[?1049l")
+    screen.child.expect(pexpect.EOF)
+    screen.child.close()
+    assert screen.child.exitstatus == 130
+
+
+def test_a_page_longer_than_the_screen_is_scrolled(screen: Screen) -> None:
+    """The size of the terminal may change at any time."""
+    screen.expect("point 0 of 5")
+    screen.child.setwinsize(10, 60)
+    screen.expect("more lines")
+    screen.press("j", "more lines")
+    screen.press("\x1b[6~", "point 0 of 5")
+    screen.child.setwinsize(60, 100)
+    screen.expect("in main")
