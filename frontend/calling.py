@@ -21,7 +21,8 @@ from .deadlines import KIND
 from .interpolate import Needs
 
 if TYPE_CHECKING:
-    from .lower import Lowering, _Chain
+    from .chain import Chain
+    from .lower import Lowering
     from .schema import StateSpec
 
 BEGAN = prim("get", Slot("began"), "elapsed_ms")
@@ -36,7 +37,7 @@ class Callee:
     arguments: tuple[tuple[str, Any], ...]
 
 
-def act(lowering: Lowering, chain: _Chain, state: StateSpec) -> None:
+def act(lowering: Lowering, chain: Chain, state: StateSpec) -> None:
     """Call the function; its result is in `last` and in the capture."""
     name = state.name
     callee = lowering.callees[name]
@@ -91,7 +92,7 @@ def refusal(state: StateSpec, unrouted: Expr) -> Expr:
     return prim("select", prim("is_null", fault), unrouted, fault)
 
 
-def _until(lowering: Lowering, chain: _Chain, state: StateSpec) -> Expr | None:
+def _until(lowering: Lowering, chain: Chain, state: StateSpec) -> Expr | None:
     """When the effects of the function are over: with the state's time, or the loop's."""
     if state.timeout is None:
         return None if lowering.deadline is None else expr(lowering.deadline)

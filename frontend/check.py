@@ -199,9 +199,8 @@ class _Checker:
                 yield self.unused(state.span_of(f"key:{key}"), key, why)
         if state.action is not None and state.call is not None:
             message = f"state `{state.name}` has both an action and a call"
-            place = state.span_of("key:call")
             help = "a state does one thing; make it two states"
-            yield Diagnostic("action-and-call", message, place, "", help)
+            yield Diagnostic("action-and-call", message, state.span_of("key:call"), "", help)
         if not state.is_terminal:
             for key in ("status", "on_maintain"):
                 if getattr(state, key) is not None:

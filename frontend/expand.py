@@ -82,7 +82,7 @@ def expand_definitions(data: Sequence[Datum], source: Source, environment: Envir
     unit = Unit(Scope(Scope(x.root, function=x.main)), is_top=True)
     with contextlib.suppress(Abandoned):
         x.run(fill_unit(x, unit, data))
-    entries = [(called.binding, called.function) for called in x.called.values()]
+    entries: list[tuple[Binding, Core]] = [(called.binding, called.function) for called in x.called.values()]
     if x.config is not None:
         entries.append((x.config, Literal(None)))
     entries += x.prelude

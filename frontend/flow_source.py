@@ -30,6 +30,9 @@ from .library import LIBRARY, Defined, stdlib_text
 from .reader import read
 
 
+_SETTINGS = Settings(DEFAULT_LLM_MODEL)
+
+
 @attrs.frozen
 class Flow:
     """A compiled flow: its program, its core, and the warnings met on the way."""
@@ -43,11 +46,12 @@ def compile_flow(
     source: Source,
     arguments: Sequence[tuple[str, str]] = (),
     declared: Declared | None = None,
-    settings: Settings = Settings(DEFAULT_LLM_MODEL),
+    settings: Settings = _SETTINGS,
 ) -> Flow:
     """Compile a flow with values for variables as (name, text); see `argument`.
 
-    declared: the tools and tasks around it. settings: for the loops that it runs. CompileError with everything that is wrong with it.
+    declared: the tools and tasks around it. settings: for the loops that it runs. CompileError with
+    everything that is wrong with it.
     """
     # Compiling makes many objects and little garbage: the collector would take half of the time.
     was_collecting = gc.isenabled()

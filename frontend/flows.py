@@ -13,7 +13,7 @@ import attrs
 
 from ..ir.builder import FunctionBuilder, prim
 from ..ir.called import References
-from ..ir.diagnostics import CompileError
+from ..ir.diagnostics import CompileError, Diagnostic
 from ..ir.effects import EFFECTS
 from ..ir.nodes import Closure, Function, InnerLoop, Meta, Program, Return, Slot, TailCall
 from ..ir.spans import Source
@@ -135,7 +135,7 @@ class _Flow:
         """CompileError where a loop with a budget calls what may spend."""
         if any(part.loop.budget is not None and part.calls for part in self.loops):
             references = References(functions)
-            found = []
+            found: list[Diagnostic] = []
             for part in self.loops:
                 callees = {state: self.called(call.function).function for state, call in part.calls.items()}
                 found += spending(part.loop, callees, references)

@@ -33,7 +33,7 @@ def expand_run_loop(x: Expander, datum: Form, scope: Scope) -> Steps:
     values: dict[str, Core] = {}
     for key, (_, value) in entries.items():
         values[key] = yield value, scope
-    if name is None or len(x.diagnostics) > before and any(f.is_error for f in x.diagnostics[before:]):
+    if name is None or any(finding.is_error for finding in x.diagnostics[before:]):
         return Literal(None)
     constants = {key: _plain(value.value) for key, value in values.items() if isinstance(value, Literal)}
     request = Request(

@@ -59,7 +59,7 @@ class Settings:
     def over(self, loop: Loop) -> Loop:
         """The loop with these settings."""
         changes = {"enabled": self.llm_enabled, "model": self.llm_model}
-        given = {name: value for name, value in changes.items() if value is not None}
+        given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
         return attrs.evolve(loop, llm=attrs.evolve(loop.llm, **given)) if given else loop
 
 
@@ -273,13 +273,13 @@ class Joint:
         span = state.span_of("call")
         target = target_of(call)
         if target is None:
-            help = "write the file and the function: `call: flows.sexp#summarise`"
-            self.error("bad-call", f"`{call}` names no function of a file", span, help=help)
+            how = "write the file and the function: `call: flows.sexp#summarise`"
+            self.error("bad-call", f"`{call}` names no function of a file", span, help=how)
             return None
         file, name = target
         if not file.endswith(FLOW_SUFFIX):
-            help = f"functions stand in `{FLOW_SUFFIX}` files"
-            self.error("bad-call", f"`{file}` is no file of functions", span, help=help)
+            how = f"functions stand in `{FLOW_SUFFIX}` files"
+            self.error("bad-call", f"`{file}` is no file of functions", span, help=how)
             return None
         path = posixpath.normpath(posixpath.join(posixpath.dirname(importer), file))
         if not files.is_there(path):

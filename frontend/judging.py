@@ -30,7 +30,8 @@ from .schema import (
 )
 
 if TYPE_CHECKING:
-    from .lower import _Chain, Lowering
+    from .chain import Chain
+    from .lower import Lowering
 
 # What the model is shown of an output, from its end: the seed's bound.
 SHOWN_CHARACTERS = 4000
@@ -67,7 +68,7 @@ def as_text(value: Expr) -> Expr:
 class Judgement:
     """Writes the states in which `result` comes about, from `last` or from the evaluator's source."""
 
-    def __init__(self, lowering: Lowering, chain: _Chain, state: StateSpec) -> None:
+    def __init__(self, lowering: Lowering, chain: Chain, state: StateSpec) -> None:
         self.lowering = lowering
         self.chain = chain
         self.state = state

@@ -21,7 +21,6 @@ from typing import Any
 import attrs
 
 from ..ir import called
-from ..ir.analysis import components
 from ..ir.builder import FunctionBuilder, prim, record, store
 from ..ir.nodes import (
     Branch,
@@ -35,7 +34,6 @@ from ..ir.nodes import (
     Limits,
     Meta,
     Note,
-    Perform,
     Program,
     Return,
     Slot,
@@ -44,6 +42,7 @@ from ..ir.nodes import (
 from ..ir.spans import Source, Span
 from . import calling, interpolate, judging
 from .calling import Callee
+from .chain import Chain, states_on_cycles
 from .file_calls import argument_key
 from .interpolate import Needs, Place
 from .schema import CURRENT, Loop, StateSpec
@@ -86,36 +85,6 @@ def milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else max(1, round(seconds * 1000))
 
 
-@attrs.define
-class _Chain:
-    """States written one after the other: the one that is open takes instructions until its exit."""
-
-    builder: FunctionBuilder
-    handler: Handler | None = None
-    span: Span | None = None
-    name: str = ""
-    body: list[Instruction] = attrs.Factory(list)
-
-    def open(self, name: str) -> None:
-        self.name, self.body = name, []
-
-    def add(self, *instructions: Instruction) -> None:
-        self.body.extend(instructions)
-
-    def close(self, exit: Exit) -> None:
-        self.builder.state(self.name, self.body, exit, handler=self.handler, span=self.span)
-
-    def perform(self, kind: str, args: dict[str, Any], slot: str, then: str) -> None:
-        """End the open state with an effect and open the one that takes its answer."""
-        self.close(Perform(kind, record(args), slot, then, span=self.span))
-        self.open(then)
-
-    def unless(self, condition: Expr, away: str, then: str) -> None:
-        """End the open state: `away` if the condition holds, else on in a new state."""
-        self.close(Branch(condition, away, then, span=self.span))
-        self.open(then)
-
-
 class Lowering:
     """Lowers one loop to a function.
 
@@ -150,7 +119,7 @@ class Lowering:
         )
         given = [key for key, value in loop.context.items() if isinstance(value, Given)]
         self.builder = FunctionBuilder(inner or "main", [f"context.{key}" for key in given])
-        self.looping = self.states_on_cycles()
+        self.looping = states_on_cycles(loop, self.error_route)
         self.ends: set[str] = set()
         self.dynamic = False
         self.templates = {
@@ -191,7 +160,7 @@ class Lowering:
         return any(self.loop.restart_of(state) is not None for state in self.loop.states.values())
 
     def start(self) -> None:
-        chain = _Chain(self.builder, span=self.loop.span)
+        chain = Chain(self.builder, span=self.loop.span)
         chain.open("/start")
         chain.add(store("iteration", 1), store("lap", 1), store("steps", 0))
         if self.maintains:
@@ -213,7 +182,7 @@ class Lowering:
         chain.close(Goto(self.loop.initial))
 
     def end_at_limit(self, reason: str) -> None:
-        chain = _Chain(self.builder, span=self.loop.span)
+        chain = Chain(self.builder, span=self.loop.span)
         chain.open(f"/{reason}")
         if reason == AT_REST:  # the iteration is counted, but nothing of it has run
             self.finish(chain, Slot("state"), "limit", "timeout", prim("sub", ITERATION, 1))
@@ -221,7 +190,7 @@ class Lowering:
             self.finish(chain, Slot("state"), "limit", reason)
 
     def finish(
-        self, chain: _Chain, final_state: Any, status: str, terminated_by: str, iterations: Expr = ITERATION
+        self, chain: Chain, final_state: Any, status: str, terminated_by: str, iterations: Expr = ITERATION
     ) -> None:
         """Note that the loop is over and return its outcome."""
         common = {"final_state": final_state, "iterations": iterations, "status": status}
@@ -254,28 +223,6 @@ class Lowering:
         message = prim("concat", whose, f"`; the states are: {shown}")
         self.builder.state("/unknown_state", (), Fail(record({"kind": "unknown-state", "message": message})))
 
-    def states_on_cycles(self) -> set[str]:
-        """The author's states that control can come back to within a cycle of the loop."""
-        states = self.loop.states
-        index = {name: number for number, name in enumerate(states)}
-        anywhere = len(states)  # where a target that is worked out at run time may lead
-        ways: list[list[int]] = []
-        for name, state in states.items():
-            targets = [self.error_route(state)]
-            if not state.is_terminal:
-                targets += [state.next, *state.routes.values()]
-            named = {name if target == CURRENT else target for target in targets if target is not None}
-            dynamic = any("${" in target for target in named)
-            ways.append([anywhere] if dynamic else [index[target] for target in named])
-        ways.append(list(index.values()))
-        names = [*states, ""]
-        return {
-            names[number]
-            for component in components(ways)
-            for number in component
-            if len(component) > 1 or number in ways[number]
-        }
-
     # --- the author's states ----------------------------------------------------------------
 
     def place(self, state: StateSpec, field: str, text: str) -> Place:
@@ -297,10 +244,10 @@ class Lowering:
             target = self.loop.on_error
         return state.name if target == CURRENT else target
 
-    def chain(self, state: StateSpec) -> _Chain:
+    def chain(self, state: StateSpec) -> Chain:
         routed = self.error_route(state) is not None
         handler = Handler(f"{state.name}/error", "fault") if routed else None
-        return _Chain(self.builder, handler, span=state.span)
+        return Chain(self.builder, handler, span=state.span)
 
     def gate(self, state: StateSpec) -> str:
         """Count the step and the iteration before a state is entered; see `spec/lowering.md`.
@@ -312,7 +259,7 @@ class Lowering:
         counts_visits = name in self.looping
         if not counts_visits and self.limits.max_steps is None:
             return name
-        chain = _Chain(self.builder, span=state.span)
+        chain = Chain(self.builder, span=state.span)
         chain.open(name)
         if self.limits.max_steps is not None:
             self.ends.add("max_steps")
@@ -334,7 +281,7 @@ class Lowering:
         chain.close(Goto(enter))
         return enter
 
-    def enter(self, chain: _Chain, state: StateSpec) -> None:
+    def enter(self, chain: Chain, state: StateSpec) -> None:
         """Open the state proper: what is true from here on is that the state has been entered."""
         chain.open(self.gate(state))
         if state.name in self.looping:
@@ -346,21 +293,21 @@ class Lowering:
         if state.acts and self.reads_prev and chain.handler is not None:
             chain.add(FORGET_LAST)  # so that `…/error` can tell whether the action ran
 
-    def sleep(self, chain: _Chain, seconds: float, then: str, limit: str = "timeout") -> None:
+    def sleep(self, chain: Chain, seconds: float, then: str, limit: str = "timeout") -> None:
         chain.perform("sleep", {"seconds": seconds, "deadline_ms": self.deadline}, "slept", then)
         if self.deadline is not None:
             self.ends.add(limit)
             late = prim("eq", prim("get", Slot("slept"), "timed_out"), "loop")
             chain.unless(late, f"/{limit}", f"{then}/in_time")
 
-    def prepare(self, chain: _Chain, state: StateSpec, phase: str, needs: Needs) -> None:
+    def prepare(self, chain: Chain, state: StateSpec, phase: str, needs: Needs) -> None:
         """Ask for the environment and the clock where the texts of a phase name them."""
         if needs.env:
             chain.perform("env", {"names": tuple(needs.env)}, "env", f"{state.name}/{phase}_env")
         if needs.clock:
             chain.perform("clock", {}, "now", f"{state.name}/{phase}_clock")
 
-    def watch_deadline(self, chain: _Chain, state: StateSpec, phase: str = "") -> None:
+    def watch_deadline(self, chain: Chain, state: StateSpec, phase: str = "") -> None:
         """A way that waits for nothing still sees that the loop's time is over."""
         if self.deadline is None:
             return
@@ -369,7 +316,7 @@ class Lowering:
         late = prim("ge", prim("get", Slot("now"), "elapsed_ms"), self.deadline)
         chain.unless(late, "/timeout", f"{state.name}/{phase}in_time")
 
-    def check_budget(self, chain: _Chain, state: StateSpec, phase: str) -> None:
+    def check_budget(self, chain: Chain, state: StateSpec, phase: str) -> None:
         """A call that would start over budget does not start."""
         for unit, bound in (("usd", self.limits.budget_usd), ("tokens", self.limits.budget_tokens)):
             if bound is not None:
@@ -377,21 +324,21 @@ class Lowering:
                 over = prim("ge", Slot(f"spent.{unit}"), bound)
                 chain.unless(over, "/budget", f"{state.name}/{phase}_{unit}")
 
-    def spend(self, chain: _Chain, reply: str) -> None:
+    def spend(self, chain: Chain, reply: str) -> None:
         """Add what a call reported as used to what the run has spent."""
         for unit, bound in (("usd", self.limits.budget_usd), ("tokens", self.limits.budget_tokens)):
             if bound is not None:
                 used = prim("or", prim("lookup_or", Slot(reply), ("usage", unit), 0), 0)
                 chain.add(store(f"spent.{unit}", prim("add", Slot(f"spent.{unit}"), used)))
 
-    def in_time(self, chain: _Chain, slot: str, then: str) -> None:
+    def in_time(self, chain: Chain, slot: str, then: str) -> None:
         """To `/timeout` where an effect was ended because the loop's time was over."""
         if self.deadline is not None:
             self.ends.add("timeout")
             late = prim("eq", prim("get", Slot(slot), "timed_out"), "loop")
             chain.unless(late, "/timeout", then)
 
-    def act(self, chain: _Chain, state: StateSpec) -> None:
+    def act(self, chain: Chain, state: StateSpec) -> None:
         """Perform the action; its result is in `last` and in the capture."""
         if state.call is not None:
             calling.act(self, chain, state)
@@ -453,14 +400,14 @@ class Lowering:
         else:
             self.go(chain, state, target)
 
-    def judge(self, chain: _Chain, state: StateSpec) -> None:
+    def judge(self, chain: Chain, state: StateSpec) -> None:
         """The verdict on what the action gave, and where it leads."""
         judgement = judging.Judgement(self, chain, state)
         judgement.lower()
         self.note_verdict(chain, state, judgement.type)
         self.route(chain, state)
 
-    def note_verdict(self, chain: _Chain, state: StateSpec, kind: str) -> None:
+    def note_verdict(self, chain: Chain, state: StateSpec, kind: str) -> None:
         fields: dict[str, Any] = {"state": state.name, "type": kind}
         fields["verdict"] = VERDICT
         if kind == "llm_structured":
@@ -471,7 +418,7 @@ class Lowering:
             note = attrs.evolve(note, fields=prim("without_nulls", note.fields))
         chain.add(note)
 
-    def route(self, chain: _Chain, state: StateSpec) -> None:
+    def route(self, chain: Chain, state: StateSpec) -> None:
         """The verdict's target: an exact entry, for errors the error route, else the default."""
         name = state.name
         table = {verdict: target for verdict, target in state.routes.items() if verdict[0] != "_"}
@@ -500,7 +447,7 @@ class Lowering:
 
     def go(
         self,
-        chain: _Chain,
+        chain: Chain,
         state: StateSpec,
         target: str,
         verdict: bool = True,
@@ -538,7 +485,7 @@ class Lowering:
     def unrouted_fault(self, state: StateSpec) -> Expr:
         return calling.refusal(state, prim("unrouted", state.name, Slot("result")))
 
-    def unrouted(self, chain: _Chain, state: StateSpec) -> None:
+    def unrouted(self, chain: Chain, state: StateSpec) -> None:
         chain.open(f"{state.name}/unrouted")
         chain.close(Fail(self.unrouted_fault(state), span=state.span))
 
@@ -546,7 +493,7 @@ class Lowering:
         """A fault in the state, taken as the verdict `error`."""
         target = self.error_route(state)
         assert target is not None
-        chain = _Chain(self.builder, span=state.span)
+        chain = Chain(self.builder, span=state.span)
         chain.open(f"{state.name}/error")
         chain.add(store("result", prim("judge_fault", Slot("fault"))))
         self.note_verdict(chain, state, self.loop.evaluator_of(state).type)

@@ -397,11 +397,11 @@ class _Reader:
                 )
             case "json":
                 return self.json(node, path)
-            case "arguments" if not isinstance(node, Scalar):
+            case "arguments":
+                if isinstance(node, Scalar):
+                    return self.wrong(type, node, path, f"write `[{node.text}]`" if node.text else None)
                 item = Type("list" if isinstance(node, Sequence) else "map", Type("json"))
                 return self.value(item, node, path, places)
-            case "arguments":
-                return self.wrong(type, node, path, f"write `[{node.text}]`" if node.text else None)
             case "list":
                 return self.list(type, node, path, places)
             case "map":

@@ -81,7 +81,7 @@ class References:
 
     def reach(self, names: Iterable[str], apart_from: Iterable[str] = ()) -> set[str]:
         """The functions that those of these names may call, in one step or many, not through others."""
-        ways: dict[str, Iterable[str]] = {**self.made, **{name: () for name in apart_from}}
+        ways: dict[str, Iterable[str]] = {**self.made, **dict.fromkeys(apart_from, ())}
         return _closed([callee for name in names for callee in self.made[name]], ways)
 
 
@@ -221,8 +221,8 @@ class _Rules:
 
     def own_deadline(self, function: Function, timeout: int | None) -> Iterator[Diagnostic]:
         """A loop within a program works out when it is over before it does anything else."""
-        inherits = function.name in self.bounded
-        if inherits:
+        inherits = OUTER in function.captures
+        if inherits or function.name in self.bounded:
             yield from self.captured(function, OUTER)
         first = function.states[0]
         written = writers(function).get(DEADLINE, {})

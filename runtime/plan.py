@@ -8,13 +8,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import attrs
+
 from ..ir.diagnostics import clean
 from ..ir.effects import EFFECTS
 from ..ir.nodes import (
     Branch,
+    Call,
+    Closure,
     Const,
     Expr,
+    Function,
     Goto,
+    InnerLoop,
     Instruction,
     Note,
     Perform,
@@ -47,35 +53,7 @@ def plan_of(program: Program) -> dict[str, Any]:
         for name in ("max_iterations", "max_steps", "timeout_ms", "budget_usd", "budget_tokens")
         if (value := getattr(meta.limits, name)) is not None
     }
-    states = program.function(program.entry).states
-    if meta.kind == "flow":
-        return _flow(program, limits)
-    by_name = {state.name: state for state in states}
-    owned: dict[str, list[State]] = {}
-    for state in states:
-        owned.setdefault(state.owner, []).append(state)
-    return {
-        "program": program.name,
-        "kind": meta.kind,
-        "paradigm": meta.paradigm,
-        "scope": list(meta.scope),
-        "limits": limits,
-        "maintain": meta.maintain,
-        "initial": _initial(states),
-        "states": [_state(name, parts, by_name) for name, parts in owned.items() if name],
-    }
-
-
-def _flow(program: Program, limits: dict[str, Any]) -> dict[str, Any]:
-    """Of a program that is no loop: what it asks of the world, by function and state."""
-    meta = program.meta
-    acting = [
-        (f"{function.name}/{state.name}", state)
-        for function in program.functions
-        for state in function.states
-        if isinstance(state.exit, Perform)
-    ]
-    return {
+    plan = {
         "program": program.name,
         "kind": meta.kind,
         "paradigm": meta.paradigm,
@@ -83,8 +61,38 @@ def _flow(program: Program, limits: dict[str, Any]) -> dict[str, Any]:
         "limits": limits,
         "maintain": meta.maintain,
         "initial": None,
-        "states": [_state(name, [state], {}) for name, state in acting],
+        "states": [],
     }
+    inner = {loop.function: loop for loop in meta.loops}
+    if meta.kind == "loop":
+        plan |= _loop(program.function(program.entry))
+        inner[program.entry] = InnerLoop(program.entry)
+    # Of what is no loop: what it asks of the world, by function and state.
+    plan["states"] += [
+        _state(f"{function.name}/{state.name}", [state], {})
+        for function in program.functions
+        for state in function.states
+        if function.name not in inner and isinstance(state.exit, Perform)
+    ]
+    if meta.loops:
+        plan["loops"] = [_inner(program.function(loop.function), loop) for loop in meta.loops]
+    return plan
+
+
+def _inner(function: Function, loop: InnerLoop) -> dict[str, Any]:
+    """A loop that the program runs within itself."""
+    limits = {name: value for name, value in attrs.asdict(loop.limits).items() if value is not None}
+    return {"loop": loop.name, "limits": limits, "maintain": loop.maintain, **_loop(function)}
+
+
+def _loop(function: Function) -> dict[str, Any]:
+    """Where a loop begins, and its states."""
+    by_name = {state.name: state for state in function.states}
+    owned: dict[str, list[State]] = {}
+    for state in function.states:
+        owned.setdefault(state.owner, []).append(state)
+    states = [_state(name, parts, by_name) for name, parts in owned.items() if name]
+    return {"initial": _initial(function.states), "states": states}
 
 
 def _initial(states: tuple[State, ...]) -> str | None:
@@ -112,6 +120,8 @@ def _state(name: str, parts: list[State], by_name: dict[str, State]) -> dict[str
         match part.exit:
             case Perform(kind=kind, args=args):
                 plan["performs"].append(_performed(kind, args))
+            case Call(callee=Closure(function=function)):
+                plan.setdefault("calls", []).append(function)
             case Switch(cases=cases, default=default):
                 for verdict, target in cases:
                     _route(verdict, by_name.get(target), plan)
@@ -201,17 +211,30 @@ def as_text(plan: dict[str, Any]) -> str:
     lines.append(f"  scope: {', '.join(plan['scope']) or 'none'}")
     if plan["maintain"]:
         lines.append("  maintain: begins again after each cycle")
-    for state in plan["states"]:
+    lines += _state_lines(plan["states"])
+    for loop in plan.get("loops", ()):
+        limits = [_limit(name, value) for name, value in loop["limits"].items()]
+        lines += ["", f"loop {loop['loop']}, begins in {loop['initial']}"]
+        lines.append(f"  limits: {', '.join(limits) or 'none'}")
+        lines += [f"  {line}" if line else "" for line in _state_lines(loop["states"])]
+    return clean("\n".join(lines), 1 << 24) + "\n\nNothing was run.\n"
+
+
+def _state_lines(states: list[dict[str, Any]]) -> list[str]:
+    lines: list[str] = []
+    for state in states:
         lines += ["", state["state"] + (f" (ends: {state['terminal']})" if "terminal" in state else "")]
         for performed in state["performs"]:
             if EFFECTS[performed["kind"]].waits:
                 lines += _performed_lines(performed)
+        if "calls" in state:
+            lines.append(f"  call: {', '.join(state['calls'])}")
         if state["captures"]:
             lines.append(f"  capture: {', '.join(dict.fromkeys(state['captures']))}")
         if state["evaluators"]:
             lines.append(f"  evaluate: {', '.join(map(str, state['evaluators']))}")
         lines += [f"  {verdict} → {target}" for verdict, target in state["routes"].items()]
-    return clean("\n".join(lines), 1 << 24) + "\n\nNothing was run.\n"
+    return lines
 
 
 def _limit(name: str, value: Any) -> str:

@@ -1,5 +1,6 @@
 """The golden cases: where they are, how a world of one is run, what of a run is kept.
 
+Beside its source a case may have further files that are part of the program: `*.sexp`, `part-*.yaml`.
 A world file may begin with the command it is run by, `# llc run loop.yaml --max-iterations 2`:
 then these options are given.
 """
@@ -32,6 +33,11 @@ def worlds(case: Path) -> list[Path]:
     return sorted(case.glob("world-*.yaml"))
 
 
+def parts(case: Path) -> list[Path]:
+    """The further files of a case that are part of its program."""
+    return sorted([*case.glob("*.sexp"), *case.glob("part-*.yaml")])
+
+
 def trace_of(world: Path) -> Path:
     """The file that holds the events of a world."""
     return world.with_name(f"trace-{world.stem.removeprefix('world-')}.jsonl")
@@ -58,7 +64,7 @@ def run_world(world: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> lis
     The one JSON object on stdout must say the same as the journal's last event.
     """
     folder.mkdir()
-    for file in (world.with_name(SOURCE), world):
+    for file in (world.with_name(SOURCE), world, *parts(world.parent)):
         shutil.copy(file, folder)
     out, err = folder / "stdout", folder / "stderr"
     with monkeypatch.context() as patch, out.open("w") as stdout, err.open("w") as stderr:

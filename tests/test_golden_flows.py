@@ -1,6 +1,7 @@
 """Golden flows: a source and a world, and beside them what the tool prints for them.
 
-A case is a folder in `golden/flows/` with `flow.sexp` and `world.yaml`. What is compared: the core forms
+A case is a folder in `golden/flows/` with `flow.sexp` and `world.yaml`, and perhaps other files of its
+program. What is compared: the core forms
 (`expanded.txt`), the states (`ir.txt`, without places), and the events of a run in that world with its
 exit code (`trace.jsonl`). `pytest --update` rewrites them.
 """
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from golden_cases import GOLDEN, kept
+from golden_cases import GOLDEN, kept, parts
 
 from llc.frontend.compile import Compiled, compile_file
 from llc.frontend.expanded import expanded_text
@@ -32,6 +33,11 @@ CASES = sorted(path.parent for path in GOLDEN.glob(f"flows/*/{SOURCE}"))
 IDS = [case.name for case in CASES]
 
 
+def further(case: Path) -> list[Path]:
+    """The further files of a case that are part of its program."""
+    return [path for path in parts(case) if path.name != SOURCE]
+
+
 def compile_case(case: Path) -> Compiled:
     with contextlib.chdir(case):
         return compile_file(SOURCE)
@@ -39,8 +45,8 @@ def compile_case(case: Path) -> Compiled:
 
 def trace(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The journal of a run in the case's world, and at its end the exit code."""
-    for name in (SOURCE, WORLD):
-        shutil.copy(case / name, folder)
+    for path in (case / SOURCE, case / WORLD, *further(case)):
+        shutil.copy(path, folder)
     values = options.Values(options.RUN, SOURCE, script=WORLD, quiet=True)
     with monkeypatch.context() as patch, (folder / "stderr").open("w") as stderr:
         patch.chdir(folder)
@@ -77,7 +83,7 @@ def test_golden(case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upd
     ]
     command = "to accept: pytest --update tests/test_golden_flows.py"
     assert not differences, "\n".join([*differences[:200], command])
-    assert expected.keys() == {SOURCE, WORLD, *printed}
+    assert expected.keys() == {SOURCE, WORLD, *(path.name for path in further(case)), *printed}
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)

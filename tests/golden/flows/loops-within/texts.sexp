@@ -1,0 +1,2 @@
+(define (first-word text)
+  (first (split text)))

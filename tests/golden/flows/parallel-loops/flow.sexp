@@ -1,0 +1,3 @@
+; The same loop for several paths, side by side.
+(parallel-map (lambda (path) (get (run-loop "./part-check.yaml" (context (path path))) "captured"))
+              '("src" "tests"))
