@@ -99,6 +99,14 @@ def test_an_action_does_what_the_chapter_says(command: str, claimed: str, interr
     assert {name: result[name] for name in expected} == expected
 
 
+def asked(kind: str, words: str | None) -> dict[str, Any]:
+    """The arguments of an effect: a command or a query; a tool's or a task's name and what it is given."""
+    if kind not in ("tool", "task"):
+        return {"command": words, "query": words, "names": ["HOME"]}
+    name, _, given = (words or "").partition(" ")
+    return {"name": name, "inputs" if kind == "task" else "args": json.loads(given)}
+
+
 @pytest.mark.parametrize(("script", "claims"), pairs("yaml world", "answers"))
 def test_a_script_answers_as_the_chapter_says(script: str, claims: str, interrupt: Interrupt) -> None:
     """One effect after another; the named fields are as claimed."""
@@ -107,7 +115,7 @@ def test_a_script_answers_as_the_chapter_says(script: str, claims: str, interrup
         match = CLAIM.fullmatch(line)
         assert match is not None, line
         kind, state, command, claimed = match.groups()
-        effect = Effect(kind, {"command": command, "query": command, "names": ["HOME"]})
+        effect = Effect(kind, asked(kind, command))
         if claimed == "no rule":
             with pytest.raises(NoRule):
                 world.perform(effect, context(state, world, interrupt))
