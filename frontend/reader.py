@@ -287,7 +287,8 @@ class _Reader:
         end = start + len(token)
         if len(self.stack) > self.max_depth:
             message = f"forms are nested deeper than {self.max_depth:,}"
-            self.report("nested-too-deep", message, start, end)
+            help = "such depth is a mistake as a rule; --max-nesting allows more"
+            self.report("nested-too-deep", message, start, end, "", help)
             raise _Enough
         if token == "{":
             help = "a list is written (…), a map (dict (key value) …)"
