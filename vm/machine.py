@@ -23,7 +23,7 @@ from .opcodes import NO_STATE, decode
 from .outcomes import NO_ANSWER, Done, Effect, FrameView, OutOfFuel, StrandView, Waiting
 from .primitives import HANDLERS
 from .steps import STEPS
-from .strands import Fork, Raised, Strand, catch, chain, walk
+from .strands import Fork, Raised, Strand, catch, walk
 from .values import FunctionValue, from_host, show, to_host
 
 __all__ = [
@@ -297,11 +297,23 @@ class Machine:
         taken, self.notes = self.notes, []
         return taken
 
-    def frames(self) -> list[FrameView]:
-        """The active functions, innermost last: those of the strand that asked last, or else runs, with
-        those it was forked from before them. A view shows the frame as it is when asked."""
+    def frames(self, most: int | None = None) -> list[FrameView]:
+        """The active functions, innermost last, or the innermost `most` of them; there may be millions.
+
+        They are those of the strand that asked last, or else runs, with those it was forked from before
+        them. A view shows the frame as it is when asked.
+        """
         strand = next(reversed(self.asked.values())) if self.asked else self.strand
-        return [FrameView(frame) for outer in chain(strand) for frame in outer.calls]
+        parts = [strand.calls]
+        count = len(strand.calls)
+        while strand.within is not None and (most is None or count < most):
+            strand = strand.within.parent
+            parts.append(strand.calls)
+            count += len(strand.calls)
+        # Of the outermost part, only what is left to show.
+        if most is not None and count > most:
+            parts[-1] = parts[-1][count - most :]
+        return [FrameView(frame) for part in reversed(parts) for frame in part]
 
     def strands(self) -> list[StrandView]:
         """All calls that run side by side, each before those it forked, in order of items; the first is
@@ -394,6 +406,7 @@ class Machine:
                 break
             raised = raised.under(strand.calls)
             if strand.within is None:
+                self.strand, self.calls = strand, strand.calls
                 return self._fail(raised)
             self.outside -= before
             strand.calls.clear()

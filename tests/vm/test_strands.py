@@ -234,6 +234,7 @@ def test_the_first_item_that_failed_is_the_fault(machine_of: MachineOf, order: t
     assert isinstance(outcome, Fault)
     assert (outcome.kind, outcome.message, outcome.span) == ("user", "second", ("all.sexp", 7, 3, 7, 9))
     assert machine.ended
+    assert [view.state for view in machine.frames()] == ["start"]
 
 
 def test_the_backtrace_goes_on_into_the_strand(machine_of: MachineOf) -> None:
@@ -486,6 +487,8 @@ def test_frames_are_those_of_the_strand_that_asked_last(machine_of: MachineOf) -
         machine = moved(machine)
     machine.resume({}, 3)
     assert machine.frames()[-1].slots["n"] == 2
+    functions = [[view.function for view in machine.frames(most)] for most in (1, 2, 3, 9)]
+    assert functions == [["cell"], ["row", "cell"], *[["main", "row", "cell"]] * 2]
     waiting = [(view.items, view.effect.seq) for view in machine.strands() if view.effect is not None]
     assert waiting == [((0, 0), 1), ((0, 1), 2)]
     assert [[frame.function for frame in view.frames] for view in machine.strands()][:2] == [
