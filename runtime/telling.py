@@ -106,7 +106,8 @@ class Teller:
         style = {"success": "green", "limit": "yellow"}.get(status, "red")
         by = event.get("terminated_by")
         why = f" by {by}" if by not in (None, "terminal", "return", "error") else ""
-        facts = f"{event.get('iterations')} iterations, {duration(event.get('duration_ms') or 0)}"
+        count = event.get("iterations")
+        facts = f"{count} iteration{'' if count == 1 else 's'}, {duration(event.get('duration_ms') or 0)}"
         yield self._screen.paint(printable(f"run ends: {status}{why} ({facts})"), style)
         if event.get("value") is not None:
             yield printable(f"  value {_short(event['value'])}")
@@ -170,10 +171,14 @@ def tell(
 
     try:
         events = list(follower.events())
-        text = "".join(map(text_of, events if last is None else events[-last:]))
+        is_over = any(event["event"] == "run_end" for event in events[-1:])
+        if not (as_json or is_verbose):
+            events = [event for event in events if event["event"] not in _HIDDEN]
+        if last is not None:
+            events = events[len(events) - last :] if last < len(events) else events
+        text = "".join(map(text_of, events))
         if text:
             write(text)
-        is_over = any(event["event"] == "run_end" for event in events[-1:])
         while follow and not is_over:
             # In this order: who has let go of the lock has written all.
             alive = is_live(run)

@@ -328,7 +328,7 @@ def test_logs_tell_each_event_in_its_order(project: Path, llc: Llc) -> None:
         "[1] fix",
         lines[9],
     ]
-    assert lines[-1].startswith("run ends: success (1 iterations")
+    assert lines[-1].startswith("run ends: success (1 iteration,")
 
 
 def test_logs_as_json_are_the_events(project: Path, llc: Llc) -> None:
