@@ -40,6 +40,7 @@ def json_schema() -> dict[str, Any]:
         schema.Budget,
         schema.Constraint,
         schema.Until,
+        schema.CallSpec,
     )
     definitions |= {cls.__name__: _block(cls) for cls in blocks}
     definitions |= {
@@ -113,6 +114,8 @@ def _value(type: Type) -> dict[str, Any]:
             return {"anyOf": [{"type": "number"} | _bounds(type), {"type": "string", "minLength": 1}]}
         case "choice":
             return {"enum": list(type.choices)}
+        case "action":
+            return {"anyOf": [_value(schema.TEMPLATE), {"$ref": "#/definitions/CallSpec"}]}
         case "arguments":
             return {"type": ["array", "object"]}
         case "list":
@@ -198,6 +201,8 @@ def _words(type: Type) -> str:
             return "any value"
         case "arguments":
             return "list or mapping"
+        case "action":
+            return "template or call"
         case "list":
             assert type.item is not None
             return f"list of {_plural(type.item)}"

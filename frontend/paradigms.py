@@ -15,6 +15,7 @@ import attrs
 
 from ..ir.spans import Span
 from .schema import (
+    CallSpec,
     Convergence,
     ConvergenceSpec,
     GoalSpec,
@@ -70,6 +71,11 @@ def _state(
 ) -> StateSpec:
     """A state whose fields stand where `spans` says, and otherwise at `place`."""
     found = {key: span for key, span in (spans or {}).items() if span is not None}
+    action = fields.get("action")
+    if isinstance(action, CallSpec):
+        del fields["action"]
+        fields |= {"call": action.call, "args": action.args, "flawed": action.flawed}
+        found = {**dict(action.spans), **found}
     if place is not None:
         found = {**dict.fromkeys((*fields, "name"), place), **found}
     return StateSpec(name=name, span=place, spans=found, **fields)
@@ -95,6 +101,8 @@ def _goal(spec: GoalSpec) -> Loop:
 def _convergence(spec: ConvergenceSpec) -> Loop:
     """Measure, apply while there is progress, end at the target or at a stall."""
     made = {"metric_cmd": "check", "target": "toward", "tolerance": "tolerance"}
+    if isinstance(spec.check, CallSpec):
+        del made["metric_cmd"]  # a call is no text that could stand in the context
     names = {key: _free(key, spec.context) for key in made}
     context = {**spec.context, **{names[key]: getattr(spec, field) for key, field in made.items()}}
     spans = dict(spec.spans)
@@ -115,7 +123,7 @@ def _convergence(spec: ConvergenceSpec) -> Loop:
         "measure",
         check,
         {"evaluate": toward, "route": toward},
-        action=f"${{context.{names['metric_cmd']}}}",
+        action=f"${{context.{names['metric_cmd']}}}" if "metric_cmd" in names else spec.check,
         capture="current_value",
         evaluate=evaluate,
         route={"target": "done", "progress": "apply", "stall": "done"},

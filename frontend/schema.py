@@ -31,7 +31,7 @@ class Type(NamedTuple):
 
     kind: text, template (text with `${…}`), target (a state's name or a template), integer, number,
     measure (a number or a template), boolean, choice, json (anything), arguments (a list or map of
-    anything, with templates in it), list, map, spec.
+    anything, with templates in it), action (a template, or a block with `call`), list, map, spec.
     item: the type of a list's items or a map's values; specs: the classes a block may be;
     least, most, above: bounds of a number, `above` being exclusive; `least` of a text, a list or a map
     is the shortest it may be, `most` of a text the longest.
@@ -54,6 +54,7 @@ BOOLEAN = Type("boolean")
 JSON = Type("json")
 MEASURE = Type("measure")
 ARGUMENTS = Type("arguments")
+ACTION = Type("action", least=1)
 COUNT = Type("integer", least=1, most=1e12)
 DURATION = Type("number", above=0, most=MAX_SECONDS)
 PAUSE = Type("number", least=0, most=MAX_SECONDS)
@@ -78,6 +79,19 @@ class Spec:
             if key in self.spans:
                 return self.spans[key]
         return self.span
+
+
+@attrs.frozen(kw_only=True)
+class CallSpec(Spec):
+    """A call where a paradigm takes an action."""
+
+    call: str = attrs.field(
+        metadata=_of(TEXT, "A function of a file, such as `flows.sexp#summarise`; see `call` of a state.")
+    )
+    args: Any = attrs.field(
+        default=None,
+        metadata=_of(ARGUMENTS, "What it is called with: a list, or a mapping by parameter names."),
+    )
 
 
 # --- settings ---------------------------------------------------------------------------------
@@ -508,10 +522,8 @@ class GoalSpec(LoopSettings):
         default=None, metadata=_of(NAME, "The loop's name; absent: `goal-` and the goal's words.")
     )
     goal: str = attrs.field(metadata=_of(TEXT, "What should be true."))
-    tools: tuple[str, ...] = attrs.field(
-        metadata=_of(
-            Type("list", TEMPLATE, least=1), "The first checks, the others repair, one after another."
-        )
+    tools: tuple[str | CallSpec, ...] = attrs.field(
+        metadata=_of(Type("list", ACTION, least=1), "The first checks, the others repair, one after another.")
     )
 
 
@@ -520,9 +532,9 @@ class ConvergenceSpec(LoopSettings):
     """`paradigm: convergence`: a metric to drive toward a target."""
 
     name: str = attrs.field(metadata=_of(NAME, "The loop's name."))
-    check: str = attrs.field(metadata=_of(TEMPLATE, "The command whose output is the metric."))
+    check: str | CallSpec = attrs.field(metadata=_of(ACTION, "The command whose output is the metric."))
     toward: int | float | str = attrs.field(metadata=_of(MEASURE, "The target."))
-    using: str = attrs.field(metadata=_of(TEMPLATE, "The action that moves the metric."))
+    using: str | CallSpec = attrs.field(metadata=_of(ACTION, "The action that moves the metric."))
     tolerance: int | float | str = attrs.field(
         default=0, metadata=_of(Type("measure", least=0), "How near counts as reached.")
     )
@@ -539,8 +551,8 @@ class Constraint(Spec):
     """One of `constraints`."""
 
     name: str = attrs.field(metadata=_of(TEXT, "Names the states `check_<name>` and `fix_<name>`."))
-    check: str = attrs.field(metadata=_of(TEMPLATE, "The action that tells whether it holds."))
-    fix: str = attrs.field(metadata=_of(TEMPLATE, "The action that restores it."))
+    check: str | CallSpec = attrs.field(metadata=_of(ACTION, "The action that tells whether it holds."))
+    fix: str | CallSpec = attrs.field(metadata=_of(ACTION, "The action that restores it."))
 
 
 @attrs.frozen(kw_only=True)
@@ -557,7 +569,7 @@ class InvariantsSpec(LoopSettings):
 class Until(Spec):
     """`until`: when the steps have done their work."""
 
-    check: str = attrs.field(metadata=_of(TEMPLATE, "The action that tells."))
+    check: str | CallSpec = attrs.field(metadata=_of(ACTION, "The action that tells."))
     passes: bool = attrs.field(
         default=True, metadata=_of(BOOLEAN, "Whether its `success` or its `failure` ends the loop.")
     )
@@ -568,8 +580,8 @@ class ImperativeSpec(LoopSettings):
     """`paradigm: imperative`: steps to repeat until a check passes."""
 
     name: str = attrs.field(metadata=_of(NAME, "The loop's name."))
-    steps: tuple[str, ...] = attrs.field(
-        metadata=_of(Type("list", TEMPLATE, least=1), "The actions, one after another.")
+    steps: tuple[str | CallSpec, ...] = attrs.field(
+        metadata=_of(Type("list", ACTION, least=1), "The actions, one after another.")
     )
     until: Until = attrs.field(metadata=_of(Type("spec", specs=(Until,)), "When to stop."))
 

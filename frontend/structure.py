@@ -19,6 +19,7 @@ from .documents import Document, Mapping, Node, Places, Refused, Scalar, Sequenc
 from .schema import (
     EVALUATORS,
     PARADIGMS,
+    CallSpec,
     Constraint,
     Evaluator,
     InvariantsSpec,
@@ -78,6 +79,7 @@ _KINDS = {
     "text": "a text",
     "template": "a text",
     "target": "the name of a state",
+    "action": "a text",
     "integer": "a whole number",
     "number": "a number",
     "measure": "a number or a template",
@@ -376,6 +378,10 @@ class _Reader:
         """The value of a node by its type, or BAD; the places of its parts go into `places`."""
         match type.kind:
             case "text" | "template" | "target":
+                return self.text(type, node, path)
+            case "action":
+                if isinstance(node, Mapping):
+                    return self.spec(Type("spec", specs=(CallSpec,)), node, path)
                 return self.text(type, node, path)
             case "boolean":
                 if isinstance(node, Scalar) and isinstance(node.value, bool):

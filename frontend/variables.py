@@ -254,7 +254,9 @@ class _Checker:
                 there = before[number]
                 if text.field.startswith("evaluate."):
                     there |= captured[number]
-                elif text.field != "action" and not text.field.startswith("args"):  # a route: `prev` is still what ran before this state
+                elif text.field != "action" and not text.field.startswith(
+                    "args"
+                ):  # a route: `prev` is still what ran before this state
                     there |= given[number] & ~bit.get("prev", 0)
                 if there & bit[name]:
                     continue

@@ -377,3 +377,41 @@ def test_effects_of_a_function_are_the_loops(project: Path) -> None:
     outcome = drive(compiled(project, "call: lib.sexp#from"), world)
     assert not isinstance(outcome, Fault)
     assert [kind for kind, _ in world.asked] == ["clock", "env", "clock", "shell"]
+
+
+PARADIGMS = {
+    "goal": "paradigm: goal\nname: l\ngoal: x\ntools:\n  - {call: lib.sexp#add, args: [1]}\n"
+    "  - {call: lib.sexp#same, args: [2]}\n",
+    "convergence": "paradigm: convergence\nname: l\ncheck: {call: lib.sexp#same, args: [0]}\ntoward: 0\n"
+    "using: {call: lib.sexp#same, args: [2]}\n",
+    "invariants": "paradigm: invariants\nname: l\nconstraints:\n  - name: c\n"
+    "    check: {call: lib.sexp#add, args: {a: 2}}\n    fix: {call: lib.sexp#same, args: [2]}\n",
+    "imperative": "paradigm: imperative\nname: l\nsteps:\n  - {call: lib.sexp#all}\n"
+    "until:\n  check: {call: lib.sexp#same, args: [yes]}\n",
+}
+
+
+@pytest.mark.parametrize("paradigm", PARADIGMS)
+def test_a_call_may_stand_where_a_paradigm_takes_an_action(project: Path, paradigm: str) -> None:
+    """It becomes the call of a state, and a mistake in it is told where it stands."""
+    write(project, l__yaml=PARADIGMS[paradigm])
+    outcome = drive(program_of(".loops/l.yaml"), World())
+    assert outcome["status"] == "success"
+    loop = compile_file(".loops/l.yaml").loop
+    assert loop is not None
+    assert any(state.call for state in loop.states.values())
+    write(project, l__yaml=PARADIGMS[paradigm].replace("#same", "#sane"))
+    with pytest.raises(CompileError) as caught:
+        compile_file(".loops/l.yaml")
+    found = caught.value.diagnostics[0]
+    assert found.id == "unknown-function"
+    assert found.span is not None
+    assert "lib.sexp#sane" in PARADIGMS[paradigm].replace("#same", "#sane").splitlines()[found.span.line - 1]
+
+
+def test_a_misspelt_key_of_such_a_call_is_one_finding(project: Path) -> None:
+    """What follows from it is not said too."""
+    write(project, l__yaml=PARADIGMS["imperative"].replace("args:", "arg:"))
+    with pytest.raises(CompileError) as caught:
+        compile_file(".loops/l.yaml")
+    assert [finding.id for finding in caught.value.diagnostics] == ["unknown-key"]
