@@ -92,7 +92,8 @@ def tell_cases(paths: list[str], wanted: str | None = None, update: bool = False
         )
     chosen = [path for path in found if wanted is None or wanted.lower() in path.lower()]
     if not chosen:
-        raise UserError("no-cases", f"none of {len(found)} cases has `{wanted}` in its path")
+        count = f"{len(found)} case{'' if len(found) == 1 else 's'}"
+        raise UserError("no-cases", f"none of {count} has `{wanted}` in its path")
     for path in chosen:
         begun = perf_counter()
         tested = _test_one(path, update)

@@ -305,7 +305,7 @@ def test_no_cases_is_an_error_of_its_own(llc: Llc, tmp_path: Path) -> None:
     case_of(llc, tmp_path)
     done = llc("test", "-k", "other")
     assert done.returncode == 2
-    assert "none of 1 cases has `other` in its path" in done.stderr
+    assert "none of 1 case has `other` in its path" in done.stderr
     assert llc("test", "-k", "CAS").returncode == 0
     assert "did you mean `case`?" in llc("test", "caes").stderr
 
