@@ -223,7 +223,10 @@ class Index:
         """Make the index say what the listed files say now. on_file: (done, of how many) after each."""
         began = time.monotonic()
         with self.guarded():
-            known = {row[0]: row[1:] for row in self.execute("SELECT path, size, mtime_ns, inode FROM files")}
+            rows = self.execute("SELECT path, size, mtime_ns, inode FROM files NOT INDEXED").fetchall()
+            known = {row[0]: row[1:] for row in rows}
+            if len(known) < len(rows):
+                raise Damaged("a path stands twice")
             if any(type(path) is not bytes for path in known):
                 raise Damaged("a path is no path")
             todo: list[Entry | bytes] = [
@@ -337,7 +340,7 @@ class Index:
     def verify(self) -> None:
         """Look at all of it; raises `Damaged`."""
         with self.guarded():
-            if self.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            if self.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
                 raise Damaged("its pages are damaged")
             for table in TABLES:
                 self.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")

@@ -71,7 +71,7 @@ def find(index: Index, root: str, sources: list[Source], strategy: str, limit: i
 
 
 def _by_path(index: Index, scores: dict[int, float]) -> list[tuple[bytes, float]]:
-    paths = dict(index.execute("SELECT id, path FROM files").fetchall()) if scores else {}
+    paths = dict(index.execute("SELECT id, path FROM files NOT INDEXED").fetchall()) if scores else {}
     return [
         (paths[number], float(f"{score:.{_FIGURES}g}")) for number, score in scores.items() if number in paths
     ]
