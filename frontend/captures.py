@@ -134,7 +134,7 @@ class Captures:
                         self._bind(binding, within)
                 case Try(binding=binding):
                     self._bind(binding, within)
-            todo += [(child, within) for child in reversed(list(children(node)))]
+            todo += [(child, within) for child in reversed(children(node))]
         for binding in late:
             self.constants.pop(binding, None)
         return nodes

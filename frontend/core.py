@@ -10,8 +10,8 @@ Must not be in here: how text becomes core (`expand`) and core becomes states (`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, get_args
 
 import attrs
 
@@ -272,45 +272,29 @@ Core = (
 )
 
 
-def children(node: Core) -> Iterator[Core]:
+def children(node: Core) -> tuple[Core, ...]:
     """The nodes directly inside a node, in the order they are evaluated."""
-    match node:
-        case Literal() | Variable() | Library() | External():
-            pass
-        case Assign(value=value) | Fail(error=value):
-            yield value
-        case If(test=test, then=then, otherwise=otherwise):
-            yield test
-            yield then
-            yield otherwise
-        case Lambda(optionals=optionals, body=body):
-            for _, default in optionals:
-                yield default
-            yield body
-        case Let(bindings=bindings, body=body) | Letrec(bindings=bindings, body=body):
-            for _, value in bindings:
-                yield value
-            yield body
-        case Loop(bindings=bindings, body=body):
-            for _, value in bindings:
-                yield value
-            yield body
-        case Recur(args=args) | Operation(args=args) | Sequence(items=args):
-            yield from args
-        case Apply(callee=callee, args=args, spread=spread):
-            yield callee
-            yield from args
-            if spread is not None:
-                yield spread
-        case Parallel(callee=callee, items=items):
-            yield callee
-            yield items
-        case Perform(fields=fields) | Note(fields=fields):
-            for _, value in fields:
-                yield value
-        case Try(body=body, handler=handler):
-            yield body
-            yield handler
+    return _CHILDREN[type(node)](node)
+
+
+# A table, not a `match`: every pass over a program asks each node.
+_CHILDREN: dict[type, Callable[[Any], tuple[Core, ...]]] = {
+    **dict.fromkeys((Literal, Variable, Library, External), lambda node: ()),
+    Assign: lambda node: (node.value,),
+    Fail: lambda node: (node.error,),
+    If: lambda node: (node.test, node.then, node.otherwise),
+    Lambda: lambda node: (*[default for _, default in node.optionals], node.body),
+    **dict.fromkeys((Let, Letrec, Loop), lambda node: (*[value for _, value in node.bindings], node.body)),
+    **dict.fromkeys((Recur, Operation), lambda node: node.args),
+    Sequence: lambda node: node.items,
+    Apply: lambda node: (node.callee, *node.args, *(() if node.spread is None else (node.spread,))),
+    Parallel: lambda node: (node.callee, node.items),
+    **dict.fromkeys((Perform, Note), lambda node: tuple([value for _, value in node.fields])),
+    Try: lambda node: (node.body, node.handler),
+}
+
+if _CHILDREN.keys() != {*get_args(Core)}:
+    raise AssertionError("the table of children leaves out a node")
 
 
 def walk(node: Core) -> Iterator[Core]:
@@ -319,7 +303,7 @@ def walk(node: Core) -> Iterator[Core]:
     while todo:
         node = todo.pop()
         yield node
-        todo.extend(reversed([*children(node)]))
+        todo.extend(children(node)[::-1])
 
 
 def sequence(items: Iterable[Core], span: Span | None) -> Core:

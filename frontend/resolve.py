@@ -135,13 +135,10 @@ def _takes(function: Core) -> tuple[int, int | None] | None:
 def _call(node: Apply, known: dict[Binding, Core]) -> Diagnostic | None:
     callee = _what_is_called(node.callee, known)
     name = node.callee.binding.name if isinstance(node.callee, Variable) else ""
-    usage: str | None = None
     if isinstance(callee, Lambda):
         name = name or callee.name
-        usage = _parameters(callee)
     elif isinstance(callee, Library):
         name = callee.name
-        usage = _usage(name)
     elif isinstance(callee, Literal) or (isinstance(callee, Operation) and callee.op in ("list", "map")):
         return _no_function(node, callee, name)
     fit = _takes(callee) if callee is not None else None
@@ -157,7 +154,7 @@ def _call(node: Apply, known: dict[Binding, Core]) -> Diagnostic | None:
         "wrong-arity",
         f"{who} takes {_arguments(least, most)}, {given}",
         node.span,
-        help=usage,
+        help=_parameters(callee) if isinstance(callee, Lambda) else _usage(name),
     )
 
 
