@@ -206,7 +206,13 @@ class _Checker:
                 help = f"did you mean `${{result.details.{name}}}`?"
             owner = ".".join((variable.namespace, *path[:1])) if space.is_keyed else variable.namespace
             yield Diagnostic("unknown-field", f"`{owner}` has no field `{name}`", place, "", help)
-        elif name != "details" and rest:
+        elif name == "value" and not any(
+            state.call is not None and (variable.namespace == "prev" or state.capture == path[0])
+            for state in self.loop.states.values()
+        ):
+            message = f"`{variable.name}` is there after a call only"
+            yield Diagnostic("unknown-field", message, place, "", "what an action printed is its `output`")
+        elif name not in ("details", "value") and rest:
             yield Diagnostic(
                 "unknown-field", f"`{name}` has no fields", place, "", f"drop `.{'.'.join(rest)}`"
             )

@@ -415,3 +415,32 @@ def test_a_misspelt_key_of_such_a_call_is_one_finding(project: Path) -> None:
     with pytest.raises(CompileError) as caught:
         compile_file(".loops/l.yaml")
     assert [finding.id for finding in caught.value.diagnostics] == ["unknown-key"]
+
+
+def test_a_value_goes_from_call_to_call(project: Path) -> None:
+    """`${captured.x.value}` is the value itself, and its fields can be named."""
+    write(
+        project,
+        l__yaml="name: l\ninitial: a\nstates:\n"
+        "  a: {call: lib.sexp#same, args: [{n: 3, l: [1, 2]}], capture: x, next: b}\n"
+        "  b: {call: lib.sexp#all, args: ['${captured.x.value.n}', '${prev.value.l}'], capture: y, next: c}\n"
+        "  c: {action: 'echo ${captured.x.value}', capture: z, next: d}\n  d: {terminal: true}\n",
+        f__sexp='(get (run-loop "l") "captured")',
+    )
+    assert drive(program_of("f.sexp"), World()) == {
+        "x": '{"n": 3, "l": [1, 2]}',
+        "y": "[3, [1, 2]]",
+        "z": '{"n": 3, "l": [1, 2]}',
+    }
+
+
+@pytest.mark.parametrize("variable", ["${captured.x.value}", "${prev.value}"])
+def test_an_action_has_no_value(project: Path, variable: str) -> None:
+    """Where nothing that a variable may mean is a call."""
+    write(
+        project,
+        l__yaml="name: l\ninitial: a\nstates:\n  a: {action: ls, capture: x, next: b}\n"
+        f"  b: {{action: 'echo {variable}', next: c}}\n  c: {{terminal: true}}\n",
+    )
+    with pytest.raises(CompileError, match="after a call only"):
+        compile_file(".loops/l.yaml")
