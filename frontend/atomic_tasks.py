@@ -170,7 +170,7 @@ def _checked(text: str) -> dict[str, Any]:
         raise ValueError(f"it is no JSON: {error}") from None
     if _depth_exceeds(schema, MAX_SCHEMA_DEPTH):
         raise ValueError(f"it is nested more than {MAX_SCHEMA_DEPTH} deep")
-    import jsonschema
+    import jsonschema  # type: ignore[import-untyped, unused-ignore]
 
     try:
         jsonschema.Draft202012Validator.check_schema(schema)

@@ -279,6 +279,10 @@ def _give(
         return
     arguments.given[name] = (value, datum)
     parameter = signature.parameter(name)
+    if parameter is None and signature.is_reserved(name):
+        from .task_settings import check_reserved
+
+        arguments.is_sound &= check_reserved(x, signature.name, name, value, datum)
     if parameter is not None and isinstance(value, Literal) and not _is_fit(value, parameter):
         arguments.is_sound = False
         # A literal without a place stands for what was refused.

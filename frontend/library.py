@@ -114,6 +114,7 @@ PRIVATE: dict[str, Entry] = {
         ("history_config", 2),
         ("known-settings", 4),
         ("pair?", 1),
+        ("path?", 1),
         ("settings", 4),
         ("shell", 2),
         ("shell-problem", 1),

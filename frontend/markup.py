@@ -13,8 +13,8 @@ from xml.sax import SAXException, SAXParseException
 from xml.sax.handler import ContentHandler
 
 import attrs
-from defusedxml.common import DefusedXmlException
-from defusedxml.expatreader import DefusedExpatParser
+from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped, unused-ignore]
+from defusedxml.expatreader import DefusedExpatParser  # type: ignore[import-untyped, unused-ignore]
 
 from ..ir.diagnostics import Diagnostic
 from ..ir.spans import Source, Span

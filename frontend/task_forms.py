@@ -102,8 +102,8 @@ class _Reader:
             head = identifier_of(item.items[0]) if isinstance(item, Form) and item.items else None
             if head is None or not isinstance(item, Form) or item.tail is not None:
                 names = ", ".join(f"`{name}`" for name in _CLAUSES)
-                help = f"its clauses are {names}"
-                self.x.error("bad-clause", "this is no clause of `defatom`", item.span, help=help)
+                what = "this is no clause of `defatom`"
+                self.x.error("bad-clause", what, item.span, help=f"its clauses are {names}")
             elif head.name not in _CLAUSES:
                 help = suggest(head.name, _CLAUSES, "its clauses are")
                 message = f"`defatom` has no clause `{head.name}`"

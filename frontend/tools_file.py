@@ -164,7 +164,7 @@ class _Reader:
     def timeout(self, node: Node | None) -> float | None:
         if node is None:
             return None
-        value = node.value if isinstance(node, Scalar) else None
+        value: Any = node.value if isinstance(node, Scalar) else None
         if not fits(value, "number") or not 0 < value <= MAX_TIMEOUT:
             self.wrong(node, "`timeout`", f"a number of seconds above 0, at most {MAX_TIMEOUT}")
             return None

@@ -273,7 +273,7 @@ def _used(given: dict[str, Any]) -> dict[str, Any]:
 def _done(given: dict[str, Any]) -> dict[str, Any]:
     """A task's result from what a rule says of it: the fields of a TaskResult, or an error."""
     given = _in_time(_with_error(given))
-    task = {"status": "COMPLETE", "content": "", "notes": {}}
+    task: dict[str, Any] = {"status": "COMPLETE", "content": "", "notes": {}}
     task |= {name: given.pop(name) for name in TASK_FIELDS if name in given}
     if "error" in given:
         return {"duration_ms": 0, **given}

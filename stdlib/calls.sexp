@@ -93,10 +93,13 @@
 (define (calls:files who files)
   (cond
     ((eq? files null) null)
-    ((and (list? files) (every? string? files)) files)
+    ((and (list? files) (every? calls:path? files)) files)
     (else
      (error 'type-error
        (string-append "`files` of `" who "` is a list of paths, not " (calls:shown files))))))
+
+(define (calls:path? item)
+  (or (string? item) (symbol? item)))
 
 (define (calls:context who settings)
   (calls:settings who "context" settings

@@ -236,6 +236,13 @@ WRONG = """
 (math:add (x 1 2))                      ; error: bad-argument
 (far:away 1)                            ; error: no-order
 (user:say "a")                          ; error: missing-parameter
+(user:say "a" "b" (files "x.py"))       ; error: wrong-type
+(user:say "a" "b" (files '(1)))         ; error: wrong-type
+(user:say "a" "b" (context 5))          ; error: wrong-type
+(user:say "a" "b" (context '((inherit full))))        ; error: unknown-setting
+(user:say "a" "b" (context (dict (inherit_context "all"))))  ; error: unknown-setting
+(user:say "a" "b" (context (dict (inherit (car '(1))))))     ; error: unknown-setting
+(user:say "a" "b" (history_config '((history_turns_to_include -1))))  ; error: unknown-setting
 (math:add (x 1) (files (list "a")))     ; error: unknown-parameter
 (system:write_file (content 5) (file_path "x"))  ; error: wrong-type
 (math:add . 5)                          ; error: dotted-list
@@ -281,11 +288,11 @@ def test_a_type_is_checked_when_it_is_known_late(project: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '(user:say "a" "b" (files "x.py"))',
+        '(user:say "a" "b" (files (string-append "x.py")))',
         '(user:say "a" "b" (files (list 5)))',
-        '(user:say "a" "b" (context 5))',
-        '(user:say "a" "b" (context (dict (inherit 5))))',
-        '(user:say "a" "b" (history_config \'((turns 5))))',
+        '(user:say "a" "b" (context (+ 1 2)))',
+        '(user:say "a" "b" (context (put (dict) "inherit" 5)))',
+        '(user:say "a" "b" (history_config (list (list \'turns 5))))',
     ],
 )
 def test_settings_are_checked_when_a_task_is_called(project: str, text: str) -> None:
