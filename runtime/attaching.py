@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from . import live
@@ -57,23 +58,24 @@ class Attached:
             self.display.note("state_enter", {"state": summary.state, "iteration": summary.iteration})
         now = time.time()
         for event in summary.pending.values():
-            self._begin(event)
+            self._begin(event, len(summary.pending) > 1)
             begun = seconds(event.get("ts"))
             if begun is not None:
                 self.display.since(max(0.0, now - begun))
 
-    def take(self, event: dict[str, Any]) -> None:
+    def take(self, event: dict[str, Any], later: Iterable[dict[str, Any]] = ()) -> None:
+        """Show an event; `later` are those that are known to follow."""
         kind = event["event"]
         told = self.follower.whole(event, self.run)
         self.summary.take(event)
         if kind in _STARTS:
-            self._begin(event)
+            self._begin(event, bool(self.effects) or _overlaps(event, later))
         elif kind in _ENDS:
             self._end(event.get("seq", 0), told.get("result") or {})
         elif kind in ("state_enter", "evaluate", "route", "cycle", "log", "loop_complete"):
             self.display.note(kind, told)
 
-    def _begin(self, event: dict[str, Any]) -> None:
+    def _begin(self, event: dict[str, Any], is_beside: bool) -> None:
         seq, kind = event.get("seq", 0), str(event.get("kind"))
         if kind in _SILENT:
             return
@@ -82,7 +84,7 @@ class Attached:
         args = dict(args) if isinstance(args, dict) else {}
         if "action" in told:
             args["command"] = told["action"]
-        display = self.display.beside(seq) if self.effects else self.display
+        display = self.display.beside(seq) if is_beside else self.display
         self.effects[seq] = _Shown(display, kind)
         display.effect_start(kind, args)
 
@@ -123,6 +125,16 @@ class Attached:
                 if fresh and place[stream] > shown.count.get(stream, 0):
                     shown.display.output(stream, fresh)
                     shown.count[stream] = place[stream]
+
+
+def _overlaps(event: dict[str, Any], later: Iterable[dict[str, Any]]) -> bool:
+    """Whether another effect that is shown begins before this one has its result."""
+    for other in later:
+        if other["event"] in _ENDS and other.get("seq") == event.get("seq"):
+            return False
+        if other["event"] in _STARTS and other.get("kind") not in _SILENT:
+            return True
+    return False
 
 
 def attach(run: RunFolder, stops: bool, is_verbose: bool) -> int:
@@ -166,8 +178,9 @@ def _follow(attached: Attached) -> dict[str, Any] | None:
     run = attached.run
     while True:
         alive = is_live(run)
-        for event in attached.follower.events():
-            attached.take(event)
+        events = list(attached.follower.events())
+        for number, event in enumerate(events, 1):
+            attached.take(event, events[number:])
             if event["event"] in ("run_end", "run_interrupted"):
                 return event
         if not alive:

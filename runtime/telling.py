@@ -90,13 +90,15 @@ class Teller:
             case "loop_complete":
                 yield printable(f"loop ends in {event.get('final_state')}: {event.get('terminated_by')}")
             case "action_start":
-                yield from self._several("  $ ", str(event.get("action")))
+                first, *more = str(event.get("action")).strip().splitlines() or [""]
+                yield f"  #{event.get('seq')} $ {printable(first)}"
+                yield from (f"       {printable(line)}" for line in more)
             case "action_complete":
                 yield from self._result(event)
             case "effect_start":
-                yield printable(f"  {event.get('kind')} {_short(event.get('args'))}")
+                yield printable(f"  #{event.get('seq')} {event.get('kind')} {_short(event.get('args'))}")
             case "effect_complete":
-                yield printable(f"  {event.get('kind')} gave {_short(event.get('result'))}")
+                yield printable(f"  #{event.get('seq')} gave {_short(event.get('result'))}")
             case _:
                 fields = {name: value for name, value in event.items() if name not in ("event", "ts")}
                 yield printable(f"{kind} {_short(fields)}")
@@ -119,7 +121,7 @@ class Teller:
         result = event.get("result")
         result = result if isinstance(result, dict) else {}
         for stream in ("output", "stderr"):
-            yield from self._several(f"  {self._marks[1]} ", str(result.get(stream) or ""))
+            yield from self._several(f"     {self._marks[1]} ", str(result.get(stream) or ""))
         failed = failure_text({"duration_ms": 0, "exit_code": 0, **result})
         time_taken = duration(event.get("duration_ms") or 0)
         usage = result.get("usage")
@@ -127,7 +129,7 @@ class Teller:
         if isinstance(usage, dict):
             usd = usage.get("usd")
             spent = f", {usage.get('tokens', 0):,} tokens" + (f", {usd} USD" if usd is not None else "")
-        text = printable(f"  {failed or 'exit 0'} ({time_taken}{spent})")
+        text = printable(f"  #{event.get('seq')} {failed or 'exit 0'} ({time_taken}{spent})")
         yield self._screen.paint(text, "red" if failed else "")
 
     def _several(self, head: str, text: str) -> Iterator[str]:

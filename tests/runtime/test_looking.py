@@ -320,9 +320,9 @@ def test_logs_tell_each_event_in_its_order(project: Path, llc: Llc) -> None:
     assert lines[1:10] == [
         "loop talks",
         "[1] count",
-        "  $ echo 4",
-        "  │ 4",
-        "  exit 0 (0.0s)",
+        "  #1 $ echo 4",
+        "     │ 4",
+        "  #1 exit 0 (0.0s)",
         "  ✗ failure (output_numeric: value 4, target 0, operator eq)",
         "  → fix",
         "[1] fix",
