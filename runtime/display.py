@@ -358,10 +358,10 @@ class ProgressDisplay(Display):
     def end(self, outcome: Outcome) -> None:
         self._erase_status()
         self._show_failure()
-        if outcome.kind != "loop":
-            return
         if outcome.status in ("error", "interrupted"):
             self._header()
+        if outcome.kind != "loop":
+            return
         count = outcome.iterations
         facts = f"({count} iteration{'' if count == 1 else 's'}, {duration(outcome.duration_ms)})"
         state = printable(outcome.final_state or "-")

@@ -288,6 +288,17 @@ def test_the_last_line_says_how_it_ended(show: Show, outcome: Outcome, line: str
     assert show(lambda display: display.end(outcome)).splitlines()[-1] == line
 
 
+def test_a_phase_that_fails_is_shown_in_a_line_of_its_own(show: Show) -> None:
+    """A flow that ends by an error in a state it has just entered ends with that state's line."""
+
+    def tell(display: ProgressDisplay) -> None:
+        enter(display, "director", 2)
+        outcome = Outcome("run", "flow", "flow", "error")
+        display.end(outcome)
+
+    assert show(tell, limit=None) == "[2] director\n"
+
+
 def test_a_reader_that_went_away_does_not_end_the_run() -> None:
     """Writing into a closed pipe is quiet, again and again."""
     read, write = os.pipe()
