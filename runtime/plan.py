@@ -53,7 +53,7 @@ def plan_of(program: Program) -> dict[str, Any]:
         for name in ("max_iterations", "max_steps", "timeout_ms", "budget_usd", "budget_tokens")
         if (value := getattr(meta.limits, name)) is not None
     }
-    plan = {
+    plan: dict[str, Any] = {
         "program": program.name,
         "kind": meta.kind,
         "paradigm": meta.paradigm,

@@ -314,3 +314,34 @@ def test_a_screen_that_does_not_exist_takes_everything() -> None:
     screen = Screen(None)
     screen.write("text\n")
     assert not screen.is_live
+
+
+def test_loops_within_are_shown_with_their_names(tmp_path: Path) -> None:
+    """Each state with its loop and that loop's bound, and how each ended."""
+    path = tmp_path / "shown"
+    with path.open("w", encoding="utf-8") as file:
+        limits = displays.limits_of(
+            {
+                "limits": {},
+                "loops": [{"name": "fix", "limits": {"max_iterations": 5}}, {"name": "say", "limits": {}}],
+            }
+        )
+        display = ProgressDisplay(Screen(file), limits)
+        display.note("loop_start", {"loop": "fix"})
+        display.note("state_enter", {"loop": "fix", "state": "check", "iteration": 2})
+        action(display, "mypy")
+        display.note("route", {"loop": "fix", "from": "check", "to": "done"})
+        display.note("state_enter", {"loop": "fix", "state": "done", "iteration": 2})
+        ends = {"final_state": "done", "iterations": 2, "terminated_by": "terminal"}
+        display.note("loop_complete", {"loop": "fix", "status": "success", **ends})
+        display.note("state_enter", {"loop": "say", "state": "a", "iteration": 1})
+        action(display, "echo")
+        ends = {"final_state": "a", "iterations": 1, "terminated_by": "timeout"}
+        display.note("loop_complete", {"loop": "say", "status": "limit", **ends})
+    assert path.read_text("utf-8").splitlines() == [
+        "[2/5] fix/check → mypy",
+        "      → done",
+        "fix completed: done (2 iterations)",
+        "[1] say/a → echo",
+        "say stopped by timeout: a (1 iteration)",
+    ]
