@@ -66,7 +66,7 @@ class Attached:
     def take(self, event: dict[str, Any], later: Iterable[dict[str, Any]] = ()) -> None:
         """Show an event; `later` are those that are known to follow."""
         kind = event["event"]
-        told = self.follower.whole(event, self.run)
+        told = self.follower.whole(event)
         self.summary.take(event)
         if kind in _STARTS:
             self._begin(event, bool(self.effects) or _overlaps(event, later))
@@ -79,7 +79,7 @@ class Attached:
         seq, kind = event.get("seq", 0), str(event.get("kind"))
         if kind in _SILENT:
             return
-        told = self.follower.whole(event, self.run)
+        told = self.follower.whole(event)
         args = told.get("args")
         args = dict(args) if isinstance(args, dict) else {}
         if "action" in told:
@@ -197,7 +197,7 @@ def _ended(attached: Attached, last: dict[str, Any] | None, errors: Screen, scre
         attached.display.detach()
         errors.write(f"\n{run.id} was cut off\n{again}")
         return EXIT_FAILURE
-    told = attached.follower.whole(last, run)
+    told = attached.follower.whole(last)
     is_interrupted = last["event"] == "run_interrupted"
     kind = "loop" if any(state != "None" for state in summary.states) else "flow"
     outcome = Outcome(

@@ -57,6 +57,9 @@ class Leaving:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self._log = -1
+        for name, descriptor in (("stdout", 1), ("stderr", 2)):
+            if getattr(sys, name) is None:  # we were started without
+                setattr(sys, name, os.fdopen(descriptor, "w", encoding="utf-8", closefd=False))
         told = json.dumps({"run": folder.id, "pid": os.getpid(), "log": folder.log})
         with contextlib.suppress(OSError):  # the caller was killed: the run goes on all the same
             os.write(self._pipe, told.encode("utf-8", "surrogateescape") + b"\n")
@@ -69,6 +72,7 @@ def start(values: Values, go: Callable[[Leaving], int]) -> int:
     In the caller that is 0 once the run is on record, or whatever the run could not begin with.
     """
     flush_standard_streams()
+    _fill_standard_descriptors()
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -105,6 +109,16 @@ def _tell(values: Values, facts: dict[str, object]) -> int:
         hint = f"running in the background (pid {facts['pid']}); look at it with: llc attach {facts['run']}\n"
         Screen(sys.stderr).write(hint)
     return EXIT_OK
+
+
+def _fill_standard_descriptors() -> None:
+    """Open those of 0, 1 and 2 that are closed: what is opened next must not get their places."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # It becomes the lowest number that is free, which is this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def _inherited() -> list[int]:

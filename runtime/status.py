@@ -93,8 +93,8 @@ class Look:
                 "usd": {"used": round(summary.usd, 9), "limit": limits.get("budget_usd")},
                 "tokens": {"used": summary.tokens, "limit": limits.get("budget_tokens")},
             },
-            "value": self._follower.whole(end.get("value"), run),
-            "error": self._follower.whole(end.get("error"), run),
+            "value": self._follower.whole(end.get("value")),
+            "error": self._follower.whole(end.get("error")),
             "journal": run.journal,
             "log": run.log if os.path.exists(run.log) else None,
         }
@@ -126,7 +126,7 @@ class Look:
             return None
         names = ("state", "type", "verdict", "confidence", "details")
         told = {name: event[name] for name in names if name in event}
-        return self._follower.whole(told, run)  # type: ignore[no-any-return]
+        return self._follower.whole(told)  # type: ignore[no-any-return]
 
     def _actions(self, now: float, tails: dict[int | None, live.Tail]) -> list[dict[str, Any]]:
         """What is being performed, the oldest first."""
@@ -135,12 +135,12 @@ class Look:
         for seq, event in pending:
             tail = tails.get(seq) or (tails.get(None) if len(pending) == 1 else None)
             begun = seconds(event.get("ts"))
-            args = self._follower.whole(event.get("args"), self.run)
+            args = self._follower.whole(event.get("args"))
             found.append(
                 {
                     "seq": seq,
                     "kind": event.get("kind"),
-                    "action": action_text(self._follower.whole(event.get("action"), self.run), args, event),
+                    "action": action_text(self._follower.whole(event.get("action")), args, event),
                     "state": event.get("state") or self.summary.state,
                     "elapsed_ms": 0 if begun is None else max(0, round((now - begun) * 1000)),
                     "tail": tail.text if tail is not None else "",

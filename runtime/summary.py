@@ -7,6 +7,7 @@ the program means; `replay` does that.
 from __future__ import annotations
 
 import calendar
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -17,7 +18,7 @@ from .journal import BlobError, Blobs
 from .locks import is_live
 from .masking import hidden
 from .progress import Progress, state_shown
-from .runs import RunFolder
+from .runs import HISTORY, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,6 @@ class Follower:
         self._run = run
         self._file = self._open()
         self._rest = b""
-        self._blobs = Blobs(run.outputs)
 
     def _open(self) -> BinaryIO | None:
         try:
@@ -72,13 +72,16 @@ class Follower:
     def events(self) -> Iterator[dict[str, Any]]:
         return (event for _, event in self.lines())
 
-    def whole(self, value: Any, run: RunFolder) -> Any:
-        """A value of an event as the program had it; a text that is lost says so."""
-        self._blobs.folder = run.outputs  # the folder may have moved
-        try:
-            return journal.unpack(value, self._blobs.fetch, hidden)
-        except BlobError:
-            return journal.unpack(value, lambda name, size: f"[{size} bytes, lost]", hidden)
+    def whole(self, value: Any) -> Any:
+        """A value of an event for people: long texts as they were, secrets masked; what is lost says so."""
+        return journal.unpack(value, self._fetch, hidden)
+
+    def _fetch(self, name: str, size: int) -> str:
+        run = self._run
+        for folder in (run.outputs, os.path.join(run.root, HISTORY, run.id, "outputs")):
+            with contextlib.suppress(BlobError):
+                return Blobs(folder).fetch(name, size)
+        return f"[{size} bytes, lost]"
 
 
 class StateSummary:

@@ -44,7 +44,7 @@ class Teller:
         if day != self._day:
             self._day = day
             yield self._screen.paint(f"{printable(day)} (UTC)", "bold")
-        told = self._follower.whole({name: event[name] for name in event if name != "crc"}, self._run)
+        told = self._follower.whole({name: event[name] for name in event if name != "crc"})
         clock = self._screen.paint(printable(clock), "dim")
         first = True
         for line in self._told(event["event"], told):
@@ -167,7 +167,7 @@ def tell(
 
     def text_of(event: dict[str, Any]) -> str:
         if as_json:
-            told = follower.whole({name: value for name, value in event.items() if name != "crc"}, run)
+            told = follower.whole({name: value for name, value in event.items() if name != "crc"})
             return to_json(masking.known.mask_all(told)).decode() + "\n"
         return "".join(line + "\n" for line in teller.lines(event))
 

@@ -57,7 +57,7 @@ def status(given: dict[str, Any]) -> int:
         float,
         "wait",
         "--wait",
-        help="How long a run may take to stop by itself (default 10); then it is made to.",
+        help="How long a run may take to stop by itself; then it is made to.",
         default=10.0,
         metavar="SECONDS",
     ),
@@ -119,7 +119,7 @@ def logs(given: dict[str, Any]) -> int:
 @command(
     (),
     _target("A loop's name, or a run's id; without it, all that ended here.", complete_any_run),
-    option(int, "count", "-n", help="So many runs, the latest (default 20).", default=20, metavar="N", min=1),
+    option(int, "count", "-n", help="So many runs, the latest.", default=20, metavar="N", min=1),
     JSON,
     examples=("llc history", "llc history fix-types -n 100", "llc history fix-types --json"),
 )

@@ -315,6 +315,34 @@ def test_a_pid_that_was_used_again_is_not_signalled(project: Path) -> None:
         bystander.wait()
 
 
+def test_a_run_in_the_queue_is_looked_at_and_leaves_it(project: Path) -> None:
+    """In the background a queued run has its id and status; stopped, nothing of it is left to resume."""
+    first = started()
+    second = json.loads(llc("run", "waits", "--background", "--queue", "--json").stdout)
+    told = json.loads(llc("status", second["run"], "--json").stdout)
+    assert (told["status"], told["waits_for"]) == ("queued", [first["run"]])
+    (row,) = json.loads(llc("stop", second["run"], "--json").stdout)
+    assert row["how"] == "left"
+    assert [run.id for run in runs.runs_in("")] == [first["run"]]
+
+
+def test_a_run_in_the_queue_begins_when_its_turn_comes(project: Path) -> None:
+    """It goes on by itself, in the background, once the run before it has ended."""
+    started()
+    llc("run", "waits", "--background", "--queue")
+    (project / "go").touch()
+    wait_for(lambda: len([run for run in runs.runs_in("", runs.HISTORY) if run.end()]) == 2)
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_closed_streams_do_not_matter(project: Path, closed: str) -> None:
+    """Started without standard streams, a run in the background has its log all the same."""
+    command = f"{sys.executable} -m llc run waits --background {closed}"
+    done = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    run = runs.find(done.stdout.strip())
+    wait_for(lambda: "│ begun" in Path(run.log).read_text())
+
+
 # --- signals ----------------------------------------------------------------------------------
 
 

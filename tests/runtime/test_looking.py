@@ -366,6 +366,62 @@ def test_logs_of_a_run_without_a_journal_are_one_error(project: Path, llc: Llc) 
     assert (done.returncode, "error[no-record]" in done.stderr) == (1, True)
 
 
+def test_runs_are_completed(project: Path, llc: Llc) -> None:
+    """The shell completion offers runs and their loops; to `logs` also those that ended."""
+    (project / "go").touch()
+    llc("run", "talks", "-q")
+    (run,) = runs.runs_in("", runs.HISTORY)
+
+    def completed(*words: str) -> list[str]:
+        env = {"_LLC_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": "2"}
+        command = [sys.executable, "-m", "llc"]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env}, check=False)
+        return done.stdout.split()
+
+    for verb in ("logs", "status", "history", "clean"):
+        assert completed("llc", verb, "tal") == ["talks", run.id]
+    for verb in ("stop", "attach"):
+        assert completed("llc", verb, "tal") == []
+
+
+def test_every_verb_shows_examples(llc: Llc) -> None:
+    """The help of each verb around runs ends with commands to copy."""
+    for verb in ("status", "stop", "attach", "logs", "history", "clean"):
+        shown = llc(verb, "--help").stdout
+        assert f"Examples:\n    llc {verb}" in shown
+
+
+def test_attach_tells_effects_at_once_apart(project: Path) -> None:
+    """Each line of actions that run side by side says whose it is."""
+    (project / "par.sexp").write_text(
+        '(parallel-map (system:execute_shell_command (command (string-append "echo item-" '
+        '(number->string item) "; until [ -e go ]; do sleep 0.1; done"))) (list 1 2))'
+    )
+    command = [sys.executable, "-m", "llc"]
+    subprocess.run([*command, "run", "par.sexp", "--background", "-q"], check=True, timeout=60)
+    wait_for(lambda: [run for run in runs.runs_in("") if len(live.read(run.live)) == 2])
+    follower = subprocess.Popen([*command, "attach", "par.sexp"], stdout=subprocess.PIPE, text=True)
+    time.sleep(0.8)
+    (project / "go").touch()
+    lines = follower.communicate(timeout=30)[0].splitlines()
+    assert {"#1 │ item-1", "#2 │ item-2"} <= set(lines)
+    assert sum("item-1;" in line for line in lines) == 1
+
+
+def test_a_long_output_is_told_whole(project: Path, llc: Llc) -> None:
+    """What stands in a file of its own is read from there, wherever the run's folder is by now."""
+    (project / "go").touch()
+    (project / ".loops" / "long.yaml").write_text(
+        "name: long\ninitial: a\nstates:\n  a: {action: 'seq 20000', next: z}\n  z: {terminal: true}\n"
+    )
+    llc("run", "long", "-q")
+    assert "│ 20000\n" in llc("logs", "long").stdout
+    (run,) = runs.runs_in("", runs.HISTORY)
+    for name in os.listdir(run.outputs):
+        os.unlink(os.path.join(run.outputs, name))
+    assert "│ [108894 bytes, lost]\n" in llc("logs", "long").stdout
+
+
 # --- summaries --------------------------------------------------------------------------------
 
 
