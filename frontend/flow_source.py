@@ -20,6 +20,7 @@ from ..ir.diagnostics import CompileError, Diagnostic
 from ..ir.nodes import Program
 from ..ir.spans import Source
 from . import core
+from .beside import is_worth_expanding, said_beside
 from .compile import DEFAULT_LLM_MODEL, EXPRESSION
 from .declared import Declared
 from .documents import read_source, text_source
@@ -69,11 +70,14 @@ def _compile(
     given = {name: argument(text) for name, text in arguments}
     limits = settings.limits
     data, found = read(source, limits.nesting)
-    if any(diagnostic.is_error for diagnostic in found):
+    is_read = not any(diagnostic.is_error for diagnostic in found)
+    if not is_read and not is_worth_expanding(found):
         raise CompileError(found, [source])
     joint = Joint(settings, declared)
     with joint.reading(source.path):
         expansion = expand(data, source, Environment(tuple(given), load, joint.loop, limits, declared))
+    if not is_read:
+        raise CompileError([*found, *said_beside(found, expansion.diagnostics, data)], [source])
     found += expansion.diagnostics
     found += joint.diagnostics
     found += _unused(expansion.program)

@@ -1,0 +1,43 @@
+"""What is said of a program beside what the reader found wrong with its text."""
+
+from __future__ import annotations
+
+import pytest
+
+from llc.frontend.documents import text_source
+from llc.frontend.flow_source import compile_flow
+from llc.ir.diagnostics import CompileError, in_order
+
+
+def errors(text: str) -> list[tuple[int, str]]:
+    """What a program is refused for, by line."""
+    with pytest.raises(CompileError) as error:
+        compile_flow(text_source(text, "flow.sexp"))
+    found = in_order(error.value.diagnostics)
+    assert all(item.is_error for item in found)
+    return [(item.span.line, item.id) for item in found if item.span is not None]
+
+
+def test_a_bad_word_hides_nothing_outside_its_form() -> None:
+    """Other forms are expanded and checked; in the form itself only the word is told."""
+    text = "(define (f x) (* nobody 12abc))\n(if (f 1) 2)\n(f 1 2)\n(g nobody)"
+    assert errors(text) == [
+        (1, "bad-number"), (2, "missing-else"), (3, "wrong-arity"), (4, "unbound-name"), (4, "unbound-name"),
+    ]  # fmt: skip
+
+
+def test_where_brackets_are_in_doubt_names_are_not_told() -> None:
+    """A missing bracket may swallow a definition; what is wrong with whole forms is told all the same."""
+    text = "(define (f x) (* x 2)\n(define (g x)\n  (if (> x 1) (f x)))\n(g nobody)\n(h (g 1 2))"
+    assert errors(text) == [(1, "unclosed-form"), (3, "missing-else"), (5, "wrong-arity")]
+
+
+@pytest.mark.parametrize("text", ['(if 1 2)\n(f "a', "(if 1 2)\n#| a", "(if 1 2)\n" + "(" * 5000])
+def test_what_was_read_to_no_end_is_not_expanded(text: str) -> None:
+    """After a string or a comment without an end, or in too deep a text, nobody knows what was meant."""
+    assert "missing-else" not in [id for _, id in errors(text)]
+
+
+def test_warnings_wait() -> None:
+    """Beside errors of the reader they would only distract."""
+    assert errors("(define (f x) (let ((y 1)) x))\n(f 1a)") == [(2, "bad-number")]
