@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -33,6 +32,7 @@ HISTORY_SETTINGS: dict[str, tuple[Any, ...]] = {
     "record_in_session_history": (True, False),
 }
 MAX_SCHEMA_DEPTH = 50
+MAX_UNKNOWN = 20
 _PLACEHOLDER = re.compile(r"\{\{\s*([^\W\d][\w-]*)((?:\.[\w-]+)*)\s*\}\}")
 _WORDS = ("object", "array", "string", "number", "integer", "boolean")
 
@@ -125,10 +125,19 @@ class Placeholder:
     end: int
 
 
-def placeholders(text: str) -> Iterator[Placeholder]:
-    """The names that a template uses. `{{…}}` around anything that is no name is text."""
+def unknown_placeholders(text: str, inputs: tuple[Parameter, ...]) -> list[Placeholder]:
+    """The names in a template that are no inputs, each where it stands first; not more than anybody reads.
+
+    `{{…}}` around anything that is no name is text.
+    """
+    known = {parameter.name for parameter in inputs}
+    unknown: dict[str, Placeholder] = {}
     for found in _PLACEHOLDER.finditer(text):
-        yield Placeholder(found[1], *found.span())
+        if found[1] not in known and found[1] not in unknown:
+            unknown[found[1]] = Placeholder(found[1], *found.span())
+            if len(unknown) == MAX_UNKNOWN:
+                break
+    return list(unknown.values())
 
 
 def explain_placeholder(name: str, inputs: tuple[Parameter, ...]) -> str:

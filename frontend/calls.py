@@ -172,6 +172,7 @@ class _Arguments:
     given: dict[str, tuple[Core, Datum]] = attrs.Factory(dict)
     positions: int = 0
     is_sound: bool = True
+    is_misplaced: bool = False
 
 
 def expand_call(x: Expander, datum: Form, scope: Scope, signature: Signature) -> Steps:
@@ -276,6 +277,8 @@ def _give(
         first = arguments.given[name][1].span
         where = f"it was given in line {first.line}" if first is not None else None
         x.error("repeated-key", f"`{name}` is given twice", place.span, "given again", help=where)
+        # By its place, it was meant for another parameter.
+        arguments.is_misplaced |= place is datum
         return
     arguments.given[name] = (value, datum)
     parameter = signature.parameter(name)
@@ -335,7 +338,7 @@ def _check_missing(x: Expander, datum: Form, signature: Signature, arguments: _A
         for parameter in signature.order
         if parameter.is_required and parameter.name not in arguments.given
     ]
-    if not missing or arguments.positions > len(signature.order):
+    if not missing or arguments.is_misplaced or arguments.positions > len(signature.order):
         return
     # A misspelt name is the same mistake as the parameter that it leaves out.
     is_told = not arguments.is_sound and any(

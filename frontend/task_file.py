@@ -28,8 +28,8 @@ from .atomic_tasks import (
     OutputFormat,
     check_setting,
     explain_placeholder,
-    placeholders,
     read_schema,
+    unknown_placeholders,
 )
 from .declarations import MAX_PARAMETERS, TYPES, Parameter, Signature, fits, is_parameter_name, type_named
 from .markup import Element, Markup, read_markup
@@ -162,13 +162,11 @@ class _Reader:
         )
 
     def check_names(self, element: Element, inputs: tuple[Parameter, ...]) -> None:
-        known = {parameter.name for parameter in inputs}
-        for place in placeholders(element.text):
-            if place.name not in known:
-                span = self.markup.text_span(element, place.start, place.end)
-                message = f"`{{{{{place.name}}}}}` is no input of the task"
-                help = explain_placeholder(place.name, inputs)
-                self.markup.fail("unknown-placeholder", message, span, "here", help)
+        for place in unknown_placeholders(element.text, inputs):
+            span = self.markup.text_span(element, place.start, place.end)
+            message = f"`{{{{{place.name[:80]}}}}}` is no input of the task"
+            help = explain_placeholder(place.name, inputs)
+            self.markup.fail("unknown-placeholder", message, span, "here", help)
 
     # --- its parts ----------------------------------------------------------------------------
 

@@ -23,8 +23,8 @@ from .atomic_tasks import (
     OutputFormat,
     check_setting,
     explain_placeholder,
-    placeholders,
     read_schema,
+    unknown_placeholders,
 )
 from .datum import Atom, Datum, Form, Lines
 from .declarations import TYPES, Parameter, Signature, fits, is_parameter_name, type_named
@@ -127,13 +127,11 @@ class _Reader:
         return ""
 
     def check_names(self, clause: Form, text: str, inputs: tuple[Parameter, ...]) -> None:
-        known = {parameter.name for parameter in inputs}
-        for place in placeholders(text):
-            if place.name not in known:
-                span = self.within(clause.items[1], text, place.start, place.end)
-                message = f"`{{{{{place.name}}}}}` is no parameter of the task"
-                help = explain_placeholder(place.name, inputs)
-                self.x.error("unknown-placeholder", message, span, "here", help)
+        for place in unknown_placeholders(text, inputs):
+            span = self.within(clause.items[1], text, place.start, place.end)
+            message = f"`{{{{{place.name[:80]}}}}}` is no parameter of the task"
+            help = explain_placeholder(place.name, inputs)
+            self.x.error("unknown-placeholder", message, span, "here", help)
 
     def within(self, datum: Datum, text: str, start: int, end: int) -> Span | None:
         """The place of a part of a string, where the source has it as it reads."""
