@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .tokens import _COMMENT_EDGE, _TOKEN
+from .tokens import COMMENT_EDGE, TOKEN
 
 _STRING_END = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _PREFIXES = frozenset(("'", "`", ",", ",@", "#;"))
@@ -43,7 +43,7 @@ class Pending:
                 self._in_string = False
                 place = end.end()
             elif self._comments:
-                edge = _COMMENT_EDGE.search(line, place)
+                edge = COMMENT_EDGE.search(line, place)
                 if edge is None:
                     return
                 self._comments += 1 if edge[0] == "#|" else -1
@@ -52,7 +52,7 @@ class Pending:
                 place = self._token(line, place)
 
     def _token(self, line: str, place: int) -> int:
-        match = _TOKEN.match(line, place)
+        match = TOKEN.match(line, place)
         token = match[0] if match else line[place]
         if token[0] in " \t\n\r\f;":
             return place + len(token)

@@ -18,7 +18,7 @@ MAX_DIGITS = 4000
 # In one token; more help nobody.
 MAX_PROBLEMS = 100
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     rf"""
       [ \t\n\r\f]++
     | [()\[\]{{}}]
@@ -34,7 +34,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_COMMENT_EDGE = re.compile(r"#\||\|#")
+COMMENT_EDGE = re.compile(r"#\||\|#")
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 QUOTES = {"'": "quote", "`": "quasiquote", ",": "unquote", ",@": "unquote-splicing"}
@@ -71,7 +71,7 @@ def split(text: str, start: int = 0) -> list[str]:
         tokens.append(text[:start])
     while text.find("#|", start) >= 0:
         # A nested comment is beyond a regular expression: up to it, past it, and on.
-        for match in _TOKEN.finditer(text, start):
+        for match in TOKEN.finditer(text, start):
             if match[0] == "#|":
                 start = _comment_end(text, match.start()) or len(text)
                 tokens.append(text[match.start() : start])
@@ -79,13 +79,13 @@ def split(text: str, start: int = 0) -> list[str]:
             tokens.append(match[0])
         else:
             return tokens
-    return [*tokens, *_TOKEN.findall(text, start)] if tokens else _TOKEN.findall(text, start)
+    return [*tokens, *TOKEN.findall(text, start)] if tokens else TOKEN.findall(text, start)
 
 
 def _comment_end(text: str, start: int) -> int:
     """Past the end of the block comment at `start`; 0 where it has none."""
     depth = 0
-    for edge in _COMMENT_EDGE.finditer(text, start):
+    for edge in COMMENT_EDGE.finditer(text, start):
         depth += 1 if edge[0] == "#|" else -1
         if not depth:
             return edge.end()

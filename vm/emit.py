@@ -56,10 +56,10 @@ def emit(program: Program, *, sources: bool = True) -> Image:
 
 
 def _emit(program: Program, sources: bool) -> Image:
-    constants = _Constants()
-    spans = _Spans([source.path for source in program.sources])
+    constants = Constants()
+    spans = Spans([source.path for source in program.sources])
     functions = {function.name: index for index, function in enumerate(program.functions)}
-    code = [_Emitter(function, functions, constants, spans).emit() for function in program.functions]
+    code = [FunctionEmitter(function, functions, constants, spans).emit() for function in program.functions]
     meta = attrs.asdict(program.meta)
     if not meta["loops"]:
         del meta["loops"]
@@ -85,7 +85,7 @@ def _index(names: dict[str, int], name: str, what: str) -> int:
         raise EmitError(f"there is no {what} `{name}`") from None
 
 
-class _Constants:
+class Constants:
     """The constant pool: equal constants of equal types are one."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ def _scalar_key(value: Any) -> Any:
     return (type(value).__name__, repr(value) if type(value) is float else value)
 
 
-class _Spans:
+class Spans:
     """The span table of the image: equal spans are one; index 0 is no span."""
 
     def __init__(self, paths: Iterable[str]) -> None:
@@ -154,11 +154,11 @@ class _Spans:
         return known
 
 
-class _Emitter:
+class FunctionEmitter:
     """One function's code."""
 
     def __init__(
-        self, function: Function, functions: dict[str, int], constants: _Constants, spans: _Spans
+        self, function: Function, functions: dict[str, int], constants: Constants, spans: Spans
     ) -> None:
         self.function = function
         self.functions = functions

@@ -55,13 +55,13 @@ def lift(image: Image) -> Program:
     return Program(
         image.name,
         image.functions[image.entry].name,
-        tuple(_Lifter(image, function).function() for function in image.functions),
+        tuple(Lifter(image, function).function() for function in image.functions),
         Meta(**meta),
         sources=tuple(Source(source.path, source.sha256, source.text) for source in image.sources),
     )
 
 
-class _Lifter:
+class Lifter:
     """One function. The symbolic stack holds expressions, pushed and popped as the machine does."""
 
     def __init__(self, image: Image, code: FunctionCode) -> None:

@@ -15,9 +15,9 @@ import attrs
 from ..ir.builder import FunctionBuilder
 from ..ir.nodes import Function, Meta, Slot, TailCall
 from ..ir.spans import Source
-from .emit import _Constants, _Emitter, _Spans
+from .emit import Constants, FunctionEmitter, Spans
 from .image import FunctionCode, Image, SourceText, words
-from .lift import _Lifter
+from .lift import Lifter
 from .lists import Pair
 from .machine import Machine
 from .opcodes import decode
@@ -42,8 +42,8 @@ class Linker:
         self.add([entry.build()])
 
     def _begin(self) -> None:
-        self._constants = _Constants()
-        self._spans = _Spans(())
+        self._constants = Constants()
+        self._spans = Spans(())
         self._code: list[FunctionCode] = []
         self._index: dict[str, int] = {}
         self._sources: dict[str, SourceText] = {}
@@ -61,7 +61,7 @@ class Linker:
         code = []
         try:
             for function in functions:
-                code.append(_Emitter(function, index, self._constants, self._spans).emit())
+                code.append(FunctionEmitter(function, index, self._constants, self._spans).emit())
         except BaseException:
             for function in functions:
                 del index[function.name]
@@ -105,7 +105,7 @@ class Linker:
     def lifted(self, functions: Iterable[int]) -> tuple[Function, ...]:
         """Functions as they were given, by index."""
         image = self.image
-        return tuple(_Lifter(image, image.functions[index]).function() for index in functions)
+        return tuple(Lifter(image, image.functions[index]).function() for index in functions)
 
     def made_by(self, function: int) -> list[int]:
         """A function and all that it makes, and those make, in the order of the image."""
