@@ -22,7 +22,7 @@ from . import difference, journal, masking, runs
 from .cases import Case, free_path, is_case
 from .errors import EXIT_FAILURE, UserError
 from .programs import load_program, overrides
-from .recorded import Answer, Asked, Note, Recording, RunFiles, bounded, given_options
+from .recorded import Answer, Asked, Note, Recording, RunFiles, bounded, given_options, unpacked
 from .retelling import Endless, Retelling
 
 # When a normalised clock stands: the day of the seed's examples, as in scripted worlds.
@@ -32,7 +32,19 @@ _TIMES = {"duration_ms": 0, "elapsed_ms": 0}
 _LEAST_PID = 100
 # What of a note tells the course of a run; other fields may hold what was normalised.
 _COURSE = frozenset(
-    ("state", "iteration", "verdict", "from", "to", "type", "cycle", "status", "terminated_by", "final_state")
+    (
+        "loop",
+        "state",
+        "iteration",
+        "verdict",
+        "from",
+        "to",
+        "type",
+        "cycle",
+        "status",
+        "terminated_by",
+        "final_state",
+    )
 )
 _END_OF_COURSE = ("status", "terminated_by", "final_state")
 # From so many ticks on a case tells them, so that an endless program is told from a slow one.
@@ -296,7 +308,7 @@ def _pids(files: RunFiles) -> dict[int, list[str]]:
 def _normalized(recording: Recording, answer: Answer, chosen: tuple[str, ...], words: Words) -> Any:
     """The result of an answer, as in a journal, with what is chosen normalised; secrets always are."""
     try:
-        result = journal.unpack(answer.result, recording.fetch, named_secrets)
+        result = unpacked(answer.result, recording.fetch, named_secrets)
     except journal.BlobError as error:
         raise UserError("damaged-record", f"{recording.name}: {error}", exit_code=EXIT_FAILURE) from None
     if "times" in chosen:

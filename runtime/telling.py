@@ -14,6 +14,7 @@ from .display import failure_text
 from .errors import EXIT_OK
 from .journal import to_json
 from .locks import is_live
+from .progress import state_shown
 from .runs import RunFolder
 from .screen import Screen, printable
 from .summary import Follower
@@ -73,7 +74,7 @@ class Teller:
             case "loop_start":
                 yield printable(f"loop {event.get('loop')}")
             case "state_enter":
-                yield paint(printable(f"[{event.get('iteration')}] {event.get('state')}"), "bold")
+                yield paint(printable(f"[{event.get('iteration')}] {state_shown(event)}"), "bold")
             case "evaluate":
                 verdict = str(event.get("verdict"))
                 is_good = verdict in ("success", "target")
@@ -88,7 +89,8 @@ class Teller:
             case "log":
                 yield from (printable(line) for line in str(event.get("message")).splitlines() or [""])
             case "loop_complete":
-                yield printable(f"loop ends in {event.get('final_state')}: {event.get('terminated_by')}")
+                whose = f"loop {event['loop']}" if "loop" in event else "loop"
+                yield printable(f"{whose} ends in {event.get('final_state')}: {event.get('terminated_by')}")
             case "action_start":
                 first, *more = str(event.get("action")).strip().splitlines() or [""]
                 yield f"  #{event.get('seq')} $ {printable(first)}"
