@@ -7,14 +7,15 @@ else, so a mistake in them is told to those whom it concerns. What a program def
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
+from posixpath import join
 
 import attrs
 
 from ..ir.diagnostics import CompileError, Diagnostic
 from ..ir.spans import Source
 from .declarations import Signature, declared_on_the_side, spellings
+from .files import is_file, is_there, names_in
 from .system_tools import SYSTEM_TOOLS
 
 TOOLS_FILE = "tools.yaml"
@@ -107,13 +108,10 @@ class Declared:
 
 def project_files(folder: str) -> list[str]:
     """The files of a project that declare tools and tasks, in order."""
-    paths = [os.path.join(folder, TOOLS_FILE)] if os.path.lexists(os.path.join(folder, TOOLS_FILE)) else []
-    tasks = os.path.join(folder, TASKS_FOLDER)
-    try:
-        names = sorted(name for name in os.listdir(tasks) if name.endswith(TASK_SUFFIX))
-    except OSError:
-        names = []
-    return paths + [os.path.join(tasks, name) for name in names if not name.startswith(".")]
+    tools = join(folder, TOOLS_FILE)
+    tasks = join(folder, TASKS_FOLDER)
+    names = [name for name in names_in(tasks) if name.endswith(TASK_SUFFIX) and not name.startswith(".")]
+    return [tools] * is_there(tools) + [join(tasks, name) for name in names]
 
 
 def read_project(folder: str) -> Found:
@@ -125,7 +123,7 @@ def read_project(folder: str) -> Found:
     wrong: list[Diagnostic] = []
     sources: list[Source] = []
     for path in project_files(folder):
-        if not os.path.isfile(path):
+        if not is_file(path):
             wrong.append(Diagnostic("unreadable-file", f"`{path}` is no file"))
             continue
         try:

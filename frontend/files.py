@@ -15,6 +15,11 @@ def is_there(path: str) -> bool:
     return os.path.lexists(path)
 
 
+def is_file(path: str) -> bool:
+    """Whether a path leads to a plain file, which can be read without waiting."""
+    return os.path.isfile(path)
+
+
 def names_in(folder: str) -> list[str]:
     """The names in a folder, in order; none where it cannot be read."""
     try:
