@@ -21,7 +21,7 @@ from . import options, runs
 from .difference import ENDING, digest_only
 from .errors import EXIT_FAILURE, UserError
 from .options import RUN, Values
-from .recorded import Answer, Asked, Note, Recording, given_options
+from .recorded import Answer, Asked, Note, Recording, given_options, unpacked
 
 FORMAT = 1
 FOLDER = os.path.join(runs.LOOPS, "tests")
@@ -303,7 +303,7 @@ class _Reader:
     def value(self, node: Node) -> Any:
         """A value as in a journal; what cannot be read is reported, and null."""
         try:
-            plain = journals.unpack(self.revive(node), self.find)
+            plain = unpacked(self.revive(node), self.find)
         except (journals.BlobError, ValueError, RecursionError) as error:
             message = (
                 str(error) if isinstance(error, journals.BlobError) else "this cannot be read as a value"
@@ -459,7 +459,7 @@ class _Writer:
 
     def value(self, packed: Any) -> Any:
         """A value of a journal as it stands in a case."""
-        plain = journals.unpack(packed, self.case.recording.fetch)
+        plain = self.case.recording.value(packed, "a value")
         if _is_plain_enough(plain):
             return self.shortened(journals.pack(plain, self.keep))
         return {"$json": json.dumps(plain)}

@@ -21,7 +21,7 @@ from ..vm.outcomes import Effect
 from . import journal as journals
 from . import masking
 from .progress import state_shown
-from .recorded import Asked, Note, Recording, bounded
+from .recorded import Asked, Note, Recording, bounded, unpacked
 from .retelling import Endless, Retelling
 
 # What of a run's end is compared; of an error its kind, message and details: its place may move.
@@ -301,11 +301,11 @@ def describe(item: Item | None) -> str:
     if item is None:
         return "nothing"
     if isinstance(item, Asked):
-        args = shown_value(item.args)
+        args = shown_map(item.args)
         subject = next((args[key] for key in _SUBJECTS if key in args), None)
         return item.kind + ("" if subject is None else f" {_shown(subject)}")
     if isinstance(item, Note):
-        fields = shown_value(item.fields)
+        fields = shown_map(item.fields)
         match item.kind:
             case "state_enter":
                 return f"enters `{state_shown(fields)}` (iteration {fields.get('iteration')})"
@@ -317,7 +317,7 @@ def describe(item: Item | None) -> str:
             case "log":
                 return f"log {_shown(fields.get('message'))}"
         return f"{item.kind} {_shown(fields)}"
-    ended = shown_value(item)
+    ended = shown_map(item)
     words = f"ends: {ended.get('status')} ({ended.get('terminated_by')})"
     if ended.get("final_state") is not None:
         words += f" in `{ended['final_state']}`"
@@ -372,7 +372,15 @@ def _cut(text: str) -> str:
 
 def shown_value(packed: Any) -> Any:
     """A recorded value for people and scripts: without secrets, long texts by their hash."""
-    return journals.unpack(packed, lambda name, size: f"<{size} bytes, {name[:12]}…>", masking.hidden)
+    try:
+        return unpacked(packed, lambda name, size: f"<{size} bytes, {name[:12]}…>", masking.hidden)
+    except journals.BlobError:
+        return "<malformed>"
+
+
+def shown_map(packed: dict[str, Any]) -> dict[str, Any]:
+    """As `shown_value`, of each field by itself."""
+    return {name: shown_value(value) for name, value in packed.items()}
 
 
 def as_text(comparison: Comparison, sources: Mapping[str, Source], color: bool = False) -> str:

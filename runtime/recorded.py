@@ -82,7 +82,7 @@ class Recording:
     def value(self, packed: Any, what: str) -> Any:
         """A recorded value as the program has it. Raises UserError where a text of it is lost."""
         try:
-            return journals.unpack(packed, self.fetch)
+            return unpacked(packed, self.fetch)
         except journals.BlobError as error:
             raise UserError(
                 "damaged-record", f"{self.name}: {what} is lost: {error}", exit_code=EXIT_FAILURE
@@ -146,7 +146,7 @@ def take_apart(name: str, events: Iterable[dict[str, Any]], fetch: Callable[[str
     for event in events:
         kind, seq = event["event"], event.get("seq")
         if kind == "run_start":
-            recording.about = recording.about or journals.unpack(event, fetch)
+            recording.about = recording.about or recording.value(event, "how the run began")
         elif kind in _STARTS and isinstance(seq, int):
             if seq not in asked:
                 asked.add(seq)
@@ -172,6 +172,16 @@ def arguments(event: dict[str, Any]) -> dict[str, Any]:
     if "action" in event:
         args.setdefault("command", event["action"])
     return args
+
+
+def unpacked(
+    packed: Any, fetch: Callable[[str, int], str], secret: Callable[[list[str]], str] | None = None
+) -> Any:
+    """As `journal.unpack`; BlobError for a value that no journal holds, too."""
+    try:
+        return journals.unpack(packed, fetch, secret)
+    except (ValueError, TypeError, AttributeError):
+        raise journals.BlobError("it is malformed") from None
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from ..vm.values import show, to_host
 from . import difference, journal, masking
 from .errors import EXIT_FAILURE, UserError
 from .progress import Progress
-from .recorded import Answer, Asked, Note, Recording
+from .recorded import Answer, Asked, Note, Recording, unpacked
 from .retelling import Retelling
 
 # Points between two snapshots at first, and how many are kept: then every other one goes.
@@ -212,7 +212,7 @@ class Tape:
             parts += [asked.kind, asked.args] if asked is not None else []
             parts.append(answer.result)
         try:
-            plain = journal.unpack(parts, self.recording.fetch, masking.hidden)
+            plain = unpacked(parts, self.recording.fetch, masking.hidden)
         except journal.BlobError:
             plain = difference.shown_value(parts)
         return "\n".join(_texts(plain))

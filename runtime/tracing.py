@@ -83,13 +83,14 @@ def _effect(point: Point) -> Iterator[Line]:
     if asked is None:
         return
     yield f"effect {asked.seq}  {difference.describe(asked)}", "bold"
-    for name, value in shown(asked.args).items():
+    for name, packed in asked.args.items():
+        value = shown(packed)
         if name not in ("schema",) and not _is_told(asked, name, value):
             yield from _value(name, value, "  ")
     if point.result is None:
         yield "no result on record", "yellow"
         return
-    result = shown(point.result)
+    result = {name: shown(value) for name, value in point.result.items()}
     is_bad = point.is_failure and any(
         result.get(name) for name in ("exit_code", "error", "timed_out", "signal")
     )

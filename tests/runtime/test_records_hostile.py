@@ -1,0 +1,141 @@
+"""Journals and cases that somebody made up: told, or refused in words; nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from llc.ir.diagnostics import CompileError
+from llc.runtime import (
+    cases,
+    difference,
+    forking,
+    journal,
+    launch,
+    making,
+    options,
+    recorded,
+    testing,
+    tracing,
+)
+from llc.runtime.errors import UserError
+from llc.runtime.recorded import bounded
+from llc.runtime.tape import Tape
+
+LOOP = """name: fix
+initial: check
+states:
+  check: {action: lint, capture: found, on_success: done, on_failure: mend}
+  mend: {action: "mend ${captured.found.output}", next: check}
+  done: {terminal: true}
+max_iterations: 9
+"""
+WORLD = """
+- {state: check, results: [{output: bad, exit_code: 1}, {output: ok}]}
+- {state: mend, output: mended}
+"""
+REFUSALS = (UserError, CompileError, journal.JournalError)
+VALUES = st.sampled_from(
+    [
+        *(None, True, -1, 0, 2**80, 1.5, "", "x", "$", [], [[]], [1, [2, 3]], {}, {"a": 1}),
+        *({"$blob": "x", "size": 1}, {"$blob": "0" * 64, "size": "y"}, {"$float": "z"}, {"$map": 3}),
+        *({"$secret": [1]}, {"context": [["a"]]}, {"context": 3}, {"kind": "not-performed"}),
+        *({"fuel": "many"}, {"exit_code": "1"}),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A project with one run and its case."""
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / ".loops").mkdir()
+    (folder / ".loops" / "fix.yaml").write_text(LOOP)
+    (folder / "world.yaml").write_text(WORLD)
+    with contextlib.chdir(folder):
+        launch.outcome(options.Values(options.RUN, "fix", quiet=True, script="world.yaml", record="fix"))
+        yield folder
+
+
+def mutate(data: st.DataObject, root: Any) -> Any:
+    """Plain data with some of its values put to others, or taken away."""
+    box = [root]
+    for _ in range(data.draw(st.integers(1, 3))):
+        holder: Any = box
+        key: Any = 0
+        for _ in range(data.draw(st.integers(1, 6))):
+            if not box or not isinstance(holder[key], dict | list) or not holder[key]:
+                break
+            holder = holder[key]
+            key = data.draw(
+                st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder)))
+            )
+        if not box:
+            break
+        if holder is box or data.draw(st.booleans()):
+            holder[key] = copy.deepcopy(data.draw(VALUES))
+        else:
+            del holder[key]
+    return box[0]
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_forged_journal_is_told_or_refused(
+    project: Path, tmp_path_factory: Any, data: st.DataObject
+) -> None:
+    """Replay, trace, fork and record: whatever its lines say, where their checksums fit."""
+    (source,) = project.glob(".loops/.history/fix-*")
+    folder = project / "forged"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(source, folder)
+    (path,) = folder.glob("*.jsonl")
+    events = [record.event for record in journal.read(str(path))]
+    changed = mutate(data, events)
+    rows = changed if isinstance(changed, list) else []
+    lines = [journal.seal(event) for event in rows if isinstance(event, dict)]
+    path.write_bytes(b"".join(lines))
+    with contextlib.chdir(project), contextlib.suppress(*REFUSALS):
+        files = recorded.run_at(str(folder))
+        recording, image = files.recording(), files.load_image()
+        with contextlib.suppress(*REFUSALS):
+            comparison = difference.compare(recording, image)
+            assert difference.as_text(comparison, difference.sources_of(image)) is not None
+            json.dumps(difference.as_json(comparison))
+        with contextlib.suppress(*REFUSALS), bounded(recording.about):
+            tape = Tape(recording, image)
+            for point in tape:
+                json.dumps(point.to_json())
+                assert tracing.as_text(point, tape)
+                tape.find_text(point.number, "no such text")
+        with contextlib.suppress(*REFUSALS):
+            forking.find_point(recording, image, 2, None, None)
+        with contextlib.suppress(*REFUSALS):
+            forking.find_point(recording, image, None, "none", 7)
+        with contextlib.suppress(*REFUSALS):
+            making.make(files)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_forged_case_is_told_or_refused(project: Path, data: st.DataObject) -> None:
+    """Whatever it says: JSON is YAML."""
+    with contextlib.chdir(project):
+        document = cases.read_document(cases.read_source(".loops/tests/fix.yaml"))
+        assert document.root is not None
+        plain = mutate(data, document.plain(document.root))
+        Path("forged.yaml").write_text(json.dumps(plain))
+        (tested,) = testing.tell_cases(["forged.yaml"], update=True)
+        json.dumps(testing.as_json([tested]))
+        assert testing.junit([tested])
+        assert io.StringIO(testing.line(tested, True)).readline()
