@@ -23,6 +23,7 @@ from .bodies import Unit, fill_unit
 from .compile import DEFAULT_LLM_MODEL
 from .core import Assign, Binding, Core, Lambda, Let, Literal, Variable, sequence, walk
 from .datum import Datum, Form
+from .declarations import Signature
 from .declared import Declared
 from .expander import CONFIG, MAX_FINDINGS, Abandoned, Environment, Expander, LibraryName, root_scope
 from .flow_source import definition, load
@@ -264,15 +265,19 @@ class Toplevel:
             if function not in functions:
                 del given[name]
 
+    def library_function(self, name: str) -> str | None:
+        """What a function of the library is called in the image, None where it is in none."""
+        return self._state.given.from_library.get(name)
+
     # --- names ------------------------------------------------------------------------------------
 
     @property
-    def defined(self) -> dict[str, Binding | None]:
-        """The names that were defined, by name; None stands for a macro."""
+    def defined(self) -> dict[str, Binding | SyntaxRules | Signature]:
+        """What was defined, by name: variables, macros, tasks."""
         return {
-            identifier.name: meaning if isinstance(meaning, Binding) else None
+            identifier.name: meaning
             for identifier, meaning in self.top.names.items()
-            if type(identifier) is Symbol and isinstance(meaning, Binding | SyntaxRules)
+            if type(identifier) is Symbol and isinstance(meaning, Binding | SyntaxRules | Signature)
         }
 
     def outline(self, binding: Binding) -> str | None:
@@ -296,9 +301,10 @@ class Toplevel:
         if isinstance(meaning, LibraryName):
             row = next(row for row in ROWS if row.name == name)
             return Name(name, "library", f"({name} {row.operands})".replace(" )", ")"), row.doc)
-        if meaning is None and (signature := self.declared.find(name)) is not None:
-            return Name(name, signature.kind, signature.usage, signature.doc)
-        return None
+        signature = meaning if isinstance(meaning, Signature) else self.declared.find(name)
+        if signature is None:
+            return None
+        return Name(name, signature.kind, signature.usage, signature.doc)
 
     def names(self) -> list[str]:
         """Every name that means something now."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..frontend.compile import DEFAULT_LLM_MODEL
+from ..frontend.core import Binding
 from ..frontend.datum import Atom
 from ..frontend.documents import read_source, text_source
 from ..frontend.expanded import expanded_text
@@ -35,7 +36,6 @@ from .progress import QUANTUM
 from .world import Context, Interrupt, Interrupted, World
 
 if TYPE_CHECKING:
-    from ..frontend.core import Binding
     from ..frontend.datum import Datum
     from ..frontend.declared import Declared
     from ..vm.faults import Place
@@ -258,8 +258,9 @@ class Session:
     def variables(self) -> Iterator[tuple[str, str]]:
         """What was defined, by name: each name with what it is."""
         for name, binding in sorted(self.toplevel.defined.items()):
-            if binding is None:
-                yield name, "macro"
+            if not isinstance(binding, Binding):
+                meaning = self.find(name)
+                yield name, f"{meaning.kind} {meaning.usage}"
             elif binding is self.toplevel.last and self._boxes[binding].value is None:
                 continue
             elif (box := self._boxes.get(binding)) is not None and _is_set(box):
@@ -299,8 +300,8 @@ class Session:
         """The functions that a text is about, by index: of the library only what is named itself."""
         linker = self._linker
         name = text.strip()
-        if name in self.toplevel.defined:
-            binding = self.toplevel.defined[name]
+        binding = self.toplevel.defined.get(name)
+        if isinstance(binding, Binding):
             value = self._boxes[binding].value if binding in self._boxes else None
             if not isinstance(value, FunctionValue):
                 raise UserError("no-code", f"`{name}` is no function, so it has no code")
@@ -313,8 +314,11 @@ class Session:
             compiled = self._compile(datum, source, keep=False)
             first = linker.index(compiled.functions[0].name)
             made = linker.made_by(first)
-            if datum == Atom(Symbol(name)) and len(made) > 1:  # a function of the library
-                return [index for index in made if index != first]
+            if datum == Atom(Symbol(name)) and len(made) > 1:
+                # A function of the library, or of a tool or task: with what is inside it.
+                known = self.toplevel.library_function(name) or name
+                names = {index: linker.image.functions[index].name for index in made}
+                return [i for i, other in names.items() if other == known or other.startswith(f"{known}/")]
             found += self._own(made)
         return found
 

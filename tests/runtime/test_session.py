@@ -316,3 +316,29 @@ def test_errors_of_the_reader_refuse_the_whole_input(session: Session) -> None:
     """Nothing of a text that cannot be read is evaluated."""
     assert refusal(session, "(define x 1) (+ 1") == "unclosed-form"
     assert refusal(session, "x") == "unbound-name"
+
+
+def test_tasks_stay_and_are_replaced(session: Session) -> None:
+    """A task that was defined can be called later, as it is now; its calls are checked."""
+    value(session, '(defatom greet (params name) (instructions "Hi {{name}}"))')
+    assert refusal(session, "(lambda () (greet (nme 1)))") == "unknown-parameter"
+    found = answers(session, '(defatom greet (params who) (instructions "Ho {{who}}"))')[0].input
+    assert found is not None
+    assert found.replaced == ("greet",)
+    value(session, '(define (later) (greet (who "x")))')
+    assert dict(session.variables())["greet"].startswith("task (greet")
+
+
+def test_tools_and_loops_of_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a flow in a file can call, a session can: built-in tools, and the project's loops."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "touch.yaml").write_text(
+        "name: touch\ninitial: a\nstates:\n  a: {action: echo x >> log, next: b}\n  b: {terminal: true}\n"
+    )
+    session = Session()
+    value(session, '(define (go) (get (run-loop "touch") "status"))')
+    assert value(session, "(list (go) (go))") == '("success" "success")'
+    assert value(session, '(system:list_directory (directory_path "."))') is not None
+    assert (tmp_path / "log").read_text() == "x\nx\n"
+    session.close()
