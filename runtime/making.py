@@ -240,12 +240,22 @@ def pack_map(fields: dict[str, Any], keep: Callable[[str], dict[str, Any]]) -> d
 
 
 def _is_same_course(recording: Recording, told: Recording) -> bool:
-    """Whether both did the same, whatever values they did it with; one that was cut off may do less."""
-    then, now = recording.events, told.events
-    if recording.end is None:
-        return len(now) >= len(then) and all(map(_is_same_step, then, now))
+    """Whether both did the same, whatever values they did it with; one that was cut off may do less.
+
+    Side by side, when an effect begins depends on how many others do: notes have an order of their own.
+    """
+    is_cut = recording.end is None
+    for kind in (Note, Asked):
+        then = [event for event in recording.events if isinstance(event, kind)]
+        now = [event for event in told.events if isinstance(event, kind)]
+        if kind is Asked:
+            then, now = (sorted(events, key=lambda asked: asked.seq) for events in (then, now))  # type: ignore[union-attr]
+        if len(now) < len(then) or (len(now) > len(then) and not is_cut):
+            return False
+        if not all(map(_is_same_step, then, now)):
+            return False
     ends = [[(end or {}).get(name) for name in _END_OF_COURSE] for end in (recording.end, told.end)]
-    return len(now) == len(then) and all(map(_is_same_step, then, now)) and ends[0] == ends[1]
+    return is_cut or ends[0] == ends[1]
 
 
 def _is_same_step(then: Note | Asked, now: Note | Asked) -> bool:

@@ -224,7 +224,7 @@ class Tape:
         retelling = self._wind(number)
         machine = retelling.machine
         answer = self.answer(number)
-        seq = answer.seq if answer is not None else next(iter(machine.waiting), None)
+        seq = answer.seq if answer is not None else _last_word(machine)
         asked = self.effects.get(seq) if seq is not None else None
         frames, items = self._frames(machine, seq)
         own = [frame for frame in frames if not _is_library(frame)] or frames
@@ -322,6 +322,14 @@ class Tape:
             if place is not None and not place[0].startswith(_LIBRARY):
                 return Span(*place)
         return None
+
+
+def _last_word(machine: Machine) -> int | None:
+    """The effect that is shown where no result comes next: the one that ends the run, or the first."""
+    waiting = machine.waiting.values()
+    return next(
+        (effect.seq for effect in waiting if effect.kind == "exit"), next(iter(machine.waiting), None)
+    )
 
 
 def _is_library(view: FrameView) -> bool:

@@ -477,3 +477,17 @@ def test_a_text_beside_a_case_that_was_changed_is_told(llc: Llc, tmp_path: Path)
     assert done.returncode == 1
     assert "is damaged" in done.stdout
     assert "--> .loops/tests/case.yaml:" in done.stdout
+
+
+def test_calls_side_by_side_that_end_the_run_or_fail_become_cases(llc: Llc, tmp_path: Path) -> None:
+    """Effects begin as there is room: what the case holds is the order of results."""
+    leaves = """(parallel-map
+      (lambda (n)
+        (begin (log-message "in" n) (sleep (/ n 10)) (if (= n 2) (exit 7) n) (log-message "out" n) n))
+      (list 3 1 2))"""
+    fails = leaves.replace("(exit 7)", '(+ 1 "a")')
+    assert llc("run", "-e", leaves, "--record", "leaves", "--quiet").returncode == 7
+    assert llc("run", "-e", fails, "--record", "fails", "--quiet").returncode == 1
+    assert llc("test").stdout.endswith("2 cases: 2 passed\n")
+    last = json.loads(llc("trace", ".loops/tests/leaves.yaml").stdout.splitlines()[-1])
+    assert last["effect"]["kind"] == "exit"
