@@ -17,7 +17,6 @@ from .display import Display, ProgressDisplay, limits_of
 from .driver import Outcome
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from .locks import is_live
-from .masking import masked
 from .runs import RunFolder
 from .screen import Screen
 from .status import Look
@@ -212,11 +211,11 @@ def _ended(attached: Attached, last: dict[str, Any] | None, errors: Screen, scre
         shown.display.effect_cut()
     attached.display.end(outcome)
     if outcome.error:
-        errors.write(masked(f"error[{outcome.error.get('kind')}]: {outcome.error.get('message')}\n"))
+        errors.write(f"error[{outcome.error.get('kind')}]: {outcome.error.get('message')}\n")
     if is_interrupted:
         errors.write(again)
     elif kind == "flow" and outcome.value is not None:
-        screen.write(masked(json.dumps(outcome.value, indent=2, ensure_ascii=False)) + "\n")
+        screen.write(json.dumps(outcome.value, indent=2, ensure_ascii=False) + "\n")
     return outcome.exit_code
 
 

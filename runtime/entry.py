@@ -13,6 +13,7 @@ import sys
 from errno import ENOSPC
 
 from .errors import EXIT_FAILURE, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_PIPE, reason
+from .masking import masked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,12 +100,12 @@ def _report(error: Exception) -> int:
     try:
         fd, path = tempfile.mkstemp(prefix="llc-crash-", suffix=".txt")
         with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{' '.join(sys.argv)}\n\n{''.join(lines)}")
+            file.write(masked(f"{' '.join(sys.argv)}\n\n{''.join(lines)}"))
         where = f"please report it with the file {path}"
     except OSError:
         where = "please report it: " + " | ".join(line.strip() for line in lines[-3:])
     summary = " ".join(traceback.format_exception_only(error)[-1].split())[:300]
-    text = f"error[internal]: internal error: {summary}\n = help: {where}\n"
+    text = masked(f"error[internal]: internal error: {summary}\n = help: {where}\n")
     with contextlib.suppress(OSError, UnicodeError, AttributeError):
         sys.stderr.write(text)
     return EXIT_INTERNAL

@@ -134,7 +134,7 @@ class _Command:
         if values.dry_run:
             from .plan import dry_run
 
-            Screen(sys.stdout).deliver(dry_run(image, values.json).encode("utf-8", "replace"))
+            Screen(sys.stdout).deliver(masking.masked(dry_run(image, values.json)).encode("utf-8", "replace"))
             return None
         world, refusals = self.world(values.script)
         about: dict[str, Any] = {"program": image.name, "path": path}
@@ -438,7 +438,7 @@ class _Command:
     # --- how it ended ---------------------------------------------------------------------
 
     def warn(self, text: str) -> None:
-        self.errors.write(masking.masked(text) + "\n")
+        self.errors.write(text + "\n")
 
     def guarded(self, action: Callable[[_Command], Outcome | None]) -> int:
         """Do it and answer; what the user or the system did wrong is shown, what we did is raised."""
@@ -517,7 +517,7 @@ class _Command:
     def show(self, diagnostics: Any, sources: Any = ()) -> None:
         from ..ir.diagnostics import render_all
 
-        self.errors.write(masking.masked(render_all(diagnostics, sources, self.errors.color)) + "\n")
+        self.errors.write(render_all(diagnostics, sources, self.errors.color) + "\n")
 
     def show_error(self, outcome: Outcome) -> None:
         """The error a run ended with, at its place in the source."""
@@ -541,7 +541,7 @@ class _Command:
         self.show([diagnostic], sources)
         trace = error.get("backtrace") or []
         if len(trace) > 1:
-            self.errors.write(masking.masked("".join(f"  {line}\n" for line in trace)))
+            self.errors.write("".join(f"  {line}\n" for line in trace))
 
 
 def usage_answer(message: str) -> None:

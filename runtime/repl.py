@@ -17,6 +17,7 @@ from ..ir.spans import Span
 from .bounding import Bounds
 from .display import ProgressDisplay
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
+from .masking import masked
 from .screen import Screen, printable
 from .session import Answer, Session
 from .world import Exited, Interrupt
@@ -166,7 +167,7 @@ class Console:
         """What was asked for: for a terminal without what would steer it."""
         if self.is_terminal:
             text = "\n".join(map(printable, text.split("\n")))
-        self._out.deliver(self._out.encode(text))
+        self._out.deliver(self._out.encode(masked(text)))
 
     def _say(self, text: str, style: str = "") -> None:
         """What somebody may want to know besides."""

@@ -11,6 +11,7 @@ import re
 import sys
 
 from .errors import EXIT_FAILURE, UserError, reason
+from .masking import masked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ class Screen:
         return f"{STYLES[style]}{text}{_RESET}" if self.color and style and text else text
 
     def write(self, text: str) -> None:
-        """Write all of a text; a reader that is gone is forgotten quietly."""
-        self.write_bytes(self.encode(text))
+        """Write all of a text, without secrets; a reader that is gone is forgotten quietly."""
+        self.write_bytes(self.encode(masked(text)))
 
     def encode(self, text: str) -> bytes:
         return text.encode(self._encoding, "replace")

@@ -36,20 +36,25 @@ app = typer.Typer(
 
 def show(diagnostics: Iterable[Diagnostic], sources: Iterable[Any] = ()) -> None:
     screen = Screen(sys.stderr)
-    screen.write(masking.masked(render_all(diagnostics, sources, screen.color)) + "\n")
+    screen.write(render_all(diagnostics, sources, screen.color) + "\n")
 
 
 def write(text: str) -> None:
-    """To stdout, encoded as it can be; a reader that went away ends the command quietly.
+    """To stdout, encoded as it can be, without secrets; a reader that went away ends the command quietly.
 
     UserError where it cannot be written.
     """
+    write_data(masking.masked(text))
+
+
+def write_data(text: str) -> None:
+    """As `write`, the author's own text: it is what it is."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    Screen(sys.stdout).deliver(masking.masked(text).encode(encoding, "backslashreplace"))
+    Screen(sys.stdout).deliver(text.encode(encoding, "backslashreplace"))
 
 
 def warn(text: str) -> None:
-    Screen(sys.stderr).write(masking.masked(text) + "\n\n")
+    Screen(sys.stderr).write(text + "\n\n")
 
 
 def write_json(value: Any) -> None:

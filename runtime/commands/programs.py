@@ -27,6 +27,7 @@ from .plumbing import (
     values,
     warn,
     write,
+    write_data,
     write_json,
 )
 
@@ -102,7 +103,7 @@ def compile_(given: dict[str, Any]) -> int:
     read = values(options.OVERRIDES, given["loop"], given)
     text = products.compile_to(read, given["emit"], given["output"], not given["no_sources"], warn)
     if text is not None:
-        write(text)
+        write_data(text)
     return EXIT_OK
 
 
@@ -110,7 +111,7 @@ def compile_(given: dict[str, Any]) -> int:
 def disasm(given: dict[str, Any]) -> int:
     from .. import products
 
-    write(products.disassembly(Values(options.OVERRIDES, given["loop"]), given["json"], warn))
+    write_data(products.disassembly(Values(options.OVERRIDES, given["loop"]), given["json"], warn))
     return EXIT_OK
 
 
@@ -143,9 +144,9 @@ def fmt(given: dict[str, Any]) -> int:
         if one.error is not None:
             continue
         if given["diff"]:
-            write(formatting.difference(one))
+            write_data(formatting.difference(one))
         elif one.path == formatting.STDIN_PATH:
-            write("" if is_look else one.result)
+            write_data("" if is_look else one.result)
         elif one.is_changed:
             if not is_look:
                 formatting.replace(one)
@@ -181,5 +182,5 @@ def schema(given: dict[str, Any]) -> int:
     if given["output"]:
         write_file(given["output"], text.encode(), durable=False)
     else:
-        write(text)
+        write_data(text)
     return EXIT_OK

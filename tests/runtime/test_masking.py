@@ -321,3 +321,36 @@ def test_what_is_secret_goes_by_name_and_length(monkeypatch: pytest.MonkeyPatch)
     lenient = masking.from_environment([], is_lenient=True)
     text = lenient.join(["a ", "GONE", " b"])
     assert lenient.split(text) == ["a ", "GONE", " b"]
+
+
+def test_an_authors_own_text_is_what_it_is(project: Path) -> None:
+    """Formatting and compiling give back what the author wrote, whatever is secret by chance."""
+    text = '(list "sk-plain-1234")\n'
+    shown = subprocess.run(
+        [sys.executable, "-m", "llc", "fmt", "-"], input=text, capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == text
+    (project / "x.sexp").write_text(text)
+    assert "sk-plain-1234" in llc("compile", "x.sexp").stdout
+
+
+def test_an_error_of_ours_is_masked(project: Path) -> None:
+    """The file with a traceback, and the line that names it, show no secret."""
+
+    code = (
+        "import sys; from llc.runtime import entry, launch\n"
+        "def fail(values): launch._Command(values).configure(); raise RuntimeError('sk-plain-1234')\n"
+        "launch.run = fail; sys.argv = ['llc', 'run', 'leaks', '--context', 'x=sk-plain-1234']\n"
+        "sys.exit(entry.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TMPDIR": str(project)},
+    )
+    assert done.returncode == 70
+    assert_clean("stderr", done.stderr)
+    (report,) = project.glob("llc-crash-*")
+    assert_clean("report", report.read_text())
