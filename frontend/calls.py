@@ -129,6 +129,7 @@ def _function(signature: Signature, mark: FunctionMark) -> Lambda:
                 ("args", Variable(checked)),
                 ("definition", definition),
                 ("timeout_s", Literal(signature.timeout_s)),
+                ("on_unknown", Literal(signature.on_unknown)),
             )
     bound = ((checked, arguments), (result, Perform(signature.effect, fields, span=_HERE)))
     gives = "found" if signature.effect == "context" else signature.effect

@@ -180,6 +180,8 @@ def override(loop: Loop, overrides: Overrides, source: Source) -> tuple[Loop, li
     if overrides.arguments:
         instead = "to set a context variable: --context name=value"
         problems.append(Diagnostic("bad-override", "a loop takes no arguments", help=instead))
+    if overrides.declare and not any(state.call is not None for state in loop.states.values()):
+        problems.append(Diagnostic("bad-override", "the loop calls no functions, so it uses no tools"))
     if overrides.max_iterations is not None:
         if overrides.max_iterations < 1:
             problems.append(Diagnostic("bad-override", "max_iterations must be 1 or more"))

@@ -71,6 +71,7 @@ class Signature:
 
     parameters: in their order; None where nothing is known of them, so that any name goes.
     effect: the kind of effect that a call performs. definition: what that effect carries, plain data.
+    on_unknown: what a resumed run does where it is not known whether the effect happened.
     source, span: where it is declared, None for what is built in.
     """
 
@@ -81,6 +82,7 @@ class Signature:
     definition: Any = None
     doc: str = ""
     timeout_s: float | None = None
+    on_unknown: str | None = None
     source: Source | None = None
     span: Span | None = None
 

@@ -29,6 +29,8 @@ BODIES = {
     "lambda": 1,
     "define": 1,
     "define-syntax": 1,
+    "defatom": 1,
+    "call": 1,
     "syntax-rules": 1,
     "bind": 1,
     "set!": 1,

@@ -36,10 +36,11 @@ from .documents import Document, Mapping, Node, Refused, Scalar, Sequence, read_
 from .system_tools import SYSTEM_TOOLS
 from .tool_commands import argv_pieces, shell_pieces
 
-_KEYS = ("name", "description", "parameters", "command", "python", "timeout", "output")
+_KEYS = ("name", "description", "parameters", "command", "python", "timeout", "output", "on_unknown")
 _PARAMETER_KEYS = ("name", "type", "required", "default", "description")
 _WORDS = ("else", "true", "false", "null", "nil")
 OUTPUTS = ("text", "json", "result")
+POLICIES = ("rerun", "ask", "fail")
 MAX_TOOLS = 1000
 MAX_TIMEOUT = 7 * 24 * 3600
 _ENTRY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -127,10 +128,7 @@ class _Reader:
         if name is None:
             return None
         definition = self.definition(node, given, parameters)
-        output = self.text(given["output"], "`output`") if "output" in given else None
-        if output is not None and output not in OUTPUTS:
-            help = suggest(output, OUTPUTS, "it is one of")
-            self.fail("unknown-output", f"`output` cannot be `{output[:80]}`", given["output"], help=help)
+        output = self.choice(given, "output", OUTPUTS)
         if "output" in given and "python" in given:
             message = "a function gives a value, which has no `output`"
             self.fail("contradictory-keys", message, given["output"], help="leave `output` out")
@@ -144,6 +142,7 @@ class _Reader:
             definition,
             (doc or "").strip(),
             self.timeout(given.get("timeout")),
+            self.choice(given, "on_unknown", POLICIES),
             self.document.source,
             self.document.span(node),
         )
@@ -160,6 +159,14 @@ class _Reader:
             self.fail("bad-name", f"a tool cannot be called `{name[:100]}`: {why}", given["name"])
             return None
         return name
+
+    def choice(self, given: dict[str, Node], key: str, choices: tuple[str, ...]) -> str | None:
+        """One of a few words, None where nothing is said."""
+        word = self.text(given[key], f"`{key}`") if key in given else None
+        if word is not None and word not in choices:
+            help = suggest(word, choices, "it is one of")
+            self.fail("unknown-choice", f"`{key}` cannot be `{word[:80]}`", given[key], help=help)
+        return word
 
     def timeout(self, node: Node | None) -> float | None:
         if node is None:

@@ -73,13 +73,21 @@ def _check_one(target: str, arguments: tuple[tuple[str, str], ...], declare: tup
         options = compile_options()
         if is_flow_path(path):
             options = attrs.evolve(options, arguments=arguments)
-        options = attrs.evolve(options, declare=declare)
+        if is_flow_path(path) or (declare and _may_call(path)):
+            options = attrs.evolve(options, declare=declare)
         compiled = compile_file(path, options)
         return Finding(path, compiled.diagnostics, compiled.sources)
     except UserError as error:
         return Finding(path, [Diagnostic(error.id, error.message, help=error.help)], [])
     except CompileError as error:
         return Finding(path, error.diagnostics, error.sources)
+
+
+def _may_call(path: str) -> bool:
+    """Whether a loop may call functions of flows, to which `--declare` matters."""
+    from ..frontend.documents import read_source
+
+    return "call" in (read_source(path).text or "")
 
 
 def as_text(findings: Sequence[Finding], strict: bool, color: bool) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from flow_texts import findings, marks
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from llc.frontend.compile import Overrides, compile_text
 from llc.frontend.declarations import declared_on_the_side
@@ -23,6 +25,8 @@ tools:
   - name: math:add
     parameters: {x: number, y: {type: number, default: 1}}
     command: [add]
+    on_unknown: fail
+    timeout: 5
   - name: my:any
     parameters: [a, b]
     python: "tools:any"
@@ -160,6 +164,7 @@ def test_the_definition_stands_in_the_effect(project: str) -> None:
     """What a tool does is pinned when the program is compiled."""
     ((_, given),) = asked("(math:add 1)", project)
     assert given["definition"] == {"argv": [["add"]]}
+    assert (given["timeout_s"], given["on_unknown"]) == (5, "fail")
     ((_, given),) = asked('(user:say "a" "b")', project)
     assert given["definition"]["instructions"] == "{{text}} in {{tone}}"
 
@@ -182,6 +187,24 @@ def test_a_program_names_its_sources(project: str) -> None:
     assert [Path(source.path).name for source in program.sources] == ["test.sexp", "tools.yaml"]
     program = compile_text('(user:say "a" "b")', "test.sexp", Overrides(folder=project)).program
     assert [Path(source.path).name for source in program.sources] == ["test.sexp", "user-say.xml"]
+
+
+NAMES = ("alpha", "beta", "gamma", "delta")
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_however_a_call_is_written_a_tool_gets_the_same(data: st.DataObject) -> None:
+    """Any split of the arguments in places and names, in any order of the names."""
+    values = data.draw(st.lists(st.integers(), min_size=4, max_size=4))
+    count = data.draw(st.integers(0, 4))
+    named = data.draw(st.permutations(list(zip(NAMES, values, strict=True))[count:]))
+    operands = [str(value) for value in values[:count]]
+    for name, value in named:
+        operands.insert(data.draw(st.integers(0, len(operands))), f"({name} (+ 0 {value}))")
+    declare = [f"far({','.join(NAMES)})"]
+    found = args(f"(far {' '.join(operands)})", declare=declare)
+    assert list(found.items()) == list(zip(NAMES, values, strict=True))
 
 
 # --- which of several is meant ------------------------------------------------------------------

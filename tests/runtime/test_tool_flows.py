@@ -226,3 +226,18 @@ def test_python_calls_what_it_declares(tmp_path: Path) -> None:
     text = "(try (far:add (x 1)) (catch e (get e 'kind)))"
     world = ScriptedWorld.load(str(path))
     assert package.evaluate(text, world=world, declare=["far:add"]) == "broken"
+
+
+def test_a_loop_that_calls_nothing_takes_no_declarations(llc: Llc, tmp_path: Path) -> None:
+    """As it takes no arguments; one that calls functions does."""
+    (tmp_path / ".loops" / "own.sexp").write_text("(define (speak) (far:say (word 1)) 2)\n")
+    text = "name: talk\ninitial: say\nstates:\n  say:\n    {does}\n    next: done\n  done: {terminal: true}\n"
+    loop = tmp_path / ".loops" / "talk.yaml"
+    loop.write_text(text.replace("{does}", "action: echo hi"))
+    assert "bad-override" in llc("compile", "talk", "--declare", "far:say").stderr
+    loop.write_text(text.replace("{does}", "call: own.sexp#speak"))
+    assert llc("compile", "talk", "--declare", "far:say").returncode == 0
+    assert "unknown-task" in llc("compile", "talk").stderr
+    (tmp_path / ".loops" / "plain.yaml").write_text(text.replace("{does}", "action: echo hi"))
+    (tmp_path / ".loops" / "say.sexp").write_text("1")
+    assert llc("validate", "--declare", "far:say").returncode == 0
