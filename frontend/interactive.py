@@ -252,6 +252,8 @@ class Toplevel:
         """These variables got no value after all: their names are promised, no more."""
         names = self._state.names
         unset = set(bindings)
+        if not unset:
+            return
         for identifier, meaning in list(names.items()):
             if isinstance(meaning, Binding) and meaning in unset:
                 del names[identifier]

@@ -7,6 +7,7 @@ fault. Knows no terminal (`repl`) and records nothing. `spec/repl.md`.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -131,8 +132,11 @@ class Session:
             if any(finding.is_error for finding in found):
                 yield answer
                 return
-        for index, datum in enumerate(data):
-            answer = self.evaluate(datum, source, interrupt, names_defined(data[index + 1 :]))
+        names = [names_defined([datum]) for datum in data]
+        later = Counter(name for defined in names for name in defined)
+        for datum, defined in zip(data, names, strict=True):
+            later -= Counter(defined)
+            answer = self.evaluate(datum, source, interrupt, later.keys())
             yield answer
             if not answer.is_good:
                 return

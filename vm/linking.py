@@ -44,6 +44,8 @@ class Linker:
     def _begin(self) -> None:
         self._constants = Constants()
         self._spans = Spans(())
+        # The same as words, for all images: what one has an index for stays where it is.
+        self._places = words()
         self._code: list[FunctionCode] = []
         self._index: dict[str, int] = {}
         self._sources: dict[str, SourceText] = {}
@@ -67,6 +69,7 @@ class Linker:
                 del index[function.name]
             raise
         self._code += code
+        self._places.extend(self._spans.rows[len(self._places) :])
         for source in sources:
             self._sources[source.path] = SourceText(source.path, source.sha256, source.text)
         self._image = None
@@ -82,7 +85,7 @@ class Linker:
                 constants=self._constants.values,
                 functions=self._code,
                 paths=list(self._spans.paths),
-                spans=words(self._spans.rows),
+                spans=self._places,
                 sources=list(self._sources.values()),
             )
         return self._image
