@@ -15,11 +15,11 @@ from ..ir.builder import FunctionBuilder, prim
 from ..ir.called import References
 from ..ir.diagnostics import CompileError, Diagnostic
 from ..ir.effects import EFFECTS
-from ..ir.nodes import Closure, Function, InnerLoop, Meta, Program, Return, Slot, TailCall
+from ..ir.nodes import Closure, Function, InnerLoop, Meta, Perform, Program, Return, Slot, TailCall
 from ..ir.spans import Source
 from .calling import Callee
 from .captures import Captures
-from .core import Apply, Binding, Core, Lambda, Letrec, Variable
+from .core import Apply, Binding, Core, External, Lambda, Letrec, Variable, walk
 from .deadlines import Calls, hand_down
 from .file_calls import spending
 from .joint import FunctionPart, LoopPart
@@ -58,6 +58,12 @@ class FlowNames:
         self.names = Names()
         self.from_library: dict[str, str] = {}
 
+    def apart(self) -> FlowNames:
+        """The same names, for functions that share none of the library's."""
+        apart = FlowNames()
+        apart.names = self.names
+        return apart
+
     def copy(self) -> FlowNames:
         copied = FlowNames()
         copied.names = self.names.copy()
@@ -73,9 +79,12 @@ def lower_input(
     The first is the function itself; those of the library are there if `names` has none of them yet.
     """
     around = Lambda(tuple(shared), (), None, function, span=function.span)
-    flow = _Flow(definition, names)
+    runs_loops = any(isinstance(node, External) for node in walk(function))
+    # What a loop calls may be given the loop's time, which what is there already does not take.
+    flow = _Flow(definition, names.apart() if runs_loops else names)
     captures = Captures(around, flow.is_operation, shared)
-    return tuple(flow.lower(function, captures)), captures.of(function)
+    functions = hand_down(flow.lower(function, captures), flow.calls)
+    return tuple(functions), captures.of(function)
 
 
 class _Flow:
@@ -125,9 +134,15 @@ class _Flow:
         What touches nothing needs no lock.
         """
         inner = set(self.loops.values())
-        references = References(self.functions)
-        own = {ENTRY, *references.reach([ENTRY], inner)} - inner
-        acts = any(EFFECTS[kind].acts for name in own for kind in references.performed(name))
+        own = {function.name for function in self.functions}
+        if inner:
+            own = {ENTRY, *References(self.functions).reach([ENTRY], inner)} - inner
+        acts = any(
+            isinstance(state.exit, Perform) and EFFECTS[state.exit.kind].acts
+            for function in self.functions
+            if function.name in own
+            for state in function.states
+        )
         paths = [path for part in self.loops for path in part.loop.scope or (".",)]
         return (".",) if acts else _union(paths)
 

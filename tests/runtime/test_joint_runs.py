@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from joint_programs import FIX, World, drive, program_of, write
 
+from llc.runtime.session import Session
+from llc.runtime.world import Interrupt
 from llc.vm.faults import Fault
 
 INNER = """\
@@ -136,6 +138,26 @@ def test_a_dry_run_shows_loops_and_calls(project: Path) -> None:
     text = llc("run", "outer", "--dry-run").stdout
     assert "  call: work\n" in text
     assert "loop inner" in text
+
+
+@pytest.mark.parametrize("function", ["one", "many"])
+def test_a_timeout_ends_the_commands_of_a_function(project: Path, function: str) -> None:
+    """Their processes are ended, `try` or not, one or side by side; the exit code is a limit's."""
+    (project / ".loops" / "wait.sexp").write_text(
+        '(define (wait n) (try (system:execute_shell_command (string-append "sleep 60; echo " (to-string n)))'
+        ' (catch fault "woken")))\n'
+        "(define (one) (wait 1) (wait 2))\n"
+        "(define (many) (parallel-map wait (list 1 2 3)))\n"
+    )
+    write(
+        project,
+        late__yaml=f"name: late\ninitial: a\nstates:\n  a: {{call: wait.sexp#{function}, next: b}}\n"
+        "  b: {terminal: true}\ntimeout: 0.5\n",
+    )
+    done = llc("run", "late", "--json", "--quiet")
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["status"], answer["terminated_by"]) == (3, "limit", "timeout")
+    assert answer["duration_ms"] < 30_000
 
 
 # --- the cache --------------------------------------------------------------------------------
@@ -301,3 +323,22 @@ def test_a_plain_loop_does_not_load_the_language(project: Path) -> None:
     code += "print('llc.frontend.expand' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_loop_in_a_session_keeps_to_its_time(project: Path) -> None:
+    """Also where what it calls was in the session before, without any."""
+    (project / ".loops" / "wait.sexp").write_text("(define (wait) (sleep 60))\n")
+    write(
+        project,
+        late__yaml="name: late\ninitial: a\nstates:\n  a: {call: wait.sexp#wait, next: b}\n"
+        "  b: {terminal: true}\ntimeout: 0.3\n",
+    )
+    session, interrupt = Session(), Interrupt()
+    try:
+        text = '(sleep 0) (define (go) (get (run-loop "late") "terminated_by")) (go) (sleep 0) (go)'
+        answers = list(session.run(session.source(text), interrupt))
+    finally:
+        session.close()
+        interrupt.close()
+    assert [answer.value for answer in answers if answer.value is not None][-1] == '"timeout"'
+    assert all(answer.is_good for answer in answers)
