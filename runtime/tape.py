@@ -19,7 +19,7 @@ from ..vm.outcomes import FrameView
 from ..vm.values import show, to_host
 from . import difference, journal, masking
 from .errors import EXIT_FAILURE, UserError
-from .progress import Progress
+from .progress import Progress, state_shown
 from .recorded import Answer, Asked, Note, Recording, unpacked
 from .retelling import Retelling
 
@@ -195,7 +195,7 @@ class Tape:
                 fields = note.fields
                 if note.kind != "state_enter":
                     continue
-                if word == fields.get("state") or (
+                if word in (fields.get("state"), state_shown(fields)) or (
                     iteration is not None and fields.get("iteration") == int(iteration)
                 ):
                     return number
