@@ -245,6 +245,21 @@ def test_golden_runs_become_cases_that_pass(
     assert tested.result == "pass", tested.detail()
 
 
+def test_names_of_runs_and_cases_are_completed(llc: Llc, tmp_path: Path) -> None:
+    """Cases by name and by path, runs by loop and by id; files that are no cases are left out."""
+    from llc.runtime.commands import records
+
+    case_of(llc, tmp_path)
+    (tmp_path / "ci").mkdir()
+    llc("record", "fix", "-o", "ci/types.yaml")
+    (tmp_path / "ci" / "other.yaml").write_text("name: other\n")
+    assert records.complete_case("cas") == ["case"]
+    assert records.complete_case("ci/") == ["ci/types.yaml"]
+    assert records.complete_case("c") == ["case", "cache/", "ci/"]
+    (folder,) = tmp_path.glob(".loops/.history/fix-*")
+    assert records.complete_record("fi") == ["fix", folder.name]
+
+
 # --- failing and updating ---------------------------------------------------------------------
 
 

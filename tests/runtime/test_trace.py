@@ -173,6 +173,27 @@ def test_an_endless_stretch_at_the_end_of_a_record_is_not_told(project: Path, ll
     assert [note["note"] for point in points for note in point["notes"]] == ["log"]
 
 
+def test_secrets_are_masked(project: Path, llc: Llc, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In effects, results and slots, as text and as JSON, and so they are in what a fork shares."""
+    (project / "login.yaml").write_text(
+        "name: login\ninitial: a\nstates:\n"
+        "  a: {action: 'echo got $DEPLOY_TOKEN', capture: out, next: b}\n"
+        "  b: {action: 'echo ${captured.out.output}', next: done}\n"
+        "  done: {terminal: true}\n"
+    )
+    monkeypatch.setenv("DEPLOY_TOKEN", "s3cret-value")
+    llc("run", "login.yaml", "--quiet")
+    llc("fork", "login", "--at", "2", "--quiet")
+    for shown in (llc("trace", "login").stdout, llc("trace", "login", "--at", "2").stdout):
+        assert "got ***" in shown
+        assert "s3cret" not in shown
+    for file in (project / ".loops").rglob("*"):
+        assert not file.is_file() or b"s3cret" not in file.read_bytes(), file
+    monkeypatch.delenv("DEPLOY_TOKEN")
+    assert llc("trace", "login", "--at", "2").returncode == 0
+    assert llc("replay", "login").returncode == 0
+
+
 # --- the terminal -----------------------------------------------------------------------------
 
 
