@@ -33,6 +33,7 @@ RESERVED = ("files", "context", "history_config")
 # Names that take as much text, and as many of them, help nobody.
 MAX_PARAMETERS = 100
 MAX_NAME = 100
+_WORDS = ("else", "true", "false", "null", "nil")
 _NAME = re.compile(r"(?:[^\W\d]|<)[\w.:/?!*+<>=-]*")
 _PARAMETER = re.compile(r"[^\W\d][\w-]*")
 
@@ -156,6 +157,29 @@ def is_name(text: str) -> bool:
 
 def is_parameter_name(text: str) -> bool:
     return len(text) <= MAX_NAME and _PARAMETER.fullmatch(text) is not None
+
+
+def refused_name(name: str) -> str | None:
+    """Why no tool or task can be called that; None if one can."""
+    from .expander import CONFIG, WORDS
+    from .forms import FORMS
+    from .library import LIBRARY
+    from .system_tools import SYSTEM_TOOLS
+
+    if not is_name(name):
+        return "a name is letters, digits and `_ : - . / ? !`, as in `project:name`"
+    if name in SYSTEM_TOOLS or name.startswith(("system:", "loop:", "calls:", "effect:", "op:")):
+        return "names that begin so are llc's own"
+    if (
+        name in FORMS
+        or name in WORDS
+        or name in RESERVED
+        or name in (CONFIG, "else", "true", "false", "null")
+    ):
+        return "it is a word of the language; put a word before it, as in `my:name`"
+    if name in LIBRARY:
+        return "the library has a function of that name; put a word before it, as in `my:name`"
+    return None
 
 
 _DECLARED = re.compile(r"\s*(?:(?P<kind>tool|task)\s+)?(?P<name>[^\s(]+)\s*(?:\((?P<order>[^()]*)\))?\s*")

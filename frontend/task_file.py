@@ -31,9 +31,17 @@ from .atomic_tasks import (
     read_schema,
     unknown_placeholders,
 )
-from .declarations import MAX_PARAMETERS, TYPES, Parameter, Signature, fits, is_parameter_name, type_named
+from .declarations import (
+    MAX_PARAMETERS,
+    TYPES,
+    Parameter,
+    Signature,
+    fits,
+    is_parameter_name,
+    refused_name,
+    type_named,
+)
 from .markup import Element, Markup, read_markup
-from .tools_file import refused_name
 
 _TEXTS = ("description", "model", "instructions", "system", "criteria")
 _BLOCKS = (

@@ -27,10 +27,9 @@ from .atomic_tasks import (
     unknown_placeholders,
 )
 from .datum import Atom, Datum, Form, Lines
-from .declarations import TYPES, Parameter, Signature, fits, is_parameter_name, type_named
+from .declarations import TYPES, Parameter, Signature, fits, is_parameter_name, refused_name, type_named
 from .forms import Steps, form
 from .scopes import Identifier, Scope, identifier_of, value_of
-from .tools_file import refused_name
 
 if TYPE_CHECKING:
     from .expander import Expander

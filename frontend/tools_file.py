@@ -23,22 +23,19 @@ from ..ir.diagnostics import Diagnostic, suggest
 from ..ir.spans import Source
 from .declarations import (
     MAX_PARAMETERS,
-    RESERVED,
     TYPES,
     Parameter,
     Signature,
     fits,
-    is_name,
     is_parameter_name,
+    refused_name,
     type_named,
 )
 from .documents import Document, Mapping, Node, Refused, Scalar, Sequence, read_document
-from .system_tools import SYSTEM_TOOLS
 from .tool_commands import argv_pieces, shell_pieces
 
 _KEYS = ("name", "description", "parameters", "command", "python", "timeout", "output", "on_unknown")
 _PARAMETER_KEYS = ("name", "type", "required", "default", "description")
-_WORDS = ("else", "true", "false", "null", "nil")
 OUTPUTS = ("text", "json", "result")
 POLICIES = ("rerun", "ask", "fail")
 MAX_TOOLS = 1000
@@ -270,25 +267,3 @@ class _Reader:
             self.fail("empty-command", "`command` is empty", command)
             return {}
         return {"shell": shell_pieces(self.document, command, text, parameters)}
-
-
-def refused_name(name: str) -> str | None:
-    """Why no tool or task can be called that; None if one can."""
-    from .expander import CONFIG, WORDS
-    from .forms import FORMS
-    from .library import LIBRARY
-
-    if not is_name(name):
-        return "a name is letters, digits and `_ : - . / ? !`, as in `project:name`"
-    if name in SYSTEM_TOOLS or name.startswith(("system:", "loop:", "calls:", "effect:", "op:")):
-        return "names that begin so are llc's own"
-    if (
-        name in FORMS
-        or name in WORDS
-        or name in RESERVED
-        or name in (CONFIG, "else", "true", "false", "null")
-    ):
-        return "it is a word of the language; put a word before it, as in `my:name`"
-    if name in LIBRARY:
-        return "the library has a function of that name; put a word before it, as in `my:name`"
-    return None

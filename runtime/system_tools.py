@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from itertools import islice
+from itertools import count, islice
 
 from .errors import reason
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Bytes that one call of `read_files` gives at most, and how many files it looks at.
 MAX_TOTAL = 16 << 20
 MAX_FILES = 1000
+_numbers = count()
 
 
 class ToolError(Exception):
@@ -170,7 +171,8 @@ def _mode_there(place: str, path: str) -> int | None:
 
 def _replace(place: str, data: bytes, mode: int | None, *, is_new: bool) -> None:
     folder, name = os.path.split(place)
-    scratch = os.path.join(folder, f".{name[:100]}.{os.getpid()}.new")
+    # Several may write the same file at once, in threads of this process.
+    scratch = os.path.join(folder, f".{name[:60]}.{os.getpid()}-{next(_numbers)}.new")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
         try:

@@ -29,7 +29,11 @@ def main() -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    os.environ.update(request["env"])
+    for name, value in request["env"].items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     try:
         function = entry_point(request["entry"])
         value = function(**request["args"])

@@ -109,10 +109,17 @@ class Tools:
             "timeout_s": args.get("timeout_s") or DEFAULT_TIMEOUT,
             "deadline_ms": args.get("deadline_ms"),
         }
+        env = {
+            "LLC_EFFECT_ID": context.effect_id,
+            "LLC_RUN_ID": context.run_id,
+            "LLC_LOOP": context.loop,
+            "LLC_STATE": context.state,
+            "LLC_ITERATION": context.iteration,
+        }
         request = {
             "entry": definition["python"],
             "args": args["args"],
-            "env": {"LLC_EFFECT_ID": context.effect_id, "LLC_RUN_ID": context.run_id},
+            "env": {name: None if value is None else str(value) for name, value in env.items()},
         }
         seconds = None
         try:

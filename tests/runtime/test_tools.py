@@ -178,6 +178,23 @@ def test_a_file_is_written_with_its_folders(use: Use, tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "a/b") == ["c.txt"]
 
 
+def test_a_file_may_be_written_by_several_at_once(tmp_path: Path) -> None:
+    """One of them is the last; nothing is mixed and nothing is left behind."""
+    path = tmp_path / "file"
+    texts = [str(number) * 100_000 for number in range(8)]
+
+    def write(text: str) -> None:
+        system_tools.write_file({"file_path": str(path), "content": text, "overwrite": True})
+
+    threads = [threading.Thread(target=write, args=(text,)) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.read_text() in texts
+    assert os.listdir(tmp_path) == ["file"]
+
+
 def test_a_link_is_followed(use: Use, tmp_path: Path) -> None:
     """The file it leads to is written; the link stays."""
     (tmp_path / "real").write_text("old")
