@@ -33,8 +33,8 @@ from .syntax_rules import SyntaxRules, TooLarge, UnevenRepeat
 
 if TYPE_CHECKING:
     from .bodies import Unit
-    from .joint import LoopPart, Request
     from .interactive import Toplevel
+    from .joint import LoopPart, Request
 
 # After so many findings nobody reads on, and a hostile file could make millions.
 MAX_FINDINGS = 100
