@@ -71,6 +71,11 @@ OWN_ROWS = (
         "and a CRC-32 of its command.",
     ),
     EventKind(
+        "program_changed",
+        "program_hash image state",
+        "The run goes on with another program, in the file `image` of its folder (`--accept-changes`).",
+    ),
+    EventKind(
         "run_end",
         "status terminated_by final_state iterations steps value error duration_ms code?",
         "The run has ended, as `llc run --json` says it. `code`: the exit code that a flow asked for.",

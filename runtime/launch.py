@@ -239,13 +239,14 @@ class _Command:
                 EXIT_FAILURE,
             )
         self.image = image = load_image(folder.image)
+        from . import changes
         from .resumption import Resumption
 
         about = {name: value for name, value in folder.about().items() if name not in _OF_HOLDER}
         if self.is_background:
             about["background"] = True
         script = start.get("script")
-        scope = [] if script else image.meta["scope"]
+        scope = [] if script else changes.scopes(folder, image, start if values.accept_changes else None)
         with Stopping(self.is_silent, self.is_background) as interrupt:
             lock = locks.take_over(folder, scope, about, self.queue(interrupt))
             resumption = Resumption(folder, self.warn)
@@ -283,14 +284,24 @@ class _Command:
         interrupt: Interrupt,
     ) -> Outcome:
         """Replay what is on record, and go on from there."""
+        from . import changes
         from .unknown import RESULT, Unknown
 
         folder = self.folder
         assert folder is not None
-        machine, position = resumption.come_back(image, world)
-        history = resumption.history
+        position = resumption.come_back(image, world)
+        machine, history, progress = position.machine, resumption.history, position.progress
         for sentence in position.lost:
             self.warn(f"warning: {folder.journal}: {sentence}")
+        change = changes.find(folder.start(), machine.image)
+        is_accepted = change is not None and self.values.accept_changes
+        if change is not None:
+            self.warn(change.text(folder.id, progress.state, is_accepted and change.image is not None))
+            if is_accepted:
+                machine, dropped = changes.accept(folder, machine, change)
+                for name in dropped:
+                    self.warn(f"note: the new program has no `{name}`; what the run had there is dropped")
+        self.image = image = machine.image
         unknown = Unknown(
             folder.id, position, machine.waiting, self.values.on_unknown, self.errors, interrupt
         )
@@ -298,8 +309,9 @@ class _Command:
         kept = journals.set_aside(folder.journal, position.cut) if position.cut is not None else None
         if kept is not None:
             self.warn(f"note: what was cut from the journal is kept in {kept}")
+        if is_accepted:
+            changes.keep(folder, image)
         journal = Journal.append(folder.journal, lambda: timestamp(world.time()), history.lines)
-        progress = position.progress
         journal.write(
             "run_resume",
             {
@@ -311,6 +323,9 @@ class _Command:
                 **({"doubtful": position.marks()} if position.doubtful else {}),
             },
         )
+        if is_accepted:
+            facts = {"program_hash": image.program_hash, "image": folder.image_name, "state": progress.state}
+            journal.write("program_changed", facts)
         journal.sync()
         self.leave(folder)
         display = self.display(image)

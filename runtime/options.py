@@ -105,6 +105,12 @@ RESUME = (
         "rerun|fail|ask",
     ),
     FUEL,
+    Option(
+        "accept_changes",
+        "--accept-changes",
+        FLAG,
+        "Go on with the program as its file has it now, if the run fits into it.",
+    ),
     JOBS,
     QUEUE,
     BACKGROUND,

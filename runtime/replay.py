@@ -23,8 +23,10 @@ from .progress import QUANTUM, Progress, event_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
+    from ..vm.image import Image
     from ..vm.machine import Machine
     from .checkpoint import Checkpoint
     from .progress import Where
@@ -41,7 +43,7 @@ _ENDS = ("action_complete", "effect_complete")
 class Recorded:
     """What is on record of one effect; values as they stand in the journal (`journal.unpack`)."""
 
-    __slots__ = ("args", "end_offset", "finished", "kind", "processes", "result", "started")
+    __slots__ = ("args", "end_offset", "finished", "kind", "processes", "result", "start_offset", "started")
 
     def __init__(self) -> None:
         self.kind: str | None = None
@@ -49,6 +51,7 @@ class Recorded:
         self.started = False
         self.finished = False
         self.result: Any = None
+        self.start_offset = 0
         self.end_offset = 0
         self.processes: list[tuple[int, str]] = []
 
@@ -60,7 +63,8 @@ class History:
     when n of them had finished, each with its offset. unsure: those n whose notes stand next to
     damage, so that some may be missing. active_ms: how long the run was active. end: its `run_end`.
     doubtful: what an earlier resume could not know of; see `Position`. last: the last effect that
-    started. lines: how many the journal has.
+    started. lines: how many the journal has. changes: how many effects had finished when the run went on
+    with another program, the file of that, and where that stands.
     """
 
     def __init__(self, checkpoint: Checkpoint | None = None) -> None:
@@ -75,6 +79,7 @@ class History:
         self.active_ms = 0
         self.last = 0
         self.lines = 0
+        self.changes: list[tuple[int, str, int]] = []
         self.checkpoint = checkpoint
         if checkpoint is not None:
             facts = checkpoint.facts
@@ -126,6 +131,8 @@ class History:
             self.end = event
         elif kind == "run_resume":
             self.doubtful.update(_read_marks(event.get("doubtful")))
+        elif kind == "program_changed":
+            self.changes.append((len(self.order), str(event.get("image")), offset))
         elif kind not in OWN:
             self.notes.setdefault(len(self.order), []).append((event, offset))
 
@@ -175,6 +182,7 @@ def _elapsed(event: dict[str, Any]) -> int | None:
 def _take(effect: Recorded, kind: str, event: dict[str, Any], offset: int) -> None:
     if kind in _STARTS:
         effect.started = True
+        effect.start_offset = offset
         effect.processes = []
         args = event.get("args")
         effect.kind = event.get("kind")
@@ -210,16 +218,28 @@ def _seconds(ts: Any) -> float:
 class Position:
     """Where a replay arrived.
 
-    outcome: what the machine said last. open: the effects that wait, what is on record of each, None
-    for nothing; none of them has a result yet. places: where the program was when it asked for each.
-    notes: those not in the journal yet. cut: the journal's length to keep, None to keep it all. lost:
-    what damage cost, a sentence each. doubtful: later effects that may have happened, by what is cut
-    off: what is on record of them, None for nothing.
+    machine: in the program that it has now. outcome: what it said last. open: the effects that wait,
+    what is on record of each, None for nothing; none of them has a result yet. places: where the program
+    was when it asked for each. notes: those not in the journal yet. cut: the journal's length to keep,
+    None to keep it all. lost: what damage cost, a sentence each. doubtful: later effects that may have
+    happened, by what is cut off: what is on record of them, None for nothing.
     """
 
-    __slots__ = ("_marks", "cut", "doubtful", "lost", "notes", "open", "outcome", "places", "progress")
+    __slots__ = (
+        "_marks",
+        "cut",
+        "doubtful",
+        "lost",
+        "machine",
+        "notes",
+        "open",
+        "outcome",
+        "places",
+        "progress",
+    )
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, machine: Machine, progress: Progress) -> None:
+        self.machine = machine
         self.progress = progress
         self.outcome: Stop = OutOfFuel()
         self.open: dict[int, Recorded | None] = {}
@@ -280,36 +300,52 @@ class _Replay:
     """
 
     def __init__(
-        self, machine: Machine, history: History, blobs: Blobs, world: WorldLike, progress: Progress
+        self,
+        machine: Machine,
+        history: History,
+        blobs: Blobs,
+        world: WorldLike,
+        progress: Progress,
+        programs: Callable[[str], Image] | None,
     ) -> None:
         self.machine = machine
         self.history = history
         self.blobs = blobs
         self.world = world
+        self.programs = programs
+        self.changes = list(history.changes)
         self.done = 0
         self.taken = 0
         self.floor = 0 if history.checkpoint is None else history.checkpoint.offset
         self.pending: list[tuple[str, dict[str, Any], int | None]] = []
-        self.position = Position(progress)
+        self.position = Position(machine, progress)
         if history.checkpoint is not None:
             self.position.places = {
                 seq: (state, lap) for seq, state, lap in history.checkpoint.facts["places"]
             }
 
     def run(self) -> Position:
-        machine, position = self.machine, self.position
-        for effect in machine.waiting.values():
+        position = self.position
+        for effect in self.machine.waiting.values():
             self._adopt(effect)
-        outcome: Any = machine.effect or OutOfFuel()
+        outcome: Any = self.machine.effect or OutOfFuel()
         while True:
-            if machine.is_ready:
+            if self.machine.is_ready:
                 outcome = self._run_on()
-            if machine.ended or machine.is_ready:
+            if self.machine.ended or self.machine.is_ready:
                 break
+            if self.changes and self.changes[0][0] == self.done:
+                _, name, offset = self.changes[0]
+                if any(self.floor <= damage.offset < offset for damage in self.history.damage):
+                    break
+                del self.changes[0]
+                self._change_program(name, offset)
+                continue
             answer = self._next()
             if answer is None:
                 break
             outcome = self._give(*answer)
+        machine = position.machine = self.machine
         waiting = machine.waiting
         position.outcome = outcome if machine.ended or machine.is_ready else machine.effect or outcome
         position.open = {seq: self.history.effects.get(seq) for seq in waiting}
@@ -391,10 +427,27 @@ class _Replay:
                 raise self._diverged(f"it notes `{kind}`, which it did not before")
         self.pending.append((kind, fields, None))
 
+    def _change_program(self, name: str, offset: int) -> None:
+        """Go on with the program that the run went on with here."""
+        from ..vm.renewal import RenewalError, renew
+
+        if self.programs is None:
+            raise self._diverged("it went on with another program")
+        try:
+            self.machine, _ = renew(self.machine, self.programs(name))
+        except RenewalError as error:
+            raise self._diverged(f"it cannot go on with {name}: {error}") from None
+        for effect in self.machine.waiting.values():
+            recorded = self.history.effects.get(effect.seq)
+            if recorded is not None and recorded.start_offset > offset:
+                self._check_effect(effect)
+
     def _check_effect(self, effect: Effect) -> None:
         recorded = self.history.effects.get(effect.seq)
         if recorded is None or not recorded.started:
             return
+        if self.changes and recorded.start_offset > self.changes[0][2]:
+            return  # it is on record as the next program asked for it
         args = journal.pack(effect.args, _digest_only)
         if recorded.kind != effect.kind or _sorted_json(recorded.args) != _sorted_json(args):
             was = f"`{recorded.kind}` {_command(recorded.args)}".rstrip()
@@ -472,14 +525,20 @@ class _Replay:
 
 
 def replay(
-    machine: Machine, history: History, blobs: Blobs, world: WorldLike, progress: Progress | None = None
+    machine: Machine,
+    history: History,
+    blobs: Blobs,
+    world: WorldLike,
+    progress: Progress | None = None,
+    programs: Callable[[str], Image] | None = None,
 ) -> Position:
     """Run a machine over what is on record, to where the record ends.
 
     The machine is a fresh one; or, with the `progress` it had made, one from the checkpoint that the
-    history begins with. Raises UserError where the program does something else than it did.
+    history begins with. `programs` gives the other programs of the run by the names of their files.
+    Raises UserError where the program does something else than it did.
     """
-    return _Replay(machine, history, blobs, world, progress or Progress()).run()
+    return _Replay(machine, history, blobs, world, progress or Progress(), programs).run()
 
 
 def _same_note(kind: str, fields: dict[str, Any], event: dict[str, Any]) -> bool:

@@ -5,11 +5,16 @@ Owns the choice of what a replay starts from. The world is not touched here; `la
 
 from __future__ import annotations
 
+import re
+
 from . import checkpoint as checkpoints
 from . import journal as journals
 from .checkpoint import Checkpoints
+from .errors import UserError
+from .programs import load_image
 from .progress import Progress
 from .replay import History, replay
+from .runs import FIRST_IMAGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +27,9 @@ if TYPE_CHECKING:
     from .replay import Position
     from .runs import RunFolder
     from .world import WorldLike
+
+
+_PROGRAM = re.compile(r"program(-\d{1,9})?\.llb")
 
 
 class Resumption:
@@ -39,8 +47,11 @@ class Resumption:
             warn(f"note: {notice}; it is not used")
         self.history = History.load(run.journal, self._candidates[0] if self._candidates else None)
 
-    def come_back(self, image: Image, world: WorldLike) -> tuple[Machine, Position]:
-        """The machine and where it stands. Raises UserError where the program does not repeat its record."""
+    def come_back(self, image: Image, world: WorldLike) -> Position:
+        """Where the run stands, which began with the program `image`.
+
+        Raises UserError where the program does not repeat its record.
+        """
         from ..vm.machine import Machine
 
         run = self._run
@@ -48,16 +59,23 @@ class Resumption:
         for checkpoint in self._candidates:
             found = self._restored(checkpoint, image, world)
             if isinstance(found, str):
+                run.image_name = FIRST_IMAGE
                 self._warn(f"note: {found}; it is not used")
                 continue
             if self.history.checkpoint is not checkpoint:
                 self.history = History.load(run.journal, checkpoint)
             machine, progress = found
-            return machine, replay(machine, self.history, blobs, world, progress)
+            return replay(machine, self.history, blobs, world, progress, self._program)
         if self.history.checkpoint is not None:
             self.history = History.load(run.journal)
-        machine = Machine(image)
-        return machine, replay(machine, self.history, blobs, world)
+        return replay(Machine(image), self.history, blobs, world, None, self._program)
+
+    def _program(self, name: str) -> Image:
+        """A program that the run went on with. Raises UserError and CompileError."""
+        if not _PROGRAM.fullmatch(name):
+            raise UserError("no-program", f"{self._run.id} went on with a program of no usable name")
+        self._run.image_name = name
+        return load_image(self._run.image)
 
     def checkpoints(self) -> Checkpoints:
         """For the checkpoints to come: the newest one that is there is written over last."""
@@ -76,12 +94,14 @@ class Resumption:
         facts = checkpoint.facts
         name = f"checkpoint-{checkpoint.turn + 1}"
         try:
+            if facts["image"] != self._run.image_name:
+                image = self._program(facts["image"])
             snapshot: Any = checkpoints.unpacked(self._run, facts["snapshot"])
             saved = checkpoints.unpacked(self._run, facts["world"])
             machine = Machine.restore(image, snapshot)
             progress = Progress.from_data(facts["progress"])
             is_restored = world.restore(saved)
-        except (SnapshotError, journals.BlobError) as error:
+        except (SnapshotError, journals.BlobError, UserError) as error:
             return f"{name}: {error}"
         except (KeyError, TypeError, ValueError):
             return f"{name} is malformed"

@@ -40,6 +40,8 @@ CONFIG = "config.yaml"
 TOOLS = "tools.yaml"
 SOURCE_SUFFIXES = (".yaml", ".yml", ".sexp")
 IMAGE_SUFFIX = ".llb"
+# The program a run begins with, in its folder; those it goes on with are `program-2.llb` and so on.
+FIRST_IMAGE = "program.llb"
 
 HOW_TO_BEGIN = "start one with: llc run LOOP"
 
@@ -146,7 +148,7 @@ class RunFolder:
         self.root = root
         self.path = path
         # The program it runs now; where a run went on with a changed one there are several.
-        self.image_name = "program.llb"
+        self.image_name = FIRST_IMAGE
         self.id = os.path.basename(path)
 
     @classmethod

@@ -106,9 +106,7 @@ def json_text(value: Value, indent: int = 0, strict: bool = False) -> str:
 # --- the language -----------------------------------------------------------------------------
 
 
-def written(
-    value: Value, limit: int | None = None, function_name: Callable[[int], str] | None = None
-) -> str:
+def written(value: Value, limit: int | None = None, function_name: Callable[[int], str] | None = None) -> str:
     """A value as the language writes it: `(1 "a" b)`, `(dict ("k" 1))`, `null`, `#<function>`.
 
     What holds no function, quoted where it is a list or a symbol, reads back as an equal value. Of what

@@ -141,7 +141,8 @@ def test_what_a_checkpoint_speaks_for_is_not_replayed(project: Path) -> None:
     run = cut_run(Told(STEPS))
     found = resumption.Resumption(run, pytest.fail)
     image = launch.load_image(run.image)
-    machine, position = found.come_back(image, Told(0))
+    position = found.come_back(image, Told(0))
+    machine = position.machine
     assert 0 < len(found.history.effects) < 150
     assert machine.seq == STEPS + 1
     assert position.progress.iteration == STEPS + 1
@@ -184,7 +185,7 @@ def test_a_checkpoint_whose_output_file_is_lost_is_left_aside(project: Path) -> 
     shutil.rmtree(run.outputs)
     found = []
     resumed = resumption.Resumption(run, found.append)
-    _, position = resumed.come_back(launch.load_image(run.image), Told(0))
+    position = resumed.come_back(launch.load_image(run.image), Told(0))
     assert resumed.history.checkpoint is None
     assert any("cannot be read" in sentence for sentence in found)
     assert any("the result of effect 1 is lost" in sentence for sentence in position.lost)
@@ -222,7 +223,7 @@ def test_an_interrupted_run_leaves_a_checkpoint(project: Path) -> None:
     ((checkpoint,), notices) = checkpoints.load(run)
     assert notices == []
     assert checkpoint.offset == Path(run.journal).stat().st_size
-    assert checkpoint.facts["progress"] == ["work", 4, 4]
+    assert checkpoint.facts["progress"][:3] == ["work", 4, 4]
 
 
 class Growing(Told):

@@ -1,0 +1,249 @@
+"""A loop that was edited while its run was cut off: told, and taken on only where it fits and on request."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.runtime import journal
+
+LOOP = """
+name: job
+initial: first
+context: {word: one}
+states:
+  first:
+    action: "echo first >> log; echo 1"
+    capture: number
+    next: second
+  second:
+    action: "echo second >> log; touch here; until [ -e go ]; do sleep 0.02; done; echo 2"
+    capture: other
+    next: third
+  third:
+    action: "echo third ${captured.number.output} ${captured.other.output} >> log"
+    next: done
+  done: {terminal: true}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a run that was cut off in `second`."""
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "job.yaml").write_text(LOOP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
+    wait_for((tmp_path / "here").exists)
+    process.kill()
+    process.wait()
+    (tmp_path / "here").unlink()
+    (tmp_path / "go").touch()
+    return tmp_path
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def edit(*replacements: tuple[str, str]) -> None:
+    path = Path(".loops/job.yaml")
+    text = path.read_text()
+    for old, new in replacements:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+def resume(*words: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "llc", "resume", "job", "--json", "-q", *words], capture_output=True, text=True
+    )
+    answer = json.loads(done.stdout)
+    assert isinstance(answer, dict)
+    return {**answer, "exit": done.returncode, "shown": done.stderr}
+
+
+def log() -> list[str]:
+    return Path("log").read_text().splitlines()
+
+
+def events() -> list[dict[str, Any]]:
+    (path,) = Path(".loops").glob(".*/job-*/job.events.jsonl")
+    return [record.event for record in journal.read(str(path)) if record.event is not None]
+
+
+EDITS = (
+    ("echo second >>", "echo changed >>"),
+    ("    next: third\n", "    next: fourth\n"),
+    ("  done: {ter", "  fourth: {action: 'echo fourth >> log', next: third}\n  done: {ter"),
+)
+HOLD = ("echo fourth >> log", "echo fourth >> log; touch there; until [ -e on ]; do sleep 0.02; done")
+
+
+def test_what_changed_is_told_and_the_run_keeps_its_program(project: Path) -> None:
+    """The states that came, went and changed, by name; and that the current one is still there."""
+    edit(*EDITS, ("context: {word: one}", "context: {word: two}"))
+    answer = resume()
+    assert answer["status"] == "success"
+    shown = answer["shown"]
+    assert ".loops/job.yaml has changed" in shown
+    assert "\n  + fourth\n" in shown
+    assert "\n  ~ second: action, next\n" in shown
+    assert "\n  ~ the loop's context\n" in shown
+    assert "first" not in shown
+    assert "`second`, which is still there" in shown
+    assert "--accept-changes" in shown
+    assert log() == ["first", "second", "second", "third 1 2"]
+
+
+def test_accepted_changes_are_gone_on_with(project: Path) -> None:
+    """The action that was cut off is the new one; what had finished is not done again, and stays captured."""
+    edit(*EDITS)
+    answer = resume("--accept-changes")
+    assert (answer["status"], answer["steps"]) == ("success", 5)
+    assert "it goes on with the new program" in answer["shown"]
+    assert log() == ["first", "second", "changed", "fourth", "third 1 2"]
+    (changed,) = [event for event in events() if event["event"] == "program_changed"]
+    assert (changed["image"], changed["state"]) == ("program-2.llb", "second")
+
+
+def test_each_part_is_run_again_with_its_own_program(project: Path) -> None:
+    """Resumed twice more, once with another change, after every event of the journal."""
+    edit(*EDITS, HOLD)
+    process = subprocess.Popen([sys.executable, "-m", "llc", "resume", "job", "-q", "--accept-changes"])
+    wait_for((project / "there").exists)
+    process.send_signal(signal.SIGINT)
+    process.wait()
+    (project / "on").touch()
+    edit(("echo fourth >>", "echo again >>"), ("name: job", "name: job\nmax_steps: 9"))
+    (folder,) = project.glob(".loops/.running/job-*")
+    for checkpoint in folder.glob("checkpoint-*"):
+        checkpoint.unlink()
+    answer = resume("--accept-changes")
+    assert answer["status"] == "success"
+    assert log() == ["first", "second", "changed", "fourth", "again", "third 1 2"]
+    (folder,) = project.glob(".loops/.history/job-*")
+    path = folder / "job.events.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    changes = [n for n, line in enumerate(lines) if b'"event":"program_changed"' in line]
+    assert len(changes) == 2
+    target = project / ".loops" / ".running" / folder.name
+    for count in range(changes[1] + 1, len(lines)):
+        os.rename(folder, target)
+        (target / "job.events.jsonl").write_bytes(b"".join(lines[:count]))
+        again = resume()
+        assert (again["status"], again["steps"]) == ("success", answer["steps"]), (count, again["shown"])
+        assert "has changed" not in again["shown"]
+    assert {line.split()[0] for line in log()} == {"first", "second", "changed", "fourth", "again", "third"}
+
+
+def test_a_checkpoint_of_a_changed_program_is_used_with_it(project: Path) -> None:
+    """An interrupted run that had taken on changes goes on from its checkpoint with them."""
+    edit(*EDITS, HOLD)
+    process = subprocess.Popen([sys.executable, "-m", "llc", "resume", "job", "-q", "--accept-changes"])
+    wait_for((project / "there").exists)
+    process.send_signal(signal.SIGINT)
+    process.wait()
+    (project / "on").touch()
+    assert list(project.glob(".loops/.running/job-*/checkpoint-*"))
+    answer = resume()
+    assert (answer["status"], "not used" in answer["shown"]) == ("success", False)
+    assert log() == ["first", "second", "changed", "fourth", "fourth", "third 1 2"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("  second:\n", "  zweitens:\n"), "the state `second`, in which it is, is not there any more"),
+        (
+            (
+                '    action: "echo second >> log',
+                '    evaluate: {type: output_numeric, source: "1", operator: eq, target: 1}\n    #',
+            ),
+            "the state `second`, in which it is, performs no `shell` any more",
+        ),
+        (("echo second >> log", "echo ${captured.late.output} >> log"), "what `second` does cannot be said"),
+    ],
+)
+def test_a_program_that_does_not_fit_is_refused(project: Path, change: tuple[str, str], why: str) -> None:
+    """It is said what is in the way; the run is as it was and can go on with its own program."""
+    edits = [change]
+    if "zweitens" in change[1]:
+        edits.append(("next: second", "next: zweitens"))
+    if "late" in change[1]:
+        edits.append(("  done: {ter", "  late: {action: 'true', capture: late, next: second}\n  done: {ter"))
+        edits.append(("    next: done\n", "    on_success: done\n    on_failure: late\n"))
+    if "output_numeric" in change[1]:
+        edits.append(
+            (
+                "    capture: other\n    next: third\n",
+                "    on_success: third\n    on_failure: third\n    on_error: third\n",
+            )
+        )
+        edits.append((" ${captured.other.output}", ""))
+    edit(*edits)
+    before = events()
+    answer = resume("--accept-changes")
+    assert (answer["exit"], answer["error"]["kind"]) == (1, "incompatible-program"), answer["shown"]
+    assert why in answer["error"]["message"]
+    assert events() == before
+    assert log() == ["first", "second"]
+    assert resume()["status"] == "success"
+
+
+def test_a_source_that_is_not_valid_now_is_told(project: Path) -> None:
+    """Broken or gone, it does not keep the run from going on; it cannot be accepted."""
+    Path(".loops/job.yaml").write_text("name: job\nstates: [\n")
+    answer = resume("--accept-changes")
+    assert (answer["exit"], answer["error"]["kind"]) == (1, "no-program")
+    answer = resume()
+    assert answer["status"] == "success"
+    assert "is not valid now" in answer["shown"]
+
+
+def test_a_comment_is_no_change(project: Path) -> None:
+    """What makes the same program is not told."""
+    edit(("initial: first", "initial: first # where it begins"))
+    answer = resume()
+    assert (answer["status"], "changed" in answer["shown"]) == ("success", False)
+
+
+@pytest.mark.parametrize(("limit", "by"), [(4, "terminal"), (3, "max_steps")])
+def test_a_limit_that_was_set_counts_from_the_beginning(project: Path, limit: int, by: str) -> None:
+    """The most common edit: counters stay exact, the new limit holds."""
+    edit(("name: job", f"name: job\nmax_steps: {limit}"))
+    answer = resume("--accept-changes")
+    assert "the loop's max_steps" in answer["shown"]
+    assert answer["terminated_by"] == by
+
+
+def test_a_flow_tells_its_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a program that is no loop, the functions that came, went and changed."""
+    from llc.ir.text import parse_program
+    from llc.runtime import changes
+    from llc.vm.emit import emit
+
+    monkeypatch.chdir(tmp_path)
+    text = "program p entry main\nfunction main()\n  state s\n    return BODY\n"
+    old = emit(parse_program(text.replace("BODY", "1"), "p.ir"))
+    new = emit(
+        parse_program(text.replace("BODY", "2") + "function more()\n  state s\n    return 3\n", "p.ir")
+    )
+    Path("p.llb").write_bytes(new.to_bytes())
+    change = changes.find({"path": "p.llb"}, old)
+    assert change is not None
+    assert (change.added, change.removed, list(change.changed)) == (["more"], [], ["main"])
