@@ -247,7 +247,9 @@ def _performed_lines(performed: dict[str, Any]) -> list[str]:
     facts = dict(performed)
     kind = facts.pop("kind")
     kind = "ask" if kind == "evaluate" else kind  # an evaluator's name follows
-    main = facts.pop("command", None) or facts.pop("program", None) or facts.pop("model", "")
+    main = next(
+        (facts[name] for name in ("command", "program", "name", "model") if facts.get(name) is not None), ""
+    )
     lines = [
         f"  {kind}: {line}" if not index else f"    {line}"
         for index, line in enumerate(str(main).split("\n"))

@@ -241,3 +241,13 @@ def test_a_loop_that_calls_nothing_takes_no_declarations(llc: Llc, tmp_path: Pat
     (tmp_path / ".loops" / "plain.yaml").write_text(text.replace("{does}", "action: echo hi"))
     (tmp_path / ".loops" / "say.sexp").write_text("1")
     assert llc("validate", "--declare", "far:say").returncode == 0
+
+
+def test_a_dry_run_names_the_tools(llc: Llc, tmp_path: Path) -> None:
+    """What a flow would use, by function and state; nothing is used."""
+    (tmp_path / ".loops" / "tools.yaml").write_text(TOOLS)
+    (tmp_path / ".loops" / "say.sexp").write_text('(my:say "a") (system:run_script "touch ran")')
+    done = llc("run", "say", "--dry-run")
+    assert "tool: my:say" in done.stdout
+    assert "system:run_script" in done.stdout
+    assert not (tmp_path / "ran").exists()
