@@ -17,11 +17,12 @@ from . import cleaning, configuration, locks, masking, runs
 from . import journal as journals
 from .bounding import Bounds, keeping
 from .checkpoint import Checkpoints
-from .display import Display, ProgressDisplay, limits_of
+from .display import Display, ProgressDisplay, QuietDisplay, limits_of
 from .driver import Driver, Outcome
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError
 from .journal import Journal, JournalError, write_file
 from .live import LiveDisplay, LiveFile
+from .options import OVERRIDES
 from .programs import load_expression, load_image, load_program
 from .runs import ROOT
 from .screen import Screen
@@ -420,11 +421,7 @@ class _Command:
 
         assert self.image is not None
         assert self.folder is not None
-        given = {
-            name: value
-            for name in ("max_iterations", "no_llm", "llm_model", "context", "arguments", "declare")
-            if (value := getattr(self.values, name))
-        }
+        given = {row.name: value for row in OVERRIDES if (value := getattr(self.values, row.name, None))}
         return {
             "format": journals.FORMAT,
             "run": self.folder.id,
@@ -439,7 +436,7 @@ class _Command:
 
     def display(self, image: Image) -> Display:
         if self.values.quiet:
-            shown: Display = Display()
+            shown: Display = QuietDisplay(self.errors)
         else:
             shown = ProgressDisplay(self.screen, limits_of(image.meta), self.values.verbose)
         if self.folder is not None:
