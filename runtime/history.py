@@ -100,10 +100,11 @@ def look(target: str | None, count: int) -> dict[str, Any]:
         row = facts(run)
         if row is not None:
             told.append(row)
-    return {"runs": told, "total": len(found), **_together(told)}
+    return {"runs": told, "total": len(found), **together(told)}
 
 
-def _together(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What some runs come to."""
     statuses: dict[str, int] = {}
     states: dict[str, StateSummary] = {}
     for row in rows:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import calendar
 import contextlib
 import os
+import re
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from . import journal
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 _STARTS = ("action_start", "effect_start")
 _ENDS = ("action_complete", "effect_complete")
 _CHUNK = 1 << 20
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z")
 
 
 class Follower:
@@ -67,6 +70,7 @@ class Follower:
             for line in lines:
                 event = journal.unseal(line)
                 if event is not None:
+                    _take_out_unsound(event)
                     yield line, event
 
     def events(self) -> Iterator[dict[str, Any]]:
@@ -82,6 +86,28 @@ class Follower:
             with contextlib.suppress(BlobError):
                 return Blobs(folder).fetch(name, size)
         return f"[{size} bytes, lost]"
+
+
+# What the fields of events are, where more is done with them than to show them.
+_WHOLE = ("seq", "iteration", "iterations", "steps", "pid", "exit_code", "code", "cycle")
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(_WHOLE, int),
+    **dict.fromkeys(("duration_ms", "elapsed_ms"), (int, float)),
+    **dict.fromkeys(("kind", "status", "start_time", "program", "path", "loop", "terminated_by", "ts"), str),
+    **dict.fromkeys(("state", "final_state"), str),
+    **dict.fromkeys(("args", "result", "error", "details", "overrides"), dict),
+    "lost": list,
+}
+
+
+def _take_out_unsound(event: dict[str, Any]) -> None:
+    """Take fields out of an event that are not what we write: a journal may have come from anywhere."""
+    for name in event.keys() & _KINDS.keys():
+        value, kind = event[name], _KINDS[name]
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            del event[name]
+        elif isinstance(value, int | float) and not -1e15 < value < 1e15:
+            del event[name]
 
 
 class StateSummary:
@@ -256,9 +282,19 @@ def of(run: RunFolder) -> Summary:
 
 def seconds(ts: Any) -> float | None:
     """Seconds since 1970 for a time stamp of a journal; None for what is none."""
-    whole, _, milli = str(ts).rstrip("Z").partition(".")
+    match = _TIME.fullmatch(ts) if isinstance(ts, str) else None
+    if match is None:
+        return None
+    day = _day(match[1])
+    if day is None:
+        return None
+    return day + int(match[2]) * 3600 + int(match[3]) * 60 + int(match[4]) + int(match[5]) / 1000
+
+
+@lru_cache(16)
+def _day(text: str) -> int | None:
     try:
-        return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + int(milli or 0) / 1000
+        return calendar.timegm(time.strptime(text, "%Y-%m-%d"))
     except (ValueError, OverflowError):
         return None
 

@@ -10,13 +10,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pexpect
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from llc.runtime import entry, live, runs, status, stopping, summary
+from llc.runtime import entry, history, journal, live, runs, status, stopping, summary, telling
 from llc.runtime.display import Display
+from llc.runtime.events import EVENT_ROWS
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -423,6 +427,43 @@ def test_a_long_output_is_told_whole(project: Path, llc: Llc) -> None:
 
 
 # --- summaries --------------------------------------------------------------------------------
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+FIELDS = sorted({field.rstrip("?") for row in EVENT_ROWS for field in row.fields.split()} | {"usage"})
+events = st.builds(
+    lambda kind, fields, second: {**fields, "event": kind, "ts": second},
+    st.sampled_from([row.name for row in EVENT_ROWS]) | st.text(max_size=5),
+    st.dictionaries(st.sampled_from(FIELDS), anything, max_size=6),
+    st.sampled_from(["2024-01-15T10:00:00.000Z", "2024-02-30T10:00:00.000Z", "now", "", None, 3]),
+)
+
+
+@given(st.lists(events, max_size=8))
+def test_whatever_a_journal_holds_can_be_looked_at(found: list[dict[str, Any]]) -> None:
+    """Events that no llc wrote, such as those of a folder that came with a repository, fail nothing."""
+    with TemporaryDirectory() as root:
+        runs.make_running_folder(root)
+        run = runs.RunFolder.create(root, "x")
+        Path(run.journal).write_bytes(b"".join(map(journal.seal, found)))
+        screen = status.Screen(None)
+        look = status.Look(run)
+        text = status.as_text(look.status(), screen, 80)
+        follower = summary.Follower(run)
+        teller = telling.Teller(run, follower, screen, is_verbose=True)
+        text += "".join(line for event in follower.events() for line in teller.lines(event))
+        look.close()
+        follower.close()
+        run.finish()
+        told = history.facts(run)
+        assert told is not None
+        assert told == history.facts(run)
+        text += history.as_text({"runs": [told], "total": 1, **history.together([told])}, None, screen)
+        assert "\x1b" not in text
 
 
 def test_a_summary_adds_up_over_a_resume() -> None:
