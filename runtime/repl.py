@@ -93,6 +93,11 @@ class Console:
     def has_color(self) -> bool:
         return self._out.color
 
+    def greet(self) -> None:
+        from .. import __version__
+
+        self._say(f"llc {__version__}; :help shows the commands, Ctrl-D leaves", "dim")
+
     # --- one input --------------------------------------------------------------------------------
 
     def enter(self, text: str) -> None:
@@ -279,6 +284,7 @@ def run(values: Values) -> int:
         if is_terminal:
             from .prompt import converse
 
+            console.greet()
             converse(console)
             return EXIT_OK
         return _read_all(console, sys.stdin)
