@@ -1,0 +1,74 @@
+"""Damaged declarations: whatever stands in tools.yaml, a task's file or a `defatom`, nothing crashes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flow_texts import findings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llc.frontend.documents import text_source
+from llc.frontend.task_file import read_task
+from llc.frontend.tools_file import read_tools
+
+TOOLS = """tools:
+  - name: my:grep
+    description: Finds.
+    parameters: {pattern: string, files: {type: list, default: []}}
+    command: 'grep "${pattern}" ${files} # $HOME'
+    timeout: 2.5
+    output: result
+  - {name: py, python: "module:function", parameters: [a, {name: b, required: false}]}
+"""
+TASK = """<?xml version="1.0"?>
+<task type="atomic" name="user:review">
+  <instructions>Review {{diff}} &amp; <![CDATA[<b>]]></instructions>
+  <inputs><input name="diff" type="string" default="x">Text.</input></inputs>
+  <output_format type="json">{"type": "object"}</output_format>
+  <file_paths source="literal"><path>a.py</path></file_paths>
+  <context_management fresh_context="disabled"><inherit_context>full</inherit_context></context_management>
+</task>
+"""
+DEFATOM = """(defatom user:look
+  (params (result string) (run) (depth integer 3))
+  (instructions "Look at {{result}} and {{ run.stdout }}.")
+  (output_format ((type "json") (schema "object")))
+  (history_config ((use_session_history false) (history_turns_to_include 2))))
+(user:look "done" (run 1) (files (list "a")) (context '((inherit_context none))))
+"""
+PIECES = [*"{}[]()<>&\"':\n\0ä", "", "  ", "- ", "${", "{{x}}"]
+
+
+@st.composite
+def damaged(draw: Any, text: str) -> str:
+    """A text with a few pieces cut out, doubled or replaced."""
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(text)))
+        end = min(len(text), start + draw(st.integers(0, 30)))
+        text = text[:start] + draw(st.sampled_from([*PIECES, text[start:end] * 2])) + text[end:]
+    return text
+
+
+@settings(deadline=None)
+@given(text=st.one_of(st.text(), damaged(TOOLS)))
+def test_any_tools_file_is_read(text: str) -> None:
+    """Findings have places inside the text."""
+    _, found = read_tools(text_source(text, "tools.yaml"))
+    assert all(item.span is None or item.span.line <= text.count("\n") + 1 for item in found)
+
+
+@settings(deadline=None)
+@given(text=st.one_of(st.text(), damaged(TASK)))
+def test_any_task_file_is_read(text: str) -> None:
+    """A task, or a finding that says why there is none."""
+    task, found = read_task(text_source(text, "task.xml"))
+    assert task is not None or any(item.is_error for item in found)
+    assert all(item.span is not None and item.span.line <= text.count("\n") + 1 for item in found)
+
+
+@settings(deadline=None)
+@given(text=damaged(DEFATOM))
+def test_any_defatom_is_read(text: str) -> None:
+    """Expanding ends, with or without findings."""
+    findings(text)
