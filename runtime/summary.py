@@ -104,9 +104,8 @@ def _take_out_unsound(event: dict[str, Any]) -> None:
     """Take fields out of an event that are not what we write: a journal may have come from anywhere."""
     for name in event.keys() & _KINDS.keys():
         value, kind = event[name], _KINDS[name]
-        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-            del event[name]
-        elif isinstance(value, int | float) and not -1e15 < value < 1e15:
+        is_sound = value is None or (isinstance(value, kind) and not isinstance(value, bool))
+        if not is_sound or (isinstance(value, int | float) and not -1e15 < value < 1e15):
             del event[name]
 
 

@@ -202,7 +202,9 @@ def test_a_narrow_terminal_is_not_overflowed() -> None:
     told |= {"run": "r" * 100, "program": "p" * 300, "path": "", "status": "interrupted", "background": False}
     told |= {"state": "s" * 300, "iteration": 1, "max_iterations": 2, "steps": 1, "resumed": 0}
     told |= {"waits_for": [], "elapsed_ms": 1, "captured": {"x": {"output": "é" * 500, "exit_code": 0}}}
-    told["actions"] = [{"action": "a" * 300, "elapsed_ms": 1, "tail": "t" * 500 + "\x1b[2J\n"}]
+    told["actions"] = [
+        {"kind": "shell", "action": "a" * 300, "elapsed_ms": 1, "tail": "t" * 500 + "\x1b[2J\n"}
+    ]
     told["budget"] = {unit: {"used": 0, "limit": None} for unit in ("usd", "tokens")}
     text = status.as_text(told, status.Screen(None), 50)
     assert max(map(len, text.splitlines())) <= 50
