@@ -120,3 +120,14 @@ def machine(states: int, ring: int) -> str:
             lines.append(f"    capture: c{number}")
     lines.append("  done: {terminal: true}")
     return "\n".join(lines) + "\n"
+
+
+def growing(steps: int) -> str:
+    """`steps` steps, every other of which captures its output under a name of its own."""
+    lines = ["name: growing", "paradigm: fsm", "initial: s0", "max_iterations: 10", "states:"]
+    for number in range(steps + 1):
+        capture = f", capture: c{number}" if number % 2 == 0 else ""
+        follows = "done" if number == steps else f"s{number + 1}"
+        lines.append(f'  s{number}: {{action: "true"{capture}, next: {follows}}}')
+    lines.append("  done: {terminal: true}")
+    return "\n".join(lines) + "\n"

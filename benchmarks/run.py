@@ -24,6 +24,7 @@ SECTIONS = {
     "output": ("memory", "output"),
     "storage": ("storage", "section"),
     "reading": ("reading", "section"),
+    "resuming": ("resuming", "section"),
     "context": ("context", "section"),
 }
 

@@ -89,7 +89,14 @@ def _journal(found: Section, place: Place, sizes: Sizes) -> None:
     holding = (size(loops.captured(writer, many)) - size(loops.captured(writer, few))) / sizes.run_steps
     found.add(
         row("journal of a `true` step", [plain], BYTES),
-        row("journal of a `true` step, 1 MB captured", [holding], BYTES, peer=("nothing captured", [plain])),
+        row(
+            "journal of a `true` step, 1 MB captured",
+            [holding],
+            BYTES,
+            peer=("nothing captured", [plain]),
+            aim=1024,
+            aim_is_absolute=True,
+        ),
     )
 
 
