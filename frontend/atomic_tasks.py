@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -121,20 +122,24 @@ class Placeholder:
     """A `{{name}}` or `{{name.field}}` between two offsets of a text."""
 
     name: str
+    fields: tuple[str, ...]
     start: int
     end: int
 
 
-def unknown_placeholders(text: str, inputs: tuple[Parameter, ...]) -> list[Placeholder]:
-    """The names in a template that are no inputs, each where it stands first; not more than anybody reads.
+def placeholders(text: str) -> Iterator[Placeholder]:
+    """The names that a template uses, in order. `{{…}}` around anything that is no name is text."""
+    for found in _PLACEHOLDER.finditer(text):
+        yield Placeholder(found[1], tuple(found[2].split(".")[1:]), *found.span())
 
-    `{{…}}` around anything that is no name is text.
-    """
+
+def unknown_placeholders(text: str, inputs: tuple[Parameter, ...]) -> list[Placeholder]:
+    """The names in a template that are no inputs, each where it stands first; not more than anybody reads."""
     known = {parameter.name for parameter in inputs}
     unknown: dict[str, Placeholder] = {}
-    for found in _PLACEHOLDER.finditer(text):
-        if found[1] not in known and found[1] not in unknown:
-            unknown[found[1]] = Placeholder(found[1], *found.span())
+    for place in placeholders(text):
+        if place.name not in known and place.name not in unknown:
+            unknown[place.name] = place
             if len(unknown) == MAX_UNKNOWN:
                 break
     return list(unknown.values())

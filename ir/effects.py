@@ -56,7 +56,7 @@ EFFECT_ROWS = (
     EffectKind(
         "task", True, True,
         "name inputs files? context? history_config? definition? timeout_s? deadline_ms? on_unknown?",
-        "result? usage? error? duration_ms elapsed_ms timed_out?",
+        "result? turn? usage? error? duration_ms elapsed_ms timed_out?",
         "Have a task done; its TaskResult.",
     ),
     EffectKind(

@@ -2,6 +2,9 @@
 
     secrets: [DEPLOY_PASSWORD]          environment variables whose values are never shown or written
     history: {keep: 100, older_than: 30d}
+    models: [{name: local, provider: openai, base_url: "http://127.0.0.1:8000/v1", key: LOCAL_KEY}]
+    tasks: {model: local, runner: model, max_tokens: 8192, timeout: 600}
+    budget: {usd: 5, tokens: 1000000, calls: 50, seconds: 3600}
 
 A project without the file has the defaults, and nothing is imported to find that out.
 """
@@ -27,12 +30,52 @@ _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Configuration:
-    """secrets: names of variables. keep: how many ended runs of a loop stay. older_than: in seconds; only
-    runs that began longer ago are removed, None for any.
+# Who does tasks, and who provides models; `models.choice` has a row for each of those.
+RUNNERS = ("model", "agent")
+PROVIDERS = ("anthropic", "openai")
+BUDGET = ("usd", "tokens", "calls", "seconds")
+
+
+class ModelEntry:
+    """A model by a name of the project's own. provider, model: '' for what the name itself says.
+
+    key: the variable that holds the key. price: USD per million tokens of input and of output.
     """
 
-    __slots__ = ("keep", "older_than", "secrets")
+    __slots__ = ("base_url", "key", "model", "price", "provider")
+
+    def __init__(self) -> None:
+        self.provider = ""
+        self.model = ""
+        self.base_url: str | None = None
+        self.key: str | None = None
+        self.price: tuple[float, float] | None = None
+
+
+class TaskSettings:
+    """How tasks are done where they do not say so themselves. agent: a program and its arguments.
+
+    file_bytes, files_bytes: what of one file, and of all together, reaches a prompt.
+    """
+
+    __slots__ = ("agent", "file_bytes", "files_bytes", "max_tokens", "model", "runner", "timeout")
+
+    def __init__(self) -> None:
+        self.model = ""
+        self.runner = "model"
+        self.agent: tuple[str, ...] = ()
+        self.max_tokens = 8192
+        self.timeout = 600.0
+        self.file_bytes = 256 << 10
+        self.files_bytes = 1 << 20
+
+
+class Configuration:
+    """secrets: names of variables. keep: how many ended runs of a loop stay. older_than: in seconds; only
+    runs that began longer ago are removed, None for any. models: by name. budget: what a run may use.
+    """
+
+    __slots__ = ("budget", "keep", "models", "older_than", "secrets", "tasks")
 
     def __init__(
         self, secrets: tuple[str, ...] = (), keep: int = KEPT, older_than: int | None = None
@@ -40,6 +83,9 @@ class Configuration:
         self.secrets = secrets
         self.keep = keep
         self.older_than = older_than
+        self.models: dict[str, ModelEntry] = {}
+        self.tasks = TaskSettings()
+        self.budget: dict[str, float] = {}
 
 
 def load(root: str) -> Configuration:
@@ -72,11 +118,8 @@ class _Reader:
         if is_empty or [finding.id for finding in self.document.diagnostics] == ["empty-document"]:
             return found
         if isinstance(root, Mapping):
-            for key, node in self.entries(root, ("secrets", "history"), "the configuration"):
-                if key == "secrets":
-                    found.secrets = self.secrets(node)
-                else:
-                    self.history(node, found)
+            for key, node in self.entries(root, tuple(_KEYS), "the configuration"):
+                _KEYS[key](self, node, found)
         elif root is not None:
             self.error("wrong-type", "the configuration is a mapping", root)
         if any(finding.is_error for finding in self.document.diagnostics):
@@ -95,12 +138,12 @@ class _Reader:
                 self.error("unknown-key", f"{what} has no key `{key}`", name, help)
         return [(key, node) for key, (_, node) in mapping.entries.items() if key in known]
 
-    def secrets(self, node: Node) -> tuple[str, ...]:
+    def secrets(self, node: Node, found: Configuration) -> None:
         from ..frontend.documents import Sequence
 
         if not isinstance(node, Sequence):
             self.error("wrong-type", "`secrets` is a list of names of environment variables", node)
-            return ()
+            return
         names = []
         for item in node.items:
             name = self.document.plain(item)
@@ -109,7 +152,7 @@ class _Reader:
             else:
                 help = "the variable's name stands here, never its value"
                 self.error("wrong-type", "not the name of an environment variable", item, help)
-        return tuple(names)
+        found.secrets = (*found.secrets, *names)
 
     def history(self, node: Node, found: Configuration) -> None:
         from ..frontend.documents import Mapping
@@ -128,3 +171,118 @@ class _Reader:
                 found.older_than = age(value) if isinstance(value, str) else None
                 if found.older_than is None:
                     self.error("wrong-type", "`older_than` is an age such as `30d`, `12h` or `4w`", item)
+
+    # --- models, tasks, budgets -----------------------------------------------------------------
+
+    def models(self, node: Node, found: Configuration) -> None:
+        from ..frontend.documents import Mapping, Sequence
+
+        if not isinstance(node, Sequence):
+            self.error("wrong-type", "`models` is a list of models, each with a `name`", node)
+            return
+        for item in node.items:
+            if not isinstance(item, Mapping) or "name" not in item.entries:
+                self.error("wrong-type", "a model is a mapping with a `name`", item)
+                continue
+            self.model(item, found)
+
+    def model(self, item: Mapping, found: Configuration) -> None:
+        entry = ModelEntry()
+        name = ""
+        keys = ("name", "provider", "model", "base_url", "key", "price")
+        for key, node in self.entries(item, keys, "a model"):
+            value = self.document.plain(node)
+            if key == "price":
+                entry.price = self.price(value, node)
+            elif not isinstance(value, str) or not value:
+                self.error("wrong-type", f"`{key}` of a model is a text", node)
+            elif key == "name":
+                name = value
+                if name in found.models:
+                    self.error("repeated-key", f"the model `{name}` is given twice", node)
+            elif key == "key":
+                if _VARIABLE.fullmatch(value):
+                    entry.key = value
+                    found.secrets = (*found.secrets, value)
+                else:
+                    help = "the variable's name stands here, never its value"
+                    self.error("wrong-type", "not the name of an environment variable", node, help)
+            elif key == "provider" and value not in PROVIDERS:
+                self.choice(key, value, PROVIDERS, node)
+            else:
+                setattr(entry, key, value)
+        found.models[name] = entry
+
+    def price(self, value: Any, node: Node) -> tuple[float, float] | None:
+        if isinstance(value, list) and len(value) == 2 and all(map(_is_amount, value)):
+            return float(value[0]), float(value[1])
+        help = "USD per million tokens of input and of output: [1, 5]"
+        self.error("wrong-type", "`price` is a list of two numbers", node, help)
+        return None
+
+    def tasks(self, node: Node, found: Configuration) -> None:
+        from ..frontend.documents import Mapping
+
+        if not isinstance(node, Mapping):
+            self.error("wrong-type", "`tasks` is a mapping", node)
+            return
+        tasks = found.tasks
+        for key, item in self.entries(node, TaskSettings.__slots__, "`tasks`"):
+            value = self.document.plain(item)
+            if key == "agent":
+                is_command = (
+                    isinstance(value, list) and value and all(isinstance(word, str) for word in value)
+                )
+                if is_command:
+                    tasks.agent = tuple(value)
+                else:
+                    self.error("wrong-type", "`agent` is a list: a program and its arguments", item)
+            elif key == "timeout":
+                if _is_amount(value) and value > 0:
+                    tasks.timeout = float(value)
+                else:
+                    self.error("wrong-type", "`timeout` is a number of seconds above 0", item)
+            elif key in ("model", "runner"):
+                if not isinstance(value, str) or not value:
+                    self.error("wrong-type", f"`{key}` is a text", item)
+                elif key == "runner" and value not in RUNNERS:
+                    self.choice(key, value, RUNNERS, item)
+                else:
+                    setattr(tasks, key, value)
+            elif type(value) is int and value > 0:
+                setattr(tasks, key, value)
+            else:
+                self.error("wrong-type", f"`{key}` is a whole number above 0", item)
+
+    def budget(self, node: Node, found: Configuration) -> None:
+        from ..frontend.documents import Mapping
+
+        if not isinstance(node, Mapping):
+            self.error("wrong-type", f"`budget` is a mapping of {', '.join(BUDGET)}", node)
+            return
+        for key, item in self.entries(node, BUDGET, "`budget`"):
+            value = self.document.plain(item)
+            if _is_amount(value) and (key in ("usd", "seconds") or type(value) is int):
+                found.budget[key] = value
+            else:
+                self.error("wrong-type", f"`{key}` of `budget` is a number from 0", item)
+
+    def choice(self, key: str, value: str, choices: tuple[str, ...], node: Node) -> None:
+        from ..ir.diagnostics import suggest
+
+        help = suggest(value, choices, "it is one of")
+        self.error("unknown-choice", f"`{key}` cannot be `{value[:80]}`", node, help)
+
+
+_KEYS = {
+    "secrets": _Reader.secrets,
+    "history": _Reader.history,
+    "models": _Reader.models,
+    "tasks": _Reader.tasks,
+    "budget": _Reader.budget,
+}
+
+
+def _is_amount(value: Any) -> bool:
+    """Whether a value is a finite number from 0."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15

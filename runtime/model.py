@@ -2,7 +2,7 @@
 
 The client runs in a helper process (`model_worker`): its import takes more than a second, which
 passes while an agent works, and a call that hangs anywhere can be ended at once. Owns time, prices
-and errors of that; `model_worker` owns the request and what counts as a reply.
+and errors of that (`prices`); `model_worker` owns the request and what counts as a reply.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import time
 
 from . import masking
+from .prices import Prices, cost
 from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
 TYPE_CHECKING = False
@@ -31,7 +32,7 @@ class ModelWorker:
 
     def __init__(self) -> None:
         self._worker = Worker("model_worker", dict(os.environb))
-        self._prices: dict[str, tuple[float, float]] | None = None
+        self._prices = Prices()
 
     def start(self) -> None:
         """Begin to import the client, for a call that is to come."""
@@ -65,36 +66,15 @@ class ModelWorker:
             result = _error("client", f"the model client failed: {error}")
         usage = result.get("usage")
         if usage is not None:
-            usage["usd"] = self.price(args["model"], usage["input_tokens"], usage["output_tokens"])
+            usage["usd"] = cost(self._prices.of(args["model"]), usage)
         result["duration_ms"] = round((time.monotonic() - started) * 1000)
         result["elapsed_ms"] = context.elapsed_ms()
         if timed_out is not None:
             result["timed_out"] = timed_out
         return result
 
-    def price(self, model: str, read: int, written: int) -> float | None:
-        """What so many tokens cost in USD by `stdlib/prices.json`; None for a model not in it."""
-        if self._prices is None:
-            self._prices = load_prices()
-        # `claude-haiku-4-5-20251001` costs what `claude-haiku-4-5` does.
-        name, _, date = model.rpartition("-")
-        price = self._prices.get(model) or (self._prices.get(name) if len(date) == 8 else None)
-        if price is None:
-            return None
-        return round((read * price[0] + written * price[1]) / 1_000_000, 9)
-
     def close(self) -> None:
         self._worker.close()
-
-
-def load_prices() -> dict[str, tuple[float, float]]:
-    """Model name → USD per million tokens of input and of output."""
-    import json
-
-    path = os.path.join(os.path.dirname(__file__), os.pardir, "stdlib", "prices.json")
-    with open(path, encoding="utf-8") as file:
-        models = json.load(file)["models"]
-    return {name: (price[0], price[1]) for name, price in models.items()}
 
 
 def _given(args: dict[str, Any]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class Tools:
             "deadline_ms": args.get("deadline_ms"),
         }
         if "shell" in definition:
-            command = "".join(_in_shell(piece, values) for piece in definition["shell"])
+            command = "".join(in_shell(piece, values) for piece in definition["shell"])
             result = self._shell.perform({**limits, "command": command}, context)
         else:
             argv = [word for pieces in definition["argv"] for word in words(pieces, values)]
@@ -160,7 +160,7 @@ def words(pieces: list[Any], values: dict[str, Any]) -> list[str]:
     return ["".join(piece if isinstance(piece, str) else text_of(values[piece["of"]]) for piece in pieces)]
 
 
-def _in_shell(piece: Any, values: dict[str, Any]) -> str:
+def in_shell(piece: Any, values: dict[str, Any]) -> str:
     """A part of a shell's command: the author's text as it is, a value quoted for its place."""
     if isinstance(piece, str):
         return piece

@@ -3,6 +3,7 @@
 What may hang, grow or take a second to import (libjq, the model client) runs in one: ending a
 process ends all of that, a thread it would not. Requests and answers are lines of JSON over pipes;
 the helper is started when first needed, kept for the run, and ends by itself when the pipe closes.
+An answer may be told in parts before it is given (`serve_in_parts`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ _BOOT = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
     "import importlib; importlib.import_module(sys.argv[2]).main()"
 )
+
+# What a line begins with that is a part of an answer, and not the answer.
+_PART = b'{"part":'
 
 
 class WorkerEnded(Exception):
@@ -109,15 +113,17 @@ class Worker:
         seconds: float,
         interrupt: Interrupt,
         on_tick: Callable[[], object] | None = None,
+        on_part: Callable[[Any], object] | None = None,
     ) -> dict[str, Any]:
         """The answer to a request, within `seconds` from when the helper is ready.
 
+        on_part: is told what the helper says before it answers.
         Raises `WorkerTimeout`, `WorkerEnded` and `Interrupted`; the helper has been ended then.
         """
         self.ready(START_LIMIT, interrupt, on_tick)
         line = json.dumps(request).encode() + b"\n"
         try:
-            answer: dict[str, Any] = json.loads(self._exchange(line, seconds, interrupt, on_tick))
+            answer: dict[str, Any] = json.loads(self._exchange(line, seconds, interrupt, on_tick, on_part))
         except BaseException:
             self.close()
             raise
@@ -137,9 +143,14 @@ class Worker:
         self._read = self._write = -1
 
     def _exchange(
-        self, line: bytes, seconds: float, interrupt: Interrupt, on_tick: Callable[[], object] | None
+        self,
+        line: bytes,
+        seconds: float,
+        interrupt: Interrupt,
+        on_tick: Callable[[], object] | None,
+        on_part: Callable[[Any], object] | None = None,
     ) -> bytes:
-        """Write `line` and read one line."""
+        """Write `line` and read one line that is no part."""
         end = time.monotonic() + seconds
         poller = select.poll()
         poller.register(self._read, select.POLLIN)
@@ -160,6 +171,8 @@ class Worker:
                     if not data:
                         raise WorkerEnded(self._ending())
                     answer += data
+                    if on_part is not None and b"\n" in data:
+                        answer = _told(answer, on_part)
                     if len(answer) > MAX_ANSWER:
                         raise WorkerEnded(f"its answer is longer than {MAX_ANSWER >> 20} MiB")
                 elif descriptor == self._write:
@@ -183,14 +196,33 @@ class Worker:
         return f"it was ended by {signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
 
 
+def _told(lines: bytearray, on_part: Callable[[Any], object]) -> bytearray:
+    """Tell the parts that lines begin with; the rest of them."""
+    start = 0
+    while lines.startswith(_PART, start) and (end := lines.find(b"\n", start)) >= 0:
+        on_part(json.loads(lines[start:end])["part"])
+        start = end + 1
+    return lines[start:]
+
+
 def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """The helper's side: say ready, then answer each request until the pipe closes."""
+    serve_in_parts(lambda request, say: answer(request))
+
+
+def serve_in_parts(answer: Callable[[dict[str, Any], Callable[[Any], None]], dict[str, Any]]) -> None:
+    """As `serve`; before it answers, `answer(request, say)` may say something, which is told at once."""
     requests = sys.stdin.buffer
     # Whatever a library prints must not be taken for an answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     answers.write(b"{}\n")
     answers.flush()
+
+    def say(part: Any) -> None:
+        answers.write(_PART + b" " + json.dumps(part).encode() + b"}\n")
+        answers.flush()
+
     for line in requests:
-        answers.write(json.dumps(answer(json.loads(line))).encode() + b"\n")
+        answers.write(json.dumps(answer(json.loads(line), say)).encode() + b"\n")
         answers.flush()

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from .jq import JqWorker
     from .model import ModelWorker
+    from .models.turns import Turns
     from .shell import Shell
+    from .tasks import Tasks
     from .tools import Tools
 
     class EffectLike(Protocol):
@@ -207,13 +209,15 @@ class World:
     """Performs effects for real; one per run. The environment is read once.
 
     kinds: the effects the program may ask for, where that is known; what takes long to start and
-    will be needed is then started early.
+    will be needed is then started early. turns: what tasks said, of the world that this one is beside.
     """
 
-    __slots__ = ("_jq", "_kinds", "_model", "_shell", "_tools")
+    __slots__ = ("_jq", "_kinds", "_model", "_shell", "_tasks", "_tools", "_turns")
 
-    def __init__(self, kinds: frozenset[str] = frozenset()) -> None:
+    def __init__(self, kinds: frozenset[str] = frozenset(), turns: Turns | None = None) -> None:
         self._kinds = kinds
+        self._turns = turns
+        self._tasks: Tasks | None = None
         self._shell: Shell | None = None
         self._jq: JqWorker | None = None
         self._model: ModelWorker | None = None
@@ -227,7 +231,9 @@ class World:
         return handler(self, effect.args, context)
 
     def observe(self, effect: EffectLike, result: dict[str, Any], state: str | None = None) -> None:
-        """Nothing to do: the real world remembers by itself."""
+        """The real world remembers by itself, but for what tasks said."""
+        if effect.kind == "task":
+            self.turns.observe(effect.args, result)
 
     def time(self) -> float:
         return time.time()
@@ -237,21 +243,21 @@ class World:
 
     def beside(self) -> World:
         """Another world like this one, to perform something at the same time."""
-        return World(self._kinds)
+        return World(self._kinds, self.turns if not self._kinds or "task" in self._kinds else None)
 
     def save(self) -> Any:
-        """What a checkpoint has to keep of it: nothing, the real world remembers by itself."""
-        return None
+        """What a checkpoint has to keep of it: what tasks said, null where there were none."""
+        return None if self._turns is None else self._turns.save()
 
     def restore(self, saved: Any) -> bool:
         """Go on from what `save` gave; whether that can be done."""
-        return True
+        return saved is None or self.turns.restore(saved)
 
     def close(self) -> None:
-        for kept in (self._tools, self._shell, self._jq, self._model):
+        for kept in (self._tasks, self._tools, self._shell, self._jq, self._model):
             if kept is not None:
                 kept.close()
-        self._shell = self._jq = self._model = self._tools = None
+        self._shell = self._jq = self._model = self._tools = self._tasks = None
 
     @property
     def shell(self) -> Shell:
@@ -285,6 +291,22 @@ class World:
             self._tools = Tools(self.shell)
         return self._tools
 
+    @property
+    def turns(self) -> Turns:
+        if self._turns is None:
+            from .models.turns import Turns
+
+            self._turns = Turns()
+        return self._turns
+
+    @property
+    def tasks(self) -> Tasks:
+        if self._tasks is None:
+            from .tasks import Tasks
+
+            self._tasks = Tasks(self.shell, self.turns, self._perform_context)
+        return self._tasks
+
     def _perform_shell(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         return self.shell.perform(args, context)
 
@@ -292,9 +314,7 @@ class World:
         return self.tools.perform(args, context)
 
     def _perform_task(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
-        from . import tasks
-
-        return tasks.perform(args, context)
+        return self.tasks.perform(args, context)
 
     def _perform_context(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         from .memory import recall

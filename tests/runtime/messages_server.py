@@ -15,7 +15,7 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -23,26 +23,65 @@ Answer = Callable[["_Handler", dict[str, Any]], None]
 
 
 def message(
-    content: list[dict[str, Any]], *, stop_reason: str = "tool_use", tokens: tuple[int, int] = (120, 30)
+    content: list[dict[str, Any]],
+    *,
+    stop_reason: str = "tool_use",
+    tokens: tuple[int, int] = (120, 30),
+    cached: dict[str, int] | None = None,
 ) -> Answer:
-    """A message of the API with the given content blocks."""
+    """A message of the API with the given content blocks; streamed where that was asked for."""
 
     def answer(handler: _Handler, request: dict[str, Any]) -> None:
-        handler.send_json(
-            200,
-            {
-                "id": "msg_1",
-                "type": "message",
-                "role": "assistant",
-                "model": request.get("model", ""),
-                "content": content,
-                "stop_reason": stop_reason,
-                "stop_sequence": None,
-                "usage": {"input_tokens": tokens[0], "output_tokens": tokens[1]},
-            },
-        )
+        whole = {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": request.get("model", ""),
+            "content": content,
+            "stop_reason": stop_reason,
+            "stop_sequence": None,
+            "usage": {"input_tokens": tokens[0], "output_tokens": tokens[1], **(cached or {})},
+        }
+        if request.get("stream"):
+            handler.send(200, b"".join(map(event, events(whole))), EVENT_STREAM)
+        else:
+            handler.send_json(200, whole)
 
     return answer
+
+
+EVENT_STREAM = {"content-type": "text/event-stream"}
+
+
+def event(data: dict[str, Any]) -> bytes:
+    """One event of a stream."""
+    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+def events(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A message as the events in which it streams: texts and inputs in pieces of 40 characters."""
+    begun = {**whole, "content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
+    yield {"type": "message_start", "message": begun}
+    for index, block in enumerate(whole["content"]):
+        if block["type"] == "tool_use":
+            name, key, text = "input_json_delta", "partial_json", json.dumps(block["input"])
+            empty = {**block, "input": {}}
+        else:
+            name, key, text = "text_delta", "text", block["text"]
+            empty = {**block, "text": ""}
+        yield {"type": "content_block_start", "index": index, "content_block": empty}
+        size = 40 if len(text) < 1 << 16 else 1 << 16
+        for at in range(0, len(text), size):
+            delta = {"type": name, key: text[at : at + size]}
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    written = {"output_tokens": whole["usage"]["output_tokens"]}
+    yield {
+        "type": "message_delta",
+        "delta": {"stop_reason": whole["stop_reason"], "stop_sequence": None},
+        "usage": written,
+    }
+    yield {"type": "message_stop"}
 
 
 def tool(
@@ -60,9 +99,14 @@ def verdict(
     return tool({"verdict": verdict, "confidence": confidence, "reason": reason}, tokens=tokens)
 
 
-def text(words: str, *, stop_reason: str = "end_turn") -> Answer:
+def text(words: str, *, stop_reason: str = "end_turn", **about: Any) -> Answer:
     """Words instead of a tool call."""
-    return message([{"type": "text", "text": words}], stop_reason=stop_reason)
+    return message([{"type": "text", "text": words}], stop_reason=stop_reason, **about)
+
+
+def result(data: Any, **about: Any) -> Answer:
+    """What a task with a schema gives."""
+    return tool(data, name="answer", **about)
 
 
 def status(code: int, words: str = "", *, retry_after: float | None = None) -> Answer:

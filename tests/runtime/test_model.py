@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.model import ModelWorker, load_prices
+from llc.runtime.model import ModelWorker
+from llc.runtime.prices import Prices, cost, load_prices
 from llc.runtime.world import Context, Interrupt, Interrupted, World
 
 SCHEMA = {
@@ -359,8 +360,10 @@ def test_the_client_starts_while_the_agent_works(
 
 def test_prices_are_known_for_dated_names_and_unknown_for_strangers() -> None:
     """`usd` is null for a model that is not in `stdlib/prices.json`, never a guess."""
-    worker = ModelWorker()
-    assert worker.price("claude-haiku-4-5", 1_000_000, 1_000_000) == 6
-    assert worker.price("claude-haiku-4-5-20251001", 1_000_000, 0) == 1
-    assert worker.price("gpt-5", 1_000_000, 0) is None
+    prices = Prices()
+    used = {"input_tokens": 1_000_000, "output_tokens": 0}
+    assert cost(prices.of("claude-haiku-4-5"), {**used, "output_tokens": 1_000_000}) == 6
+    assert cost(prices.of("claude-haiku-4-5-20251001"), used) == 1
+    assert cost(prices.of("gpt-5"), used) is None
+    assert cost((1, 5), {**used, "cache_read_tokens": 500_000, "cache_write_tokens": 500_000}) == 0.675
     assert all(0 < read <= written for read, written in load_prices().values())

@@ -440,8 +440,8 @@ def test_a_module_that_is_not_there_is_an_error(use: Use) -> None:
 # --- tasks ----------------------------------------------------------------------------------------
 
 
-def test_a_task_without_a_model_runner_fails(perform: Use) -> None:
-    """A TaskResult that says so, as a value."""
+def test_a_task_of_which_only_the_name_is_known_fails(perform: Use) -> None:
+    """A TaskResult that says so, as a value: `--declare` is for scripted worlds."""
     result = perform("task", name="user:x", inputs={})["result"]
     assert result["status"] == "FAILED"
-    assert "model" in result["notes"]["error"]["message"]
+    assert result["notes"]["error"]["message"] == "nothing here says how `user:x` is done"

@@ -1,0 +1,126 @@
+"""Models of the Messages API, by the `anthropic` client; see `provider`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anthropic
+
+from . import provider
+from .provider import ASK_FOR_TOOL, LEAST_CACHED, TOOL, TOOL_DOC, Broken, Reply
+
+# Models that refused forced tool use: extended thinking that cannot be switched off excludes it.
+_unforced: set[str] = set()
+_clients: dict[tuple[str | None, str | None], anthropic.Anthropic] = {}
+_STOPS = {"end_turn": "end", "stop_sequence": "end", "tool_use": "end", "max_tokens": "length"}
+
+
+def main() -> None:
+    provider.serve(complete, anthropic)
+
+
+def complete(request: dict[str, Any], reply: Reply) -> None:
+    model = request["model"]
+    is_forced = request["schema"] is not None and model not in _unforced
+    try:
+        _send(request, reply, is_forced)
+    except anthropic.BadRequestError as error:
+        if not is_forced or not provider.is_refused_tool(error):
+            raise
+        _unforced.add(model)
+        _send(request, reply, is_forced=False)
+
+
+def _send(request: dict[str, Any], reply: Reply, is_forced: bool) -> None:
+    sent: dict[str, Any] = {
+        "model": request["model"],
+        "max_tokens": request["max_tokens"],
+        "messages": _messages(request),
+        "timeout": request["timeout"],
+        "stream": True,
+    }
+    if request["system"]:
+        sent["system"] = [_block(request["system"], is_stable=True)]
+    if request["schema"] is not None:
+        sent["tools"] = [{"name": TOOL, "description": TOOL_DOC, "input_schema": request["schema"]}]
+        sent["tool_choice"] = {"type": "tool", "name": TOOL} if is_forced else {"type": "auto"}
+        if not is_forced:
+            sent["messages"][-1]["content"].append({"type": "text", "text": ASK_FOR_TOOL})
+    is_begun = is_ended = False
+    with _client(request).messages.create(**sent) as stream:
+        for event in stream:
+            is_begun |= event.type == "message_start"
+            is_ended |= event.type == "message_stop"
+            _take(event, reply)
+    if not is_begun:
+        raise Broken("invalid-reply", "the reply is no stream of the Messages API")
+    if not is_ended:
+        raise Broken("connection", "the reply broke off")
+
+
+def _take(event: Any, reply: Reply) -> None:
+    match event.type:
+        case "message_start":
+            _use(event.message.usage, reply)
+        case "content_block_start":
+            block = event.content_block
+            if block.type == "tool_use" and block.name == TOOL:
+                reply.called = True
+        case "content_block_delta":
+            if event.delta.type == "text_delta":
+                reply.add_text(event.delta.text)
+            elif event.delta.type == "input_json_delta":
+                reply.add_data(event.delta.partial_json)
+        case "message_delta":
+            stop = event.delta.stop_reason
+            reply.stop = _STOPS.get(stop, stop or "")
+            _use(event.usage, reply)
+
+
+def _use(usage: Any, reply: Reply) -> None:
+    """Counts are told at the beginning and, those that are known better then, at the end."""
+    before = reply.usage or {}
+    cached = {
+        "cache_read": _count(usage, "cache_read_input_tokens", before.get("cache_read_tokens", 0)),
+        "cache_write": _count(usage, "cache_creation_input_tokens", before.get("cache_write_tokens", 0)),
+    }
+    known = before.get("input_tokens", 0) - sum(
+        before.get(name, 0) for name in ("cache_read_tokens", "cache_write_tokens")
+    )
+    reply.use(
+        read=_count(usage, "input_tokens", known),
+        written=_count(usage, "output_tokens", before.get("output_tokens", 0)),
+        **cached,
+    )
+
+
+def _count(usage: Any, name: str, otherwise: int) -> int:
+    value = getattr(usage, name, None)
+    return value if isinstance(value, int) and value >= 0 else otherwise
+
+
+def _messages(request: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "role": message["role"],
+            "content": [_block(part["text"], is_stable=part["stable"]) for part in message["parts"]],
+        }
+        for message in request["messages"]
+    ]
+
+
+def _block(text: str, *, is_stable: bool) -> dict[str, Any]:
+    block: dict[str, Any] = {"type": "text", "text": text}
+    if is_stable and len(text) >= LEAST_CACHED:
+        block["cache_control"] = {"type": "ephemeral"}
+    return block
+
+
+def _client(request: dict[str, Any]) -> anthropic.Anthropic:
+    address = request["base_url"], request["key"]
+    client = _clients.get(address)
+    if client is None:
+        given = {"base_url": request["base_url"], "api_key": request["key"]}
+        client = anthropic.Anthropic(**{name: value for name, value in given.items() if value is not None})
+        _clients[address] = client
+    return client

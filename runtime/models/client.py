@@ -1,0 +1,114 @@
+"""Asking a model on behalf of a run: helper processes by provider, time, cancellation, prices.
+
+The helper can be ended at any moment, so a time-out or Ctrl-C ends a call wherever it hangs; what is
+known of its usage by then is told all the same, for it was paid for.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from .. import masking
+from ..prices import Prices, cost
+from ..worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
+from .choice import PROVIDERS, Model, Unavailable, address
+
+if TYPE_CHECKING:
+    from ..world import Context
+
+
+class ModelClient:
+    """Asks models for one run."""
+
+    def __init__(self) -> None:
+        self._workers: dict[str, Worker] = {}
+        self._prices = Prices()
+
+    def close(self) -> None:
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
+
+    def complete(
+        self, model: Model, request: dict[str, Any], context: Context, limits: dict[str, Any]
+    ) -> dict[str, Any]:
+        """{text, data?, stop} or {error}, with `usage` where it is known, and `timed_out`.
+
+        limits: `timeout_s` and `deadline_ms`. What comes is shown as it comes (`context.on_output`).
+        """
+        try:
+            request = {**request, "model": model.name, **address(model)}
+        except Unavailable as error:
+            return _error(error.kind, error.message)
+        worker = self._workers.get(model.provider)
+        if worker is None:
+            module = f"models.{PROVIDERS[model.provider].module}"
+            worker = self._workers[model.provider] = Worker(module, dict(os.environb))
+        shown = _Shown(context)
+        seconds = None
+        try:
+            # The time the client takes to start is the run's, not the call's.
+            starting, limited_by = context.limit({**limits, "timeout_s": START_LIMIT}, own="action")
+            worker.ready(starting or 0.0, context.interrupt, context.on_tick)
+            seconds, limited_by = context.limit(limits, own="action")
+            if seconds is None or seconds <= 0:
+                raise WorkerTimeout
+            sent = masking.known.mask_all({name: request[name] for name in ("system", "messages")})
+            request = {**request, **sent, "timeout": seconds}
+            result = worker.ask(request, seconds, context.interrupt, context.on_tick, shown.take)
+        except WorkerTimeout:
+            limit = "before the run's time was over" if limited_by == "loop" else f"within {seconds or 0:g} s"
+            result = {**_error("timeout", f"no reply {limit}"), "timed_out": limited_by}
+        except WorkerEnded as error:
+            result = _error("client", f"the client of `{model.name}` failed: {error}")
+        finally:
+            shown.finish()
+        if "error" in result and result["error"]["kind"] == "missing-key":
+            variable = PROVIDERS[model.provider].key
+            result["error"]["message"] = f"there is no API key for `{model.name}`; set {variable}"
+        usage = result.get("usage") or shown.usage
+        if usage is not None:
+            price = model.price or self._prices.of(model.name)
+            result["usage"] = {**usage, "usd": cost(price, usage)}
+        return result
+
+
+class _Shown:
+    """What a model says, shown as it comes and without secrets; and what it has used so far."""
+
+    def __init__(self, context: Context) -> None:
+        self._show = context.on_output
+        self._secrets = masking.Stream(is_text=True)
+        self.usage: dict[str, Any] | None = None
+        self._is_open = False
+
+    def take(self, part: dict[str, Any]) -> None:
+        if "usage" in part:
+            self.usage = part["usage"]
+        elif self._show is not None:
+            self._pass(self._secrets.feed(part["text"]))
+
+    def finish(self) -> None:
+        if self._show is not None:
+            self._pass(self._secrets.finish())
+            if self._is_open:
+                self._show("output", "\n")
+
+    def _pass(self, text: str) -> None:
+        if text and self._show is not None:
+            self._is_open = not text.endswith("\n")
+            self._show("output", text)
+
+
+def add_usage(one: dict[str, Any] | None, other: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What two calls used together; the price is unknown where one of them is."""
+    if one is None or other is None:
+        return one or other
+    total = {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other} if name != "usd"}
+    prices = one.get("usd"), other.get("usd")
+    return {**total, "usd": None if None in prices else round(sum(prices), 9)}
+
+
+def _error(kind: str, message: str) -> dict[str, Any]:
+    return {"error": {"kind": kind, "message": message}}

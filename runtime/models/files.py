@@ -1,0 +1,129 @@
+"""The files of a task: which there are, and what of them reaches the prompt.
+
+A path that leads out of the project, by `..` or by a link, is refused before anything is asked. All
+else that keeps a file from being shown is said in its place in the prompt, and in the notes.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from typing import NamedTuple
+
+# Files beyond these many are not looked at.
+MAX_FILES = 200
+
+
+class Outside(Exception):
+    """A path that is none of the project's; the text says so."""
+
+
+class Shown(NamedTuple):
+    """A file as the prompt has it. problem: why not all of it is there, '' if it is."""
+
+    path: str
+    text: str
+    problem: str = ""
+
+
+def resolved(paths: Iterable[str]) -> list[str]:
+    """The paths, each once, as they are written. Raises `Outside`."""
+    root = os.path.realpath(".")
+    found: dict[str, str] = {}
+    for path in paths:
+        if not path or "\0" in path:
+            raise Outside("a path of a file is empty" if not path else "a path has a NUL character")
+        try:
+            place = os.path.realpath(path)
+        except (OSError, ValueError) as error:
+            raise Outside(f"`{path[:200]}` is no path: {error}") from None
+        if place != root and not place.startswith(os.path.join(root, "")):
+            raise Outside(f"`{path[:200]}` is outside of the project")
+        found.setdefault(place, path)
+    return list(found.values())
+
+
+def read(paths: list[str], most: int, most_together: int) -> list[Shown]:
+    """What the prompt shows of each file: at most so many bytes of one, and of all together."""
+    shown = []
+    left = most_together
+    for path in paths[:MAX_FILES]:
+        if left <= 0:
+            problem = f"left out: the files together have more than {most_together:,} bytes"
+            shown.append(Shown(path, "", problem))
+            continue
+        data, size, problem = _read(path, min(most, left))
+        text = ""
+        if not problem:
+            text, problem = _text(data, size)
+        left -= len(data)
+        shown.append(Shown(path, text, problem))
+    if len(paths) > MAX_FILES:
+        what = f"left out: {len(paths) - MAX_FILES} more files; a prompt shows {MAX_FILES}"
+        shown.append(Shown("…", "", what))
+    return shown
+
+
+def _read(path: str, most: int) -> tuple[bytes, int, str]:
+    """The beginning of a file, its size, and why there is none of it."""
+    try:
+        # What is no plain file, such as a pipe, must not be waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b"", 0, "does not exist"
+    except OSError as error:
+        return b"", 0, f"cannot be read: {error.strerror}"
+    with os.fdopen(descriptor, "rb", closefd=True) as file:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            return b"", 0, "is a folder" if stat.S_ISDIR(about.st_mode) else "is no plain file"
+        try:
+            data = file.read(most)
+        except OSError as error:
+            return b"", 0, f"cannot be read: {error.strerror}"
+    return data, max(about.st_size, len(data)), ""
+
+
+def _text(data: bytes, size: int) -> tuple[str, str]:
+    """A file's beginning as text, and what is missing of it."""
+    # A character may have been cut in two.
+    whole = data if len(data) == size else data[: len(data) - _cut_character(data)]
+    try:
+        text = whole.decode("utf-8")
+    except UnicodeDecodeError:
+        return "", f"is binary: {size:,} bytes"
+    if "\0" in text:
+        return "", f"is binary: {size:,} bytes"
+    if len(data) == size:
+        return text, ""
+    return text, f"is cut off: {size - len(whole):,} of {size:,} bytes are left out"
+
+
+def _cut_character(data: bytes) -> int:
+    """How many bytes at the end are the beginning of a character that goes on."""
+    for count in range(1, min(4, len(data)) + 1):
+        byte = data[-count]
+        if byte & 0xC0 == 0x80:
+            continue
+        length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+        return count if count < length else 0
+    return 0
+
+
+def rendered(files: list[Shown]) -> str:
+    """The part of a prompt that shows files; '' for none."""
+    if not files:
+        return ""
+    parts = []
+    for file in files:
+        name = file.path.replace("&", "&amp;").replace('"', "&quot;").encode("utf-8", "replace").decode()
+        if file.text:
+            end = "" if file.text.endswith("\n") else "\n"
+            cut = f"[`{file.path}` {file.problem}]\n" if file.problem else ""
+            parts.append(f'<file path="{name}">\n{file.text}{end}{cut}</file>')
+        else:
+            what = f"[`{file.path}` {file.problem}]\n" if file.problem else ""
+            parts.append(f'<file path="{name}">\n{what}</file>')
+    inside = "\n".join(parts)
+    return f"<files>\n{inside}\n</files>"

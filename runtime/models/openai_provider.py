@@ -1,0 +1,99 @@
+"""Models behind any server that speaks OpenAI's chat completions, by the `openai` client; see `provider`.
+
+The client is an extra of llc: `choice` says how to install it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import openai
+
+from . import provider
+from .provider import ASK_FOR_TOOL, TOOL, TOOL_DOC, Broken, Reply
+
+_unforced: set[str] = set()
+_clients: dict[tuple[str | None, str | None], openai.OpenAI] = {}
+_STOPS = {"stop": "end", "tool_calls": "end", "function_call": "end", "content_filter": "refusal"}
+
+
+def main() -> None:
+    provider.serve(complete, openai)
+
+
+def complete(request: dict[str, Any], reply: Reply) -> None:
+    model = request["model"]
+    is_forced = request["schema"] is not None and model not in _unforced
+    try:
+        _send(request, reply, is_forced)
+    except openai.BadRequestError as error:
+        if not is_forced or not provider.is_refused_tool(error):
+            raise
+        _unforced.add(model)
+        _send(request, reply, is_forced=False)
+
+
+def _send(request: dict[str, Any], reply: Reply, is_forced: bool) -> None:
+    # OpenAI's own models take the one name of the limit, other servers know the other.
+    limit = "max_completion_tokens" if request["base_url"] is None else "max_tokens"
+    sent: dict[str, Any] = {
+        "model": request["model"],
+        "messages": _messages(request),
+        "timeout": request["timeout"],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        limit: request["max_tokens"],
+    }
+    if request["schema"] is not None:
+        function = {"name": TOOL, "description": TOOL_DOC, "parameters": request["schema"]}
+        sent["tools"] = [{"type": "function", "function": function}]
+        sent["tool_choice"] = {"type": "function", "function": {"name": TOOL}} if is_forced else "auto"
+        if not is_forced:
+            sent["messages"][-1]["content"] += "\n\n" + ASK_FOR_TOOL
+    is_ended = False
+    with _client(request).chat.completions.create(**sent) as stream:
+        for chunk in stream:
+            if chunk.usage is not None:
+                _use(chunk.usage, reply)
+            for choice in (chunk.choices or ())[:1]:
+                _take(choice.delta, reply)
+                if choice.finish_reason:
+                    is_ended = True
+                    reply.stop = _STOPS.get(choice.finish_reason, choice.finish_reason)
+    if not is_ended:
+        raise Broken("connection", "the reply broke off")
+
+
+def _take(delta: Any, reply: Reply) -> None:
+    if delta.content:
+        reply.add_text(delta.content)
+    for call in delta.tool_calls or ():
+        # Only the first call counts: there is one tool and it is asked for once.
+        if call.index == 0 and call.function is not None:
+            reply.called = True
+            reply.add_data(call.function.arguments or "")
+
+
+def _use(usage: Any, reply: Reply) -> None:
+    details = getattr(usage, "prompt_tokens_details", None)
+    cached = getattr(details, "cached_tokens", None) or 0
+    read = usage.prompt_tokens or 0
+    reply.use(read=max(0, read - cached), written=usage.completion_tokens or 0, cache_read=cached)
+
+
+def _messages(request: dict[str, Any]) -> list[dict[str, str]]:
+    sent = [{"role": "system", "content": request["system"]}] if request["system"] else []
+    for message in request["messages"]:
+        text = "\n\n".join(part["text"] for part in message["parts"])
+        sent.append({"role": message["role"], "content": text})
+    return sent
+
+
+def _client(request: dict[str, Any]) -> openai.OpenAI:
+    address = request["base_url"], request["key"]
+    client = _clients.get(address)
+    if client is None:
+        given = {"base_url": request["base_url"], "api_key": request["key"]}
+        client = openai.OpenAI(**{name: value for name, value in given.items() if value is not None})
+        _clients[address] = client
+    return client

@@ -1,0 +1,175 @@
+"""What a provider of models is: the helper process's side that they share.
+
+A provider is a module with a function `complete(request, reply)` that sends a request with its own
+client and tells the reply as it comes, and a `main` that serves it (`serve`). A request is plain data:
+
+    model, max_tokens, system    as they are sent
+    messages                     [{role: user | assistant, parts: [{text, stable}]}]; a stable part is
+                                 the same in the next request, so it is worth caching
+    schema                       a JSON Schema of an object that the reply is to be, or None for text
+    timeout                      seconds that the whole of it may take, retries included
+    base_url, key                where the model is and its key, None for what the client finds itself
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..worker import serve_in_parts
+
+# The tool by which a model gives a reply that has a schema.
+TOOL = "answer"
+TOOL_DOC = "Give the result of the task."
+# Appended where a model does not let itself be forced to use the tool.
+ASK_FOR_TOOL = f"Answer by calling the tool `{TOOL}`."
+# Characters of a reply; no model writes as many, so a longer one is a server gone wrong.
+MAX_REPLY = 4 << 20
+MAX_MESSAGE = 500
+# Stable text shorter than this is not cached by anybody (a thousand tokens).
+LEAST_CACHED = 4_000
+
+
+class Broken(Exception):
+    """A reply that is none: what is wrong with it, by a word and in a sentence."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        self.message = message
+        super().__init__(kind, message)
+
+
+class Reply:
+    """A reply as it comes. `say` tells parts of it: {"text"}, and {"usage"} as far as it is known."""
+
+    def __init__(self, say: Callable[[Any], None], seconds: float) -> None:
+        self._say = say
+        self._end = time.monotonic() + seconds
+        self._text: list[str] = []
+        self._data: list[str] = []
+        self._size = 0
+        self.usage: dict[str, int] | None = None
+        self.stop = ""
+        self.called = False
+
+    def add_text(self, text: str) -> None:
+        self._take(text)
+        self._text.append(text)
+
+    def add_data(self, text: str) -> None:
+        """A part of the tool's input, as JSON."""
+        self._take(text)
+        self._data.append(text)
+
+    def _take(self, text: str) -> None:
+        # The client's time-out is one between two reads.
+        if time.monotonic() > self._end:
+            raise Broken("timeout", "the reply took too long")
+        self._size += len(text)
+        if self._size > MAX_REPLY:
+            raise Broken("too-long", f"the reply is longer than {MAX_REPLY:,} characters")
+        if text:
+            self._say({"text": text})
+
+    def use(self, *, read: int, written: int, cache_read: int = 0, cache_write: int = 0) -> None:
+        """What the request has used until now; `read` without what came from the cache or went there."""
+        total = read + cache_read + cache_write
+        self.usage = {
+            "input_tokens": total,
+            "output_tokens": written,
+            "tokens": total + written,
+            "cache_read_tokens": cache_read,
+            "cache_write_tokens": cache_write,
+        }
+        self._say({"usage": self.usage})
+
+    def result(self) -> dict[str, Any]:
+        """{text, data?, stop}; `data` is what the tool was called with."""
+        found: dict[str, Any] = {"text": "".join(self._text), "stop": self.stop}
+        if self.called:
+            text = "".join(self._data).strip() or "{}"
+            try:
+                found["data"] = json.loads(text)
+            except (ValueError, RecursionError):
+                # Cut off at the limit of tokens, as a rule: the text says where.
+                found["text"] = text
+        return found
+
+
+Complete = Callable[[dict[str, Any], Reply], None]
+
+
+def serve(complete: Complete, package: Any) -> None:
+    """Answer requests by a provider. package: its client's, which has the exceptions of its kind."""
+    serve_in_parts(lambda request, say: answer(request, say, complete, package))
+
+
+def answer(
+    request: dict[str, Any], say: Callable[[Any], None], complete: Complete, package: Any
+) -> dict[str, Any]:
+    """What `Reply.result` gives, or {"error": {kind, message}}; either with `usage` if it is known."""
+    reply = Reply(say, request["timeout"])
+    result: dict[str, Any]
+    try:
+        complete(request, reply)
+        result = reply.result()
+    except Exception as error:  # whatever a broken body makes a client raise
+        kind, message = explain(error, package, request["timeout"])
+        result = {"error": {"kind": kind, "message": message[:MAX_MESSAGE]}}
+    if reply.usage is not None:
+        result["usage"] = reply.usage
+    return result
+
+
+def is_refused_tool(error: Exception) -> bool:
+    """Whether a request was refused because the use of the tool was forced."""
+    return "tool_choice" in str(error)
+
+
+def explain(error: Exception, package: Any, seconds: float) -> tuple[str, str]:
+    """A word for what went wrong, and a sentence. The clients' exceptions have the same names."""
+    if isinstance(error, Broken):
+        return error.kind, error.message
+    if isinstance(error, package.APIStatusError):
+        return status_kind(error.status_code), f"HTTP {error.status_code}: {_reason(error)}"
+    if isinstance(error, package.APITimeoutError) or type(error).__name__.endswith("Timeout"):
+        return "timeout", f"no reply within {seconds:g} s"
+    if isinstance(error, package.APIConnectionError) or type(error).__module__.startswith("httpx"):
+        return "connection", f"the connection broke: {_chain(error)}"
+    if isinstance(error, package.APIError):
+        return "server-error", _reason(error)
+    text = _chain(error)
+    if "api_key" in text or "authentication" in text:
+        return "missing-key", "there is no API key"
+    return "invalid-reply", f"the reply could not be read: {text}"
+
+
+def status_kind(status: int) -> str:
+    if status == 429:
+        return "rate-limited"
+    if status in (401, 403):
+        return "unauthorized"
+    if status == 408:
+        return "timeout"
+    return "server-error" if status >= 500 else "bad-request"
+
+
+def _reason(error: Any) -> str:
+    """What the API says about an error, without the wrapping the client adds."""
+    body = error.body
+    if isinstance(body, dict):
+        inner = body.get("error")
+        text = inner.get("message") if isinstance(inner, dict) else body.get("message")
+        if isinstance(text, str):
+            return text
+    return str(error.message)
+
+
+def _chain(error: BaseException) -> str:
+    """An exception's text with that of its cause, which often says more."""
+    text = str(error) or type(error).__name__
+    if error.__cause__ is not None and str(error.__cause__) not in text:
+        text += f" ({error.__cause__})"
+    return text
