@@ -21,7 +21,7 @@ from . import options, runs
 from .difference import ENDING, digest_only
 from .errors import EXIT_FAILURE, UserError
 from .options import RUN, Values
-from .recorded import Answer, Asked, Note, Recording, given_options, unpacked
+from .recorded import Answer, Asked, Changed, Note, Recording, given_options, unpacked
 
 FORMAT = 1
 FOLDER = os.path.join(runs.LOOPS, "tests")
@@ -36,6 +36,7 @@ _EFFECT_KEYS = ("effect", "args", "result")
 _USUAL: dict[str, dict[str, Any]] = {
     "shell": {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 0, "elapsed_ms": 0},
     "agent": {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 0, "elapsed_ms": 0},
+    "ask": {"stderr": "", "exit_code": 0, "duration_ms": 0, "elapsed_ms": 0},
     "evaluate": {"duration_ms": 0, "elapsed_ms": 0},
     "sleep": {"elapsed_ms": 0},
 }
@@ -529,7 +530,8 @@ def arranged(recording: Recording) -> Iterator[Note | Asked | Answer]:
         while answer is not None and at <= index:
             yield answer
             answer, at = next(answers, (None, 0))
-        yield event
+        if not isinstance(event, Changed):  # a case is of one program
+            yield event
     while answer is not None:
         yield answer
         answer, at = next(answers, (None, 0))

@@ -21,7 +21,7 @@ from ..vm.outcomes import Effect
 from . import journal as journals
 from . import masking
 from .progress import state_shown
-from .recorded import Asked, Note, Recording, bounded, unpacked
+from .recorded import Asked, Changed, Note, Recording, bounded, unpacked
 from .retelling import Endless, Retelling
 
 # What of a run's end is compared; of an error its kind, message and details: its place may move.
@@ -31,7 +31,7 @@ _ERROR = ("kind", "message", "details")
 _SHOWN = 160
 _CHANGES = 8
 # The argument of an effect that says the most.
-_SUBJECTS = ("command", "name", "program", "seconds", "model", "names", "code")
+_SUBJECTS = ("command", "name", "question", "program", "seconds", "model", "names", "code")
 # How many times the ticks of the recorded run another program may use before it counts as endless.
 PATIENCE = 20
 LEAST_TICKS = 10_000_000
@@ -100,8 +100,14 @@ class _Comparing:
         self.retelling = retelling
         self.exact = exact
         self.same = 0
-        self.events: dict[int, Note | Asked] = dict(enumerate(recording.events))
-        self.effects = {event.seq: at for at, event in self.events.items() if isinstance(event, Asked)}
+        self.events: dict[int, Note | Asked | Changed] = dict(enumerate(recording.events))
+        self.total = len(recording.events) - len(recording.changes)
+        # Where an effect was asked for, once for each program that did.
+        self.effects: dict[int, list[int]] = {}
+        for at, event in self.events.items():
+            if isinstance(event, Asked):
+                self.effects.setdefault(event.seq, []).append(at)
+        self.asked: set[int] = set()
         self.notes = deque(at for at, event in self.events.items() if isinstance(event, Note))
         self.is_parallel = False
 
@@ -113,7 +119,7 @@ class _Comparing:
             difference = self.differs(self.next(), None, endless=True)
         return Comparison(
             self.same,
-            len(self.recording.events),
+            self.total,
             self.retelling.machine.ticks,
             difference,
             self.recording.end is not None,
@@ -132,9 +138,15 @@ class _Comparing:
                 else:
                     now = Note(event[0], _packed(event[1], journals.RESERVED))
                 place = event.span if isinstance(event, Effect) else None
+                if isinstance(now, Asked):
+                    if now.seq in self.asked:
+                        self.pass_change()
+                    self.asked.add(now.seq)
                 at = self.find(now)
                 then = self.events.get(at) if at is not None else None
-                if then is None:
+                if isinstance(then, Changed) and isinstance(now, Asked):
+                    continue  # the run was cut off before it began, and then the program was changed
+                if then is None or isinstance(then, Changed):
                     if self.is_past_record(now):
                         continue
                     return self.differs(self.next(), now, place)
@@ -153,10 +165,22 @@ class _Comparing:
     def find(self, now: Note | Asked) -> int | None:
         """Which event of the record this is to be."""
         if not self.is_parallel:
-            return next(iter(self.events), None)
+            at = next(iter(self.events), None)
+            if isinstance(now, Note) and at is not None and isinstance(self.events[at], Changed):
+                # Notes that were not on record yet when the program was changed stand behind that.
+                return next((at for at in self.events if not isinstance(self.events[at], Changed)), None)
+            return at
         if isinstance(now, Asked):
-            return self.effects.get(now.seq)
+            return next((at for at in self.effects.get(now.seq, ()) if at in self.events), None)
         return self.notes[0] if self.notes else None
+
+    def pass_change(self) -> None:
+        """An effect is asked for anew: what is on record of the programs before is over."""
+        change = next((at for at, event in self.events.items() if isinstance(event, Changed)), None)
+        if change is not None:
+            for at in [at for at, event in self.events.items() if at < change and isinstance(event, Asked)]:
+                self.take(at)
+            del self.events[change]
 
     def take(self, at: int) -> None:
         if isinstance(self.events.pop(at), Note):
@@ -173,7 +197,7 @@ class _Comparing:
     def end(self) -> Difference | None:
         """Compare how it ended, once all that is on record was given."""
         end = self.recording.end
-        if self.events:
+        if any(not isinstance(event, Changed) for event in self.events.values()):
             return self.differs(self.next(), self.ended())
         if end is None:
             return None
@@ -191,8 +215,9 @@ class _Comparing:
 
     def next(self) -> Item | None:
         """What the record has next: a note, an effect or its end."""
-        if self.events:
-            return next(iter(self.events.values()))
+        for event in self.events.values():
+            if not isinstance(event, Changed):
+                return event
         return ending(self.recording.end, self.exact) if self.recording.end is not None else None
 
     def differs(
@@ -223,7 +248,7 @@ def compare(recording: Recording, image: Image, exact: bool = False, most: int |
     record cannot be read.
     """
     with bounded(recording.about):
-        return _Comparing(recording, Retelling(image, most), exact).run()
+        return _Comparing(recording, Retelling(image, most, recording), exact).run()
 
 
 def place_of_machine(image: Image, machine: Machine) -> Span | None:

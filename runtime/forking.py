@@ -28,8 +28,8 @@ from .retelling import Retelling
 
 _STARTS = ("action_start", "effect_start")
 _ENDS = ("action_complete", "effect_complete")
-# Of what the driver tells, what says how long the run was active.
-_KEPT = ("run_interrupted", "run_resume", "alive")
+# Of what the driver tells, what says how long the run was active, and in which program.
+_KEPT = ("run_interrupted", "run_resume", "alive", "program_changed")
 
 
 @attrs.frozen
@@ -78,6 +78,13 @@ def fork(
     point = find_point(recording, image, at, state, iteration)
     about = dict(recording.about)
     if changes is not None:
+        if recording.changes:
+            raise UserError(
+                "several-programs",
+                f"{files.name} went on with another program, so nothing can be changed in its past",
+                "fork it as it is",
+                EXIT_FAILURE,
+            )
         image = _changed(recording, point, changes, about)
     return Forked(_create(files, recording, image, point, about), files.name, point)
 
@@ -87,7 +94,7 @@ def find_point(
 ) -> Point:
     """The point of a run before effect `at`, or where `state` is entered. Raises UserError for none."""
     with bounded(recording.about):
-        retelling = Retelling(image)
+        retelling = Retelling(image, recording=recording)
         entered: Point | None = None
         for answer in (*recording.answers, None):
             for event in retelling.events():
@@ -184,6 +191,12 @@ def _create(
     try:
         events = [_beginning(folder, files, image, point, about), *_past(files, point)]
         _share_texts(events, files.outputs, folder.outputs)
+        for event in events:
+            if event["event"] == "program_changed":
+                name = str(event.get("image"))
+                journals.write_file(
+                    os.path.join(folder.path, name), files.load_program(name).to_bytes(), mode=0o600
+                )
         journals.write_file(folder.image, image.to_bytes(), mode=0o600)
         data = b"".join(journals.seal(event) for event in events)
         journals.write_file(folder.journal, data, mode=0o600)

@@ -66,6 +66,12 @@ def make(files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]:
             f"llc replay {files.name}",
             EXIT_FAILURE,
         )
+    if recording.changes:
+        raise UserError(
+            "several-programs",
+            f"{files.name} went on with another program, and a case is of one",
+            exit_code=EXIT_FAILURE,
+        )
     notices = []
     if recording.end is None:
         notices.append(f"{files.name} had not ended; the case ends where its record does")

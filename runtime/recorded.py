@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -26,6 +28,7 @@ from .runs import RunFolder
 _STARTS = ("action_start", "effect_start")
 _ENDS = ("action_complete", "effect_complete")
 JOURNAL_SUFFIX = ".events.jsonl"
+_PROGRAM = re.compile(r"program(-\d{1,9})?\.llb")
 
 
 @attrs.frozen
@@ -46,6 +49,15 @@ class Asked:
 
 
 @attrs.frozen
+class Changed:
+    """The run went on with another program, the file `image` of its folder. answers: given before."""
+
+    image: str
+    answers: int
+    kind: str = "program_changed"
+
+
+@attrs.frozen
 class Answer:
     """The result of an effect, as in a journal."""
 
@@ -60,15 +72,32 @@ class Recording:
     name: what to call it. about: its `run_start`. events: what the program did. answers: in the order
     they were given, which determines all else; given[i] is how many events were there before answer i.
     end: its `run_end`; None for a run that had not ended. fetch: a long text by its hash and size.
+    programs: the programs it went on with, by the names of their files.
     """
 
     name: str
     about: dict[str, Any]
     fetch: Callable[[str, int], str]
-    events: list[Note | Asked] = attrs.Factory(list)
+    events: list[Note | Asked | Changed] = attrs.Factory(list)
     answers: list[Answer] = attrs.Factory(list)
     given: list[int] = attrs.Factory(list)
     end: dict[str, Any] | None = None
+    programs: Callable[[str], Image] | None = None
+
+    @property
+    def changes(self) -> list[Changed]:
+        return [event for event in self.events if isinstance(event, Changed)]
+
+    def as_one(self) -> Recording:
+        """As if it had had one program all the time: each effect as it was asked for last."""
+        last = {event.seq: at for at, event in enumerate(self.events) if isinstance(event, Asked)}
+        kept = [
+            at
+            for at, event in enumerate(self.events)
+            if not isinstance(event, Changed) and (not isinstance(event, Asked) or last[event.seq] == at)
+        ]
+        given = [bisect_left(kept, at) for at in self.given]
+        return attrs.evolve(self, events=[self.events[at] for at in kept], given=given)
 
     def give(self, answer: Answer) -> None:
         """Put an answer behind what has happened so far."""
@@ -135,7 +164,15 @@ class RunFiles:
                     f"{self.journal}: {record.damage}, so what happened is not known",
                     exit_code=EXIT_FAILURE,
                 )
-        return take_apart(self.name, events, journals.Blobs(self.outputs).fetch)
+        recording = take_apart(self.name, events, journals.Blobs(self.outputs).fetch)
+        recording.programs = self.load_program
+        return recording
+
+    def load_program(self, name: str) -> Image:
+        """A program that the run went on with. Raises UserError and CompileError."""
+        if not _PROGRAM.fullmatch(name):
+            raise UserError("no-program", f"{self.name} went on with a program of no usable name")
+        return load_image(os.path.join(self.folder, name))
 
 
 def take_apart(name: str, events: Iterable[dict[str, Any]], fetch: Callable[[str, int], str]) -> Recording:
@@ -157,6 +194,9 @@ def take_apart(name: str, events: Iterable[dict[str, Any]], fetch: Callable[[str
                 recording.give(Answer(seq, event["result"]))
         elif kind == "run_end":
             recording.end = event
+        elif kind == "program_changed":
+            recording.events.append(Changed(str(event.get("image")), len(recording.answers)))
+            asked &= answered  # what waits is asked for anew
         elif kind not in OWN:
             fields = {key: value for key, value in event.items() if key not in journals.RESERVED}
             recording.events.append(Note(kind, fields))

@@ -79,7 +79,7 @@ def replay(target: str, against: str | None = None) -> Replayed:
     path = runs.resolve(against)
     changed = load_program(path, Values(RUN, path, **given_options(overrides)), lambda text: None)
     most = ticks * PATIENCE + LEAST_TICKS
-    return Replayed(recording, difference.compare(recording, changed, most=most), changed, path)
+    return Replayed(recording, difference.compare(recording.as_one(), changed, most=most), changed, path)
 
 
 def load(target: str) -> tuple[Recording, Image]:

@@ -13,7 +13,12 @@ from ..vm.faults import Fault, show_place
 from ..vm.image import Image
 from ..vm.machine import Machine
 from ..vm.outcomes import NO_ANSWER, Done, Effect, OutOfFuel
+from .errors import EXIT_FAILURE, UserError
 from .progress import QUANTUM, Progress, event_fields
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .recorded import Recording
 
 STATUSES = ("success", "failure", "error", "limit")
 
@@ -25,11 +30,14 @@ class Endless(Exception):
 class Retelling:
     """One run of a program over answers that somebody else has.
 
-    most: how many ticks it may use in all; None is no bound. answers: how many it was given. stop: how
-    its program ended, `exit` included; None while it goes on.
+    image: its program now. most: how many ticks it may use in all; None is no bound. recording: whose
+    changes of the program are made too. answers: how many it was given. stop: how its program ended,
+    `exit` included; None while it goes on.
     """
 
-    def __init__(self, image: Image, most: int | None = None) -> None:
+    def __init__(self, image: Image, most: int | None = None, recording: Recording | None = None) -> None:
+        self._recording = recording
+        self._changes = recording.changes if recording is not None else []
         self.image = image
         self.machine = Machine(image)
         self.progress = Progress()
@@ -58,7 +66,41 @@ class Retelling:
             elif isinstance(outcome, OutOfFuel) and self._most is not None and machine.ticks > self._most:
                 raise Endless
             if not machine.is_ready:
+                yield from self._change()
                 return
+
+    def _change(self) -> Iterator[Effect]:
+        """Go on with the program that the run went on with here: what waits is asked for anew."""
+        is_changed = False
+        while self._changes and self._changes[0].answers <= self.answers and self.machine.waiting:
+            change = self._changes.pop(0)
+            if change.answers == self.answers:
+                self._renew(change.image)
+                is_changed = True
+        if is_changed:
+            yield from list(self.machine.waiting.values())
+
+    def passed(self, answers: int) -> None:
+        """So many answers were given before; changes of the program up to there have been made."""
+        self.answers = answers
+        self._changes = [change for change in self._changes if change.answers > answers]
+
+    def _renew(self, name: str) -> None:
+        from ..vm.renewal import RenewalError, renew
+
+        recording = self._recording
+        if recording is None or recording.programs is None:
+            return
+        try:
+            image = recording.programs(name)
+            self.machine, _ = renew(self.machine, image)
+        except RenewalError as error:
+            raise UserError(
+                "damaged-record",
+                f"{recording.name} cannot go on with {name}: {error}",
+                exit_code=EXIT_FAILURE,
+            ) from None
+        self.image = image
 
     def give(self, seq: int, result: Any) -> None:
         """The answer to effect `seq`, for `events` to go on with."""

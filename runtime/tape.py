@@ -20,7 +20,7 @@ from ..vm.values import show, to_host
 from . import difference, journal, masking
 from .errors import EXIT_FAILURE, UserError
 from .progress import Progress, state_shown
-from .recorded import Answer, Asked, Note, Recording, unpacked
+from .recorded import Answer, Asked, Changed, Note, Recording, unpacked
 from .retelling import Retelling
 
 # Points between two snapshots at first, and how many are kept: then every other one goes.
@@ -138,17 +138,17 @@ class Tape:
         # Which point has the result of an effect coming next.
         self.points = {answer.seq: number for number, answer in enumerate(recording.answers)}
         self._stride = _STRIDE
-        self._snapshots: dict[int, tuple[dict[str, Any], list[Any]]] = {}
+        self._snapshots: dict[int, tuple[Image, dict[str, Any], list[Any]]] = {}
         self._retelling = self._begin()
 
     def _begin(self) -> Retelling:
-        retelling = Retelling(self.image)
+        retelling = Retelling(self.image, recording=self.recording)
         self._run_on(retelling)
         return retelling
 
     # --- by the record alone ------------------------------------------------------------------
 
-    def events(self, number: int) -> list[Note | Asked]:
+    def events(self, number: int) -> list[Note | Asked | Changed]:
         """What was noted and asked for between the point before and this one."""
         recording = self.recording
         start = recording.given[number - 1] if number else 0
@@ -291,12 +291,14 @@ class Tape:
             self._snapshots = {at: kept for at, kept in self._snapshots.items() if at % self._stride == 0}
             if retelling.answers % self._stride:
                 return
-        self._snapshots[retelling.answers] = (retelling.machine.snapshot(), retelling.progress.to_data())
+        kept = (retelling.image, retelling.machine.snapshot(), retelling.progress.to_data())
+        self._snapshots[retelling.answers] = kept
 
     def _restore(self, number: int) -> Retelling:
-        snapshot, progress = self._snapshots[number]
-        retelling = Retelling(self.image)
-        retelling.machine = Machine.restore(self.image, snapshot)
+        image, snapshot, progress = self._snapshots[number]
+        retelling = Retelling(image, recording=self.recording)
+        retelling.machine = Machine.restore(image, snapshot)
+        retelling.passed(number)
         retelling.progress = Progress.from_data(progress)
         retelling.answers = number
         return retelling
