@@ -255,7 +255,7 @@ def write_file(path: str, data: bytes, durable: bool = True, mode: int | None = 
         try:
             fd = os.open(scratch, flags, first_mode)
         except FileNotFoundError:
-            os.makedirs(folder, exist_ok=True)
+            os.makedirs(folder, 0o777 if mode is None else 0o700, exist_ok=True)
             fd = os.open(scratch, flags, first_mode)
         try:
             if mode is not None:

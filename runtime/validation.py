@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import attrs
 
 from ..ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
 from ..ir.spans import Source
-from . import runs
+from . import configuration, runs
 from .errors import UserError
 from .programs import compile_options, load_image
 
@@ -40,7 +41,16 @@ def check(
     if not found:
         raise UserError("no-loops", f"there are no loops in {runs.LOOPS}/", "name the files to check")
     findings = [_check_one(target, arguments, declare) for target in dict.fromkeys(found)]
-    return findings if targets else findings + _check_declared(findings)
+    return findings if targets else findings + _check_declared(findings) + _check_configuration()
+
+
+def _check_configuration() -> list[Finding]:
+    """What the project says about all its loops, where something is wrong with it."""
+    try:
+        configuration.load(runs.ROOT)
+    except CompileError as error:
+        return [Finding(os.path.join(runs.LOOPS, runs.CONFIG), error.diagnostics, error.sources)]
+    return []
 
 
 def _check_declared(findings: Sequence[Finding]) -> list[Finding]:

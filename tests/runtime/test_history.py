@@ -264,6 +264,7 @@ def test_a_wrong_configuration_is_shown_at_its_place(
     assert finding.span is not None
     assert (finding.id, finding.span.line, finding.span.column) == (id, 1, column)
     assert llc("run", "flips", "-q").returncode == 2
+    assert llc("validate").returncode == 2
     assert llc("status").returncode == 0
     assert llc("stop", "--all").returncode == 0
 

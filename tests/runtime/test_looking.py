@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime import entry, history, journal, live, runs, status, stopping, summary, telling
+from llc.runtime import entry, history, journal, live, masked, runs, status, stopping, summary, telling
 from llc.runtime.display import Display
 from llc.runtime.events import EVENT_ROWS
 
@@ -229,6 +229,13 @@ def test_the_live_file_is_bounded_and_goes(tmp_path: Path) -> None:
     assert tail.skipped["output"] + len(tail.text) == sum(len(f"line {n}\n") for n in range(10_000))
     display.effect_end("shell", {})
     assert not os.path.exists(path)
+
+
+def test_displays_before_the_display_pass_everything_on() -> None:
+    """Whatever a display can be told, those that stand before it are told and tell it."""
+    told = {name for name in vars(Display) if not name.startswith("_")}
+    assert told <= vars(live.LiveDisplay).keys()
+    assert told <= vars(masked.MaskedDisplay).keys()
 
 
 def test_what_is_no_live_file_is_none(tmp_path: Path) -> None:

@@ -163,6 +163,7 @@ def test_run_files_are_their_owners(project: Path) -> None:
     try:
         (project / "go").touch()
         llc("run", "leaks")
+        llc("run", "-e", '(system:execute_shell_command (command "seq 10000"))', "-q")
         llc("history")
     finally:
         os.umask(before)
