@@ -202,7 +202,7 @@ def _create(
         journals.write_file(folder.journal, data, mode=0o600)
         journals.sync_folder(folder.path)
     except BaseException:
-        shutil.rmtree(folder.path, ignore_errors=True)
+        folder.discard()
         raise
     finally:
         lock.close()

@@ -47,7 +47,8 @@ class Replayed:
             shown = difference.as_text(comparison, difference.sources_of(self.image), color)
             return f"{shown}\n{whom} differs\n"
         effects = len(self.recording.answers)
-        count = f"{comparison.total} events, {effects} result{'' if effects == 1 else 's'}"
+        events = f"{comparison.total} event{'' if comparison.total == 1 else 's'}"
+        count = f"{events}, {effects} result{'' if effects == 1 else 's'}"
         if not comparison.is_ended:
             return f"{whom} is identical as far as it is recorded: {count}; it had not ended\n"
         end = difference.describe(difference.ending(self.recording.end or {}))

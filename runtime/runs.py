@@ -15,7 +15,6 @@ a folder without one, left by a start that was killed, is none. Who may run is d
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -245,11 +244,9 @@ class RunFolder:
 
     def discard(self) -> None:
         """Remove the folder of a run that could not begin, as far as that can be done."""
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self.path):
-                with contextlib.suppress(OSError):
-                    os.unlink(os.path.join(self.path, name))
-            os.rmdir(self.path)
+        import shutil
+
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def finish(self) -> None:
         """Move the folder to the history: the run has ended. Raises UserError."""

@@ -228,6 +228,27 @@ def test_a_fork_is_kept_off_paths_that_another_run_holds(llc: Llc, project: Path
     assert json.loads(llc("resume", child, "--json").stdout)["status"] == "success"
 
 
+def test_a_fork_that_was_killed_while_it_was_made_leaves_no_run(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its journal is there it is none, and the next start removes what is left of it."""
+    launch.outcome(options.Values(options.RUN, "work", quiet=True, script="world.yaml"))
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(forking, "_beginning", killed)
+        patch.setattr(
+            "llc.runtime.runs.RunFolder.discard", lambda self: (Path(self.path) / "outputs").mkdir()
+        )
+        with pytest.raises(KeyboardInterrupt):
+            forking.fork("work", 2, None, None, None)
+    assert len(list(project.glob(".loops/.running/work-*/outputs"))) == 1
+    launch.outcome(options.Values(options.RUN, "work", quiet=True, script="world.yaml"))
+    assert not list(project.glob(".loops/.running/work-*"))
+
+
 def test_words_that_do_not_say_where_are_refused(llc: Llc, project: Path) -> None:
     """One way to say it, not two and not none."""
     llc("run", "work")
