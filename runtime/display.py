@@ -69,6 +69,14 @@ class Display:
     def output(self, stream: str, text: str) -> None:
         """The running action wrote."""
 
+    @property
+    def has_person(self) -> bool:
+        """Whether somebody sits there who can be asked: what is shown is read, and answered at the keyboard."""
+        return False
+
+    def prompt(self, text: str) -> None:
+        """Ask for a line at the keyboard."""
+
     def beside(self, seq: int) -> Display:
         """What shows an effect that is performed while others are."""
         return self
@@ -106,11 +114,16 @@ class ProgressDisplay(Display):
         self._begun = 0.0
         self._ticks = 0
         self._beside = 0
+        self._run_id = ""
+        self._hint = ""  # what to say if it takes a while
+        self._prompt = ""
+        self._is_asking = False  # the cursor stands behind it
 
     # --- lines --------------------------------------------------------------------------------
 
     def _line(self, text: str, style: str = "") -> None:
         self._erase_status()
+        self._break_prompt()
         self._screen.write(self._screen.paint(text, style) + "\n")
 
     def _detail(self, text: str, style: str = "") -> None:
@@ -120,6 +133,12 @@ class ProgressDisplay(Display):
         if self._status_shown:
             self._status_shown = False
             self._screen.write("\r\x1b[K")
+
+    def _break_prompt(self) -> None:
+        """Leave the line where an answer is awaited: something else is shown."""
+        if self._is_asking:
+            self._is_asking = False
+            self._screen.write("\n")
 
     def _header(self, action: str | None = None) -> None:
         """`[1/20] check → mypy src/` for the state that was entered last."""
@@ -198,10 +217,12 @@ class ProgressDisplay(Display):
     # --- what happens -------------------------------------------------------------------------
 
     def begin(self, run_id: str, program: str) -> None:
+        self._run_id = run_id
         if self._verbose:
             self._line(f"Run {run_id}", "dim")
 
     def resume(self, run_id: str, program: str, state: str | None, iteration: int) -> None:
+        self._run_id = run_id
         where = f" in {printable(state)}" if state else ""
         self._line(f"Resuming {run_id}{where}")
         if state is not None:
@@ -293,6 +314,8 @@ class ProgressDisplay(Display):
         if kind in _ACTIONS:
             self._header(_called(kind, args))
             self._output.reset()
+        elif kind == "ask":
+            self._ask(str(args.get("question")))
         elif self._verbose and kind in ("evaluate", "sleep"):
             self._header()
             what = f"{args.get('seconds')} s" if kind == "sleep" else printable(str(args.get("model")))
@@ -301,6 +324,31 @@ class ProgressDisplay(Display):
         self._begun = monotonic()
         self._ticks = 0
 
+    def _ask(self, question: str) -> None:
+        lines = question.strip().splitlines()
+        self._header(lines[0])
+        for line in lines[1:]:
+            self._detail(printable(line))
+        if not self.has_person:
+            self._hint = f"waiting for: llc answer {self._run_id}"
+
+    @property
+    def has_person(self) -> bool:
+        return has_person(self._screen)
+
+    def prompt(self, text: str) -> None:
+        self._is_asking = False
+        *lines, self._prompt = text.split("\n")
+        for line in lines:
+            self._detail(printable(line), "yellow")
+        self._show_prompt()
+
+    def _show_prompt(self) -> None:
+        if self._prompt:
+            self._erase_status()
+            self._screen.write(self._indent + self._screen.paint(printable(self._prompt), "bold"))
+            self._is_asking = True
+
     def output(self, stream: str, text: str) -> None:
         self._show_output(self._output.feed(stream, text))
 
@@ -308,6 +356,7 @@ class ProgressDisplay(Display):
         if not lines:
             return
         self._erase_status()
+        self._break_prompt()
         screen = self._screen
         if screen.is_live:
             shown = "".join(screen.paint(self._indent + line, "dim") + "\n" for line in lines)
@@ -317,7 +366,12 @@ class ProgressDisplay(Display):
         screen.write(shown)
 
     def tick(self) -> None:
-        if not self._screen.is_live:
+        if self._hint:
+            hint, self._hint = self._hint, ""
+            self._detail(hint, "yellow")
+        if self._prompt and not self._is_asking:
+            self._show_prompt()  # something else was shown since
+        if not self._screen.is_live or self._is_asking:
             return
         spin = self._marks["spin"]
         ms = (monotonic() - self._begun) * 1000
@@ -334,13 +388,31 @@ class ProgressDisplay(Display):
 
     def effect_end(self, kind: str, result: dict[str, Any]) -> None:
         self._finish_output(kind)
+        if kind == "ask":
+            self._answered(result)
         if self._verbose and kind in _ACTIONS:
             self._detail(f"took {duration(result.get('duration_ms') or 0)}", "dim")
         if kind in _ACTIONS:
             text = failure_text(result) if kind in ("shell", "agent") else _refusal(result)
             self._failed = fit(self._one_line(text), 200, self._marks["more"])
 
+    def _answered(self, result: dict[str, Any]) -> None:
+        """How a question was answered, where nobody saw it typed."""
+        self._prompt = self._hint = ""
+        if result.get("by") == "terminal":
+            self._is_asking = False  # the cursor is on the next line
+            return
+        self._break_prompt()
+        if result.get("by") is None:
+            self._failed = failure_text(result) or "no answer"
+        else:
+            ways = {"default": "nobody answered in time", "answer": "answered from elsewhere"}
+            why = ways.get(str(result["by"]), "scripted")
+            self._detail(f"{self._one_line(str(result.get('output')))} ({why})")
+
     def effect_cut(self) -> None:
+        self._prompt = self._hint = ""
+        self._break_prompt()
         self._finish_output("shell")
 
     def _finish_output(self, kind: str) -> None:
@@ -409,6 +481,44 @@ def failure_text(result: dict[str, Any]) -> str:
     if crash is not None and (result.get("error") or crash["details"]["reason"] in ("timeout", "signal")):
         return str(crash["details"]["message"])
     return f"exit {result['exit_code']}" if result.get("exit_code") else ""
+
+
+def has_person(screen: Screen) -> bool:
+    """Whether somebody reads a screen and sits at the keyboard of this process."""
+    import os
+
+    try:
+        return screen.is_terminal and os.isatty(0)
+    except OSError:
+        return False
+
+
+class QuietDisplay(Display):
+    """Shows nothing but questions."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._is_asking = False
+
+    @property
+    def has_person(self) -> bool:
+        return has_person(self._screen)
+
+    def effect_start(self, kind: str, args: dict[str, Any]) -> None:
+        if kind == "ask" and self.has_person:
+            self._screen.write(f"{printable(str(args.get('question')))}\n")
+
+    def prompt(self, text: str) -> None:
+        self._screen.write(printable(text))
+        self._is_asking = True
+
+    def effect_end(self, kind: str, result: dict[str, Any]) -> None:
+        if self._is_asking and result.get("by") != "terminal":
+            self._screen.write("\n")
+        self._is_asking = False
+
+    def effect_cut(self) -> None:
+        self.effect_end("ask", {})
 
 
 class ActionOutput:
