@@ -49,8 +49,15 @@ class Signals:
             signal.signal(number, _pass if is_hangup else self._handle)
 
     def give_back(self) -> None:
+        # Of an interrupted run nothing is left to do but to say so: one more signal ends that too, and
+        # the exit code stays what it was.
+        was_asked = self._interrupt.count > 0
         for number, before in self._before.items():
-            signal.signal(number, before)
+            signal.signal(number, _leave if was_asked else before)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os._exit(EXIT_INTERRUPTED)
 
 
 def _pass(number: int, frame: FrameType | None) -> None:
