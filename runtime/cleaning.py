@@ -7,7 +7,6 @@ that. A folder is renamed before its files go, so that no half of a run is ever 
 
 from __future__ import annotations
 
-import calendar
 import contextlib
 import os
 import time
@@ -26,6 +25,8 @@ _GONE = ".gone"
 
 def begun(run: RunFolder) -> float:
     """When a run began, in seconds since 1970, by its id."""
+    import calendar
+
     return float(calendar.timegm(time.strptime(run.id[-20:-5], "%Y%m%d-%H%M%S")))
 
 
