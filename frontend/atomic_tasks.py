@@ -19,6 +19,7 @@ from .declarations import Parameter, Signature
 
 SUBTYPE = "standard"
 OUTPUTS = ("text", "json")
+RUNNERS = ("model", "agent")
 FILE_SOURCES = ("literal", "command", "description", "context_description")
 # The settings of a task's context and of its history: what each may be.
 CONTEXT_SETTINGS: dict[str, tuple[Any, ...]] = {
@@ -40,25 +41,33 @@ _WORDS = ("object", "array", "string", "number", "integer", "boolean")
 
 @attrs.frozen
 class OutputFormat:
-    """What a task gives: text, or JSON that fits a schema (None: any)."""
+    """What a task gives: text, or JSON that fits a schema (None: any).
+
+    repair: a reply that is no such JSON is asked for once more.
+    """
 
     type: str = "text"
     schema: dict[str, Any] | None = None
+    repair: bool = False
 
 
 @attrs.frozen
 class FilePaths:
     """Which files a task sees: `paths` as they stand, those that a command prints, or those that memory
-    finds for a description (`text`)."""
+    finds for a description (`text`). pieces: of the command, each input with how it is quoted."""
 
     source: str = "literal"
     paths: tuple[str, ...] = ()
     text: str = ""
+    pieces: tuple[Any, ...] = ()
 
 
 @attrs.frozen
 class AtomicTask:
-    """A task that a model does in one go. `instructions` and `system` are templates."""
+    """A task that a model does in one go. `instructions` and `system` are templates.
+
+    runner: who does it, `model` or `agent`; '' for what the project says.
+    """
 
     name: str
     instructions: str
@@ -73,6 +82,7 @@ class AtomicTask:
     context_relevance: dict[str, bool] = attrs.Factory(dict)
     history: dict[str, Any] = attrs.Factory(dict)
     criteria: str = ""
+    runner: str = ""
 
     def definition(self) -> dict[str, Any]:
         """As plain data; what says nothing is left out."""
@@ -87,17 +97,20 @@ class AtomicTask:
             "output_format": {
                 "type": self.output.type,
                 **({} if self.output.schema is None else {"schema": self.output.schema}),
+                **({"repair": True} if self.output.repair else {}),
             },
             "context_management": self.context,
             "context_relevance": self.context_relevance,
             "history_config": self.history,
             "criteria": self.criteria,
+            "runner": self.runner,
         }
         if self.files is not None:
             data["file_paths"] = {
                 "source": self.files.source,
                 **({"paths": list(self.files.paths)} if self.files.paths else {}),
                 **({"text": self.files.text} if self.files.text else {}),
+                **({"shell": list(self.files.pieces)} if self.files.pieces else {}),
             }
         return {name: value for name, value in data.items() if value not in ("", {}, [], None)}
 

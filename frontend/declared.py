@@ -8,6 +8,7 @@ else, so a mistake in them is told to those whom it concerns. What a program def
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from posixpath import join
 
 import attrs
@@ -21,6 +22,12 @@ from .system_tools import SYSTEM_TOOLS
 TOOLS_FILE = "tools.yaml"
 TASKS_FOLDER = "tasks"
 TASK_SUFFIX = ".xml"
+# The tasks that come with llc, by name, and the files of `stdlib/` that they stand in.
+LIBRARY_TASKS = {
+    "user:analyze-iteration-structured": "analyze-iteration.xml",
+    "user:plan-development": "plan-development.xml",
+    "user:evaluate-result": "evaluate-result.xml",
+}
 
 
 @attrs.frozen
@@ -80,7 +87,7 @@ class Declared:
         for spelling in spellings(name):
             if spelling in self._tasks:
                 return self._tasks[spelling]
-        return self._sides.get(name)
+        return self._sides.get(name) or library_task(name)
 
     def hidden_by(self, tool: Signature) -> Iterator[Signature]:
         """The task that a tool of the same name stands before."""
@@ -91,12 +98,13 @@ class Declared:
 
     def names(self) -> list[str]:
         self._load()
-        return [*self._tools, *self._tasks, *self._sides]
+        return [*self._tools, *self._tasks, *self._sides, *LIBRARY_TASKS]
 
     def signatures(self) -> list[Signature]:
         """Everything that is declared, tools first, each by its full name."""
         self._load()
-        rows = [*self._tools.values(), *self._tasks.values(), *self._sides.values()]
+        own = [task for name in LIBRARY_TASKS if (task := library_task(name)) is not None]
+        rows = [*self._tools.values(), *self._tasks.values(), *self._sides.values(), *own]
         return list({row.name: row for row in reversed(rows)}.values())[::-1]
 
     def _load(self) -> None:
@@ -104,6 +112,23 @@ class Declared:
             self._found = read_project(self._folder) if self._folder is not None else Found()
             self._tools.update((tool.name, tool) for tool in self._found.tools)
             self._tasks.update((task.name, task) for task in self._found.tasks)
+
+
+@cache
+def library_task(name: str) -> Signature | None:
+    """The task of this name that comes with llc; what a project calls so comes before it."""
+    file = LIBRARY_TASKS.get(name)
+    if file is None:
+        return None
+    from .documents import text_source
+    from .library import stdlib_text
+    from .task_file import read_task
+
+    source = text_source(stdlib_text(file), f"stdlib/{file}")
+    task, found = read_task(source)
+    if task is None:
+        raise CompileError(found, [source])
+    return task
 
 
 def project_files(folder: str) -> list[str]:

@@ -22,12 +22,14 @@ from .atomic_tasks import (
     FILE_SOURCES,
     HISTORY_SETTINGS,
     OUTPUTS,
+    RUNNERS,
     SUBTYPE,
     AtomicTask,
     FilePaths,
     OutputFormat,
     check_setting,
     explain_placeholder,
+    placeholders,
     read_schema,
     unknown_placeholders,
 )
@@ -41,9 +43,11 @@ from .declarations import (
     refused_name,
     type_named,
 )
+from .expansions import HOLE
 from .markup import Element, Markup, read_markup
+from .shell import places
 
-_TEXTS = ("description", "model", "instructions", "system", "criteria")
+_TEXTS = ("description", "model", "runner", "instructions", "system", "criteria")
 _BLOCKS = (
     "inputs",
     "output_format",
@@ -167,7 +171,15 @@ class _Reader:
             self.relevance(parts.get("context_relevance"), inputs),
             self.settings(parts.get("history_config"), HISTORY_SETTINGS),
             texts.get("criteria", ""),
+            self.runner(parts["runner"], texts["runner"]) if "runner" in parts else "",
         )
+
+    def runner(self, element: Element, text: str) -> str:
+        if text in RUNNERS:
+            return text
+        help = suggest(text, RUNNERS, "it is one of")
+        self.fail("unknown-choice", f"`runner` cannot be `{text[:80]}`", element, help=help)
+        return ""
 
     def check_names(self, element: Element, inputs: tuple[Parameter, ...]) -> None:
         for place in unknown_placeholders(element.text, inputs):
@@ -234,21 +246,24 @@ class _Reader:
         return None
 
     def output(self, element: Element) -> OutputFormat:
-        given = self.attributes(element, ("type", "schema"))
+        given = self.attributes(element, ("type", "schema", "repair"))
         self.children(element, ())
         type = given.get("type", "text")
+        repair = self.flag(element, "repair", given.get("repair")) is True
+        if repair and type != "json":
+            self.fail("contradictory-keys", "only an output of type json is repaired", element, "repair")
         self.choice(element, "type", type, OUTPUTS)
         inner = _stripped(element.text)
         text = given.get("schema", inner)
         if not text:
-            return OutputFormat(type)
+            return OutputFormat(type, None, repair)
         if inner and "schema" in given:
             self.fail("contradictory-keys", "the schema is given twice", element, "schema")
         if type != "json":
             help = 'write type="json"'
             self.fail("contradictory-keys", "only an output of type json has a schema", element, "", help)
         try:
-            return OutputFormat(type, read_schema(text))
+            return OutputFormat(type, read_schema(text), repair)
         except ValueError as error:
             self.fail("bad-schema", f"the schema is wrong: {error}", element, "schema" if not inner else "")
             return OutputFormat(type)
@@ -268,7 +283,28 @@ class _Reader:
             what = f'`file_paths` with source="{source}" needs `<{wanted}>`'
             self.fail("missing-element", what, element)
             return FilePaths(source)
-        return FilePaths(source, tuple(values)) if wanted == "path" else FilePaths(source, (), values[0])
+        if wanted == "path":
+            return FilePaths(source, tuple(values))
+        pieces = self.pieces(rows[0], values[0]) if source == "command" else ()
+        return FilePaths(source, (), values[0], pieces)
+
+    def pieces(self, element: Element, command: str) -> tuple[Any, ...]:
+        """A command with inputs in it, taken apart; each input with how it is quoted for its place."""
+        pieces: list[Any] = []
+        at = 0
+        for place in placeholders(command):
+            pieces += [command[at : place.start], {"of": ".".join((place.name, *place.fields))}]
+            at = place.end
+        pieces.append(command[at:])
+        values = [piece for piece in pieces if isinstance(piece, dict)]
+        text = "".join(piece if isinstance(piece, str) else HOLE for piece in pieces)
+        for piece, found in zip(values, places(text, [True] * len(values)), strict=True):
+            piece["quoting"] = found.quoting or "word"
+            if found.trouble is not None and found.quoting != "comment":
+                name = f"{{{{{piece['of']}}}}}"
+                help = found.trouble.help.replace("@", name)
+                self.fail(found.trouble.id, f"`{name}` {found.trouble.message}", element, help=help)
+        return tuple(piece for piece in pieces if piece) if values else ()
 
     def settings(self, element: Element | None, known: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
         """Settings, as attributes or as elements of their own."""

@@ -18,6 +18,7 @@ from ..ir.symbols import Symbol
 from .atomic_tasks import (
     HISTORY_SETTINGS,
     OUTPUTS,
+    RUNNERS,
     SUBTYPE,
     AtomicTask,
     OutputFormat,
@@ -36,10 +37,10 @@ if TYPE_CHECKING:
 
 USAGE = (
     '(defatom name (params (name [type [default]])…) (instructions "…{{name}}…") [(subtype "…")] '
-    '[(description "…")] [(model "…")] [(system "…")] [(criteria "…")] '
-    '[(output_format (type "json") (schema "…"))] [(history_config (name value)…)])'
+    '[(description "…")] [(model "…")] [(runner "…")] [(system "…")] [(criteria "…")] '
+    '[(output_format (type "json") (schema "…") (repair true))] [(history_config (name value)…)])'
 )
-_TEXTS = ("instructions", "subtype", "description", "model", "system", "criteria")
+_TEXTS = ("instructions", "subtype", "description", "model", "runner", "system", "criteria")
 _CLAUSES = ("params", *_TEXTS, "output_format", "history_config")
 
 
@@ -93,7 +94,15 @@ class _Reader:
             self.output(given["output_format"]) if "output_format" in given else OutputFormat(),
             history=self.history(given["history_config"]) if "history_config" in given else {},
             criteria=texts.get("criteria", ""),
+            runner=self.runner(given["runner"], texts["runner"]) if "runner" in given else "",
         )
+
+    def runner(self, clause: Form, text: str) -> str:
+        if text in ("", *RUNNERS):
+            return text
+        help = suggest(text, RUNNERS, "it is one of")
+        self.x.error("unknown-choice", f"`runner` cannot be `{text[:80]}`", clause.span, help=help)
+        return ""
 
     def clauses(self, datum: Form) -> dict[str, Form]:
         found: dict[str, Form] = {}
@@ -119,7 +128,11 @@ class _Reader:
             if isinstance(value.value, str):
                 return value.value
             name = identifier_of(value)
-            if name is not None and clause.head is not None and clause.head.name in ("subtype", "model"):
+            if (
+                name is not None
+                and clause.head is not None
+                and clause.head.name in ("subtype", "model", "runner")
+            ):
                 return name.name
         word = clause.head.name if clause.head is not None else ""
         self.x.error("bad-clause", f"`{word}` takes one string", clause.span, help=f'write ({word} "…")')
@@ -185,18 +198,24 @@ class _Reader:
         return Parameter(name, type, False, default)
 
     def output(self, clause: Form) -> OutputFormat:
-        given = self.settings(clause, ("type", "schema"))
+        given = self.settings(clause, ("type", "schema", "repair"))
         type = self.word(given.get("type"), "json" if "schema" in given else "text")
         if type not in OUTPUTS:
             help = suggest(type, OUTPUTS, "it is one of")
             self.x.error("unknown-choice", f"`type` cannot be `{type[:80]}`", clause.span, help=help)
+        repair = self.data(given["repair"]) if "repair" in given else False
+        if not isinstance(repair, bool):
+            self.x.error("wrong-type", "`repair` is true or false", given["repair"].span, "not this")
+        elif repair and type != "json":
+            message = "only an output of type json is repaired"
+            self.x.error("contradictory-keys", message, given["repair"].span, help='write (type "json")')
         if "schema" not in given:
-            return OutputFormat(type)
+            return OutputFormat(type, None, repair is True)
         if type != "json":
             message = "only an output of type json has a schema"
             self.x.error("contradictory-keys", message, given["schema"].span, help='write (type "json")')
         try:
-            return OutputFormat(type, read_schema(self.word(given["schema"], "")))
+            return OutputFormat(type, read_schema(self.word(given["schema"], "")), repair is True)
         except ValueError as error:
             self.x.error("bad-schema", f"the schema is wrong: {error}", given["schema"].span)
             return OutputFormat(type)

@@ -73,6 +73,28 @@ class StructuredAnalysisResult:
 
 
 @attrs.frozen
+class DevelopmentPlan:
+    """What is to be done, as a director plans it."""
+
+    instructions: str = field("What is to be done, for whoever does it.")
+    files: list[str] = field("The files that it is about.", factory=list)
+    test_command: str | None = field("The command that checks it.", default=None)
+
+
+@attrs.frozen
+class FeedbackResult:
+    """What an evaluator made of what was done."""
+
+    status: Literal["GOOD", "REVISE", "ABORT"] = field("Whether it is good, to be done again, or hopeless.")
+    explanation: str = field("Why.")
+    next_prompt: str | None = field("What is to be done next; needed where it is REVISE.", default=None)
+
+    def __attrs_post_init__(self) -> None:
+        if self.status == "REVISE" and self.next_prompt is None:
+            raise ValueError("`next_prompt` is required where `status` is REVISE")
+
+
+@attrs.frozen
 class ControllerDecision:
     """What a loop does next: as a value of a program `(continue value)` or `(stop value)`."""
 
@@ -128,7 +150,8 @@ class AssociativeMatchResult:
 CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
-        TaskResult, TaskError, ValidationResult, StructuredAnalysisResult, ControllerDecision,
+        TaskResult, TaskError, ValidationResult, StructuredAnalysisResult, DevelopmentPlan,
+        FeedbackResult, ControllerDecision,
         SubtaskRequest, ContextGenerationInput, Match, AssociativeMatchResult,
     )
 }  # fmt: skip
@@ -209,12 +232,18 @@ def json_schema(cls: type) -> dict[str, Any]:
         "required": required,
         "additionalProperties": False,
     }
-    if cls is StructuredAnalysisResult:
-        made["if"] = {"properties": {"success": {"const": False}}}
-        made["then"] = {"required": ["next_input"]}
+    if cls in _NEEDED:
+        name, value, needed = _NEEDED[cls]
+        made["if"] = {"properties": {name: {"const": value}}}
+        made["then"] = {"required": [needed]}
     return made
 
 
+# Of a class: where a field has this value, another is needed.
+_NEEDED: dict[type, tuple[str, Any, str]] = {
+    StructuredAnalysisResult: ("success", False, "next_input"),
+    FeedbackResult: ("status", "REVISE", "next_prompt"),
+}
 _JSON_TYPES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 

@@ -17,7 +17,7 @@ from . import configuration
 from .models import choice, files, replies
 from .models.client import ModelClient, add_usage
 from .models.files import Outside, Shown
-from .models.prompt import JSON_ONLY, BadInput, fill, message
+from .models.prompt import JSON_ONLY, BadInput, field_of, fill, message
 from .models.turns import bounded
 from .runs import ROOT
 
@@ -204,7 +204,9 @@ class _Task:
     def command(self, pieces: list[Any]) -> str:
         from .tools import in_shell
 
-        return "".join(in_shell(piece, self.inputs) for piece in pieces)
+        names = [piece["of"] for piece in pieces if isinstance(piece, dict)]
+        values = {name: field_of(self.inputs, name) for name in names}
+        return "".join(in_shell(piece, values) for piece in pieces)
 
     def remembered(self, query: str) -> list[str]:
         """The paths that memory finds for the task, best first."""
@@ -312,9 +314,11 @@ class _Task:
         )
 
     def conversation(self) -> list[tuple[str, str]]:
-        if not self.history.get("use_session_history"):
+        most = self.history.get("history_turns_to_include")
+        # Who says how many turns wants them.
+        if not self.history.get("use_session_history", most is not None):
             return []
-        return self.tasks.turns.conversation(self.history.get("history_turns_to_include"))
+        return self.tasks.turns.conversation(most)
 
     def ask(self, model: choice.Model, request: Answer) -> Answer:
         """One call; `Failed` where no reply came of it."""

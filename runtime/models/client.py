@@ -106,8 +106,9 @@ def add_usage(one: dict[str, Any] | None, other: dict[str, Any] | None) -> dict[
     if one is None or other is None:
         return one or other
     total = {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other} if name != "usd"}
-    prices = one.get("usd"), other.get("usd")
-    return {**total, "usd": None if None in prices else round(sum(prices), 9)}
+    first, second = one.get("usd"), other.get("usd")
+    usd = None if first is None or second is None else round(first + second, 9)
+    return {**total, "usd": usd}
 
 
 def _error(kind: str, message: str) -> dict[str, Any]:

@@ -33,6 +33,12 @@ def fill(template: str, inputs: dict[str, Any]) -> str:
     return "".join(parts)
 
 
+def field_of(inputs: dict[str, Any], path: str) -> Any:
+    """An input, or a field in it: `name` or `name.field`. Raises `BadInput`."""
+    name, *fields = path.split(".")
+    return _field(inputs.get(name), name, tuple(fields))
+
+
 def _field(value: Any, name: str, fields: tuple[str, ...]) -> Any:
     path = name
     for field in fields:

@@ -38,7 +38,7 @@ def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     (tmp_path / ".loops" / "say.sexp").write_text('(my:say "word")\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("NO_COLOR", "FORCE_COLOR"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
 
     def llc(*words: str) -> subprocess.CompletedProcess[str]:

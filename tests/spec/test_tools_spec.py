@@ -39,6 +39,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text, "utf-8")
     monkeypatch.chdir(tmp_path)
+    # There is no key, so no task can be done.
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 

@@ -1,0 +1,132 @@
+"""`examples/coding`: a model works on a project until its tests pass; a real shell, a local Messages API."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RIGHT = '''"""Words of a text."""
+
+import string
+
+
+def words(text: str) -> list[str]:
+    """The words, in lower case and without punctuation around them."""
+    return [word.strip(string.punctuation).lower() for word in text.split()]
+
+
+def longest(text: str) -> str:
+    """The longest word; the first of several, '' where there are none."""
+    return max(words(text), key=len, default="")
+'''
+
+
+@pytest.fixture(scope="module")
+def messages() -> Any:
+    spec = importlib.util.spec_from_file_location(
+        "llc_tests_messages_server", ROOT / "tests" / "runtime" / "messages_server.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def server(messages: Any) -> Iterator[Any]:
+    with messages.MessagesServer() as server:
+        yield server
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of the project, as a repository."""
+    ignored = shutil.ignore_patterns("__pycache__", ".cache", ".history", ".running")
+    path = Path(shutil.copytree(ROOT / "examples" / "coding", tmp_path / "coding", ignore=ignored))
+    subprocess.run(["git", "init", "-q"], cwd=path, check=True)
+    return path
+
+
+def run(project: Path, server: Any, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    env |= {
+        "XDG_CACHE_HOME": str(project.parent / "cache"),
+        "ANTHROPIC_BASE_URL": server.url,
+        "ANTHROPIC_API_KEY": "test-key",
+        "NO_PROXY": "127.0.0.1",
+    }
+    return subprocess.run(words, cwd=project, env=env, capture_output=True, text=True, timeout=120)
+
+
+def change(messages: Any, content: str, path: str = "words.py") -> Any:
+    return messages.result({"summary": "a change", "files": [{"path": path, "content": content}]})
+
+
+def test_the_loop_works_until_the_tests_pass(project: Path, server: Any, messages: Any) -> None:
+    """A change that does too little, an analysis, the right change: tests failed before and pass after."""
+    assert run(project, server, "pytest", "-q").returncode == 1
+    server.then(
+        change(messages, (project / "words.py").read_text().replace('split(" ")', "lower().split()")),
+        messages.result(
+            {
+                "success": False,
+                "analysis": "Punctuation stays.",
+                "next_input": "Strip punctuation in words.py; longest fails for ''.",
+                "new_files": ["pyproject.toml"],
+            }
+        ),
+        change(messages, RIGHT),
+        messages.result({"success": True, "analysis": "All tests pass."}),
+    )
+    done = run(project, server, "llc", "run", "code", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["value"] == {"iterations": 2, "analysis": "All tests pass."}
+    assert run(project, server, "pytest", "-q").returncode == 0
+    first, judged, second, _ = [
+        "".join(part["text"] for part in request["messages"][-1]["content"]) for request in server.requests
+    ]
+    # Files, what the tests wrote, the next prompt and the new file really reach the prompts.
+    assert 'return text.split(" ")' in first
+    assert "assert longest" in first
+    assert '<check exit_code="1">' in judged
+    assert "AssertionError" in judged
+    assert "Strip punctuation" in second
+    assert "lower().split()" in second
+    assert '<file path="pyproject.toml">' in second
+
+
+def test_a_model_writes_only_where_the_loop_lets_it(project: Path, server: Any, messages: Any) -> None:
+    """A path out of the project is the loop's fault, with its phase, and nothing is written."""
+    server.then(change(messages, "x", path="../stolen.py"))
+    done = run(project, server, "llc", "run", "code")
+    assert done.returncode == 1
+    assert "in the executor, iteration 1" in done.stderr
+    assert not (project.parent / "stolen.py").exists()
+
+
+def test_an_analysis_that_cannot_be_had_ends_it(project: Path, server: Any, messages: Any) -> None:
+    """After one attempt at repair the loop stops with the failed result, and says why."""
+    server.then(change(messages, RIGHT), messages.result({"success": False, "analysis": "no idea"}))
+    done = run(project, server, "llc", "run", "code", "--json")
+    value = json.loads(done.stdout)["value"]
+    assert value["notes"]["error"]["reason"] == "output_format_failure"
+    assert "next_input" in value["notes"]["error"]["message"]
+    assert len(server.requests) == 3
+
+
+def test_the_flow_is_valid_and_laid_out(project: Path, server: Any) -> None:
+    """Nothing to warn of, nothing to format."""
+    assert run(project, server, "llc", "validate", "--strict").returncode == 0
+    assert run(project, server, "llc", "fmt", "--check").returncode == 0
