@@ -1,0 +1,128 @@
+"""Laws of recorded runs, over generated programs whose calls run side by side."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from core_programs import Endless, Evaluator, Generator, by_number
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from llc.frontend.core import Core
+from llc.frontend.flows import lower_flow
+from llc.runtime import cases, difference, making, testing
+from llc.runtime.cases import Case
+from llc.runtime.recorded import Answer, Asked, Recording
+from llc.runtime.retelling import Retelling
+from llc.runtime.tape import Tape
+from llc.vm.emit import emit
+from llc.vm.image import Image
+
+LAWS = settings(
+    max_examples=60, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.data_too_large]
+)
+SEEDS = st.integers(0, 1 << 48)
+BUSY = st.builds(lambda seed: Generator(seed, parallel=6, perform=4, fail=0).program(), SEEDS) | st.builds(
+    lambda seed: Generator(seed).crowd(), SEEDS
+)
+
+
+def no_library(name: str) -> Any:
+    raise AssertionError(f"generated programs do not use the library, nor `{name}`")
+
+
+def image_of(node: Core) -> Image:
+    try:
+        Evaluator().run(node)
+    except Endless:
+        assume(False)
+    return emit(lower_flow(node, "generated", (), no_library))
+
+
+def recorded(image: Image, chance: random.Random) -> Recording:
+    """A run of a program whose effects were answered in any order, and began as there was room."""
+    recording = Recording("generated", {}, no_blobs)
+    retelling = Retelling(image)
+    waiting: list[Asked] = []
+    for _ in range(60):
+        for event in making.happened(retelling, difference.digest_only):
+            if isinstance(event, Asked):
+                waiting.append(event)
+            else:
+                recording.events.append(event)
+        begun = [event.seq for event in recording.events if isinstance(event, Asked)]
+        new = [asked for asked in waiting if asked.seq not in begun]
+        if retelling.stop is not None:
+            recording.end = making.pack_map(retelling.ending(), difference.digest_only)
+            recording.events += new
+            return recording
+        # The first of those that wait begin; one of those that have begun is answered.
+        begin = new[: chance.randint(0 if len(new) < len(waiting) else 1, len(new))]
+        recording.events += begin
+        ready = [asked for asked in waiting if asked not in new or asked in begin]
+        answered = chance.choice(ready)
+        waiting.remove(answered)
+        answer = Answer(answered.seq, by_number(answered.seq))
+        recording.give(answer)
+        retelling.give(answer.seq, answer.result)
+    return recording
+
+
+def no_blobs(name: str, size: int) -> str:
+    raise AssertionError("generated texts are short")
+
+
+@LAWS
+@given(BUSY, SEEDS)
+def test_whatever_was_recorded_is_identical(node: Core, order: int) -> None:
+    """In whatever order results came and effects began; another argument of any effect is told."""
+    image = image_of(node)
+    chance = random.Random(order)
+    recording = recorded(image, chance)
+    assert difference.compare(recording, image, exact=True).difference is None
+    asked = [at for at, event in enumerate(recording.events) if isinstance(event, Asked)]
+    if asked:
+        at = chance.choice(asked)
+        event = recording.events[at]
+        assert isinstance(event, Asked)
+        recording.events[at] = Asked(event.seq, event.kind, {**event.args, "forged": 1})
+        assert difference.compare(recording, image).difference is not None
+
+
+@LAWS
+@given(BUSY, SEEDS)
+def test_a_case_of_it_passes_and_an_update_changes_nothing(node: Core, order: int) -> None:
+    """Written and read, it is told as it was; told over its own results, it gets them in the same order."""
+    image = image_of(node)
+    recording = recorded(image, random.Random(order))
+    told = making.tell(recording, image, recording.answers)
+    assert told is not None
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "case.yaml")
+        cases.write(Case(path, "x.sexp", None, {}, (), 0, told))
+        again = cases.read(path).recording
+    comparison = difference.compare(again, image)
+    assert comparison.difference is None, difference.as_text(comparison, {})
+    if told.end is not None:
+        updated, obstacle = testing.retell(again, image)
+        assert updated is not None, obstacle
+        assert [answer.seq for answer in updated.answers] == [answer.seq for answer in told.answers]
+        assert difference.compare(updated, image).difference is None
+
+
+@LAWS
+@given(BUSY, SEEDS)
+def test_every_point_is_the_same_from_wherever_one_comes(node: Core, order: int) -> None:
+    """Forwards through all points, and jumping among them."""
+    image = image_of(node)
+    chance = random.Random(order)
+    recording = recorded(image, chance)
+    fresh = [point.to_json() for point in Tape(recording, image)]
+    tape = Tape(recording, image)
+    tape._stride = chance.choice([1, 2, 3])
+    for _ in range(8):
+        number = chance.randrange(tape.count)
+        assert tape.at(number).to_json() == fresh[number]
