@@ -90,8 +90,6 @@ def size_of(path: str) -> int:
 def after(run: RunFolder, keep: int, older_than: float | None) -> None:
     """Apply the policy to the loop of a run that has just ended; what cannot be removed stays."""
     found = [other for other in runs_in(run.root, HISTORY) if other.name == run.name]
-    if len(found) <= keep:
-        return
     for other in surplus(found, keep, older_than)[:MOST_AT_ONCE]:
         with contextlib.suppress(OSError):
             remove(other)

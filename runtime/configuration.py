@@ -14,16 +14,13 @@ from __future__ import annotations
 import os
 import re
 
-from .runs import CONFIG, LOOPS
+from .runs import CONFIG, KEPT, LOOPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from ..frontend.documents import Document, Mapping, Node
-
-# Of each loop so many ended runs are kept where nothing else is said.
-KEPT = 100
 
 _AGE = re.compile(r"(\d{1,6})\s*(m|h|d|w)")
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}

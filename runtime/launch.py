@@ -13,8 +13,8 @@ import os
 import sys
 from time import monotonic
 
-from . import cleaning, configuration, locks, masking, runs
 from . import journal as journals
+from . import locks, masking, runs
 from .bounding import Bounds, keeping
 from .checkpoint import Checkpoints
 from .display import Display, ProgressDisplay, QuietDisplay, limits_of
@@ -95,6 +95,8 @@ class _Command:
         self.leaving = leaving
         self.is_background = leaving is not None
         self.as_json: bool = values.json
+        self.keep = runs.KEPT
+        self.older_than: int | None = None
         self.bounds = Bounds()
         self.find_streams()
         self.image: Image | None = None
@@ -110,8 +112,13 @@ class _Command:
 
     def configure(self) -> None:
         """Take what the project says about all its loops."""
-        self.configuration = configuration.load(ROOT)
-        masking.begin(self.configuration.secrets)
+        secrets: tuple[str, ...] = ()
+        if os.path.lexists(os.path.join(ROOT, runs.LOOPS, runs.CONFIG)):
+            from . import configuration
+
+            told = configuration.load(ROOT)
+            secrets, self.keep, self.older_than = told.secrets, told.keep, told.older_than
+        masking.begin(secrets)
 
     # --- the two commands -----------------------------------------------------------------
 
@@ -367,7 +374,10 @@ class _Command:
             if ended.status != "interrupted" and self.folder is not None:
                 self.folder.finish()
                 lock.close()
-                cleaning.after(self.folder, self.configuration.keep, self.configuration.older_than)
+                if runs.count_past(ROOT, self.folder.name) > self.keep:
+                    from . import cleaning
+
+                    cleaning.after(self.folder, self.keep, self.older_than)
             return ended
         finally:
             world.close()

@@ -33,6 +33,8 @@ ROOT = ""
 LOOPS = ".loops"
 RUNNING = os.path.join(LOOPS, ".running")
 HISTORY = os.path.join(LOOPS, ".history")
+# Of each loop so many ended runs are kept where nothing else is said.
+KEPT = 100
 # What the project says about all its loops; see `configuration`. No loop can have this name,
 # nor that of the file which declares tools (`frontend/tools_file.py`).
 CONFIG = "config.yaml"
@@ -45,6 +47,7 @@ FIRST_IMAGE = "program.llb"
 HOW_TO_BEGIN = "start one with: llc run LOOP"
 
 _RUN_ID = re.compile(r"(.+)-\d{8}-\d{6}-[0-9a-f]{4}")
+_SUFFIX = len("-YYYYMMDD-HHMMSS-xxxx")
 _LONGEST_NAME = 80
 _LONGEST_START = 1 << 20
 
@@ -297,6 +300,15 @@ def runs_in(root: str, folder: str = RUNNING) -> Iterator[RunFolder]:
         path = os.path.join(parent, name)
         if os.path.isdir(path):
             yield RunFolder(root, path)
+
+
+def count_past(root: str, name: str) -> int:
+    """How many ended runs have files called after `name`."""
+    try:
+        found = os.listdir(os.path.join(root, HISTORY))
+    except OSError:
+        return 0
+    return sum(one.startswith(f"{name}-") and len(one) == len(name) + _SUFFIX for one in found)
 
 
 def _begun(run_id: str) -> tuple[str, str]:

@@ -274,7 +274,7 @@ def test_the_configuration_is_no_loop(llc: Llc, tmp_path: Path) -> None:
     (tmp_path / ".loops" / "config.yaml").write_text("")
     assert [row["name"] for row in json.loads(llc("list", "--json").stdout)] == ["asks", "flips"]
     assert llc("run", "config").returncode == 2
-    assert configuration.load("").keep == configuration.KEPT
+    assert configuration.load("").keep == runs.KEPT
 
 
 @pytest.mark.parametrize(

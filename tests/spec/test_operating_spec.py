@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from spec.blocks import take, text_of
 
-from llc.runtime import configuration, masking, stopping, telling
+from llc.runtime import masking, runs, stopping, telling
 
 TEXT = text_of("operating.md")
 BLOCKS = take("operating.md", "yaml", "console")
@@ -79,7 +79,7 @@ def test_the_commands_print_what_is_shown(project: Path, tmp_path: Path) -> None
 def test_the_figures_are_those_of_the_program() -> None:
     """Limits and names that the chapter tells are the ones in force."""
     for fact in (
-        f"beyond the last {configuration.KEPT};",
+        f"beyond the last {runs.KEPT};",
         f"the last {telling.MOST_LINES} lines are shown",
         *(f"`{suffix}`" for suffix in masking.SUFFIXES),
     ):
