@@ -22,6 +22,7 @@ from .schema import (
     DEFAULT_MODEL_TEXT,
     DEFAULT_VERDICTS,
     MAX_NAME,
+    Answer,
     ExitCode,
     LlmStructured,
     Loop,
@@ -71,6 +72,7 @@ class _Checker:
             yield from self.targets(state)
             if state.name not in misspelt:
                 yield from self.leftovers(state)
+                yield from self.question(state)
             if not state.flawed:
                 yield from self.flow(state)
                 yield from self.evaluator(state)
@@ -249,6 +251,32 @@ class _Checker:
                 "shadowed-route", message, state.span_of("key:route.error"), "overridden", "keep one of them"
             )
 
+    def question(self, state: StateSpec) -> Iterator[Diagnostic]:
+        """What a state offers as answers."""
+        if not state.asks:
+            for key in ("choices", "default"):
+                if getattr(state, key) is not None:
+                    why = "the state asks nobody"
+                    yield self.unused(state.span_of(f"key:{key}"), key, why, "add `action_type: ask`")
+            return
+        if state.on_unknown is not None:
+            why = "a question is asked again"
+            yield self.unused(state.span_of("key:on_unknown"), "on_unknown", why)
+        choices = state.choices or ()
+        for number, choice in enumerate(choices):
+            place = state.span_of(f"choices[{number}]", "choices")
+            if choice in choices[:number]:
+                yield Diagnostic("repeated-choice", f"the choice `{choice}` stands twice", place)
+            elif choice == "error" or choice.startswith("_") or choice != choice.strip():
+                message = f"`{choice}` cannot be a choice"
+                why = "`error` and what begins with `_` mean something else in a route; blanks are not typed"
+                yield Diagnostic("bad-choice", message, place, "", why)
+        default = state.default
+        if choices and default is not None and "${" not in default and default not in choices:
+            message = f"the default `{default}` is none of the choices"
+            help = suggest(default, choices, "the choices are")
+            yield Diagnostic("unknown-choice", message, state.span_of("default"), "", help)
+
     def misspelt(self, state: StateSpec) -> Iterator[Diagnostic]:
         """Keys read as `on_<verdict>` that were meant as a key of the schema."""
         given = [key for key in map(_of_key, state.spans) if key.startswith("on_")]
@@ -333,6 +361,8 @@ class _Checker:
     def verdicts_of(self, state: StateSpec) -> tuple[str, ...] | None:
         """What a state's evaluator may say apart from `error`; None: anything."""
         evaluator = self.loop.evaluator_of(state)
+        if isinstance(evaluator, Answer) and state.choices:
+            return state.choices
         if not isinstance(evaluator, LlmStructured):
             return evaluator.verdicts
         said = _schema_verdicts(evaluator)

@@ -14,7 +14,7 @@ import attrs
 from ..ir.diagnostics import Diagnostic
 from ..ir.spans import Source, Span
 from ..ir.symbols import Symbol
-from . import calls, control_forms, inner_loops, loop_forms, quoting_forms, special_heads  # noqa: F401
+from . import asking, calls, control_forms, inner_loops, loop_forms, quoting_forms, special_heads  # noqa: F401
 from .binding_forms import definition
 from .bodies import Unit, expand_unit, fill_unit
 from .core import Binding, Core, Lambda, Let, Letrec, Literal

@@ -19,6 +19,7 @@ from .schema import (
     DEFAULT_MODEL_TEXT,
     DEFAULT_PROMPT,
     DEFAULT_SCHEMA,
+    Answer,
     Convergence,
     ExitCode,
     LlmStructured,
@@ -46,7 +47,9 @@ def model_name(loop: Loop, default_model: str) -> str:
 def texts(state: StateSpec, loop: Loop) -> Iterator[tuple[str, str, str]]:
     """Every text of a state that may interpolate: its field, its kind of template, itself."""
     if state.action is not None:
-        yield "action", loop.kind_of(state), state.action
+        yield "action", "value" if state.asks else loop.kind_of(state), state.action
+    if state.asks and state.default is not None:
+        yield "default", "value", state.default
     for place, text in argument_texts(state.args):
         yield place, "value", text
     if state.evaluate is not None:
@@ -78,6 +81,8 @@ class Judgement:
 
     def lower(self) -> None:
         match self.evaluator:
+            case Answer():
+                result = self.answer()
             case ExitCode():
                 result = self.exit_code(self.evaluator)
             case OutputNumeric():
@@ -128,6 +133,13 @@ class Judgement:
         return prim("or", prim("judge_crash", Slot("last")), result) if self.sees_exit else result
 
     # --- evaluators -------------------------------------------------------------------------
+
+    def answer(self) -> Expr:
+        """The choice that was made; `success` where any text is an answer."""
+        answer = prim("get", Slot("last"), "output")
+        details = record({"answer": answer, "by": prim("get", Slot("last"), "by")})
+        verdict = answer if self.state.choices else expr("success")
+        return self.unless_crashed(record({"verdict": verdict, "details": details}))
 
     def exit_code(self, evaluator: ExitCode) -> Expr:
         success, failure = expr(evaluator.success), expr(evaluator.failure)

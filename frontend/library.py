@@ -106,6 +106,9 @@ PRIVATE: dict[str, Entry] = {
     for name, count in (
         ("argument", 3),
         ("arguments", 3),
+        ("ask", 4),
+        ("choice?", 1),
+        ("choices", 1),
         ("context", 2),
         ("fail", 2),
         ("files", 2),

@@ -66,7 +66,7 @@ AT_REST = "timeout_at_rest"
 
 NO_CALLEES: Mapping[str, Callee] = {}
 Within = Callable[[Span | None, str, int, int], Span | None]
-ACTION_EFFECT = {"shell": "shell", "slash": "agent"}
+ACTION_EFFECT = {"shell": "shell", "slash": "agent", "ask": "ask"}
 
 
 def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model: str) -> Program:
@@ -348,21 +348,33 @@ class Lowering:
         needs = Needs()
         template = self.templates[state.name, "action"]
         command = interpolate.text_of(template, self.place(state, "action", state.action), needs)
+        default = self.default_answer(state, needs)
         self.prepare(chain, state, "act", needs)
-        args: dict[str, Any] = {"command": command}
+        args: dict[str, Any] = {"question" if kind == "ask" else "command": command}
+        if kind == "ask":
+            args["choices"] = state.choices
+            args["default"] = default
         if kind == "agent":
             self.check_budget(chain, state, "act")
             if self.loop.agent is not None:
                 args["argv"] = (self.loop.agent.program, *self.loop.agent.args)
         args["timeout_s"] = state.timeout
         args["deadline_ms"] = self.deadline
-        args["on_unknown"] = state.on_unknown
+        if kind != "ask":
+            args["on_unknown"] = state.on_unknown
         chain.perform(kind, args, "last", f"{state.name}/acted")
         if kind == "agent":
             self.spend(chain, "last")
         if state.capture is not None:
             chain.add(store(f"captured.{state.capture}", Slot("last")))
         self.in_time(chain, "last", f"{state.name}/acted_in_time")
+
+    def default_answer(self, state: StateSpec, needs: Needs) -> Expr | None:
+        """What a question is answered with where nobody answers in time."""
+        if not state.asks or state.default is None:
+            return None
+        template = self.templates[state.name, "default"]
+        return interpolate.text_of(template, self.place(state, "default", state.default), needs)
 
     def remember(self, state: StateSpec) -> list[Instruction]:
         """Make the action that ran the `prev` of the states to come."""

@@ -302,6 +302,19 @@ DEFAULT_SCHEMA: dict[str, Any] = {
 }
 DEFAULT_PROMPT = "Evaluate whether this action succeeded based on its output."
 
+
+@attrs.frozen(kw_only=True)
+class Answer(Evaluator):
+    """The answer to a question is the verdict where it is one of `choices`, else it is `success`.
+
+    What states that ask get by default; it cannot be named.
+    """
+
+    type: ClassVar[str] = "answer"
+    verdicts: ClassVar[tuple[str, ...] | None] = ("success",)
+    details: ClassVar[tuple[str, ...]] = ("answer", "by")
+
+
 EVALUATORS: dict[str, type[Evaluator]] = {
     cls.type: cls for cls in (ExitCode, OutputNumeric, OutputJson, OutputContains, Convergence, LlmStructured)
 }
@@ -322,8 +335,17 @@ class StateSpec(Spec):
     action_type: str | None = attrs.field(
         default=None,
         metadata=_of(
-            Type("choice", choices=("shell", "slash")), "Which it is, where its look does not say it."
+            Type("choice", choices=("shell", "slash", "ask")),
+            "Which it is, where its look does not say it; `ask` puts the action as a question to a person.",
         ),
+    )
+    choices: tuple[str, ...] | None = attrs.field(
+        default=None,
+        metadata=_of(Type("list", TEXT, least=1), "What a question may be answered with; absent: any text."),
+    )
+    default: str | None = attrs.field(
+        default=None,
+        metadata=_of(TEMPLATE, "The answer where nobody gives one within `timeout`, or only Enter."),
     )
     call: str | None = attrs.field(
         default=None,
@@ -407,8 +429,18 @@ class StateSpec(Spec):
         if "_" not in table:
             for verdict, target in (("success", self.on_success), ("failure", self.on_failure)):
                 if target is not None:
-                    table.setdefault(verdict, target)
+                    table.setdefault(self._said(verdict), target)
         return table
+
+    def _said(self, verdict: str) -> str:
+        """`yes` and `no` are what `on_yes` and `on_no` mean where these are choices."""
+        choice = {"success": "yes", "failure": "no"}[verdict]
+        return choice if self.action_type == "ask" and choice in (self.choices or ()) else verdict
+
+    @property
+    def asks(self) -> bool:
+        """Whether the action is a question to a person."""
+        return self.action is not None and self.action_type == "ask"
 
     @property
     def is_terminal(self) -> bool:
@@ -481,7 +513,7 @@ class Loop(LoopSettings):
     paradigm: str = attrs.field(default="fsm", eq=False)
 
     def kind_of(self, state: StateSpec) -> str:
-        """`shell` or `slash`: what a state's action is, its context looked into; or `call`."""
+        """`shell`, `slash` or `ask`: what a state's action is, its context looked into; or `call`."""
         if state.call is not None:
             return "call"
         if state.action_type is not None:
@@ -503,7 +535,7 @@ class Loop(LoopSettings):
             return state.evaluate
         if state.action is not None and self.llm.enabled and self.kind_of(state) == "slash":
             return LlmStructured()
-        return ExitCode()
+        return Answer() if state.asks else ExitCode()
 
     def restart_of(self, state: StateSpec) -> str | None:
         """Where the next cycle begins after a terminal; None where the loop ends there."""

@@ -69,12 +69,12 @@ def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str, Span |
             if value is None:
                 continue
             if key == "action":
-                kind: str = "slash" if loop.kind_of(state) == "slash" else "shell"
+                kind = {"slash": "slash", "ask": "value"}.get(loop.kind_of(state), "shell")
                 yield state, key, kind, value, state.span_of(key)
             elif key == "route":
                 for verdict, target in value.items():
                     yield state, f"route.{verdict}", "value", target, state.span_of(f"route.{verdict}")
-            elif field.type.kind == "target":
+            elif field.type.kind == "target" or key == "default":
                 yield state, key, "value", value, state.span_of(key)
             elif key == "args":
                 for place, text in argument_texts(value):

@@ -71,7 +71,7 @@ class Display:
 
     @property
     def has_person(self) -> bool:
-        """Whether somebody sits there who can be asked: what is shown is read, and answered at the keyboard."""
+        """Whether somebody sits there who can be asked: reads what is shown, and has the keyboard."""
         return False
 
     def prompt(self, text: str) -> None:
@@ -398,11 +398,9 @@ class ProgressDisplay(Display):
 
     def _answered(self, result: dict[str, Any]) -> None:
         """How a question was answered, where nobody saw it typed."""
-        self._prompt = self._hint = ""
+        self.end_prompt(result)
         if result.get("by") == "terminal":
-            self._is_asking = False  # the cursor is on the next line
             return
-        self._break_prompt()
         if result.get("by") is None:
             self._failed = failure_text(result) or "no answer"
         else:
@@ -411,9 +409,15 @@ class ProgressDisplay(Display):
             self._detail(f"{self._one_line(str(result.get('output')))} ({why})")
 
     def effect_cut(self) -> None:
-        self._prompt = self._hint = ""
-        self._break_prompt()
+        self.end_prompt({})
         self._finish_output("shell")
+
+    def end_prompt(self, result: dict[str, Any]) -> None:
+        """The question that was asked last has this result."""
+        self._prompt = self._hint = ""
+        if result.get("by") == "terminal":
+            self._is_asking = False  # the cursor is on the next line
+        self._break_prompt()
 
     def _finish_output(self, kind: str) -> None:
         self._erase_status()

@@ -55,6 +55,8 @@ _STATE_TEXT = 4096
 ALIVE_EVERY = 30.0
 # Effects that act are performed so many at once where nobody says otherwise.
 JOBS = 8
+# What may need somebody at the terminal.
+_TALKING = ("ask", "tool")
 # Where functions of the library come from, and how many of them call each other at most.
 _LIBRARY = "stdlib/"
 _NEAR = 32
@@ -350,7 +352,7 @@ class Driver:
         later: deque[Effect] = deque()
         while self._queued:
             effect = self._queued.popleft()
-            if effect.kind != "sleep" and room <= 0:
+            if effect.kind not in ("sleep", "ask") and room <= 0:
                 later.append(effect)
                 continue
             settled = self._settles(effect) if self._settles is not None else None
@@ -362,7 +364,7 @@ class Driver:
                 seconds, is_cut = sleep_time(effect.args, context)
                 lanes.sleep(effect.seq, seconds, lambda c=context, cut=is_cut: slept(c, cut))  # type: ignore[misc]
             else:
-                room -= 1
+                room -= effect.kind != "ask"
                 begun.append((effect, context))
             display = self._display.beside(effect.seq)
             self._performed[effect.seq] = (effect, display)
@@ -384,6 +386,8 @@ class Driver:
         effect, display = self._performed[seq]
         if what == "output":
             display.output(*about)
+        elif what == "prompt":
+            display.prompt(about)
         elif what == "process":
             self._record_process(seq, *about)
         elif what == "failed":
@@ -474,6 +478,8 @@ class Driver:
             on_output=self._display.output,
             on_process=lambda pid, begun: self._record_process(seq, pid, begun),
             on_tick=self._tick,
+            folder=run.path,
+            on_prompt=self._display.prompt if effect.kind in _TALKING and self._display.has_person else None,
         )
 
     def _write_checkpoint(self) -> None:

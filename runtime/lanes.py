@@ -27,18 +27,19 @@ if TYPE_CHECKING:
     # The effect's number, what happened, and what belongs to that.
     Message = tuple[int, str, Any]
 
-OUTPUT, PROCESS, DONE, CUT, FAILED = "output", "process", "done", "cut", "failed"
+OUTPUT, PROMPT, PROCESS, DONE, CUT, FAILED = "output", "prompt", "process", "done", "cut", "failed"
 # Messages that wait at most: an action that writes faster than it can be shown has to wait.
 _ROOM = 256
 
 
 class _Lane:
-    __slots__ = ("interrupt", "thread", "world")
+    __slots__ = ("interrupt", "is_asking", "thread", "world")
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.interrupt = Interrupt()
         self.thread: threading.Thread | None = None
+        self.is_asking = False  # a person, who may take long
 
 
 class Lanes:
@@ -57,8 +58,8 @@ class Lanes:
 
     @property
     def busy(self) -> int:
-        """How many of them take a thread."""
-        return len(self._busy)
+        """How many of them do something; what waits for a person does not."""
+        return sum(not lane.is_asking for lane in self._busy.values())
 
     def __len__(self) -> int:
         """How many effects are performed now."""
@@ -78,6 +79,9 @@ class Lanes:
         context.on_output = lambda stream, text: self._say(seq, OUTPUT, (stream, text))
         context.on_process = lambda pid, begun: self._say(seq, PROCESS, (pid, begun))
         context.on_tick = None
+        if context.on_prompt is not None:
+            context.on_prompt = lambda text: self._say(seq, PROMPT, text)
+        lane.is_asking = effect.kind == "ask"
         self._busy[seq] = lane
         lane.thread = threading.Thread(target=self._perform, args=(lane, effect, context), daemon=True)
         lane.thread.start()

@@ -165,6 +165,13 @@ class LiveDisplay(Display):
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         self._inner.note(kind, fields)
 
+    @property
+    def has_person(self) -> bool:
+        return self._inner.has_person
+
+    def prompt(self, text: str) -> None:
+        self._inner.prompt(text)
+
     def notice(self, text: str) -> None:
         self._inner.notice(text)
 

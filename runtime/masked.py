@@ -70,5 +70,12 @@ class MaskedDisplay(Display):
     def tick(self) -> None:
         self._inner.tick()
 
+    @property
+    def has_person(self) -> bool:
+        return self._inner.has_person
+
+    def prompt(self, text: str) -> None:
+        self._inner.prompt(masking.masked(text))
+
     def end(self, outcome: Outcome) -> None:
         self._inner.end(outcome)

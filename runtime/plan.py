@@ -248,7 +248,12 @@ def _performed_lines(performed: dict[str, Any]) -> list[str]:
     kind = facts.pop("kind")
     kind = "ask" if kind == "evaluate" else kind  # an evaluator's name follows
     main = next(
-        (facts[name] for name in ("command", "program", "name", "model") if facts.get(name) is not None), ""
+        (
+            facts[name]
+            for name in ("command", "question", "program", "name", "model")
+            if facts.get(name) is not None
+        ),
+        "",
     )
     lines = [
         f"  {kind}: {line}" if not index else f"    {line}"

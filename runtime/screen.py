@@ -59,6 +59,11 @@ class Screen:
             self.unicode = False
 
     @property
+    def is_terminal(self) -> bool:
+        """Whether somebody may sit before it, however dumb it is."""
+        return self._fd >= 0 and os.isatty(self._fd)
+
+    @property
     def width(self) -> int:
         """Columns of the terminal; 80 where it has none."""
         try:

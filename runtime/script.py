@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # When a scripted clock starts where the script does not say: the day of the seed's examples.
 EPOCH = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
 
-_ANSWERED = ("shell", "agent", "evaluate", "context", "jq", "tool", "task")
+_ANSWERED = ("shell", "agent", "ask", "evaluate", "context", "jq", "tool", "task")
 
 
 # What a rule may say of a task's TaskResult.
@@ -130,7 +130,9 @@ class ScriptedWorld:
             given = {"timed_out": limited_by, "duration_ms": round(limit * 1000)}
         else:
             self._passed += duration
-        result = _MADE[kind](given) if kind in _MADE else _action(given, args["command"])
+        if kind == "ask":
+            given = self._answer(rule, given, args)
+        result = _MADE[kind](given) if kind in _MADE else _action(given)
         result["elapsed_ms"] = context.elapsed_ms()
         if context.on_output is not None and kind in ("shell", "agent"):
             for stream in ("output", "stderr"):
@@ -178,6 +180,17 @@ class ScriptedWorld:
             self._jq = JqWorker()
         return self._jq
 
+    def _answer(self, rule: Rule, given: dict[str, Any], args: dict[str, Any]) -> dict[str, Any]:
+        """What a rule says to a question, which has to be one of its choices."""
+        choices, default = args.get("choices") or [], args.get("default")
+        if "answer" in given and choices and given["answer"] not in choices:
+            said = f"{self._path}:{rule.line} answers `{given['answer']}`"
+            raise NoRule(f"{said}, which is none of the choices: {', '.join(choices)}")
+        is_left_open = given.get("timed_out") != "loop" and not {"answer", "error"} & given.keys()
+        if is_left_open and default is not None:
+            return {"answer": default, "by": "default", "duration_ms": given.get("duration_ms", 0)}
+        return given
+
     def _rule(self, effect: EffectLike, state: str | None) -> Rule | None:
         return next((rule for rule in self.rules if not rule.mismatches(effect, state)), None)
 
@@ -214,8 +227,8 @@ class ScriptedWorld:
 
 
 def _command(effect: EffectLike) -> str:
-    """What `command` of a rule is searched in: an action's command, the query of `context`."""
-    command = effect.args.get("query" if effect.kind == "context" else "command")
+    """What `command` of a rule is searched in: an action's command, a query, a question."""
+    command = effect.args.get({"context": "query", "ask": "question"}.get(effect.kind, "command"))
     # RE2 takes UTF-8, which cannot say a lone surrogate.
     return command.encode("utf-8", "replace").decode() if isinstance(command, str) else ""
 
@@ -228,7 +241,7 @@ def _with_error(given: dict[str, Any]) -> dict[str, Any]:
     return dict(given)
 
 
-def _action(given: dict[str, Any], command: str) -> dict[str, Any]:
+def _action(given: dict[str, Any]) -> dict[str, Any]:
     """An action's result from what a rule says of it."""
     given = _with_error(given)
     code = 0
@@ -239,6 +252,14 @@ def _action(given: dict[str, Any], command: str) -> dict[str, Any]:
     elif "error" in given:
         code = 127 if given["error"].get("kind") == "not-found" else 126
     return {"output": "", "stderr": "", "exit_code": code, "duration_ms": 0, **given}
+
+
+def _answered(given: dict[str, Any]) -> dict[str, Any]:
+    """A question's result from what a rule says of it: the answer, or that nobody gave one."""
+    if "answer" not in given:
+        return {**_action(given), "exit_code": 124 if "timed_out" in given else 1}
+    told = {name: value for name, value in given.items() if name != "answer"}
+    return {**_action({}), "by": "script", **told, "output": given["answer"]}
 
 
 def _found(given: dict[str, Any]) -> dict[str, Any]:
@@ -295,4 +316,4 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 # How the result of an effect that is no action is made.
-_MADE = {"evaluate": _reply, "context": _found, "tool": _used, "task": _done}
+_MADE = {"ask": _answered, "evaluate": _reply, "context": _found, "tool": _used, "task": _done}

@@ -21,6 +21,7 @@ _ACTION = ("output", "stderr", "exit_code", "duration_ms", "signal", "timed_out"
 RESULT_FIELDS = {
     "shell": _ACTION,
     "agent": (*_ACTION, "usage"),
+    "ask": ("answer", "duration_ms", "timed_out", "error"),
     "evaluate": ("verdict", "confidence", "reason", "reply", "usage", "duration_ms", "timed_out", "error"),
     "context": ("matches", "summary", "usage", "duration_ms", "timed_out", "error"),
     "jq": ("value", "error"),
@@ -39,6 +40,7 @@ _TYPES = {
     "stderr": "a text",
     "exit_code": "a whole number from 0 to 255",
     "duration_ms": "a number from 0",
+    "answer": "a text",
     "signal": "the name of a signal such as `SIGKILL`",
     "timed_out": "`action` or `loop`",
     "truncated": "a mapping",
@@ -212,6 +214,8 @@ class _Reader:
         tells = set(given) - {"duration_ms", "error", "timed_out", "usage"}
         kinds = tuple(RESULT_FIELDS) if tells and rule.command is None else ("shell", "agent")
         kinds = tuple(kind for kind in kinds if kind not in _NAMED)
+        if "answer" in given:
+            kinds = ("ask",)
         if "matches" in given:
             kinds = ("context",)
         rule.kinds = tuple(kind for kind in kinds if all(name in RESULT_FIELDS[kind] for name in given))

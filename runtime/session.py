@@ -214,6 +214,7 @@ class Session:
                     interrupt=interrupt,
                     on_output=display.output,
                     on_tick=display.tick,
+                    on_prompt=display.prompt if display.has_person else None,
                 )
                 display.effect_start(stop.kind, stop.args)
                 result = world.perform(stop, context)

@@ -155,6 +155,9 @@ def action_text(action: Any, args: Any, event: dict[str, Any]) -> str:
         return action
     args = args if isinstance(args, dict) else {}
     match event.get("kind"):
+        case "ask":
+            choices = [str(choice) for choice in args.get("choices") or ()]
+            return f"asking: {args.get('question')}" + (f" ({' / '.join(choices)})" if choices else "")
         case "sleep":
             return f"waiting {args.get('seconds')} s"
         case "evaluate":
@@ -252,6 +255,8 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
     for action in status["actions"]:
         row("action", f"{action['action']} ({duration(action['elapsed_ms'])})")
         lines += _tail_lines(action["tail"], screen, width, more)
+        if action["kind"] == "ask":
+            row("", f"answer with: llc answer {status['run']}", "yellow")
     _about_values(status, row, screen.unicode)
     if status["error"]:
         row("error", str(status["error"].get("message")), "red")

@@ -91,7 +91,7 @@ class Unknown:
 
     def _policy(self, effect: Effect) -> str | None:
         """What becomes of an effect whose outcome is unknown; None where it cannot have changed a thing."""
-        if not EFFECTS[effect.kind].acts:
+        if not EFFECTS[effect.kind].acts or effect.kind == "ask":
             return None
         policy = self.on_unknown or effect.args.get("on_unknown")
         if policy == "ask":

@@ -15,6 +15,7 @@ VERBS = {
     "test": "Run recorded cases again, and say what is different.",
     "status": "Show what a run does and how far it is.",
     "stop": "Stop runs; they can be resumed.",
+    "answer": "Answer a question that a run asks, or show what is asked.",
     "attach": "Show a run live, as if it had been started here.",
     "logs": "Show what happened in a run, event by event.",
     "history": "Show the runs that ended, and what they come to.",

@@ -135,3 +135,55 @@
                            (join known ", ")))))
     (keys settings))
   settings)
+
+; --- people ------------------------------------------------------------------------------------
+
+; The answer to a question; a fault where there is none in time.
+(define (calls:ask question choices default timeout)
+  (let ((offered (calls:choices choices)))
+    (if (or (string? question) (symbol? question))
+        null
+        (error 'type-error (string-append "a question is a string, not " (calls:shown question))))
+    (if (or (eq? default null) (calls:choice? default))
+        null
+        (error 'type-error (string-append "the default of a question is a string, not "
+                                          (calls:shown default))))
+    (if (and offered (not (eq? default null)) (not (member (to-string default) offered)))
+        (error 'unknown-choice
+          (string-append "the default `" (to-string default) "` is none of the choices: "
+                         (join offered ", ")))
+        null)
+    (if (or (eq? timeout null) (and (number? timeout) (< 0 timeout) (<= timeout 1e9)))
+        null
+        (error 'type-error
+          (string-append "the timeout of a question is a number of seconds above 0, not "
+                         (calls:shown timeout))))
+    (let* ((result (effect:perform ask
+                     (question (to-string question))
+                     (choices (if offered offered null))
+                     (default (if (eq? default null) null (to-string default)))
+                     (timeout_s timeout)))
+           (problem (get result "error")))
+      (cond
+        (problem (calls:fail "ask" problem))
+        ((get result "timed_out") (error 'timeout "nobody answered in time" (to-string question)))
+        (else (get result "output"))))))
+
+; The texts to choose from, lists among them taken apart.
+(define (calls:choices choices)
+  (if (eq? choices null)
+      ()
+      (let ((offered (flatten choices)))
+        (for-each
+          (lambda (choice)
+            (if (calls:choice? choice)
+                null
+                (error 'type-error (string-append "a choice is a string, not " (calls:shown choice)))))
+          offered)
+        (let ((texts (map to-string offered)))
+          (if (= (length (unique texts)) (length texts))
+              texts
+              (error 'type-error (string-append "a choice stands twice: " (join texts ", "))))))))
+
+(define (calls:choice? value)
+  (or (symbol? value) (and (string? value) (not (equal? (trim value) "")))))

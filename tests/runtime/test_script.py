@@ -279,7 +279,7 @@ def test_all_problems_of_a_script_are_reported_with_their_lines() -> None:
     env: [A]
     rules:
       - {stat: check}
-      - {kind: ask}
+      - {kind: asks}
       - {times: 0}
       - {exit_code: 256}
       - {exit_code: true}

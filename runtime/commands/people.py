@@ -1,0 +1,71 @@
+"""The verb for people: answer."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import EXIT_OK
+from ..screen import Screen
+from .plumbing import JSON, command, option, write, write_json
+
+
+def complete_asking(incomplete: str) -> list[str]:
+    """Runs that ask something, and the loops they are of."""
+    from .. import answering
+
+    found = answering.questions(None)
+    names = dict.fromkeys(name for one in found for name in (one.run.name, one.run.id))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_answer(context: typer.Context, incomplete: str) -> list[str]:
+    """The choices of what the run asks."""
+    from .. import answering
+
+    target = context.params.get("target")
+    found = answering.questions(target) if target else []
+    return [choice for one in found for choice in one.choices if choice.startswith(incomplete)]
+
+
+def _given(name: str, metavar: str, help: str, complete: Any) -> inspect.Parameter:
+    about = typer.Argument(help=help, metavar=metavar, autocompletion=complete, show_default=False)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, about]
+    )
+
+
+@command(
+    (),
+    _given("target", "[RUN|LOOP]", "A run's id, or a loop's name: its last run.", complete_asking),
+    _given("answer", "[ANSWER]", "The answer; without it, what is asked is shown.", complete_answer),
+    option(
+        int | None, "question", "--question", "-q", help="Which question, where several wait.", metavar="N"
+    ),
+    JSON,
+    examples=("llc answer", "llc answer deploy", "llc answer deploy yes", "llc answer deploy -q 7 'not yet'"),
+)
+def answer(given: dict[str, Any]) -> int:
+    from .. import answering
+
+    if given["answer"] is None:
+        found = answering.questions(given["target"])
+        if given["json"]:
+            write_json([one.to_json() for one in found])
+        elif not found:
+            write("nothing is asked\n")
+        else:
+            screen = Screen(sys.stdout)
+            write("\n".join(one.as_text(screen) for one in found))
+        return EXIT_OK
+    question = answering.chosen(given["target"], given["question"])
+    said = answering.answer(question, given["answer"])
+    if given["json"]:
+        write_json({**question.to_json(), "answer": said})
+    else:
+        again = "" if question.alive else f"; it goes on with: llc resume {question.run.id}"
+        write(f"answered {question.run.id}: {said}{again}\n")
+    return EXIT_OK
