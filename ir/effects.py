@@ -75,6 +75,12 @@ EFFECT_ROWS = (
         "Give a slash command to the agent program.",
     ),
     EffectKind(
+        "ask", True, True,
+        "question choices? default? timeout_s? deadline_ms?",
+        "output stderr exit_code duration_ms elapsed_ms by? timed_out? limit_ms? error?",
+        "Ask a person; the answer is the output.",
+    ),
+    EffectKind(
         "evaluate", True, True,
         "prompt output schema model max_tokens timeout_s? deadline_ms? on_unknown?",
         "reply? usage? duration_ms elapsed_ms timed_out? error?",

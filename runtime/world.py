@@ -150,17 +150,20 @@ class Context:
     outputs, or None. elapsed_ms: gives the run's active time in milliseconds.
     on_output(stream, text): parts of "output" and "stderr" as they come. on_process(pid, start_time):
     a process was started, `start_time` tells it from a later one with the same pid.
-    on_tick(): called about every 0.1 s while waiting.
+    on_tick(): called about every 0.1 s while waiting. folder: the run's, None where it has none.
+    on_prompt(text): asks the person at the terminal for a line; None where there is nobody.
     """
 
     __slots__ = (
         "effect_id",
         "elapsed_ms",
+        "folder",
         "interrupt",
         "iteration",
         "loop",
         "on_output",
         "on_process",
+        "on_prompt",
         "on_tick",
         "output_dir",
         "run_id",
@@ -181,6 +184,8 @@ class Context:
         on_output: Callable[[str, str], object] | None = None,
         on_process: Callable[[int, str], object] | None = None,
         on_tick: Callable[[], object] | None = None,
+        folder: str | None = None,
+        on_prompt: Callable[[str], object] | None = None,
     ) -> None:
         self.run_id = run_id
         self.effect_id = effect_id
@@ -193,6 +198,8 @@ class Context:
         self.on_output = on_output
         self.on_process = on_process
         self.on_tick = on_tick
+        self.folder = folder
+        self.on_prompt = on_prompt
 
     def limit(self, args: dict[str, Any], *, own: str) -> tuple[float | None, str]:
         """How many seconds an effect may take, and what sets that bound: `own` or "loop"."""
@@ -328,6 +335,11 @@ class World:
             self.model.start()
         return agent.perform(args, context, self.shell.runner)
 
+    def _perform_ask(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
+        from . import people
+
+        return people.perform(args, context)
+
     def _perform_evaluate(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         return self.model.perform(args, context)
 
@@ -354,6 +366,7 @@ _HANDLERS = {
     "tool": World._perform_tool,
     "task": World._perform_task,
     "agent": World._perform_agent,
+    "ask": World._perform_ask,
     "evaluate": World._perform_evaluate,
     "context": World._perform_context,
     "jq": World._perform_jq,
