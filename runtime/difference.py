@@ -253,9 +253,8 @@ def compare(recording: Recording, image: Image, exact: bool = False, most: int |
 
 def place_of_machine(image: Image, machine: Machine) -> Span | None:
     """Where in the author's source a machine stands: the innermost state that is not the library's."""
-    for frame in reversed(machine.calls[-_NEAR:]):
-        code = frame.function.code
-        place = image.place(code.state_spans[frame.state]) or image.place(code.span)
+    for frame in reversed(machine.frames(_NEAR)):
+        place = frame.place or frame.origin
         if place is not None and not place[0].startswith(_LIBRARY):
             return Span(*place)
     return None

@@ -14,7 +14,7 @@ from time import monotonic
 
 from ..ir.effects import EFFECTS
 from ..vm.faults import Fault, show_place
-from ..vm.machine import Done, Effect, FrameView, OutOfFuel
+from ..vm.machine import Done, Effect, OutOfFuel
 from ..vm.values import to_host
 from . import masking
 from .bounding import FUEL
@@ -585,9 +585,7 @@ class Driver:
         fields = {"state": outcome.final_state, "duration_ms": outcome.duration_ms}
         if is_exhausted:
             outcome.terminated_by = fields["reason"] = "fuel"
-            machine = self._machine
-            code = machine.calls[-1].function.code
-            outcome.place = machine.image.place(code.state_spans[machine.calls[-1].state])
+            outcome.place = self._machine.frames(1)[-1].place
             outcome.error = {
                 "kind": "out-of-fuel",
                 "message": f"the program has used all its fuel ({self._fuel:,} ticks) and runs on",
@@ -619,22 +617,20 @@ class Driver:
         if self._kind == "loop":
             return None
         # There may be millions of calls; the author's innermost is near the end.
-        for call in reversed(self._machine.calls[-_NEAR:]):
-            place = self._machine.image.place(call.function.code.span)
+        for frame in reversed(self._machine.frames(_NEAR)):
+            place = frame.origin
             if place is None or not place[0].startswith(_LIBRARY):
-                frame = FrameView(call)
                 return f"{frame.function}/{frame.state}"
         return None
 
     def _loop_slots(self) -> dict[str, Any]:
         """The slots of the innermost loop under way; what a flow calls `result` is its own affair."""
-        image, calls = self._machine.image, self._machine.calls
-        loops = {loop["function"] for loop in image.meta.get("loops", ())}
-        if loops:
-            for call in reversed(calls[-_NEAR:]):
-                if call.function.code.name in loops:
-                    return FrameView(call).slots
-        return FrameView(calls[0]).slots if calls and self._kind == "loop" else {}
+        frames = self._machine.frames(_NEAR)
+        loops = {loop["function"] for loop in self._machine.image.meta.get("loops", ())}
+        for frame in reversed(frames):
+            if frame.function in loops:
+                return frame.slots
+        return frames[0].slots if 0 < len(frames) < _NEAR and self._kind == "loop" else {}
 
     def _state(self, status: str) -> dict[str, Any]:
         slots = self._loop_slots()

@@ -225,8 +225,7 @@ class Session:
 
     def _place(self, machine: Machine) -> Place | None:
         """Where a machine stands in the source."""
-        frame = machine.calls[-1]
-        return machine.image.place(frame.function.code.state_spans[frame.state])
+        return machine.frames(1)[-1].place
 
     # --- what lives on ----------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from .faults import Fault, PrimitiveFault, show_place
 from .opcodes import NO_STATE, decode
 from .outcomes import NO_ANSWER, Done, Effect, FrameView, OutOfFuel, StrandView, Waiting
 from .primitives import HANDLERS
-from .steps import STEPS
+from .steps import STEPS, plain
 from .strands import Fork, Raised, Strand, catch, walk
 from .values import FunctionValue, from_host, show, to_host
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from .direct.tier import Direct
     from .faults import Place
     from .image import FunctionCode, Image
     from .opcodes import Opcode
@@ -58,6 +59,13 @@ LIBRARY = "stdlib/"
 NEAR = 32
 
 
+# After how many ticks a program is translated: before, that would take longer than it saves.
+TIERS = {"auto": 5_000, "interpreter": float("inf"), "direct": 0}
+# So many it runs in the interpreter where it is too deep for the other tier.
+SLICE = 20_000
+DEEPER: Any = object()
+
+
 # --- frames -----------------------------------------------------------------------------------
 
 
@@ -68,10 +76,11 @@ class LoadedFunction:
     states then keeps to little memory (`benchmarks/`, scale).
     """
 
-    __slots__ = ("blocks", "code", "exits", "image", "instructions")
+    __slots__ = ("blocks", "code", "exits", "image", "index", "instructions")
 
-    def __init__(self, image: Image, code: FunctionCode) -> None:
-        self.code = code
+    def __init__(self, image: Image, index: int) -> None:
+        self.index = index
+        self.code = image.functions[index]
         self.image = image
         self.blocks: dict[int, Block] = {}
         self.instructions: dict[tuple[Opcode, tuple[int, ...]], tuple[Step, Any]] = {}
@@ -152,6 +161,9 @@ class Machine:
     tick is used by each function entered, the entry function among them, and by each jump that is
     not forward. `ticks` is what was used so far.
 
+    tier: "interpreter", "direct" (`direct`), or "auto": the first for a while and then the other.
+    Nothing but time tells them apart.
+
     `waiting` has the effects that wait for their answers. `seq` counts the effects so far, `ended`
     says that there is nothing to resume. The other attributes are the package's own.
     """
@@ -163,6 +175,7 @@ class Machine:
     __slots__ = (
         "asked",
         "calls",
+        "direct",
         "ended",
         "functions",
         "image",
@@ -175,14 +188,17 @@ class Machine:
         "stack",
         "strand",
         "ticks",
+        "warm",
     )
 
-    def __init__(self, image: Image, args: Sequence[Any] = (), fuel: int | None = None) -> None:
+    def __init__(
+        self, image: Image, args: Sequence[Any] = (), fuel: int | None = None, tier: str = "auto"
+    ) -> None:
         entry = image.functions[image.entry]
         if len(args) != entry.parameters:
             raise ValueError(f"`{entry.name}` takes {entry.parameters} arguments, not {len(args)}")
         self.image = image
-        self.functions = [LoadedFunction(image, code) for code in image.functions]
+        self.functions = [LoadedFunction(image, index) for index in range(len(image.functions))]
         self.stack: list[Value] = []
         self.calls = [Frame(self.functions[image.entry], [from_host(arg) for arg in args])]
         self.strand = Strand(self.calls)
@@ -195,6 +211,8 @@ class Machine:
         self.ended = False
         self.ticks = 1
         self.limit = float("inf") if fuel is None else fuel
+        self.direct: Direct | None = None
+        self.warm: float = TIERS[tier]
 
     @property
     def waiting(self) -> dict[int, Effect]:
@@ -239,6 +257,24 @@ class Machine:
                 return Waiting()
             self.switch()
         while self.ticks < self.limit:
+            direct = self.direct
+            outcome: Outcome | OutOfFuel | None
+            if direct is None:
+                outcome = self._interpret(min(self.limit, self.warm))
+                if outcome is None and self.ticks >= self.warm:
+                    self._warm_up()
+            else:
+                outcome = direct.run()
+                if outcome is DEEPER:
+                    direct.settle_all()
+                    outcome = self._interpret(min(self.limit, self.ticks + SLICE))
+            if outcome is not None:
+                return outcome
+        return OutOfFuel()
+
+    def _interpret(self, limit: float) -> Outcome | None:
+        """Run state by state until there is an outcome or so many ticks are used."""
+        while self.ticks < limit:
             frame = self.calls[-1]
             outcome: Outcome | None = None
             state = frame.state
@@ -253,7 +289,21 @@ class Machine:
                 outcome = self._unwind(fault, index)
             if outcome is not None:
                 return outcome
-        return OutOfFuel()
+        return None
+
+    def _warm_up(self) -> None:
+        """The program has run for a while: from now on it runs in the direct tier, where that can do it."""
+        self.warm = float("inf")
+        from .direct.tier import Direct
+        from .direct.translate import is_translatable
+
+        if is_translatable(self.image):
+            self.direct = Direct(self)
+
+    @property
+    def tier(self) -> str:
+        """How the program runs now: "interpreter" or "direct"."""
+        return "interpreter" if self.direct is None else "direct"
 
     def _asking(self, result: Any, seq: int | None) -> Strand | None:
         """The strand whose effect is answered."""
@@ -275,10 +325,13 @@ class Machine:
         if strand.within is not None:
             del self.asked[strand.effect.seq]  # type: ignore[union-attr]
         strand.effect = None
-        frame = strand.calls[-1]
-        _, slot, target = frame.function.block(frame.state)[-1][1]
-        frame.slots[slot] = value
-        frame.go(self, target)
+        if strand.live is not None:
+            strand.live.take(self, value)
+        else:
+            frame = strand.calls[-1]
+            _, slot, target = frame.function.block(frame.state)[-1][1]
+            frame.slots[slot] = value
+            frame.go(self, target)
         if strand is not self.strand:
             self.ready.append(strand)
         elif self.ready:
@@ -303,6 +356,7 @@ class Machine:
         They are those of the strand that asked last, or else runs, with those it was forked from before
         them. A view shows the frame as it is when asked.
         """
+        self._settle()
         strand = next(reversed(self.asked.values())) if self.asked else self.strand
         parts = [strand.calls]
         count = len(strand.calls)
@@ -318,20 +372,29 @@ class Machine:
     def strands(self) -> list[StrandView]:
         """All calls that run side by side, each before those it forked, in order of items; the first is
         the run itself. There may be millions."""
+        self._settle()
         return [StrandView(strand) for strand in walk(self.strand)]
 
     def snapshot(self) -> dict[str, Any]:
         """All there is to this run, as JSON-able data; not once the program has ended."""
         from .snapshot import take
 
+        self._settle()
         return take(self)
 
+    def _settle(self) -> None:
+        """Have all frames in `calls`."""
+        if self.direct is not None:
+            self.direct.settle_all()
+
     @staticmethod
-    def restore(image: Image, snapshot: Any, fuel: int | None = None) -> Machine:
+    def restore(image: Image, snapshot: Any, fuel: int | None = None, tier: str = "auto") -> Machine:
         """A machine that goes on where the snapshot was taken. SnapshotError if it cannot."""
         from .snapshot import restore
 
-        return restore(image, snapshot, fuel)
+        machine = restore(image, snapshot, fuel)
+        machine.warm = TIERS[tier]
+        return machine
 
     def call(self, count: int) -> Frame:
         """A frame for the callee and its `count` arguments on the stack. One tick."""
@@ -352,7 +415,7 @@ class Machine:
         if code.rest and count >= code.parameters - 1:
             arguments[code.parameters - 1 :] = [tuple(arguments[code.parameters - 1 :])]
         elif count != code.parameters:
-            raise PrimitiveFault("arity", f"`{code.name}` takes {_takes(code)}, not {count}")
+            raise PrimitiveFault("arity", f"`{code.name}` takes {takes(code)}, not {count}")
         self.ticks += 1
         return Frame(function, (*arguments, *captures))
 
@@ -418,28 +481,39 @@ class Machine:
         self.switch()
         return Waiting()
 
+    def end(self, value: Value) -> Done | Fault:
+        """The program has returned a value; a fault of the program as a whole where that cannot leave."""
+        self.ended = True
+        try:
+            return Done(plain(value, "the program's result"))
+        except PrimitiveFault as fault:
+            span = self.image.place(self.image.functions[self.image.entry].span)
+            return Fault(fault.kind, fault.message, span)
+
     def _unwind(self, fault: PrimitiveFault, index: int) -> Waiting | Fault | None:
         """Control to the nearest handler, else the strand ends; `index` says which instruction it was."""
         self.stack.clear()
         frame = self.calls[-1]
         place = frame.function.place(frame.state, index)
-        if fault.place is None and place is not None and place[0].startswith(LIBRARY):
-            fault.place = show_place(self._outside())
+        if fault.place is None and is_library(place):
+            fault.place = show_place(self.author_place(self.calls[-2 : -2 - NEAR : -1]))
         if catch(self, self.calls, fault, place):
             return None
         raised = Raised(fault, (), index).under(self.calls)
         return self._fail(raised) if self.strand.within is None else self.end_strand(None, raised)
 
-    def _outside(self) -> Place | None:
-        """Where the author's code called the library's that is running, if that can be told."""
-        frames = self.calls[-2 : -2 - NEAR : -1]
+    def author_place(self, frames: list[Frame]) -> Place | None:
+        """Where the author's code called the library's that is running, if that can be told.
+
+        `frames` are the nearest of the strand's, innermost first.
+        """
         strand = self.strand
         while strand.within is not None and len(frames) < NEAR:
             strand = strand.within.parent
             frames += strand.calls[: -1 - NEAR : -1]
-        for frame in frames:
+        for frame in frames[:NEAR]:
             place = frame.function.exit_place(frame.state)
-            if place is not None and not place[0].startswith(LIBRARY):
+            if place is not None and not is_library(place):
                 return place
         return None
 
@@ -461,13 +535,17 @@ class Machine:
         return Fault(fault.kind, fault.message, first, tuple(trace), raised.omitted, details)
 
 
+def is_library(place: Place | None) -> bool:
+    return place is not None and place[0].startswith(LIBRARY)
+
+
 def _find_place(image: Image, text: str) -> Place | None:
     """The widest place of the image that `show_place` shows as `text`."""
     found = [image.place(span) for span in range(1, len(image.spans) // 5 + 1)]
     return max((p for p in found if show_place(p) == text), key=lambda p: p[3:], default=None)  # type: ignore[index]
 
 
-def _takes(code: FunctionCode) -> str:
+def takes(code: FunctionCode) -> str:
     """How many arguments a function takes, for a message."""
     count = code.parameters - code.rest
     least = "at least " if code.rest else ""

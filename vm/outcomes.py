@@ -87,6 +87,11 @@ class FrameView:
         return self._frame.function.code.name
 
     @property
+    def origin(self) -> Place | None:
+        """Where its function stands in the source."""
+        return self._frame.function.image.place(self._frame.function.code.span)
+
+    @property
     def state(self) -> str:
         return self._frame.function.code.states[self._frame.state]
 

@@ -10,7 +10,7 @@ from . import bounds
 from .faults import PrimitiveFault
 from .opcodes import BY_NAME
 from .operands import items as items_of
-from .outcomes import Done, Effect
+from .outcomes import Effect
 from .values import Box, FunctionValue, show, to_host
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .faults import Fault
     from .machine import Frame, Machine
-    from .outcomes import Waiting
+    from .outcomes import Done, Waiting
     from .values import Value
 
     # What stops a machine, but for want of fuel.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Step = Callable[["Machine", "Frame", Any], Outcome | None]
 
 
-def _plain(value: Value, what: str) -> Any:
+def plain(value: Value, what: str) -> Any:
     """A value in host form; a fault where it has none."""
     try:
         return to_host(value)
@@ -38,10 +38,10 @@ def _plain(value: Value, what: str) -> Any:
         raise PrimitiveFault("too-large", f"{what}: {error}") from None
 
 
-def _map(value: Value, what: str) -> dict[str, Any]:
+def plain_map(value: Value, what: str) -> dict[str, Any]:
     if type(value) is not dict:
         raise PrimitiveFault("type-error", f"{what} are a map, not {show(value)}")
-    return _plain(value, what)  # type: ignore[no-any-return]
+    return plain(value, what)  # type: ignore[no-any-return]
 
 
 def _const(machine: Machine, frame: Frame, value: Value) -> None:
@@ -79,7 +79,7 @@ def _setbox(machine: Machine, frame: Frame, operands: Any) -> None:
 
 
 def _note(machine: Machine, frame: Frame, kind: str) -> None:
-    machine.notes.append((kind, _map(machine.stack.pop(), f"the fields of note `{kind}`")))
+    machine.notes.append((kind, plain_map(machine.stack.pop(), f"the fields of note `{kind}`")))
 
 
 def _jump(machine: Machine, frame: Frame, target: int) -> None:
@@ -114,7 +114,7 @@ def _tailcall(machine: Machine, frame: Frame, count: int) -> None:
 
 def _perform(machine: Machine, frame: Frame, operands: Any) -> Effect:
     kind = operands[0]
-    args = _map(machine.stack.pop(), f"the arguments of effect `{kind}`")
+    args = plain_map(machine.stack.pop(), f"the arguments of effect `{kind}`")
     machine.seq += 1
     place = frame.function.exit_place(frame.state)
     strand = machine.strand
@@ -140,9 +140,7 @@ def _return(machine: Machine, frame: Frame, operands: Any) -> Outcome | None:
     if len(machine.calls) == 1:
         if machine.strand.within is not None:
             return machine.end_strand(value)
-        done = Done(_plain(value, "the program's result"))
-        machine.ended = True
-        return done
+        return machine.end(value)
     machine.calls.pop()
     caller = machine.calls[-1]
     _, slot, target = caller.function.block(caller.state)[-1][1]
@@ -151,7 +149,7 @@ def _return(machine: Machine, frame: Frame, operands: Any) -> Outcome | None:
     return None
 
 
-def _fail(machine: Machine, frame: Frame, operands: Any) -> None:
+def fail(machine: Machine, frame: Frame, operands: Any) -> None:
     error = machine.stack.pop()
     if type(error) is not dict:
         raise PrimitiveFault("user", error if type(error) is str else show(error))
@@ -180,7 +178,7 @@ STEPS: dict[str, Step] = {
     "PERFORM": _perform,
     "PARALLEL": _parallel,
     "RETURN": _return,
-    "FAIL": _fail,
+    "FAIL": fail,
 }
 
 if STEPS.keys() != BY_NAME.keys():

@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from .direct.tier import Live
     from .faults import Place, PrimitiveFault
     from .machine import Frame, LoadedFunction, Machine
     from .outcomes import Effect
@@ -28,12 +29,14 @@ class Strand:
     within, item: the fork it belongs to, None for the first strand, and which item it is called for.
     """
 
-    __slots__ = ("calls", "effect", "fork", "item", "within")
+    __slots__ = ("calls", "effect", "fork", "item", "live", "within")
 
     def __init__(self, calls: list[Frame], within: Fork | None = None, item: int = 0) -> None:
         self.calls = calls
         self.effect: Effect | None = None
         self.fork: Fork | None = None
+        # What runs above `calls` in the direct tier (`direct`).
+        self.live: Live | None = None
         self.within = within
         self.item = item
 

@@ -133,7 +133,7 @@ def test_tail_calls_keep_one_frame(machine_of: MachineOf) -> None:
     )
     for _ in range(100):
         machine.resume()
-        assert len(machine.calls) == 1
+        assert len(machine.frames()) == 1
         machine.refuel(100)
     assert value_of(machine) is False
 

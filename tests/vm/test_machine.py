@@ -185,7 +185,7 @@ def test_a_long_run_keeps_nothing(machine_of: MachineOf) -> None:
     outcome: Any = machine.resume()
     while not isinstance(outcome, Done):
         assert len(machine.take_notes()) <= 1001
-        assert (len(machine.calls), len(machine.stack)) == (1, 0)
+        assert (len(machine.frames()), len(machine.stack)) == (1, 0)
         if isinstance(outcome, OutOfFuel):
             machine.refuel(1000)
             outcome = machine.resume()

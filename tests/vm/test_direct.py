@@ -1,0 +1,200 @@
+"""The direct tier: nothing but time tells it from the interpreter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from core_programs import Generator
+from flow_runs import machine_of as flow_of
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from wild_programs import PROGRAMS
+
+from llc.frontend.flows import lower_flow
+from llc.ir.nodes import Program
+from llc.ir.text import parse_program
+from llc.vm import bounds
+from llc.vm.direct.translate import MOST_STATES, Translator
+from llc.vm.emit import emit
+from llc.vm.faults import Fault
+from llc.vm.image import Image
+from llc.vm.machine import Done, Effect, Machine, OutOfFuel, Waiting
+
+LAWS = settings(
+    deadline=None, max_examples=40, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+)
+SEEDS = st.integers(0, 1 << 48)
+FLOWS = st.builds(lambda seed: Generator(seed).program(), SEEDS) | st.builds(
+    lambda seed: Generator(seed, parallel=6, perform=4).program(), SEEDS
+)
+TICKS = 80
+
+
+def image_of_core(node: Any) -> Image:
+    def none(name: str) -> Any:
+        raise AssertionError(name)
+
+    return emit(lower_flow(node, "generated", (), none))
+
+
+def told(outcome: Any) -> Any:
+    """An outcome as data to compare, with all it says."""
+    match outcome:
+        case Effect():
+            return ("effect", outcome.seq, outcome.kind, repr(outcome.args), outcome.span)
+        case Done():
+            return ("done", repr(outcome.value))
+        case Fault():
+            facts = (outcome.kind, outcome.message, outcome.span, outcome.backtrace, outcome.omitted)
+            return ("fault", *facts, repr(outcome.details))
+        case Waiting():
+            return "waiting"
+        case _:
+            return "out of fuel"
+
+
+def history(image: Image, args: list[Any], quantum: int | None, tier_of: Callable[[int], str]) -> list[Any]:
+    """All there is to see of a run: outcomes, notes, ticks and, at each stop, its snapshot.
+
+    tier_of(n): the tier for the n-th stretch; where it changes, the machine goes through JSON.
+    """
+    stretch = 0
+    tier = tier_of(0)
+    machine = Machine(image, args, fuel=TICKS if quantum is None else quantum, tier=tier)
+    seen: list[Any] = []
+    given: tuple[Any, ...] = ()
+    while True:
+        outcome = machine.resume(*given)
+        given = ()
+        seen += [told(outcome), list(machine.notes), machine.ticks]
+        if machine.ended:
+            return seen
+        if quantum is not None or tier_of(stretch + 1) != tier:
+            stored = json.dumps(machine.snapshot())
+            seen.append(stored)
+        machine.take_notes()
+        stretch += 1
+        if tier_of(stretch) != tier:
+            tier = tier_of(stretch)
+            left = int(machine.limit - machine.ticks)
+            machine = Machine.restore(image, json.loads(json.dumps(machine.snapshot())), left, tier)
+        if isinstance(outcome, OutOfFuel):
+            if machine.ticks >= TICKS:
+                return seen
+            machine.refuel(quantum)
+        elif not machine.is_ready:
+            seq = max(machine.waiting)
+            given = ({"a": seq, "b": [1, "x"]} if seq % 3 else None, seq)
+
+
+def seen_by(found: list[Any]) -> list[Any]:
+    """A history without its snapshots, which are taken where it pleases whoever asks."""
+    return [one for one in found if not isinstance(one, str) or not one.startswith("{")]
+
+
+def assert_alike(image: Image, quantum: int, args: list[Any], turns: int) -> None:
+    """Both tiers, and runs that go from one to the other by the bits of `turns`, give one history."""
+
+    def turning(stretch: int) -> str:
+        return "direct" if turns >> (stretch % 24) & 1 else "interpreter"
+
+    plain = history(image, args, quantum, lambda _: "interpreter")
+    assert history(image, args, quantum, lambda _: "direct") == plain
+    assert seen_by(history(image, args, quantum, turning)) == seen_by(plain)
+    # Greenlets that nobody looks into go on from effect to effect.
+    whole = history(image, args, None, lambda _: "interpreter")
+    assert history(image, args, None, lambda _: "direct") == whole
+
+
+@LAWS
+@given(PROGRAMS, st.integers(1, 9), st.integers(0, 1 << 24))
+def test_programs_of_any_shape_run_alike(program: Program, quantum: int, turns: int) -> None:
+    """Outcomes, notes, ticks, faults with places and backtraces, and byte for byte the same snapshots."""
+    assert_alike(emit(program), quantum, [1], turns)
+
+
+@LAWS
+@given(FLOWS, st.integers(1, 40), st.integers(0, 1 << 24))
+def test_generated_flows_run_alike(node: Any, quantum: int, turns: int) -> None:
+    """Closures, boxes, `try`, loops, recursion and calls at once."""
+    assert_alike(image_of_core(node), quantum, [], turns)
+
+
+# --- what generated programs do not reach --------------------------------------------------------
+
+
+def run(text: str, tier: str) -> tuple[Any, int]:
+    machine = Machine(flow_of(text).image, tier=tier)
+    return told(machine.resume()), machine.ticks
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(define (count n) (if (= n 0) 0 (+ 1 (count (- n 1))))) (count 200000)",
+        '(define (count n) (if (= n 0) (error \'deep "down") (+ 1 (count (- n 1))))) (count 50000)',
+        "(define (even n) (if (= n 0) true (odd (- n 1)))) (define (odd n) (if (= n 0) false (even (- n 1))))"
+        " (even 200001)",
+        "(define (f n) (if (= n 0) (car nil) (g (- n 1)))) (define (g n) (f n)) (f 70000)",
+        "(loop ((i 0) (s 0)) (if (< i 100000) (recur (+ i 1) (+ s (modulo i 7))) s))",
+        "(reduce + 0 (map (lambda (x) (* x x)) (filter even? (range 0 3000))))",
+        "(define (f &rest xs) (if (null? xs) 0 (+ 1 (apply f (rest xs))))) (apply f (range 0 300))",
+        "(sort (map (lambda (x) (modulo (* x 7919) 1009)) (range 0 500)))",
+        '(define (f x) (try (if (= x 0) (error \'stop "at" x) (f (- x 1))) (catch e (get e "message"))))'
+        " (f 500)",
+        "(loop ((i 0) (a 1)) (if (< i 40) (recur (+ i 1) (* a 1000000007)) a))",
+        "(loop ((i 0) (a 1)) (if (< i 30000) (recur (+ i 1) (* a 1000000007)) a))",
+        "(define (f n) (if (< n 2.5) n (+ (f (- n 1)) (f (- n 2))))) (f 15)",
+        '(define (f n) (if (< n 2) "x" (string-append (f (- n 1)) (f (- n 2))))) (string-length (f 15))',
+        "(define (f n) (f (+ n true))) (f 0)",
+        "(map (lambda (n) (case (modulo n 4) ((0) 'a) ((1 2) 'b) (else 'c))) (range 0 200))",
+        "(list (lambda () 1))",
+    ],
+)
+def test_long_runs_are_alike(text: str) -> None:
+    """Depth, tail calls, loops, big numbers, faults far down, what cannot leave."""
+    assert run(text, "direct") == run(text, "interpreter")
+
+
+def test_calls_too_deep_are_found_at_the_same_call() -> None:
+    """The bound holds exactly, though Python counts nothing."""
+    bounds.set_bounds(calls=90_000)
+    try:
+        text = "(define (f n) (+ 1 (f (+ n 1)))) (f 0)"
+        found = run(text, "direct")
+        assert found == run(text, "interpreter")
+        assert found[0][1] == "too-deep"
+    finally:
+        bounds.set_bounds(calls=1 << 22)
+
+
+def test_a_program_changes_its_tier_when_it_has_run_for_a_while() -> None:
+    """From the ticks on that `auto` says, and not before."""
+    machine = Machine(flow_of("(loop ((i 0)) (if (< i 9000) (recur (+ i 1)) i))").image, fuel=4_000)
+    assert isinstance(machine.resume(), OutOfFuel)
+    assert machine.tier == "interpreter"
+    machine.refuel(None)
+    assert told(machine.resume()) == ("done", "9000")
+    assert machine.tier == "direct"
+
+
+def test_a_machine_too_large_to_translate_stays_as_it_is() -> None:
+    """It runs in the interpreter, and says so."""
+    states = "\n".join(f"state s{n}\n goto s{n + 1}" for n in range(MOST_STATES + 1))
+    text = f"program p entry main\nfunction main()\n{states}\nstate s{MOST_STATES + 1}\n return 1\n"
+    machine = Machine(emit(parse_program(text, "p.ir")), tier="direct")
+    assert told(machine.resume()) == ("done", "1")
+    assert machine.tier == "interpreter"
+
+
+def test_a_function_reads_like_one() -> None:
+    """Loops are loops, and the integer case is written without questions."""
+    text = "(define (sum n) (loop ((i 0) (s 0)) (if (< i n) (recur (+ i 1) (+ s i)) s))) (sum 9)"
+    image = flow_of(text).image
+    index = next(index for index, code in enumerate(image.functions) if code.name == "sum")
+    lines = [line.strip() for line in Translator(image).function(index).source.splitlines()]
+    assert "for _ in chain(ONE, tick):" in lines
+    assert "if (s1 < s0):" in lines

@@ -1,0 +1,75 @@
+"""The text of a Python function, made of statements, with the instruction that each line does."""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    # A line, or (a head such as `if x`, what stands under it).
+    Statement: TypeAlias = "str | tuple[str, list[Statement]] | Arrival"
+
+_MARK = re.compile("\x01(\\d+)\x02")
+_INDENT = " "
+
+
+class Text:
+    """The text of a function called `name`, and the offset in the code that each line stands for."""
+
+    __slots__ = ("name", "offsets", "source")
+
+    def __init__(self, name: str, statements: list[Statement]) -> None:
+        self.name = name
+        lines: list[str] = []
+        # Lines are counted from 1.
+        self.offsets = [0]
+        todo: list[tuple[int, Statement]] = [(0, statement) for statement in reversed(statements)]
+        offset = 0
+        while todo:
+            depth, statement = todo.pop()
+            if isinstance(statement, tuple):
+                head, body = statement
+                todo += [(depth + 1, inner) for inner in reversed(body or ["pass"])]
+                line = f"{head}:"
+            elif isinstance(statement, Arrival):
+                if not statement.is_told:
+                    line = "pass"
+                else:
+                    line = f"at = {statement.target}"
+            else:
+                line = statement
+            for index, part in enumerate(_MARK.split(_INDENT * depth + line)):
+                if index % 2:
+                    offset = int(part)
+                else:
+                    lines.append(part)
+                    self.offsets.append(offset)
+        self.source = "\n".join(lines) + "\n"
+
+
+def mark(offset: int) -> str:
+    """What stands in a line before an expression that does the instruction at an offset."""
+    return f"\x01{offset}\x02"
+
+
+class Arrival:
+    """`at = target`, written only where somebody asks for `at`."""
+
+    __slots__ = ("is_told", "target")
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.is_told = False
+
+
+class Told(Arrival):
+    """Stands among the arrivals of a state that later ones are to be told of too."""
+
+    def __init__(self) -> None:
+        super().__init__(-1)
+
+
+def tick(offset: int) -> list[Statement]:
+    return [("for _ in tick", ["break"]), ("else", [f"({mark(offset)}OUT())"])]

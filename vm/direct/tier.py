@@ -1,0 +1,396 @@
+"""A strand of the machine that runs as Python functions made of its code (`library`).
+
+A strand that runs so has a greenlet of its own: its frames are Python frames, and an effect is a switch
+back to the machine, whatever the depth. Whoever wants to see frames has them settled: they become the
+machine's own frames again, at the same states with the same slots, and the greenlet is dropped. Frames
+that were settled are entered again, one when the other returns, by a function that begins at their state.
+So snapshots, faults and ticks are the same in either tier.
+
+Must not be in here: what instructions become (`translate`), order of strands (`machine`, `strands`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from itertools import islice, repeat
+from operator import length_hint
+
+from greenlet import getcurrent, greenlet
+
+from ..faults import TRACE_ENDS, PrimitiveFault, fault_map, show_place
+from ..machine import DEEPER, NEAR, SLICE, Frame, is_library
+from ..opcodes import BY_NAME, decode
+from ..operands import items as items_of
+from ..outcomes import Effect, OutOfFuel
+from ..steps import plain_map
+from ..strands import Raised, Strand, catch, walk
+from .library import Library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, FrameType, TracebackType
+    from typing import Any
+
+    from ..machine import Machine
+    from ..values import Value
+
+_TAILCALL = BY_NAME["TAILCALL"].number
+# Frames left over from tail calls are looked for from this depth on, among so many.
+_DEEP = 20_000
+_SAMPLE = 1_000
+# Python's own bound must not be met: depth is bounded by the machine's.
+_RECURSION = 1 << 30
+
+
+class _Fork:
+    """Why a greenlet stops: it calls for each item of a list."""
+
+    def __init__(self, callee: Value, items: tuple[Value, ...]) -> None:
+        self.callee = callee
+        self.items = items
+
+
+class _Returned:
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
+class _Failed:
+    def __init__(self, raised: Raised) -> None:
+        self.raised = raised
+
+
+_OUT = OutOfFuel()
+_SETTLE = object()
+
+
+class Live:
+    """The running part of a strand: its greenlet; answer: what it goes on with, once it is answered."""
+
+    __slots__ = ("answer", "at", "greenlet")
+
+    def __init__(self, greenlet_: greenlet) -> None:
+        self.greenlet = greenlet_
+        # The function and the state that an effect was asked for in.
+        self.at = (0, 0)
+        self.answer: list[Value] = []
+
+    def take(self, machine: Machine, value: Value) -> None:
+        """The answer to the effect; the jump that follows has its tick at once."""
+        self.answer.append(value)
+        function, state = self.at
+        _, _, target = machine.functions[function].block(state)[-1][1]
+        if target <= state:
+            machine.ticks += 1
+
+
+class Direct:
+    """Runs the strands of a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.library = Library(machine.image)
+        self.host = getcurrent()
+        self.left = 0
+        self.deep = _DEEP
+        self.depth = 0
+        self.names = self.library.names
+        self.names |= {
+            "OUT": self.out,
+            "PERFORM": self.perform,
+            "FORK": self.fork,
+            "NOTE": self.note,
+            "CAUGHT": self.caught,
+        }
+
+    # --- ticks ----------------------------------------------------------------------------
+
+    # Loops go over `tick` (`translate`), so one is replaced only once nothing is left of it.
+
+    def allow(self) -> None:
+        """Have as many ticks at hand as the machine may use, or fewer; at least one more is left to it."""
+        machine, tick = self.machine, self.names["tick"]
+        allowed = int(min(machine.limit - machine.ticks, SLICE)) - 1
+        self.left = length_hint(tick)
+        if not self.left:
+            self.names["tick"] = repeat(None, allowed)
+            self.left = allowed
+        elif self.left > allowed:
+            deque(islice(tick, self.left - allowed), maxlen=0)
+            self.left = allowed
+
+    def count(self) -> None:
+        """Count the ticks that were used."""
+        left = length_hint(self.names["tick"])
+        self.machine.ticks += self.left - left
+        self.depth += self.left - left
+        self.left = left
+
+    def out(self) -> None:
+        """A tick that was not there any more."""
+        machine = self.machine
+        self.count()
+        machine.ticks += 1
+        if machine.ticks >= machine.limit:
+            self.host.switch(_OUT)
+        elif self.depth > self.deep and self.is_worth_settling(sys._getframe(1)):
+            self.host.switch(_SETTLE)
+        else:
+            self.allow()
+
+    def is_worth_settling(self, frame: FrameType | None) -> bool:
+        """Whether most of many frames are left over from tail calls, or the machine's bound is near.
+
+        Looks at the innermost ones only; `depth` is how many there may be at most.
+        """
+        frames = dead = 0
+        while frame is not None and frames < _SAMPLE:
+            if frame.f_code in self.library.codes:
+                dead += frames > 0 and self.is_dead(frame.f_code, frame.f_lineno)
+                frames += 1
+            frame = frame.f_back
+        settled = len(self.machine.calls)
+        if frame is None:
+            self.depth = settled + frames
+            return False
+        if 2 * dead > frames or self.depth + 2 * SLICE > self.machine.room:
+            return True
+        self.deep = min(2 * self.deep, self.machine.room - 2 * SLICE)
+        return False
+
+    # --- what code asks for ---------------------------------------------------------------
+
+    def perform(self, kind: str, args: Value) -> Value:
+        machine, library = self.machine, self.library
+        given = plain_map(args, f"the arguments of effect `{kind}`")
+        frame = sys._getframe(1)
+        function, offsets = library.codes[frame.f_code]
+        offset = offsets[frame.f_lineno]
+        machine.seq += 1
+        strand = machine.strand
+        if strand.within is not None:
+            machine.asked[machine.seq] = strand
+        effect = strand.effect = Effect(machine.seq, kind, given, library.place(function, offset))
+        live = strand.live
+        assert live is not None
+        live.at = function, library.state_of(function, offset)
+        self.count()
+        self.host.switch(effect)
+        return live.answer.pop()
+
+    def fork(self, callee: Value, items: Value) -> Value:
+        found = items_of(items)
+        if found:
+            self.count()
+            self.host.switch(_Fork(callee, found))
+        return ()
+
+    def note(self, kind: str, fields: Value) -> None:
+        self.machine.notes.append((kind, plain_map(fields, f"the fields of note `{kind}`")))
+
+    def is_dead(self, code: CodeType, line: int) -> bool:
+        """Whether a frame that called another did so by a tail call."""
+        function, offsets = self.library.codes[code]
+        return self.is_tail(function, offsets[line])
+
+    def caught(self, function: int, fault: PrimitiveFault) -> tuple[int, int, Value, bool] | None:
+        """A fault came to a frame of a function with handlers: where control goes, if anywhere."""
+        trace = fault.__traceback__
+        assert trace is not None
+        library = self.library
+        code, line = trace.tb_frame.f_code, trace.tb_lineno
+        state = library.state_of(function, library.codes[code][1][line])
+        handler = self.machine.image.functions[function].handlers.get(state)
+        if handler is None:
+            return None
+        inner = self.frames_of(trace)
+        if len(inner) > 1 and self.is_dead(code, line):
+            return None
+        target, slot = handler
+        self.locate(fault, inner, trace.tb_frame.f_back)
+        value = fault_map(
+            fault.kind, fault.message, fault.place or show_place(library.place(*inner[-1])), fault.details
+        )
+        return target, slot, value, target <= state
+
+    def frames_of(self, trace: TracebackType | None) -> list[tuple[int, int]]:
+        """The functions that a fault came through and where they stand, outermost first."""
+        found = []
+        codes = self.library.codes
+        while trace is not None:
+            known = codes.get(trace.tb_frame.f_code)
+            if known is not None:
+                found.append((known[0], known[1][trace.tb_lineno]))
+            trace = trace.tb_next
+        return found
+
+    def locate(self, fault: PrimitiveFault, trace: list[tuple[int, int]], outer: FrameType | None) -> None:
+        """A fault in the library is told where the author called that.
+
+        `trace` is where it came through so far, `outer` the frame that this goes on with outwards.
+        """
+        library, machine = self.library, self.machine
+        if fault.place is not None or not is_library(library.place(*trace[-1])):
+            return
+        found = [
+            self.frame_at(*where) for where in trace[-2 : -2 - 2 * NEAR : -1] if not self.is_tail(*where)
+        ]
+        while outer is not None and len(found) < NEAR:
+            if outer.f_code in library.codes and not self.is_dead(outer.f_code, outer.f_lineno):
+                function, offsets = library.codes[outer.f_code]
+                found.append(self.frame_at(function, offsets[outer.f_lineno]))
+            outer = outer.f_back
+        fault.place = show_place(machine.author_place([*found, *machine.calls[: -1 - NEAR : -1]]))
+
+    def is_tail(self, function: int, offset: int) -> bool:
+        return self.machine.image.functions[function].code[offset] == _TAILCALL
+
+    def frame_at(self, function: int, offset: int) -> Frame:
+        frame = Frame(self.machine.functions[function], ())
+        frame.state = self.library.state_of(function, offset)
+        return frame
+
+    # --- strands --------------------------------------------------------------------------
+
+    def run(self) -> Any:
+        """Run the machine's strand on until it stops; its outcome, None where there is none yet.
+
+        DEEPER where the interpreter must do it: that counts each call.
+        """
+        machine = self.machine
+        strand = machine.strand
+        if len(strand.calls) + SLICE > machine.room:
+            return DEEPER  # the interpreter knows when it is too deep
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(_RECURSION)
+        self.host = getcurrent()
+        self.allow()
+        try:
+            live = strand.live
+            if live is None:
+                live = strand.live = Live(greenlet(self.main))
+                self.depth = len(strand.calls)
+                self.deep = min(max(_DEEP, 2 * self.depth), machine.room - 2 * SLICE)
+                said = live.greenlet.switch(strand)
+            else:
+                said = live.greenlet.switch()
+            if said is _SETTLE or type(said) is _Fork:
+                self.settle(strand)
+        finally:
+            sys.setrecursionlimit(limit)
+        if said is _SETTLE:
+            return None
+        kind = type(said)
+        if kind is Effect or kind is OutOfFuel:
+            return said
+        if kind is _Fork:
+            try:
+                machine.fork(said.callee, said.items)
+            except PrimitiveFault as fault:
+                frame = machine.calls[-1]
+                return machine._unwind(fault, len(frame.function.block(frame.state)) - 1)
+            return None
+        strand.live = None
+        if kind is _Returned:
+            if strand.within is not None:
+                return machine.end_strand(said.value)
+            return machine.end(said.value)
+        return machine._fail(said.raised) if strand.within is None else machine.end_strand(None, said.raised)
+
+    def main(self, strand: Strand) -> Any:
+        """A strand's greenlet: enter its innermost frame, then those it returns to."""
+        machine, library = self.machine, self.library
+        calls = strand.calls
+        while True:
+            frame = calls[-1]
+            entry = library.entry(frame.function.index, frame.state)
+            slots = frame.slots
+            calls.pop()
+            del frame
+            try:
+                value = entry(slots)
+            except PrimitiveFault as fault:
+                self.count()
+                trace = self.frames_of(fault.__traceback__)
+                self.locate(fault, trace, None)
+                if catch(machine, calls, fault, library.place(*trace[-1])):
+                    self.restart()
+                    continue
+                return _Failed(self.raised(fault, trace, calls))
+            self.count()
+            if not calls:
+                return _Returned(value)
+            caller = calls[-1]
+            _, slot, target = caller.function.block(caller.state)[-1][1]
+            caller.slots[slot] = value
+            caller.go(machine, target)
+            self.restart()
+
+    def restart(self) -> None:
+        """Go on with another of the frames that were settled."""
+        if self.machine.ticks >= self.machine.limit:
+            self.host.switch(_OUT)
+        else:
+            self.allow()
+
+    def raised(self, fault: PrimitiveFault, found: list[tuple[int, int]], calls: list[Frame]) -> Raised:
+        """A fault that no frame of its strand handles; `found` is where it came through.
+
+        Of the frames that it came through the ends are put with the machine's, to be looked at.
+        """
+        codes = self.machine.image.functions
+        last = len(found) - 1
+        live = [where for index, where in enumerate(found) if index == last or not self.is_tail(*where)]
+        ends = live if len(live) <= 2 * TRACE_ENDS else live[:TRACE_ENDS] + live[-TRACE_ENDS:]
+        frames = [self.frame_at(*where) for where in ends]
+        function, offset = found[last]
+        steps = decode(codes[function].code, *codes[function].bounds(frames[-1].state))
+        at = next(index for index, (place, _, _) in enumerate(steps) if place == offset)
+        raised = Raised(fault, [(frame.function, frame.state) for frame in frames], at, len(live) - len(ends))
+        raised = raised.under(calls)
+        calls += frames
+        return raised
+
+    def settle(self, strand: Strand) -> None:
+        """Make the frames of a strand the machine's own."""
+        live = strand.live
+        if live is None:
+            return
+        strand.live = None
+        machine, library = self.machine, self.library
+        found: list[Frame] = []
+        frame = live.greenlet.gr_frame
+        is_inner = False
+        while frame is not None:
+            known = library.codes.get(frame.f_code)
+            if known is not None:
+                function, offsets = known
+                offset = offsets[frame.f_lineno]
+                code = machine.image.functions[function]
+                if not (is_inner and code.code[offset] == _TAILCALL):
+                    made = Frame(machine.functions[function], ())
+                    made.state = library.state_of(function, offset)
+                    values = frame.f_locals
+                    made.slots = [values.get(f"s{slot}") for slot in range(len(code.slots))]
+                    found.append(made)
+                is_inner = True
+            frame = frame.f_back
+        if live.answer:
+            inner = found[0]
+            _, slot, target = inner.function.block(inner.state)[-1][1]
+            inner.slots[slot] = live.answer.pop()
+            inner.state = target
+        strand.calls += reversed(found)
+        if strand is not machine.strand:
+            machine.outside += len(found)
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(_RECURSION)
+        try:
+            live.greenlet.throw()
+        finally:
+            sys.setrecursionlimit(limit)
+
+    def settle_all(self) -> None:
+        for strand in walk(self.machine.strand):
+            self.settle(strand)

@@ -1,0 +1,312 @@
+"""The states of a function as Python's `if` and `while`, from the shape of its flow (`flow`).
+
+A state that one jump alone leads to stands where that jump was; states where paths meet follow the state
+above them all, asking `at` which was meant where that is not plain; what cannot be said so is a root,
+which is entered from the top of the function.
+"""
+
+from __future__ import annotations
+
+from ..opcodes import NO_STATE
+from .function import result_slot
+from .instructions import Instructions
+from .text import Arrival, Told, mark, tick
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .flow import FlowGraph
+    from .function import Function
+    from .known import Known
+    from .text import Statement
+
+# How deep statements and loops are nested, and how many states stand below one another, before one
+# becomes a root.
+_DEEPEST = 40
+_MOST_LOOPS = 12
+_LONGEST = 100
+
+
+class Loop:
+    """A `while` being written. states: where `continue` leads to; breaks: where what leaves it goes."""
+
+    __slots__ = ("breaks", "is_root", "states")
+
+    def __init__(self, states: Iterable[int], is_root: bool = False) -> None:
+        self.states = set(states)
+        self.is_root = is_root
+        self.breaks: set[int] = set()
+
+
+class Nested(Exception):
+    """A state would stand too deep: it is to be a root."""
+
+    def __init__(self, state: int) -> None:
+        self.state = state
+
+
+class Writer(Instructions):
+    """Writes the states of a function, given what is known of types."""
+
+    def __init__(self, function: Function, graph: FlowGraph, known: Known) -> None:
+        super().__init__(function, known)
+        self.graph = graph
+        # What stands around: loops, and lists of the states that follow.
+        self.around: list[Loop | list[int]] = []
+        self.arrivals: dict[int, list[Arrival]] = {}
+        # How many regions are being written inside one another, and how deep their text stands.
+        self.depth = 0
+        self.nested = 0
+
+    # --- flow -----------------------------------------------------------------------------
+
+    def whole(self) -> list[Statement]:
+        """The text of all that can be reached."""
+        graph = self.graph
+        if graph.roots == {self.function.start} and not self.code.handlers:
+            if not any(self.function.start in self.function.edges[state] for state in graph.order):
+                return self.region(self.function.start)[0]
+            loop = Loop(graph.roots, True)
+            self.around.append(loop)
+            body = self.region(self.function.start)[0]
+            self.around.pop()
+            return self.loop(self.function.start, body)
+        self.around.append(Loop(graph.roots, True))
+        written: list[Statement] = []
+        roots = sorted(graph.roots, key=lambda root: (root != self.function.start, root))
+        for index, root in enumerate(roots):
+            written.append((f"{'el' if index else ''}if at == {root}", self.region(root)[0]))
+        self.around.pop()
+        return written
+
+    def region(self, state: int) -> tuple[list[Statement], set[int]]:
+        """A state and all below it; and the states that control goes on to at the end of the text."""
+        graph = self.graph
+        self.depth += 1
+        if self.depth > _LONGEST or self.nested > _DEEPEST:
+            raise Nested(state)
+        if state not in graph.headers:
+            found = self.inside(state)
+        else:
+            if sum(isinstance(one, Loop) for one in self.around) >= _MOST_LOOPS:
+                raise Nested(state)
+            loop = Loop([state])
+            self.around.append(loop)
+            self.nested += 1
+            body, falls = self.inside(state)
+            self.nested -= 1
+            self.around.pop()
+            if falls:
+                body = [*body, "break"]
+            leaves = loop.breaks | falls
+            written = self.loop(state, body)
+            onward: set[int] = set()
+            for target in sorted(leaves):
+                words = self.onward(target)
+                if words is None:
+                    onward.add(target)
+                elif len(leaves) == 1:
+                    written.append(words)
+                else:
+                    self.tell(leaves)
+                    written.append((f"if at == {target}", [words]))
+            found = written, onward
+        self.depth -= 1
+        return found
+
+    def counts(self, header: int) -> bool:
+        """Whether each jump back to a loop's header uses a tick: then the loop can go over those."""
+        graph, function = self.graph, self.function
+        return all(
+            header <= state and function.states[state][-1][1].name != "PERFORM"
+            for state in graph.order
+            if header in function.edges[state] and graph.is_back(state, header)
+        )
+
+    def loop(self, header: int, body: list[Statement]) -> list[Statement]:
+        if not self.counts(header):
+            return [("while True", body)]
+        # The first time round uses no tick.
+        again = [*tick(self.function.offsets[header]), "continue"]
+        return [("while True", [("for _ in chain(ONE, tick)", body), ("else", again), "break"])]
+
+    def inside(self, state: int) -> tuple[list[Statement], set[int]]:
+        graph = self.graph
+        following = list(graph.inner[state])
+        if not following:
+            return self.state(state)
+        self.around.append(following)
+        written, falls = self.state(state)
+        while following:
+            target = following.pop(0)
+            if target not in falls:
+                continue
+            others = falls - {target}
+            body, more = self.region(target)
+            if others:
+                self.tell(falls)
+                written = [*written, (f"if at == {target}", body)]
+                falls = others | more
+            else:
+                written = [*written, *body]
+                falls = more
+        self.around.pop()
+        return written, falls
+
+    def tell(self, states: Iterable[int]) -> None:
+        """`at` must say which of these it is."""
+        for state in states:
+            for arrival in self.arrivals.get(state, ()):
+                arrival.is_told = True
+            self.arrivals.setdefault(state, []).append(Told())
+
+    def arrive(self, target: int) -> Arrival:
+        arrival = Arrival(target)
+        known = self.arrivals.setdefault(target, [])
+        arrival.is_told = any(isinstance(other, Told) for other in known)
+        known.append(arrival)
+        return arrival
+
+    def onward(self, target: int) -> str | None:
+        """How control that has left a loop for `target` goes on: `continue`, `break`, or straight on."""
+        loops: list[Loop] = []
+        for one in reversed(self.around):
+            if isinstance(one, Loop):
+                if target in one.states:
+                    break
+                loops.append(one)
+            elif target in one:
+                break
+        else:
+            raise AssertionError("a jump leads nowhere")
+        if loops:
+            for loop in loops:
+                loop.breaks.add(target)
+            return "break"
+        return "continue" if isinstance(one, Loop) else None
+
+    def jump(self, state: int, target: int) -> tuple[list[Statement], set[int]]:
+        """Control goes from a state to another."""
+        graph = self.graph
+        written: list[Statement] = []
+        # The answer to an effect has its tick already, and so has going round a loop that counts.
+        if target <= state and self.function.states[state][-1][1].name != "PERFORM":
+            is_round = target in graph.headers or (graph.roots == {target} and not self.code.handlers)
+            if not (is_round and graph.is_back(state, target) and self.counts(target)):
+                written += tick(self.function.offsets[target])
+        is_below = not graph.is_back(state, target) and target not in graph.roots
+        if is_below and not any(isinstance(one, list) and target in one for one in self.around):
+            types, self.types = self.types, []
+            body, falls = self.region(target)
+            self.types = types
+            return [*written, *body], falls
+        for one in reversed(self.around):
+            if isinstance(one, Loop) and target in one.states:
+                if one.is_root and len(graph.roots) + len(self.code.handlers) > 1:
+                    written.append(f"at = {target}")
+                break
+            if isinstance(one, list) and target in one:
+                break
+        words = self.onward(target)
+        if words is None:
+            return [*written, self.arrive(target)], {target}
+        if words == "break":
+            written.append(self.arrive(target))
+        return [*written, words], set()
+
+    # --- states -----------------------------------------------------------------------------
+
+    def state(self, state: int) -> tuple[list[Statement], set[int]]:
+        self.enter(state)
+        for offset, row, operands in self.function.states[state][:-1]:
+            self.work(offset, row.name, operands)
+        return self.leave(state)
+
+    def leave(self, state: int) -> tuple[list[Statement], set[int]]:
+        """The exit of a state, and what follows from it."""
+        offset, row, operands = self.function.states[state][-1]
+        if row.name == "BRANCH":
+            condition = self.stack.pop().text
+            written = self.out
+            self.nested += 1
+            then, falls = self.jump(state, operands[0])
+            self.nested -= 1
+            otherwise, more = self.jump(state, operands[1])
+            if not falls:
+                return [*written, (f"if {condition}", then), *otherwise], more
+            if not more:
+                return [*written, (f"if not {condition}", otherwise), *then], falls
+            return [*written, (f"if {condition}", then), ("else", otherwise)], falls | more
+        if row.name == "SWITCH":
+            return self.switch(state, offset, operands)
+        if self.function.again[state]:
+            return self.begin_again(state)
+        text = ""
+        match row.name:
+            case "CALL" | "TAILCALL":
+                text = self.call(offset, operands[0])
+            case "PERFORM":
+                text = f"({mark(offset)}PERFORM({self.constant(operands[0])[0]}, {self.stack.pop().text}))"
+            case "PARALLEL":
+                callee, items = (one.text for one in self.take(2, False))
+                text = f"({mark(offset)}FORK({callee}, {items}))"
+            case "RETURN":
+                text = f"({self.stack.pop().text})"
+            case "FAIL":
+                return [*self.out, f"({mark(offset)}FAIL({self.stack.pop().text}))"], set()
+        if row.name in ("RETURN", "TAILCALL"):
+            return [*self.out, f"return {text}"], set()
+        slot = result_slot(row.name, operands)
+        written = self.out
+        if slot is not None:
+            written.append(f"s{slot} = {text}")
+        body, falls = self.jump(state, self.function.edges[state][0])
+        return [*written, *body], falls
+
+    def switch(self, state: int, offset: int, operands: tuple[int, ...]) -> tuple[list[Statement], set[int]]:
+        table = self.code.tables[operands[0]]
+        subject = self.atom(self.stack.pop()).text
+        written = self.out
+        all_falls: set[int] = set()
+        cases: dict[int, list[str]] = {}
+        for case, target in table.items():
+            cases.setdefault(target, []).append(case)
+        is_first = True
+        for target, names in cases.items():
+            if target == operands[1]:
+                continue
+            test = " or ".join(f"{subject} == {name!r}" for name in names)
+            self.nested += 1
+            body, falls = self.jump(state, target)
+            self.nested -= 1
+            written.append((f"{'' if is_first else 'el'}if {test}", body))
+            all_falls |= falls
+            is_first = False
+        if operands[1] == NO_STATE:
+            body = [f"({mark(offset)}NO_CASE({subject}, {list(table)!r}))"]
+        else:
+            body, falls = self.jump(state, operands[1])
+            all_falls |= falls
+        if is_first:
+            written += body
+        else:
+            written.append(("else", body))
+        return written, all_falls
+
+    def begin_again(self, state: int) -> tuple[list[Statement], set[int]]:
+        """A tail call of the function itself."""
+        function = self.function
+        arguments = [one.text for one in self.take(self.code.parameters, False)]
+        written = self.out
+        moved = [(f"s{slot}", text) for slot, text in enumerate(arguments) if text != f"s{slot}"]
+        if moved:
+            names, texts = zip(*moved, strict=True)
+            written.append(f"{', '.join(names)} = {', '.join(texts)}")
+        rest = self.code.parameters + len(function.own)
+        fresh = sorted(slot for slot in function.stored if slot >= rest)
+        if fresh:
+            written.append(" = ".join([*(f"s{slot}" for slot in fresh), "None"]))
+        # The jump itself is to state 0, so it has its tick.
+        body, falls = self.jump(state, 0)
+        return [*written, *body], falls
