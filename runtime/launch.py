@@ -159,7 +159,7 @@ class _Command:
 
     def record(self, ended: Outcome) -> None:
         """Make a test case of the run, which has ended; that it could not be made is shown."""
-        from . import cases, making, recorded
+        from . import case_writer, cases, making, recorded
 
         assert self.folder is not None
         if ended.status == "interrupted":
@@ -168,7 +168,7 @@ class _Command:
         try:
             path = cases.case_path(self.values.record)
             case, notices = making.make(recorded.RunFiles.of(self.folder), path)
-            cases.write(case)
+            case_writer.write(case)
         except (UserError, JournalError) as error:
             self.is_unrecorded = True
             shown = error if isinstance(error, UserError) else UserError("cannot-write", error.message)
