@@ -74,14 +74,20 @@ def _read(path: str, most: int) -> tuple[bytes, int, str]:
         return b"", 0, "does not exist"
     except OSError as error:
         return b"", 0, f"cannot be read: {error.strerror}"
-    with os.fdopen(descriptor, "rb", closefd=True) as file:
+    try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             return b"", 0, "is a folder" if stat.S_ISDIR(about.st_mode) else "is no plain file"
-        try:
-            data = file.read(most)
-        except OSError as error:
-            return b"", 0, f"cannot be read: {error.strerror}"
+        parts: list[bytes] = []
+        size = 0
+        while size < most and (part := os.read(descriptor, min(most - size, 1 << 20))):
+            parts.append(part)
+            size += len(part)
+    except OSError as error:
+        return b"", 0, f"cannot be read: {error.strerror}"
+    finally:
+        os.close(descriptor)
+    data = b"".join(parts)
     return data, max(about.st_size, len(data)), ""
 
 
