@@ -153,10 +153,7 @@ def meta_map(meta: Meta) -> dict[str, Any]:
         "limits": _bounds(meta.limits),
     }
     if meta.loops:
-        shown["loops"] = tuple(
-            {**attrs.asdict(loop), "limits": _bounds(loop.limits)}
-            for loop in meta.loops
-        )
+        shown["loops"] = tuple({**attrs.asdict(loop), "limits": _bounds(loop.limits)} for loop in meta.loops)
     return shown
 
 
