@@ -277,7 +277,7 @@ class Position:
 def _mark(kind: str | None, args: Any) -> Mark:
     """What tells an effect from another with its number: its kind and its command."""
     command = args.get("command", args) if isinstance(args, dict) else args
-    return str(kind), zlib.crc32(_sorted_json(command))
+    return str(kind), zlib.crc32(journal.to_json(_sorted(command)))
 
 
 def _read_marks(rows: Any) -> dict[int, Mark | None]:
@@ -449,7 +449,8 @@ class _Replay:
         if self.changes and recorded.start_offset > self.changes[0][2]:
             return  # it is on record as the next program asked for it
         args = journal.pack(effect.args, _digest_only)
-        if recorded.kind != effect.kind or _sorted_json(recorded.args) != _sorted_json(args):
+        if recorded.kind != effect.kind or not journal.is_same(_sorted(recorded.args), _sorted(args)):
+            journal.unpack(recorded.args, lambda name, size: "")  # says so if a secret is missing
             was = f"`{recorded.kind}` {_command(recorded.args)}".rstrip()
             now = f"`{effect.kind}` {_command(args)}".rstrip()
             raise self._diverged(f"it asked for {was} and now asks for {now}", effect.seq)
@@ -550,7 +551,7 @@ def _same_note(kind: str, fields: dict[str, Any], event: dict[str, Any]) -> bool
         for name, value in event_fields(kind, fields).items()
         if name not in journal.RESERVED
     }
-    return journal.to_json(then) == journal.to_json(now)
+    return journal.is_same(then, now)
 
 
 def _digest_only(text: str) -> dict[str, Any]:
@@ -560,8 +561,8 @@ def _digest_only(text: str) -> dict[str, Any]:
     return {"$blob": sha256(data).hexdigest(), "size": len(data)}
 
 
-def _sorted_json(args: Any) -> bytes:
-    return journal.to_json(dict(sorted(args.items())) if isinstance(args, dict) else args)
+def _sorted(args: Any) -> Any:
+    return dict(sorted(args.items())) if isinstance(args, dict) else args
 
 
 def _command(args: Any) -> str:
