@@ -153,7 +153,7 @@ def _is_as_it_was(source: Any) -> bool:
         return True  # ours, and not in the project
     try:
         with open(os.path.join(runs.ROOT, source.path), "rb") as file:
-            return sha256(file.read()).hexdigest() == source.sha256
+            return bool(sha256(file.read()).hexdigest() == source.sha256)
     except OSError:
         return False
 

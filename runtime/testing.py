@@ -272,7 +272,8 @@ def junit(results: list[Tested]) -> bytes:
         words = {"message": detail.partition("\n")[0], "type": tested.result}
         ElementTree.SubElement(element, kind, words).text = detail
     ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+    text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
 
 
 def _xml(text: str) -> str:

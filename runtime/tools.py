@@ -18,6 +18,7 @@ from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .shell import Shell
@@ -164,7 +165,8 @@ def in_shell(piece: Any, values: dict[str, Any]) -> str:
     """A part of a shell's command: the author's text as it is, a value quoted for its place."""
     if isinstance(piece, str):
         return piece
-    value, quote = values.get(piece["of"]), _QUOTING[piece["quoting"]]
+    quote: Callable[[str], str] = _QUOTING[piece["quoting"]]
+    value = values.get(piece["of"])
     if value is None and piece["quoting"] == "word":
         return ""
     if isinstance(value, list) and piece["quoting"] == "word":

@@ -145,8 +145,8 @@ class Instructions:
             texts = [one.text for one in arguments]
             own = f"({''.join(f'{one}, ' for one in captures)})"
             if code.rest and count >= code.parameters - 1:
-                more = texts[code.parameters - 1 :]
-                texts = [*texts[: code.parameters - 1], f"({''.join(f'{one}, ' for one in more)})"]
+                left = texts[code.parameters - 1 :]
+                texts = [*texts[: code.parameters - 1], f"({''.join(f'{one}, ' for one in left)})"]
             elif count != code.parameters:
                 return f"({mark(offset)}CALL({callee.text}, ({''.join(f'{one}, ' for one in texts)})))"
             return f"({mark(offset)}F{function}({', '.join([own, *texts])}))"
