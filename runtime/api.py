@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..vm.faults import Fault
     from ..vm.image import Image
-    from .driver import Outcome
+    from .outcome import Outcome
     from .world import WorldLike
 
 

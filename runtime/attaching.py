@@ -14,9 +14,9 @@ from typing import Any
 
 from . import live
 from .display import Display, ProgressDisplay, limits_of
-from .driver import Outcome
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from .locks import is_live
+from .outcome import Outcome
 from .runs import RunFolder
 from .screen import Screen
 from .status import Look

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from .driver import Outcome
+    from .outcome import Outcome
 
 # Lines of one action that are shown as they come; of what follows only the last few are.
 MOST_LINES = 2_000

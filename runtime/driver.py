@@ -8,20 +8,18 @@ loops; what a loop means is in the program it runs. See `spec/events.md`.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from time import monotonic
 
 from ..ir.effects import EFFECTS
 from ..vm.faults import Fault, show_place
 from ..vm.machine import Done, Effect, OutOfFuel
-from ..vm.values import to_host
 from . import masking
 from .bounding import FUEL
 from .checkpoint import Checkpoints
-from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
-from .journal import JournalError, write_file
+from .outcome import EXIT_CODES, Outcome
 from .progress import QUANTUM, Progress, event_fields
+from .state_file import StateFile
 from .world import Context, Exited, Interrupted, sleep_time, slept
 
 TYPE_CHECKING = False
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from ..vm.faults import Place
     from ..vm.machine import Machine, Waiting
     from .display import Display
     from .journal import Journal
@@ -41,88 +38,14 @@ if TYPE_CHECKING:
     Stop = Effect | Waiting | Done | Fault | OutOfFuel
     Answered = tuple[Effect, dict[str, Any]]
 
-_EXIT_CODES = {
-    "success": EXIT_OK,
-    "failure": EXIT_FAILURE,
-    "error": EXIT_FAILURE,
-    "limit": EXIT_LIMIT,
-    "interrupted": EXIT_INTERRUPTED,
-}
-# The state file may lag behind by so many seconds while much happens, and by one look while little does.
-_STATE_EVERY = 1.0
-_STATE_TEXT = 4096
 # A run that waits longer says now and then that it is alive: after a kill its active time is known as well.
 ALIVE_EVERY = 30.0
 # Effects that act are performed so many at once where nobody says otherwise.
 JOBS = 8
 # What may need somebody at the terminal.
 _TALKING = ("ask", "tool")
-# Where functions of the library come from, and how many of them call each other at most.
-_LIBRARY = "stdlib/"
-_NEAR = 32
 # A longer command stands whole among the arguments, and shortened as `action`.
 LONGEST_ACTION = 4096
-
-
-class Outcome:
-    """How a run ended, or that it was interrupted.
-
-    kind: "loop" or "flow". status: "success", "failure", "error", "limit" or "interrupted".
-    error: {kind, message, span, backtrace, …} where the status is "error", `place` where that was.
-    value: a flow's result. code: the exit code that the program asked for.
-    """
-
-    __slots__ = (
-        "code",
-        "duration_ms",
-        "error",
-        "final_state",
-        "iterations",
-        "kind",
-        "place",
-        "program",
-        "run",
-        "status",
-        "steps",
-        "terminated_by",
-        "value",
-    )
-
-    def __init__(self, run: str | None, program: str | None, kind: str, status: str) -> None:
-        self.run = run
-        self.program = program
-        self.kind = kind
-        self.status = status
-        self.terminated_by: str | None = None
-        self.final_state: str | None = None
-        self.iterations = 0
-        self.steps = 0
-        self.value: Any = None
-        self.code: int | None = None
-        self.error: dict[str, Any] | None = None
-        self.place: Place | None = None
-        self.duration_ms = 0
-
-    @property
-    def exit_code(self) -> int:
-        if self.terminated_by == "fuel":
-            return EXIT_LIMIT
-        return _EXIT_CODES[self.status] if self.code is None else self.code
-
-    def to_json(self) -> dict[str, Any]:
-        """The one object that `llc run --json` writes."""
-        return {
-            "run": self.run,
-            "program": self.program,
-            "status": self.status,
-            "terminated_by": self.terminated_by,
-            "final_state": self.final_state,
-            "iterations": self.iterations,
-            "steps": self.steps,
-            "value": self.value,
-            "error": self.error,
-            "duration_ms": self.duration_ms,
-        }
 
 
 class Exhausted(Interrupted):
@@ -173,8 +96,7 @@ class Driver:
         self._begun = begun or journal.now()
         self._program = machine.image.name
         self._kind: str = machine.image.meta["kind"]
-        self._state_saved = 0.0
-        self._state_is_old = True
+        self._state_file = StateFile(run, machine, self._progress, self._begun, journal.now)
         self._checkpoints = checkpoints
         self._doubtful = doubtful
         self._jobs = jobs or JOBS
@@ -268,7 +190,7 @@ class Driver:
         fields = event_fields(kind, fields)
         self._journal.write(kind, fields)
         self._display.note(kind, fields)
-        self._state_is_old = True
+        self._state_file.is_old = True
 
     def _result(self) -> Answered:
         """The next result of an effect that waits: the machine can do nothing without it."""
@@ -308,8 +230,8 @@ class Driver:
             self._journal.flush()
         if row.waits:
             self._display.effect_start(kind, args)
-            if monotonic() - self._state_saved > _STATE_EVERY:
-                self._save_state()
+            if self._state_file.is_due:
+                self._state_file.save()
         try:
             result = self._world.perform(effect, self._context(effect))
         except Interrupted:
@@ -320,7 +242,7 @@ class Driver:
             self._journal.sync()
         if row.waits:
             self._display.effect_end(kind, result)
-        self._state_is_old = True
+        self._state_file.is_old = True
         return result
 
     def _settled(self, effect: Effect) -> dict[str, Any] | None:
@@ -402,7 +324,7 @@ class Driver:
                 self._journal.sync()
             if EFFECTS[effect.kind].waits:
                 display.effect_end(effect.kind, about)
-            self._state_is_old = True
+            self._state_file.is_old = True
             return effect, about
         return None
 
@@ -506,8 +428,8 @@ class Driver:
 
     def _tick(self) -> None:
         self._display.tick()
-        if self._state_is_old:
-            self._save_state()
+        if self._state_file.is_old:
+            self._state_file.save()
         now = monotonic()
         if self._journal.size != self._journal_size:
             self._journal_size, self._journal_grew = self._journal.size, now
@@ -528,7 +450,7 @@ class Driver:
 
     def _done(self, stop: Done) -> Outcome:
         value = stop.value
-        if self._kind != "loop" or not isinstance(value, dict) or value.get("status") not in _EXIT_CODES:
+        if self._kind != "loop" or not isinstance(value, dict) or value.get("status") not in EXIT_CODES:
             outcome = self.outcome("success")
             outcome.terminated_by = "return"
             outcome.value = value
@@ -575,7 +497,7 @@ class Driver:
         self._journal.sync()
         if self._checkpoints is not None:
             self._checkpoints.discard()
-        self._save_state(outcome.status)
+        self._state_file.save(outcome.status)
         self._display.end(outcome)
         return outcome
 
@@ -595,78 +517,6 @@ class Driver:
         self._journal.write("run_interrupted", fields)
         self._journal.sync()
         self._write_checkpoint()
-        self._save_state("interrupted")
+        self._state_file.save("interrupted")
         self._display.end(outcome)
         return outcome
-
-    # --- the state file -----------------------------------------------------------------------
-
-    def _save_state(self, status: str = "running") -> None:
-        """Write `<name>.state.json` for whoever looks; the journal is the truth, so failing is no harm."""
-        self._state_saved = monotonic()
-        self._state_is_old = False
-        try:
-            data = json.dumps(self._state(status), indent=2, ensure_ascii=False)
-            text = data.encode("utf-8", "replace") + b"\n"
-            write_file(self._run.state, text, durable=False, mode=0o600)
-        except (JournalError, ValueError, TypeError, RecursionError):
-            return
-
-    def _place(self) -> str | None:
-        """Where a flow stands that does not say so itself: the author's innermost function and its state."""
-        if self._kind == "loop":
-            return None
-        # There may be millions of calls; the author's innermost is near the end.
-        for frame in reversed(self._machine.frames(_NEAR)):
-            place = frame.origin
-            if place is None or not place[0].startswith(_LIBRARY):
-                return f"{frame.function}/{frame.state}"
-        return None
-
-    def _loop_slots(self) -> dict[str, Any]:
-        """The slots of the innermost loop under way; what a flow calls `result` is its own affair."""
-        frames = self._machine.frames(_NEAR)
-        loops = {loop["function"] for loop in self._machine.image.meta.get("loops", ())}
-        for frame in reversed(frames):
-            if frame.function in loops:
-                return frame.slots
-        return frames[0].slots if 0 < len(frames) < _NEAR and self._kind == "loop" else {}
-
-    def _state(self, status: str) -> dict[str, Any]:
-        slots = self._loop_slots()
-        captured = {
-            name[len("captured.") :]: _shortened(to_host(value))
-            for name, value in slots.items()
-            if name.startswith("captured.")
-        }
-        return {
-            "run": self._run.id,
-            "program": self._program,
-            "status": status,
-            "current_state": self._progress.state or self._place(),
-            "iteration": self._progress.iteration,
-            "steps": self._progress.steps,
-            "captured": captured,
-            "last_result": _shortened(to_host(slots["result"])) if "result" in slots else None,
-            "started_at": self._begun,
-            "updated_at": self._journal.now(),
-        }
-
-
-def _shortened(value: Any) -> Any:
-    """A value with its long texts cut: the state file is for looking at."""
-    if isinstance(value, str):
-        value = masking.masked(value)
-        if len(value) <= _STATE_TEXT:
-            return value
-        half = _STATE_TEXT // 2
-        return f"{value[:half]}\n… {len(value) - 2 * half} characters …\n{value[-half:]}"
-    if isinstance(value, dict):
-        return {name: _shortened(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_shortened(item) for item in value]
-    return value
-
-
-if set(_EXIT_CODES) != {"success", "failure", "error", "limit", "interrupted"}:
-    raise AssertionError("a status has no exit code")

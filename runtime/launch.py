@@ -18,11 +18,12 @@ from . import locks, masking, runs
 from .bounding import Bounds, keeping
 from .checkpoint import Checkpoints
 from .display import Display, ProgressDisplay, QuietDisplay, limits_of
-from .driver import Driver, Outcome
+from .driver import Driver
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError
 from .journal import Journal, JournalError, write_file
 from .live import LiveDisplay, LiveFile
 from .options import OVERRIDES
+from .outcome import Outcome
 from .programs import load_expression, load_image, load_program
 from .runs import ROOT
 from .screen import Screen

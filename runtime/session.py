@@ -31,8 +31,8 @@ from ..vm.machine import Done, Effect, OutOfFuel
 from ..vm.values import Box, FunctionValue
 from ..vm.writing import written
 from .display import Display
-from .driver import Outcome
 from .errors import UserError
+from .outcome import Outcome
 from .progress import QUANTUM
 from .world import Context, Interrupt, Interrupted, World
 
