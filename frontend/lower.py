@@ -58,6 +58,10 @@ DETAILS = prim("get", Slot("result"), "details")
 CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
 BROKEN = prim("or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error"))
 FORGET_LAST = store("last", None)
+# What an agent hands on when its context is full, and what it was asked to do.
+HANDED = prim("get", Slot("last"), "handoff")
+ASKED = Slot("asked")
+CARRIED = "\n\nThe session before this one ran out of context, and handed over with:\n\n"
 # The active time of the run at which a loop within it is over.
 DEADLINE = Slot(called.DEADLINE)
 
@@ -356,8 +360,13 @@ class Lowering:
             args["default"] = default
         if kind == "agent":
             self.check_budget(chain, state, "act")
-            if self.loop.agent is not None:
+            if isinstance(self.loop.agent, str):
+                args["agent"] = self.loop.agent
+            elif self.loop.agent is not None:
                 args["argv"] = (self.loop.agent.program, *self.loop.agent.args)
+            if self.loop.on_handoff != "end":
+                chain.add(store(ASKED.name, command))
+                args["command"] = ASKED
         args["timeout_s"] = state.timeout
         args["deadline_ms"] = self.deadline
         if kind != "ask":
@@ -365,9 +374,40 @@ class Lowering:
         chain.perform(kind, args, "last", f"{state.name}/acted")
         if kind == "agent":
             self.spend(chain, "last")
+            self.hand_over(chain, state, args)
         if state.capture is not None:
             chain.add(store(f"captured.{state.capture}", Slot("last")))
         self.in_time(chain, "last", f"{state.name}/acted_in_time")
+
+    def hand_over(self, chain: Chain, state: StateSpec, args: dict[str, Any]) -> None:
+        """What becomes of an agent whose context is full: the loop ends, or a new session goes on.
+
+        Sessions that follow are written out one by one, so that nothing has to prove that they end.
+        """
+        name, policy = state.name, self.loop.on_handoff
+        self.ends.add("handoff")
+        follow = 0 if policy == "end" else self.loop.max_handoffs
+        chain.unless(HANDED, f"{name}/handed_over", f"{name}/acted_by_agent")
+        done = chain.name
+        for number in range(1, follow + 1):
+            further = self.chain(state)
+            further.open(f"{name}/handed_over" if number == 1 else f"{name}/handed_over_{number}")
+            further.add(self.handoff_note(name, policy))
+            self.check_budget(further, state, f"session_{number + 1}")
+            if policy == "pause":
+                further.perform("pause", {"reason": "handoff"}, "paused", f"{name}/resumed_{number}")
+            command = prim("concat", ASKED, CARRIED, HANDED)
+            after = f"{name}/session_{number + 1}"
+            further.perform("agent", {**args, "command": command}, "last", after)
+            self.spend(further, "last")
+            further.close(Branch(HANDED, f"{name}/handed_over_{number + 1}", done, span=state.span))
+        last = self.chain(state)
+        last.open(f"{name}/handed_over_{follow + 1}" if follow else f"{name}/handed_over")
+        last.add(self.handoff_note(name, "end"))
+        last.close(Goto("/handoff"))
+
+    def handoff_note(self, name: str, policy: str) -> Note:
+        return self.note("handoff", {"state": name, "policy": policy, "text": HANDED})
 
     def default_answer(self, state: StateSpec, needs: Needs) -> Expr | None:
         """What a question is answered with where nobody answers in time."""

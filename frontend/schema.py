@@ -31,7 +31,7 @@ class Type(NamedTuple):
 
     kind: text, template (text with `${…}`), target (a state's name or a template), integer, number,
     measure (a number or a template), boolean, choice, json (anything), arguments (a list or map of
-    anything, with templates in it), action (a template, or a block with `call`), list, map, spec.
+    anything, with templates in it), named (a name, or a block), action (a template, or a block with `call`), list, map, spec.
     item: the type of a list's items or a map's values; specs: the classes a block may be;
     least, most, above: bounds of a number, `above` being exclusive; `least` of a text, a list or a map
     is the shortest it may be, `most` of a text the longest.
@@ -119,8 +119,8 @@ class AgentSettings(Spec):
 
     program: str = attrs.field(default="claude", metadata=_of(TEXT, "The program."))
     args: tuple[str, ...] = attrs.field(
-        default=("--dangerously-skip-permissions", "-p"),
-        metadata=_of(Type("list", TEXT), "Its arguments before the command."),
+        default=("--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose", "-p"),
+        metadata=_of(Type("list", TEXT), "Its arguments before the command, or around it: `{prompt}`."),
     )
 
 
@@ -487,9 +487,25 @@ class LoopSettings(Spec):
         factory=LlmSettings,
         metadata=_of(Type("spec", specs=(LlmSettings,)), "How a model judges output; see `llm`."),
     )
-    agent: AgentSettings | None = attrs.field(
+    agent: str | AgentSettings | None = attrs.field(
         default=None,
-        metadata=_of(Type("spec", specs=(AgentSettings,)), "What runs slash commands; see `agent`."),
+        metadata=_of(
+            Type("named", least=1, specs=(AgentSettings,)),
+            "What runs slash commands: a name of `.loops/config.yaml`, or see `agent`.",
+        ),
+    )
+    on_handoff: str = attrs.field(
+        default="end",
+        metadata=_of(
+            Type("choice", choices=("end", "pause", "continue")),
+            "What becomes of the loop when an agent says `CONTEXT_HANDOFF:`.",
+        ),
+    )
+    max_handoffs: int = attrs.field(
+        default=5,
+        metadata=_of(
+            Type("integer", least=1, most=20), "Sessions that may follow on one action, where it goes on."
+        ),
     )
     budget: Budget | None = attrs.field(
         default=None,

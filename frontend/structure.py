@@ -80,6 +80,7 @@ _KINDS = {
     "template": "a text",
     "target": "the name of a state",
     "action": "a text",
+    "named": "a name or a mapping",
     "integer": "a whole number",
     "number": "a number",
     "measure": "a number or a template",
@@ -378,6 +379,10 @@ class _Reader:
         """The value of a node by its type, or BAD; the places of its parts go into `places`."""
         match type.kind:
             case "text" | "template" | "target":
+                return self.text(type, node, path)
+            case "named":
+                if isinstance(node, Mapping):
+                    return self.spec(Type("spec", specs=type.specs), node, path)
                 return self.text(type, node, path)
             case "action":
                 if isinstance(node, Mapping):

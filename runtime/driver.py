@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .lanes import Lanes
     from .progress import Where
     from .runs import RunFolder
+    from .spending import Spending
     from .world import Interrupt, WorldLike
 
     Stop = Effect | Waiting | Done | Fault | OutOfFuel
@@ -52,6 +53,10 @@ class Exhausted(Interrupted):
     """The program has used all its fuel: it stops where it is, and can go on with more."""
 
 
+class OverBudget(Interrupted):
+    """The run has used all it may: it stops before its next call, and can go on with more."""
+
+
 class Driver:
     """Drives one run to its end.
 
@@ -60,6 +65,7 @@ class Driver:
     settle(effect): the answer to an effect that is not to be performed, None for one that is.
     jobs: how many effects are performed at once at most. checkpoints: where to keep them, None for
     nowhere. doubtful(): what `Position.marks` gives. fuel: how many ticks the program may use in all.
+    spending: what the run may spend, None for what it likes.
     """
 
     def __init__(
@@ -80,8 +86,10 @@ class Driver:
         checkpoints: Checkpoints | None = None,
         doubtful: Callable[[], list[list[Any]]] = list,
         fuel: int = FUEL,
+        spending: Spending | None = None,
     ) -> None:
         self._fuel = fuel
+        self._spending = spending
         self._settles = settle
         self._refusals = refusals
         self._machine = machine
@@ -112,6 +120,7 @@ class Driver:
         self._places: dict[int, Where] = {}
         self._answers: dict[int, dict[str, Any]] = {}
         self._last = 0
+        self._paused: str | None = None
         self._journal_size = 0
         self._journal_grew = monotonic()
 
@@ -150,7 +159,7 @@ class Driver:
         except Interrupted as why:
             stop = self._wind_down()
             if not machine.ended:
-                return self._interrupted(isinstance(why, Exhausted))
+                return self._interrupted(why)
         except self._refusals as error:
             return self._end(self._refused(error))
         except Exited as exit:
@@ -223,6 +232,7 @@ class Driver:
         settled = self._settled(effect)
         if settled is not None:
             return settled
+        self._refuse_over_budget(effect)
         self._record_start(effect)
         if row.acts:
             self._journal.sync()
@@ -238,6 +248,8 @@ class Driver:
             self._display.effect_cut()
             raise
         self._record_end(effect, result)
+        if kind == "pause":
+            self._paused = str(args.get("reason"))
         if row.acts:
             self._journal.sync()
         if row.waits:
@@ -278,6 +290,12 @@ class Driver:
                 later.append(effect)
                 continue
             settled = self._settles(effect) if self._settles is not None else None
+            if settled is None and self._is_over_budget(effect):
+                if not lanes.busy and not begun:
+                    self._refuse_over_budget(effect)
+                # What is performed now is paid for: its results are waited for.
+                later.append(effect)
+                continue
             self._record_start(effect)
             context = self._context(effect)
             if settled is not None:
@@ -298,6 +316,14 @@ class Driver:
             for effect, context in begun:
                 lanes.start(effect, context)
         self._journal.flush()
+
+    def _is_over_budget(self, effect: Effect) -> bool:
+        return self._spending is not None and self._spending.refusal(effect.kind) is not None
+
+    def _refuse_over_budget(self, effect: Effect) -> None:
+        why = self._spending.refusal(effect.kind) if self._spending is not None else None
+        if why is not None:
+            raise OverBudget(why)
 
     def _wait(self) -> Answered | None:
         """What happens next to an effect in a lane; its result where it has one now."""
@@ -358,6 +384,8 @@ class Driver:
     def _record_start(self, effect: Effect) -> None:
         args, fields = effect.args, {"seq": effect.seq, "kind": effect.kind}
         self._open[effect.seq] = []
+        if self._spending is not None:
+            self._spending.begin(effect.seq, effect.kind)
         self._last = max(self._last, effect.seq)
         if effect.kind not in ("shell", "agent"):
             self._journal.write("effect_start", {**fields, "args": args})
@@ -382,6 +410,8 @@ class Driver:
             self._journal.write("action_complete", {**facts, **fields})
         else:
             self._journal.write("effect_complete", fields)
+        if self._spending is not None:
+            self._spending.take(effect.kind, result)
         self._open.pop(effect.seq, None)
         self._places.pop(effect.seq, None)
 
@@ -501,11 +531,21 @@ class Driver:
         self._display.end(outcome)
         return outcome
 
-    def _interrupted(self, is_exhausted: bool = False) -> Outcome:
+    def _interrupted(self, why: Interrupted) -> Outcome:
         outcome = self.outcome("interrupted")
         outcome.terminated_by = "interrupt"
         fields = {"state": outcome.final_state, "duration_ms": outcome.duration_ms}
-        if is_exhausted:
+        if self._paused is not None:
+            outcome.terminated_by = fields["reason"] = self._paused
+        if isinstance(why, OverBudget):
+            outcome.terminated_by = fields["reason"] = "budget"
+            outcome.error = {
+                "kind": "over-budget",
+                "message": str(why),
+                "span": None,
+                "help": f"if it should go on: llc resume {self._run.id} --budget UNIT=N",
+            }
+        elif isinstance(why, Exhausted):
             outcome.terminated_by = fields["reason"] = "fuel"
             outcome.place = self._machine.frames(1)[-1].place
             outcome.error = {

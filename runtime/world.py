@@ -81,6 +81,12 @@ def leave(args: dict[str, Any]) -> NoReturn:
     raise Exited(code if type(code) is int and 0 <= code <= 255 else 1)
 
 
+def pause(context: Context) -> dict[str, Any]:
+    """Perform `pause`: it is over at once, and the run stops before anything else is performed."""
+    context.interrupt.set()
+    return {"elapsed_ms": context.elapsed_ms()}
+
+
 class Interrupt:
     """A request to stop that ends every wait at once; `set` may be called in a signal handler.
 
@@ -357,6 +363,9 @@ class World:
     def _perform_env(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         return {"values": {name: environment_text(name) for name in args["names"]}}
 
+    def _perform_pause(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
+        return pause(context)
+
     def _perform_exit(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         leave(args)
 
@@ -373,6 +382,7 @@ _HANDLERS = {
     "sleep": World._perform_sleep,
     "clock": World._perform_clock,
     "env": World._perform_env,
+    "pause": World._perform_pause,
     "exit": World._perform_exit,
 }
 
