@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .options import Values
     from .resumption import Resumption
     from .runs import RunFolder
+    from .spending import Spending
     from .world import Interrupt, WorldLike
 
 
@@ -99,6 +100,7 @@ class _Command:
         self.keep = runs.KEPT
         self.older_than: int | None = None
         self.bounds = Bounds()
+        self.budget: dict[str, float] = {}
         self.find_streams()
         self.image: Image | None = None
         self.folder: RunFolder | None = None
@@ -119,6 +121,7 @@ class _Command:
 
             told = configuration.load(ROOT)
             secrets, self.keep, self.older_than = told.secrets, told.keep, told.older_than
+            self.budget = told.budget
         masking.begin(secrets)
 
     # --- the two commands -----------------------------------------------------------------
@@ -128,6 +131,10 @@ class _Command:
         self.bounds = Bounds.asked(values)
         self.bounds.apply()
         self.configure()
+        if values.budget:
+            from . import spending
+
+            self.budget = spending.asked(values.budget, self.budget)
         if values.record:
             from . import cases, making
 
@@ -224,6 +231,7 @@ class _Command:
             jobs=self.values.jobs,
             checkpoints=Checkpoints(folder),
             fuel=self.bounds.fuel,
+            spending=self.spending(),
         )
         return self.drive(driver.run, world, journal, lock)
 
@@ -240,6 +248,11 @@ class _Command:
             raise _no_record(folder)
         self.bounds = Bounds.recorded(start, values.fuel)
         self.bounds.apply()
+        self.budget = {}
+        if values.budget or "budget" in start:
+            from . import spending
+
+            self.budget = spending.recorded(start, values.budget)
         if not os.path.exists(folder.image):
             raise UserError(
                 "no-program",
@@ -355,6 +368,7 @@ class _Command:
             checkpoints=resumption.checkpoints(),
             doubtful=position.marks,
             fuel=self.bounds.fuel,
+            spending=self.spending(is_begun=True),
         )
         answers = {seq: RESULT for seq, policy in policies.items() if policy == "fail"}
         return self.drive(
@@ -443,7 +457,26 @@ class _Command:
             **({"script": about["script"]} if "script" in about else {}),
             **({"overrides": given} if given else {}),
             **({"limits": limits} if (limits := self.bounds.as_record()) else {}),
+            **({"budget": self.budget} if self.budget else {}),
         }
+
+    def spending(self, is_begun: bool = False) -> Spending | None:
+        """What the run may spend and, where it goes on, what it has spent; None for what it likes."""
+        if not self.budget:
+            return None
+        from . import spending
+
+        found = spending.Spending(self.budget)
+        if is_begun:
+            from .summary import Follower
+
+            assert self.folder is not None
+            follower = Follower(self.folder)
+            try:
+                found.take_events(follower.events())
+            finally:
+                follower.close()
+        return found
 
     def display(self, image: Image) -> Display:
         if self.values.quiet:
@@ -490,7 +523,7 @@ class _Command:
             return EXIT_OK
         if outcome.error is not None:
             self.show_error(outcome)
-        if outcome.status == "interrupted" and outcome.terminated_by != "fuel":
+        if outcome.status == "interrupted" and outcome.terminated_by not in ("fuel", "budget"):
             self.warn(f"Resume with: llc resume {outcome.run}")
         return self.answer(outcome, outcome.exit_code or (EXIT_FAILURE if self.is_unrecorded else EXIT_OK))
 
