@@ -60,7 +60,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        if self.terminated_by == "fuel":
+        if self.terminated_by in ("fuel", "budget"):
             return EXIT_LIMIT
         return EXIT_CODES[self.status] if self.code is None else self.code
 
