@@ -31,7 +31,8 @@ class Type(NamedTuple):
 
     kind: text, template (text with `${…}`), target (a state's name or a template), integer, number,
     measure (a number or a template), boolean, choice, json (anything), arguments (a list or map of
-    anything, with templates in it), named (a name, or a block), action (a template, or a block with `call`), list, map, spec.
+    anything, with templates in it), named (a name, or a block), action (a template,
+    or a block with `call`), list, map, spec.
     item: the type of a list's items or a map's values; specs: the classes a block may be;
     least, most, above: bounds of a number, `above` being exclusive; `least` of a text, a list or a map
     is the shortest it may be, `most` of a text the longest.

@@ -60,7 +60,7 @@ OWN_ROWS = (
         "run_interrupted",
         "state duration_ms reason?",
         "Ctrl-C, SIGTERM or SIGHUP stopped the run, or it is out of fuel or of its budget (`reason` is "
-        "`fuel` or `budget`); it can be resumed.",
+        "`fuel` or `budget`), or an agent handed over and the loop is to pause (`handoff`); it can be resumed.",
     ),
     EventKind(
         "run_resume",

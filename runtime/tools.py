@@ -58,6 +58,10 @@ class Tools:
         try:
             if name in TOOLS:
                 result = {"value": TOOLS[name](args["args"])}
+            elif name.startswith("aider:"):
+                from . import aider
+
+                result = {"value": aider.perform(name, args, context, self._shell.runner)}
             elif not isinstance(definition, dict):
                 raise ToolError("unknown-tool", "it is declared, but nothing here says how to run it")
             elif "python" in definition:

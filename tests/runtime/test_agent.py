@@ -42,7 +42,8 @@ def test_a_slash_command_goes_to_claude_as_one_argument(stub: Stub, perform: Per
     stub(ARGUMENTS)
     result = perform("agent", command='/ll:fix it\'s $HOME; `x` "q"\nmore')
     assert result["output"] == (
-        '<--dangerously-skip-permissions>\n<--output-format>\n<stream-json>\n<--verbose>\n<-p>\n</ll:fix it\'s $HOME; `x` "q"\nmore>\n'
+        "<--dangerously-skip-permissions>\n<--output-format>\n<stream-json>\n<--verbose>\n<-p>\n"
+        '</ll:fix it\'s $HOME; `x` "q"\nmore>\n'
     )
     assert result["exit_code"] == 0
 
