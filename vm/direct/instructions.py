@@ -6,7 +6,7 @@ it: what must be written ahead of others takes those that come before it along (
 
 from __future__ import annotations
 
-from .inline import RESULTS, RULES
+from .inline import RESULTS, RULES, fits
 from .text import mark
 
 TYPE_CHECKING = False
@@ -116,7 +116,7 @@ class Instructions:
         return Operand(name, operand.kind, True)
 
     def primitive(self, offset: int, name: str, count: int) -> None:
-        rule = RULES.get(name)
+        rule = RULES.get(name) if fits(name) else None
         if rule is not None:
             taken = self.take(count)
             if name in _NUMERIC:
