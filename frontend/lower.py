@@ -15,7 +15,7 @@ that `check` found no errors in; knows nothing of YAML.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -120,6 +120,13 @@ class Lowering:
             timeout_ms=timeout,
             budget_usd=loop.budget.usd if loop.budget else None,
             budget_tokens=loop.budget.tokens if loop.budget else None,
+            budget_calls=loop.budget.calls if loop.budget else None,
+            budget_seconds=loop.budget.seconds if loop.budget else None,
+            state_budgets={
+                state.name: state.budget.bounds
+                for state in loop.states.values()
+                if state.budget is not None and state.budget.bounds
+            },
         )
         given = [key for key, value in loop.context.items() if isinstance(value, Given)]
         self.builder = FunctionBuilder(inner or "main", [f"context.{key}" for key in given])
@@ -169,10 +176,10 @@ class Lowering:
         chain.add(store("iteration", 1), store("lap", 1), store("steps", 0))
         if self.maintains:
             chain.add(store("cycle", 1))
-        if self.limits.budget_usd is not None:
-            chain.add(store("spent.usd", 0))
-        if self.limits.budget_tokens is not None:
-            chain.add(store("spent.tokens", 0))
+        own = self.loop.budget.bounds if self.loop.budget is not None else {}
+        chain.add(*(store(f"spent.{unit}", 0) for unit in own))
+        for name, bounds in self.limits.state_budgets.items():
+            chain.add(*(store(f"spent.{unit}.{name}", 0) for unit in bounds))
         chain.add(Note("loop_start", record({"loop": self.inner or self.loop.name})))
         if self.reads_start or self.reads_elapsed or self.deadline is DEADLINE:
             chain.perform("clock", {}, "now", "/started")
@@ -320,20 +327,31 @@ class Lowering:
         late = prim("ge", prim("get", Slot("now"), "elapsed_ms"), self.deadline)
         chain.unless(late, "/timeout", f"{state.name}/{phase}in_time")
 
+    def budgets_of(self, state: StateSpec) -> Iterator[tuple[str, str, float]]:
+        """What bounds the calls of a state: unit, the slot that counts it, bound."""
+        if self.loop.budget is not None:
+            for unit, bound in self.loop.budget.bounds.items():
+                yield unit, f"spent.{unit}", bound
+        for unit, bound in self.limits.state_budgets.get(state.name, {}).items():
+            yield unit, f"spent.{unit}.{state.name}", bound
+
     def check_budget(self, chain: Chain, state: StateSpec, phase: str) -> None:
         """A call that would start over budget does not start."""
-        for unit, bound in (("usd", self.limits.budget_usd), ("tokens", self.limits.budget_tokens)):
-            if bound is not None:
-                self.ends.add("budget")
-                over = prim("ge", Slot(f"spent.{unit}"), bound)
-                chain.unless(over, "/budget", f"{state.name}/{phase}_{unit}")
+        for unit, slot, bound in self.budgets_of(state):
+            self.ends.add("budget")
+            name = f"{state.name}/{phase}_{unit}"
+            own = "_here" if slot != f"spent.{unit}" else ""
+            chain.unless(prim("ge", Slot(slot), bound), "/budget", name + own)
 
-    def spend(self, chain: Chain, reply: str) -> None:
-        """Add what a call reported as used to what the run has spent."""
-        for unit, bound in (("usd", self.limits.budget_usd), ("tokens", self.limits.budget_tokens)):
-            if bound is not None:
+    def spend(self, chain: Chain, state: StateSpec, reply: str) -> None:
+        """Add what a call reported as used to what was spent."""
+        for unit, slot, _ in self.budgets_of(state):
+            used: Expr | int = 1
+            if unit == "seconds":
+                used = prim("div", prim("or", prim("lookup_or", Slot(reply), ("duration_ms",), 0), 0), 1000)
+            elif unit != "calls":
                 used = prim("or", prim("lookup_or", Slot(reply), ("usage", unit), 0), 0)
-                chain.add(store(f"spent.{unit}", prim("add", Slot(f"spent.{unit}"), used)))
+            chain.add(store(slot, prim("add", Slot(slot), used)))
 
     def in_time(self, chain: Chain, slot: str, then: str) -> None:
         """To `/timeout` where an effect was ended because the loop's time was over."""
@@ -373,7 +391,7 @@ class Lowering:
             args["on_unknown"] = state.on_unknown
         chain.perform(kind, args, "last", f"{state.name}/acted")
         if kind == "agent":
-            self.spend(chain, "last")
+            self.spend(chain, state, "last")
             self.hand_over(chain, state, args)
         if state.capture is not None:
             chain.add(store(f"captured.{state.capture}", Slot("last")))
@@ -399,7 +417,7 @@ class Lowering:
             command = prim("concat", ASKED, CARRIED, HANDED)
             after = f"{name}/session_{number + 1}"
             further.perform("agent", {**args, "command": command}, "last", after)
-            self.spend(further, "last")
+            self.spend(further, state, "last")
             further.close(Branch(HANDED, f"{name}/handed_over_{number + 1}", done, span=state.span))
         last = self.chain(state)
         last.open(f"{name}/handed_over_{follow + 1}" if follow else f"{name}/handed_over")

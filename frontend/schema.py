@@ -133,6 +133,16 @@ class Budget(Spec):
         default=None, metadata=_of(Type("number", above=0, most=1e12), "US dollars at most.")
     )
     tokens: int | None = attrs.field(default=None, metadata=_of(COUNT, "Tokens at most, in and out."))
+    calls: int | None = attrs.field(default=None, metadata=_of(COUNT, "Calls at most."))
+    seconds: float | None = attrs.field(
+        default=None, metadata=_of(Type("number", above=0, most=1e12), "Seconds that calls take at most.")
+    )
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """What is bounded, by unit."""
+        given = {"usd": self.usd, "tokens": self.tokens, "calls": self.calls, "seconds": self.seconds}
+        return {unit: bound for unit, bound in given.items() if bound is not None}
 
 
 # --- evaluators -------------------------------------------------------------------------------
@@ -406,6 +416,12 @@ class StateSpec(Spec):
             "What a resumed run does with an action that may have run; absent: `rerun`.",
         ),
     )
+    budget: Budget | None = attrs.field(
+        default=None,
+        metadata=_of(
+            Type("spec", specs=(Budget,)), "What the state's own agent and model calls may use; see `budget`."
+        ),
+    )
 
     @property
     def acts(self) -> bool:
@@ -528,6 +544,11 @@ class Loop(LoopSettings):
     )
     # Outside equality: a printed FSM does not say what it was written in.
     paradigm: str = attrs.field(default="fsm", eq=False)
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether it, or a state of it, has a budget."""
+        return self.budget is not None or any(state.budget is not None for state in self.states.values())
 
     def kind_of(self, state: StateSpec) -> str:
         """`shell`, `slash` or `ask`: what a state's action is, its context looked into; or `call`."""

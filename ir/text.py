@@ -158,7 +158,7 @@ def meta_map(meta: Meta) -> dict[str, Any]:
 
 
 def _bounds(limits: Limits) -> dict[str, Any]:
-    return {name: bound for name, bound in attrs.asdict(limits).items() if bound is not None}
+    return {name: bound for name, bound in attrs.asdict(limits).items() if bound not in (None, {})}
 
 
 class _Printer:
