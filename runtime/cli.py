@@ -63,9 +63,13 @@ def _mask() -> None:
 
 
 def _answer_usage(words: list[str], message: str) -> None:
-    """`run` and `resume` answer in JSON where that was asked for, even if nothing else can be read."""
+    """`run`, `resume`, `task` answer in JSON where that was asked for, even if nothing else can be read."""
     own = words[: words.index("--")] if "--" in words else words
-    if own[:1] in (["run"], ["resume"]) and "--json" in own:
+    if own[:1] == ["task"] and "--json" in own:
+        from . import task_run
+
+        write(task_run.as_json(task_run.of_refusal(UserError("usage", message))))
+    elif own[:1] in (["run"], ["resume"]) and "--json" in own:
         launch.usage_answer(message)
 
 

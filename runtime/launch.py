@@ -55,40 +55,40 @@ _OF_HOLDER = (
 
 def run(values: Values) -> int:
     """`llc run`; the exit code."""
-    return _start(values, _Command.run)
+    return _start(values, Command.run)
 
 
 def resume(values: Values) -> int:
     """`llc resume`; the exit code."""
-    return _start(values, _Command.resume)
+    return _start(values, Command.resume)
 
 
-def _start(values: Values, action: Callable[[_Command], Outcome | None]) -> int:
+def _start(values: Values, action: Callable[[Command], Outcome | None]) -> int:
     if not values.background:
-        return _Command(values).guarded(action)
+        return Command(values).guarded(action)
     from . import background
 
     try:
-        return background.start(values, lambda leaving: _Command(values, leaving=leaving).guarded(action))
+        return background.start(values, lambda leaving: Command(values, leaving=leaving).guarded(action))
     except UserError as error:
         lost = error
 
-    def refuse(command: _Command) -> None:
+    def refuse(command: Command) -> None:
         raise lost
 
-    return _Command(values).guarded(refuse)
+    return Command(values).guarded(refuse)
 
 
 def outcome(values: Values) -> Outcome:
     """As `run`, but shows nothing, leaves signals alone and raises what goes wrong."""
     with keeping():
-        ended = _Command(values, is_silent=True).run()
+        ended = Command(values, is_silent=True).run()
     if ended is None:
         raise ValueError("a dry run has no outcome")
     return ended
 
 
-class _Command:
+class Command:
     """One `run` or `resume`: where it shows what, and how it answers."""
 
     def __init__(self, values: Values, is_silent: bool = False, leaving: Leaving | None = None) -> None:
@@ -141,12 +141,8 @@ class _Command:
             making.refuse_taken(cases.case_path(values.record))
         if values.dry_run and self.is_background:
             raise UserError("bad-option", "--dry-run runs nothing, so there is nothing for the background")
-        if values.expression is not None:
-            path = ""
-            self.image = image = load_expression(values.expression, values, self.warn)
-        else:
-            path = runs.resolve(values.target, ROOT)
-            self.image = image = load_program(path, values, self.warn)
+        path, image = self.load()
+        self.image = image
         if values.dry_run:
             from .plan import dry_run
 
@@ -165,6 +161,14 @@ class _Command:
             self.record(ended)
         return ended
 
+    def load(self) -> tuple[str, Image]:
+        """The path of what is run, '' where it has none, and its image."""
+        values = self.values
+        if values.expression is not None:
+            return "", load_expression(values.expression, values, self.warn)
+        path = runs.resolve(values.target, ROOT)
+        return path, load_program(path, values, self.warn)
+
     def record(self, ended: Outcome) -> None:
         """Make a test case of the run, which has ended; that it could not be made is shown."""
         from . import case_writer, cases, making, recorded
@@ -180,7 +184,7 @@ class _Command:
         except (UserError, JournalError) as error:
             self.is_unrecorded = True
             shown = error if isinstance(error, UserError) else UserError("cannot-write", error.message)
-            self.show(_as_diagnostics(shown))
+            self.show(as_diagnostics(shown))
             return
         for notice in notices:
             self.warn(f"note: {notice}")
@@ -496,14 +500,14 @@ class _Command:
     def warn(self, text: str) -> None:
         self.errors.write(text + "\n")
 
-    def guarded(self, action: Callable[[_Command], Outcome | None]) -> int:
+    def guarded(self, action: Callable[[Command], Outcome | None]) -> int:
         """Do it and answer; what the user or the system did wrong is shown, what we did is raised."""
         try:
             outcome = action(self)
         except (KeyboardInterrupt, Interrupted):
             return self.refuse("interrupt", "interrupted", [], EXIT_INTERRUPTED)
         except UserError as error:
-            self.show(_as_diagnostics(error))
+            self.show(as_diagnostics(error))
             return self.refuse(error.id, error.message, [], error.exit_code, error.help)
         except JournalError as error:
             return self.refuse_journal(error)
@@ -532,7 +536,7 @@ class _Command:
         if self.folder is not None:
             help = f"nothing recorded is lost; when that is mended: llc resume {self.folder.id}"
         refusal = UserError("journal", error.message, help, EXIT_FAILURE)
-        self.show(_as_diagnostics(refusal))
+        self.show(as_diagnostics(refusal))
         return self.refuse("journal", error.message, [], EXIT_FAILURE, help)
 
     def refuse(
@@ -566,7 +570,7 @@ class _Command:
         except BrokenPipeError:
             pass  # the run's work is not its display
         except UserError as error:
-            self.show(_as_diagnostics(error))
+            self.show(as_diagnostics(error))
             return exit_code or error.exit_code
         return exit_code
 
@@ -629,7 +633,7 @@ def _compile_error(error: Exception) -> CompileError | None:
     return error if isinstance(error, CompileError) else None
 
 
-def _as_diagnostics(error: UserError) -> list[Diagnostic]:
+def as_diagnostics(error: UserError) -> list[Diagnostic]:
     from ..ir.diagnostics import Diagnostic
 
     return [Diagnostic(error.id, error.message, help=error.help)]

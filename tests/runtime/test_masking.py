@@ -362,7 +362,7 @@ def test_an_error_of_ours_is_masked(project: Path) -> None:
 
     code = (
         "import sys; from llc.runtime import entry, launch\n"
-        "def fail(values): launch._Command(values).configure(); raise RuntimeError('sk-plain-1234')\n"
+        "def fail(values): launch.Command(values).configure(); raise RuntimeError('sk-plain-1234')\n"
         "launch.run = fail; sys.argv = ['llc', 'run', 'leaks', '--context', 'x=sk-plain-1234']\n"
         "sys.exit(entry.main())"
     )
