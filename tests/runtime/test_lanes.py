@@ -21,7 +21,8 @@ from llc.ir.text import parse_program
 from llc.runtime import journal, launch, options, runs
 from llc.runtime.display import Display
 from llc.runtime.driver import Driver
-from llc.runtime.replay import History, replay
+from llc.runtime.past import History
+from llc.runtime.replay import replay
 from llc.runtime.world import Context, Interrupt, World
 from llc.vm.emit import emit
 from llc.vm.image import Image
