@@ -7,8 +7,8 @@ of the programs a run went on with. Whether they fit together `vm.renewal` decid
 from __future__ import annotations
 
 import os
-from hashlib import sha256
 
+from ..ir.digests import sha256
 from . import runs
 from .errors import EXIT_FAILURE, UserError
 from .journal import write_file

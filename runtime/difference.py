@@ -274,7 +274,7 @@ def place_of_state(image: Image, name: Any) -> Span | None:
 
 def digest_only(text: str) -> dict[str, Any]:
     """What stands for a long text in a journal; nothing is kept."""
-    from hashlib import sha256
+    from ..ir.digests import sha256
 
     data = text.encode("utf-8", "surrogatepass")
     return {"$blob": sha256(data).hexdigest(), "size": len(data)}

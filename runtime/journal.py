@@ -215,7 +215,7 @@ def _masked(packed: Any) -> Any:
 
 
 def _digest(data: bytes) -> str:
-    from hashlib import sha256
+    from ..ir.digests import sha256
 
     return sha256(data).hexdigest()
 

@@ -362,7 +362,7 @@ def _same_note(kind: str, fields: dict[str, Any], event: dict[str, Any]) -> bool
 
 
 def _digest_only(text: str) -> dict[str, Any]:
-    from hashlib import sha256
+    from ..ir.digests import sha256
 
     data = text.encode("utf-8", "surrogatepass")
     return {"$blob": sha256(data).hexdigest(), "size": len(data)}

@@ -233,7 +233,7 @@ def words(items: Iterable[int] = ()) -> Words:
 
 
 def _sha256(data: bytes) -> bytes:
-    from hashlib import sha256
+    from ..ir.digests import sha256
 
     return sha256(data).digest()
 
