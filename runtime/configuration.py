@@ -62,7 +62,8 @@ class AgentEntry:
 
 
 class TaskSettings:
-    """How tasks are done where they do not say so themselves. agent: a program and its arguments.
+    """How tasks are done where they do not say so themselves. agent: a name of `agents`, or a program and
+    its arguments.
 
     file_bytes, files_bytes: what of one file, and of all together, reaches a prompt.
     """
@@ -72,7 +73,7 @@ class TaskSettings:
     def __init__(self) -> None:
         self.model = ""
         self.runner = "model"
-        self.agent: tuple[str, ...] = ()
+        self.agent: str | tuple[str, ...] = ()
         self.max_tokens = 8192
         self.timeout = 600.0
         self.file_bytes = 256 << 10
@@ -84,7 +85,7 @@ class Configuration:
     runs that began longer ago are removed, None for any. models: by name. budget: what a run may use.
     """
 
-    __slots__ = ("agents", "budget", "keep", "models", "older_than", "secrets", "tasks")
+    __slots__ = ("agents", "budget", "keep", "mcp", "models", "older_than", "secrets", "tasks")
 
     def __init__(
         self, secrets: tuple[str, ...] = (), keep: int = KEPT, older_than: int | None = None
@@ -286,13 +287,12 @@ class _Reader:
         for key, item in self.entries(node, TaskSettings.__slots__, "`tasks`"):
             value = self.document.plain(item)
             if key == "agent":
-                is_command = (
-                    isinstance(value, list) and value and all(isinstance(word, str) for word in value)
-                )
-                if is_command:
-                    tasks.agent = tuple(value)
+                words = [value] if isinstance(value, str) else value
+                if isinstance(words, list) and words and all(isinstance(word, str) for word in words):
+                    tasks.agent = value if isinstance(value, str) else tuple(words)
                 else:
-                    self.error("wrong-type", "`agent` is a list: a program and its arguments", item)
+                    help = "a name of `agents`, or a list: a program and its arguments"
+                    self.error("wrong-type", "`agent` is no agent", item, help)
             elif key == "timeout":
                 if _is_amount(value) and value > 0:
                     tasks.timeout = float(value)

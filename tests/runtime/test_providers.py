@@ -188,7 +188,7 @@ def test_names_tell_providers() -> None:
         ("tasks: {runner: robot}", "`runner` cannot be `robot`"),
         ("tasks: {timeout: 0}", "`timeout` is a number of seconds above 0"),
         ("tasks: {max_tokens: -1}", "`max_tokens` is a whole number above 0"),
-        ("tasks: {agent: claude}", "`agent` is a list"),
+        ("tasks: {agent: {a: b}}", "`agent` is no agent"),
         ("tasks: {modle: x}", "`tasks` has no key `modle`"),
         ("budget: {usd: -1}", "`usd` of `budget` is a number from 0"),
         ("budget: {calls: 1.5}", "`calls` of `budget` is a number from 0"),

@@ -511,6 +511,19 @@ def test_an_agent_program_does_a_task(do: Do, project: Path, server: Any) -> Non
     assert "broken" in found["message"]
 
 
+def test_an_agent_that_hands_over_is_a_continuation(do: Do, project: Path) -> None:
+    """One that the project knows by name; what it hands on is in the notes."""
+    agent = project / "agent"
+    agent.write_text("#!/bin/sh\necho half\necho 'CONTEXT_HANDOFF: the other half'\n")
+    agent.chmod(0o755)
+    (project / ".loops").mkdir()
+    (project / ".loops" / "config.yaml").write_text(
+        "agents: {own: {argv: [./agent, '{prompt}'], output: text}}\ntasks: {agent: own}\n"
+    )
+    result = do(runner="agent")["result"]
+    assert (result["status"], result["notes"]["handoff"]) == ("CONTINUATION", "the other half")
+
+
 def test_a_missing_agent_is_named(do: Do, project: Path) -> None:
     """As for slash commands."""
     (project / ".loops").mkdir()
