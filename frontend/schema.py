@@ -656,7 +656,21 @@ class ImperativeSpec(LoopSettings):
     until: Until = attrs.field(metadata=_of(Type("spec", specs=(Until,)), "When to stop."))
 
 
-LoopSpec = Loop | GoalSpec | ConvergenceSpec | InvariantsSpec | ImperativeSpec
+@attrs.frozen(kw_only=True)
+class NaturalSpec(LoopSettings):
+    """`paradigm: natural`: what the loop is for in words; what a model makes of them is pinned."""
+
+    name: str | None = attrs.field(
+        default=None, metadata=_of(NAME, "The loop's name; absent: the one that the model found.")
+    )
+    description: str = attrs.field(metadata=_of(TEXT, "What the loop should do."))
+    tools: tuple[str, ...] | None = attrs.field(
+        default=None, metadata=_of(Type("list", TEMPLATE, least=1), "Actions that it may use.")
+    )
+
+
+WrittenSpec = Loop | GoalSpec | ConvergenceSpec | InvariantsSpec | ImperativeSpec
+LoopSpec = WrittenSpec | NaturalSpec
 
 PARADIGMS: dict[str, type[LoopSettings]] = {
     "goal": GoalSpec,
@@ -664,6 +678,7 @@ PARADIGMS: dict[str, type[LoopSettings]] = {
     "invariants": InvariantsSpec,
     "imperative": ImperativeSpec,
     "fsm": Loop,
+    "natural": NaturalSpec,
 }
 
 

@@ -24,6 +24,7 @@ from .schema import (
     Evaluator,
     InvariantsSpec,
     Loop,
+    LoopSettings,
     LoopSpec,
     Spec,
     StateSpec,
@@ -68,11 +69,15 @@ def read_loop(source: Source) -> tuple[LoopSpec | None, Document, list[Diagnosti
     The spec is None where too little could be read to go on. Never raises for bad input.
     """
     document = read_document(source)
+    return read_tree(document), document, document.diagnostics
+
+
+def read_tree(document: Document) -> LoopSpec | None:
+    """The same of a document that is read already."""
     try:
-        spec = _Reader(document).loop(document.root) if document.root is not None else None
+        return _Reader(document).loop(document.root) if document.root is not None else None
     except Refused:
-        spec = None
-    return spec, document, document.diagnostics
+        return None
 
 
 _KINDS = {
@@ -176,7 +181,9 @@ class _Reader:
     def is_compiled(self, root: Mapping, paradigm: str) -> bool:
         """Whether a document is a printed FSM that says what it was written in."""
         own = [
-            key for key, field in fields_of(PARADIGMS[paradigm]).items() if field.required and key != "name"
+            key
+            for key, field in fields_of(PARADIGMS[paradigm]).items()
+            if field.required and key != "name" and key not in fields_of(LoopSettings)
         ]
         return "states" in root.entries and not any(key in root.entries for key in own)
 

@@ -163,11 +163,11 @@ def _loop(image: Image) -> Any:
     if image.meta["kind"] != "loop" or not image.sources or image.sources[0].text is None:
         return None
     from ..frontend.documents import text_source
-    from ..frontend.paradigms import to_fsm
+    from ..frontend.natural import loop_of
     from ..frontend.structure import read_loop
 
-    spec, _, _ = read_loop(text_source(image.sources[0].text, image.sources[0].path))
-    return None if spec is None else to_fsm(spec)
+    spec, document, _ = read_loop(text_source(image.sources[0].text, image.sources[0].path))
+    return None if spec is None else loop_of(spec, document)[0]
 
 
 def _properties(spec: Any) -> dict[str, Any]:
