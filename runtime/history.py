@@ -163,7 +163,8 @@ def _sentence(told: dict[str, Any], has_cost: bool) -> str:
     text = f"{count} run{'' if count == 1 else 's'}: {parts} ({told['success_rate']:.0%} success)"
     text += f", {duration(told['average_duration_ms'])} on average"
     if has_cost:
-        text += f", {told['usd']:.4f} USD and {told['tokens']:,} tokens in all, in {told['calls']} calls"
+        text += f", {told['usd']:.4f} USD and {told['tokens']:,} tokens in all"
+        text += f", in {told['calls']} call{'' if told['calls'] == 1 else 's'}"
     if told["total"] > count:
         text += f"; {told['total'] - count} earlier not shown (-n)"
     return text

@@ -79,7 +79,9 @@ class Spending:
 def shown(unit: str, amount: float) -> str:
     if unit == "usd":
         return f"{amount:.4f} USD" if amount != int(amount) else f"{int(amount)} USD"
-    return f"{amount:,.1f} seconds" if unit == "seconds" else f"{int(amount):,} {unit}"
+    if unit == "seconds":
+        return f"{amount:,.1f} seconds"
+    return f"{int(amount):,} {unit.removesuffix('s') if amount == 1 else unit}"
 
 
 def asked(pairs: Iterable[tuple[str, str]], otherwise: Mapping[str, float]) -> dict[str, float]:

@@ -167,6 +167,22 @@ def test_openais_own_models_need_a_key(do: Do, chat: ModuleType, monkeypatch: py
     assert found["message"] == "there is no API key for `gpt-5`; set OPENAI_API_KEY"
 
 
+def test_a_model_of_the_project_judges(
+    shared: World, server: Any, chat: ModuleType, context: Callable[..., Context], effect: Any, project: Path
+) -> None:
+    """`evaluate` of loops asks it by the same name, at the same price."""
+    schema = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
+    asked = {"prompt": "Good?", "output": "yes", "schema": schema, "model": "local", "max_tokens": 256}
+    server.requests.clear()
+    server.answers[:] = [chat.result({"verdict": "success"}), chat.text("yes"), chat.result({"verdict": 1})]
+    judged = shared.perform(effect("evaluate", **asked), context())
+    assert judged["reply"] == {"verdict": "success"}
+    assert judged["usage"]["usd"] == pytest.approx((120 + 300) / 1e6)
+    assert "<action_output>\nyes\n</action_output>" in server.requests[0]["messages"][0]["content"]
+    kinds = [shared.perform(effect("evaluate", **asked), context())["error"]["kind"] for _ in range(2)]
+    assert kinds == ["no-tool-call", "invalid-reply"]
+
+
 def test_names_tell_providers() -> None:
     """By their beginning, outright, or for want of anything else."""
     assert choose("claude-opus-5", {}).provider == "anthropic"

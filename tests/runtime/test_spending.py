@@ -46,7 +46,7 @@ def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages_server: Any, a
     [
         ("usd=0.0015", 2, "the run has used 0.0020 USD of 0.0015 USD"),
         ("tokens=3000", 3, "the run has used 3,000 tokens of 3,000 tokens"),
-        ("calls=1", 1, "the run has used 1 calls of 1 calls"),
+        ("calls=1", 1, "the run has used 1 call of 1 call"),
         ("seconds=0", 0, "the run has used 0.0 seconds of 0.0 seconds"),
     ],
 )
