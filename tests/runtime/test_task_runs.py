@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -88,6 +89,25 @@ def test_nothing_is_billed_twice(llc: Llc, messages_server: Any, answers: Module
         [sent["content"][0]["text"] for sent in request["messages"]] for request in messages_server.requests
     ]
     assert said == [["First."], ["First.", "one", "Second."], ["First.", "one", "Second."]]
+
+
+def test_ctrl_c_stops_a_run_in_the_middle_of_a_reply(
+    llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
+) -> None:
+    """At once, with exit code 130; resumed, the task is asked again."""
+    messages_server.then(answers.drip(), answers.text("done"))
+    (tmp_path / ".loops" / "sum.sexp").write_text(SUMMARISE)
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "sum", "-q"], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    while not messages_server.requests:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 130
+    assert process.stderr is not None
+    process.stderr.close()
+    done = llc("resume", "sum", "--json")
+    assert json.loads(done.stdout)["value"]["content"] == "done"
 
 
 def test_tasks_at_once_each_have_their_own_client(

@@ -144,6 +144,17 @@ def test_large_files_are_cut_and_say_so(do: Do, answers: ModuleType, server: Any
     assert "[`last` left out: the files together have more than 12 bytes]" in sent
 
 
+def test_files_with_keys_are_not_shown(do: Do, answers: ModuleType, server: Any, project: Path) -> None:
+    """By their names, as memory leaves them out; also where a link has another name."""
+    (project / ".env").write_text("KEY=hunter2\n")
+    (project / "plain.txt").symlink_to(".env")
+    do(answers.text("ok"), args={"files": [".env", "plain.txt"]})
+    assert "hunter2" not in prompt(server)
+    assert "[`.env` is not shown: by its name it holds keys or passwords]" in prompt(server)
+    do(answers.text("ok"), args={"files": ["plain.txt"]})
+    assert "hunter2" not in prompt(server)
+
+
 @pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "link", "a/../../x", "", "a\0b"])
 def test_a_path_out_of_the_project_is_refused(
     do: Do, answers: ModuleType, server: Any, project: Path, path: str
