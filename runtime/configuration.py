@@ -4,6 +4,7 @@
     history: {keep: 100, older_than: 30d}
     models: [{name: local, provider: openai, base_url: "http://127.0.0.1:8000/v1", key: LOCAL_KEY}]
     tasks: {model: local, runner: model, max_tokens: 8192, timeout: 600}
+    mcp: {files: {command: files-server, args: [.], env: {TOKEN: $FILES_TOKEN}}}
     agents: {codex: {argv: [codex, exec, "{prompt}"], output: text}}
     budget: {usd: 5, tokens: 1000000, calls: 50, seconds: 3600}
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..frontend.documents import Document, Mapping, Node
+    from ..frontend.mcp_servers import McpServer
 
 _AGE = re.compile(r"(\d{1,6})\s*(m|h|d|w)")
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -94,6 +96,7 @@ class Configuration:
         self.keep = keep
         self.older_than = older_than
         self.agents: dict[str, AgentEntry] = {}
+        self.mcp: dict[str, McpServer] = {}
         self.models: dict[str, ModelEntry] = {}
         self.tasks = TaskSettings()
         self.budget: dict[str, float] = {}
@@ -182,6 +185,11 @@ class _Reader:
                 found.older_than = age(value) if isinstance(value, str) else None
                 if found.older_than is None:
                     self.error("wrong-type", "`older_than` is an age such as `30d`, `12h` or `4w`", item)
+
+    def servers(self, node: Node, found: Configuration) -> None:
+        from ..frontend.mcp_servers import read_servers
+
+        found.mcp = read_servers(self.document, node)
 
     # --- agents ---------------------------------------------------------------------------------
 
@@ -334,6 +342,7 @@ _KEYS = {
     "secrets": _Reader.secrets,
     "history": _Reader.history,
     "agents": _Reader.agents,
+    "mcp": _Reader.servers,
     "models": _Reader.models,
     "tasks": _Reader.tasks,
     "budget": _Reader.budget,

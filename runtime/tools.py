@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .mcp import Servers
     from .shell import Shell
     from .world import Context
 
@@ -38,12 +39,16 @@ _QUOTING = {
 
 
 class Tools:
-    """Performs `tool` effects for one run; functions of Python live in one helper process."""
+    """Performs `tool` effects for one run; functions of Python live in one helper process.
 
-    __slots__ = ("_shell", "_worker")
+    servers: gives the MCP servers of the run.
+    """
 
-    def __init__(self, shell: Shell) -> None:
+    __slots__ = ("_servers", "_shell", "_worker")
+
+    def __init__(self, shell: Shell, servers: Callable[[], Servers]) -> None:
         self._shell = shell
+        self._servers = servers
         self._worker: Worker | None = None
 
     def close(self) -> None:
@@ -64,6 +69,8 @@ class Tools:
                 result = {"value": aider.perform(name, args, context, self._shell.runner)}
             elif not isinstance(definition, dict):
                 raise ToolError("unknown-tool", "it is declared, but nothing here says how to run it")
+            elif "mcp" in definition:
+                result = self._servers().call(definition["mcp"], args, context)
             elif "python" in definition:
                 result = self._python(definition, args, context)
             else:

@@ -25,5 +25,6 @@ VERBS = {
     "index": "Bring the index of the project's files up to date.",
     "context": "Find the project's files that matter for something.",
     "tools": "List the tools and tasks that flows can call here.",
+    "mcp": "Ask MCP servers what they offer, or show what is known of it.",
     "schema": "Print the JSON Schema of loop files, for editors.",
 }

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn, Protocol
 
     from .jq import JqWorker
+    from .mcp import Servers
     from .model import ModelWorker
     from .models.turns import Turns
     from .shell import Shell
@@ -222,13 +223,22 @@ class World:
     """Performs effects for real; one per run. The environment is read once.
 
     kinds: the effects the program may ask for, where that is known; what takes long to start and
-    will be needed is then started early. turns: what tasks said, of the world that this one is beside.
+    will be needed is then started early. turns, servers: what tasks said, and MCP servers, of the world
+    that this one is beside.
     """
 
-    __slots__ = ("_jq", "_kinds", "_model", "_shell", "_tasks", "_tools", "_turns")
+    __slots__ = ("_is_beside", "_jq", "_kinds", "_model", "_servers", "_shell", "_tasks", "_tools", "_turns")
 
-    def __init__(self, kinds: frozenset[str] = frozenset(), turns: Turns | None = None) -> None:
+    def __init__(
+        self,
+        kinds: frozenset[str] = frozenset(),
+        turns: Turns | None = None,
+        servers: dict[str, Servers] | None = None,
+    ) -> None:
         self._kinds = kinds
+        self._is_beside = servers is not None
+        # By one name, as a map that several threads may put something in.
+        self._servers: dict[str, Servers] = {} if servers is None else servers
         self._turns = turns
         self._tasks: Tasks | None = None
         self._shell: Shell | None = None
@@ -256,7 +266,8 @@ class World:
 
     def beside(self) -> World:
         """Another world like this one, to perform something at the same time."""
-        return World(self._kinds, self.turns if not self._kinds or "task" in self._kinds else None)
+        turns = self.turns if not self._kinds or "task" in self._kinds else None
+        return World(self._kinds, turns, self._servers)
 
     def save(self) -> Any:
         """What a checkpoint has to keep of it: what tasks said, null where there were none."""
@@ -271,6 +282,8 @@ class World:
             if kept is not None:
                 kept.close()
         self._shell = self._jq = self._model = self._tools = self._tasks = None
+        while self._servers and not self._is_beside:
+            self._servers.popitem()[1].close()
 
     @property
     def shell(self) -> Shell:
@@ -301,8 +314,14 @@ class World:
         if self._tools is None:
             from .tools import Tools
 
-            self._tools = Tools(self.shell)
+            self._tools = Tools(self.shell, self.servers)
         return self._tools
+
+    def servers(self) -> Servers:
+        """The MCP servers of the run: there is one of each, whoever asks for it."""
+        from .mcp import Servers
+
+        return self._servers.setdefault("mcp", Servers())
 
     @property
     def turns(self) -> Turns:
