@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
+from posixpath import join
 from typing import Any
 
 import attrs
@@ -21,10 +21,11 @@ from ..ir.diagnostics import CompileError, suggest
 from ..ir.spans import Source
 from .declarations import Parameter, Signature, is_parameter_name, type_named
 from .documents import Document, Mapping, Node, read_document, read_source
+from .files import is_file, is_there
 
 PREFIX = "mcp:"
 CONFIG_FILE = "config.yaml"
-LISTINGS = os.path.join(".cache", "mcp")
+LISTINGS = join(".cache", "mcp")
 DEFAULT_TIMEOUT = 60.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _KEYS = ("command", "args", "env", "cwd", "timeout")
@@ -109,7 +110,7 @@ def _is_seconds(value: Any) -> bool:
 
 def listing_path(folder: str, server: str) -> str:
     """Where what a server offers is kept; `folder` is the project's `.loops`."""
-    return os.path.join(folder, LISTINGS, f"{server}.json")
+    return join(folder, LISTINGS, f"{server}.json")
 
 
 def listing_text(server: McpServer, tools: list[dict[str, Any]]) -> str:
@@ -135,8 +136,8 @@ class McpTools:
     def servers(self) -> dict[str, McpServer]:
         if self._servers is None:
             self._servers = {}
-            path = os.path.join(self._folder, CONFIG_FILE) if self._folder is not None else ""
-            if path and os.path.lexists(path):
+            path = join(self._folder, CONFIG_FILE) if self._folder is not None else ""
+            if path and is_there(path):
                 try:
                     self._servers = _configured(path)
                 except CompileError as error:
@@ -187,7 +188,7 @@ class McpTools:
         if server not in self.servers or self._folder is None:
             return ""
         path = listing_path(self._folder, server)
-        if not os.path.isfile(path):
+        if not is_file(path):
             return ""
         try:
             source = read_source(path)
