@@ -113,6 +113,15 @@ def test_status_and_history_tell_of_it(llc: Llc) -> None:
     assert "2 of 2 calls" in llc("status", "many").stdout
 
 
+def test_python_says_it_as_a_map(llc: Llc, messages_server: Any) -> None:
+    """`llc.run(…, budget={…})`."""
+    import llc as package
+
+    ended = package.run("many", budget={"calls": 2, "usd": 0.5})
+    assert (ended.status, ended.terminated_by, ended.exit_code) == ("interrupted", "budget", 3)
+    assert len(messages_server.requests) == 2
+
+
 @pytest.mark.parametrize("text", ["eur=1", "calls=x", "calls=1.5", "usd=-1", "usd=nan", "usd=inf", "tokens"])
 def test_mistakes_are_told(llc: Llc, text: str) -> None:
     """Before anything runs."""
