@@ -477,12 +477,21 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
+# Characters of why a task failed.
+_LONGEST_REFUSAL = 300
+
+
 def _refusal(result: dict[str, Any]) -> str:
     """Why a tool or task gave nothing, "" where it did."""
     if result.get("error"):
         return str(result["error"].get("message"))
     task = result.get("result")
-    return "FAILED" if isinstance(task, dict) and task.get("status") == "FAILED" else ""
+    if not isinstance(task, dict) or task.get("status") != "FAILED":
+        return ""
+    notes = task.get("notes")
+    error = notes.get("error") if isinstance(notes, dict) else None
+    why = error.get("message") if isinstance(error, dict) else None
+    return f"FAILED: {' '.join(why.split())[:_LONGEST_REFUSAL]}" if isinstance(why, str) and why else "FAILED"
 
 
 def failure_text(result: dict[str, Any]) -> str:
