@@ -115,6 +115,7 @@ class ProgressDisplay(Display):
         self._ticks = 0
         self._beside = 0
         self._run_id = ""
+        self._is_watching = False
         self._hint = ""  # what to say if it takes a while
         self._prompt = ""
         self._is_asking = False  # the cursor stands behind it
@@ -339,7 +340,12 @@ class ProgressDisplay(Display):
 
     @property
     def has_person(self) -> bool:
-        return has_person(self._screen)
+        return not self._is_watching and has_person(self._screen)
+
+    def watch(self, run_id: str) -> None:
+        """Show a run that is another process's: its questions cannot be answered here."""
+        self._run_id = run_id
+        self._is_watching = True
 
     def prompt(self, text: str) -> None:
         self._is_asking = False
