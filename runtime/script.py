@@ -262,9 +262,9 @@ def _action(given: dict[str, Any]) -> dict[str, Any]:
 def _answered(given: dict[str, Any]) -> dict[str, Any]:
     """A question's result from what a rule says of it: the answer, or that nobody gave one."""
     if "answer" not in given:
-        late = "timed_out" in given
+        late = given.get("timed_out")
         told = _action({name: value for name, value in given.items() if name != "timed_out"})
-        return {**told, "exit_code": 124, "timed_out": given["timed_out"]} if late else {**told, "exit_code": 1}
+        return {**told, "exit_code": 124, "timed_out": late} if late else {**told, "exit_code": 1}
     told = {name: value for name, value in given.items() if name != "answer"}
     return {**_action({}), "by": "script", **told, "output": given["answer"]}
 
