@@ -137,7 +137,7 @@ def test_rule_10_slash_commands_go_to_claude(
     """`claude --dangerously-skip-permissions -p "<command>"`, the command in one piece."""
     programs("claude", "printf '%s|' \"$@\" > argv")
     assert real(one('/ll:fix it\'s "now"'), "--no-llm").code == 0
-    assert (project / "argv").read_text() == '--dangerously-skip-permissions|-p|/ll:fix it\'s "now"|'
+    assert (project / "argv").read_text() == '--dangerously-skip-permissions|--output-format|stream-json|--verbose|-p|/ll:fix it\'s "now"|'
 
 
 def test_rule_10_the_agent_can_be_configured(
