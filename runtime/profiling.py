@@ -8,7 +8,7 @@ How it is shown is the business of `profiles`. Imported only when asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any
 
@@ -59,6 +59,13 @@ class Places:
         self._open: dict[str, Chain] = {}
         self._beside: set[tuple[str, str]] = set()
 
+    def stand(self, loops: Iterable[tuple[str, str | None]]) -> None:
+        """Where a run is that goes on: the loops under way with their states, as they were heard of."""
+        for loop, state in loops:
+            if state is not None:
+                self._chain = (*self._chain, (loop, state))
+                self._shown[state] = self._open[loop] = self._chain
+
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         loop = fields.get("loop") if kind != "loop_start" else None
         name = loop if isinstance(loop, str) else ""
@@ -86,7 +93,9 @@ class Places:
 
     def of_effect(self, state: Any) -> Chain:
         """Where an effect is asked for; `state` as its event says, else it is the state entered last."""
-        chain = self._shown.get(state, self._chain) if isinstance(state, str) else self._chain
+        chain = self._chain
+        if isinstance(state, str):
+            chain = self._shown.get(state, (("", state),))
         if chain:
             loop = chain[-1][0]
             for inner, outer in self._open.items():

@@ -279,6 +279,20 @@ def test_going_on_measures_what_is_driven(llc: Llc) -> None:
     assert counts(read)[("long", "shell")] == 2
 
 
+def test_what_was_cut_off_is_performed_in_its_state(llc: Llc, project: Path) -> None:
+    """A resumed run stands where it stood, also in a loop within, before anything is noted."""
+    (project / ".loops" / "one.yaml").write_text(
+        NAP.replace("NAME", "one").replace("sleep 0.08", "test -e go || kill -INT $PPID; sleep 0.1")
+    )
+    assert llc("run", "outer", "-q").returncode == 130
+    (project / "go").touch()
+    told = json.loads(llc("resume", "outer", "--profile", "--json", "-q").stdout)["profile"]
+    assert counts(told)[("inner", "one/doze", "shell")] == 1
+    assert ("first", "shell") not in counts(told)
+    read = json.loads(llc("profile", "outer", "--json").stdout)
+    assert counts(read)[("inner", "one/doze", "shell")] == 2
+
+
 def test_meters_wrap_and_do_not_change(project: Path) -> None:
     """What is not timed is the real thing's own."""
     meter = profiling.Meter("x", "x")
