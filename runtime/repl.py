@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from ..frontend.pending import Pending
 from ..ir.diagnostics import CompileError, Diagnostic, clean, render, render_all, suggest
 from ..ir.spans import Span
+from . import tiers
 from .bounding import Bounds
 from .display import ProgressDisplay
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
@@ -335,6 +336,7 @@ def run(values: Values) -> int:
     """`llc repl`; the exit code."""
     bounds = Bounds.asked(values)
     bounds.apply()
+    tier = tiers.asked(values.tier)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     out, errors = Screen(sys.stdout), Screen(sys.stderr)
     longest = LONGEST_SHOWN if is_terminal else None
@@ -344,6 +346,7 @@ def run(values: Values) -> int:
         settings=_settings(),
         fuel=bounds.fuel,
         longest=longest,
+        tier=tier,
     )
     console = Console(session, out, out if is_terminal else errors, is_terminal)
     try:

@@ -74,7 +74,7 @@ class Session:
     """What was defined so far, and a world to go on in.
 
     display: is told of notes and effects. fuel: how many ticks a form may use, None for any number.
-    longest: of longer values only so many characters are shown.
+    longest: of longer values only so many characters are shown. tier: how programs are run.
     """
 
     def __init__(
@@ -86,7 +86,9 @@ class Session:
         *,
         fuel: int | None = None,
         longest: int | None = None,
+        tier: str = "auto",
     ) -> None:
+        self._tier = tier
         self._world: WorldLike = world or World()
         self._display = display or Display()
         self._declared = declared
@@ -167,7 +169,7 @@ class Session:
         boxes = [self._box(binding) for binding in compiled.captures]
         function = self._linker.function(compiled.functions[0].name, boxes)
         try:
-            stop = self._drive(linking.start(self._linker.image, function), interrupt)
+            stop = self._drive(linking.start(self._linker.image, function, tier=self._tier), interrupt)
         finally:
             unset = [binding for binding in compiled.captures if not _is_set(self._boxes[binding])]
             self.toplevel.retract(unset)

@@ -129,9 +129,9 @@ class Linker:
             value.function = renumbered[value.function]
 
 
-def start(image: Image, function: FunctionValue, fuel: int | None = None) -> Machine:
+def start(image: Image, function: FunctionValue, fuel: int | None = None, tier: str = "auto") -> Machine:
     """A machine that calls a function value of the image."""
-    machine = Machine(image, [None], fuel)
+    machine = Machine(image, [None], fuel, tier)
     machine.calls[0].slots[0] = function
     return machine
 

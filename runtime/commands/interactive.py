@@ -59,8 +59,8 @@ def task(given: dict[str, Any]) -> int:
     return task_run.run(words, {row.name: getattr(read, row.name) for row in task_line.OPTIONS})
 
 
-@command(options.LIMITS)
+@command((*options.LIMITS, options.TIER))
 def repl(given: dict[str, Any]) -> int:
     from .. import repl as reading
 
-    return reading.run(values(options.LIMITS, "", given))
+    return reading.run(values((*options.LIMITS, options.TIER), "", given))

@@ -340,6 +340,15 @@ def test_an_unknown_tier_is_refused(llc: Llc, monkeypatch: pytest.MonkeyPatch, v
     assert "LLC_TIER is" in llc(verb, "one").stderr
 
 
+@pytest.mark.parametrize("tier", ["interpreter", "direct"])
+def test_forms_are_evaluated_in_any_tier(project: Path, tier: str) -> None:
+    """`llc repl` takes the option, and refuses what is no tier."""
+    words = [sys.executable, "-m", "llc", "repl", "--tier"]
+    done = subprocess.run([*words, tier], input="(+ 1 2)\n", capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "3\n")
+    assert subprocess.run([*words, "x"], input="", capture_output=True).returncode == 2
+
+
 def test_verbose_says_which_tier_the_program_ran_in(
     llc: Llc, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
