@@ -178,6 +178,7 @@ class _Creation:
         if self.given["print"]:
             self.out.deliver(self.out.encode(made.text))
             return EXIT_OK
+        self.refuse_taken(made.name)
         if not self.given["json"]:
             self.show(made, pinned)
         if not self.given["yes"]:
@@ -208,7 +209,7 @@ class _Creation:
         return renamed(made, name), False
 
     def refuse_taken(self, name: str) -> None:
-        """Before anything is asked or paid for."""
+        """Where nobody can be asked about it, before anything is shown or paid for."""
         if not (self.given["print"] or (self.has_person and not self.given["yes"])):
             drafts.refuse_taken(name, self.given["force"])
 

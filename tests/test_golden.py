@@ -46,6 +46,7 @@ NOT_SHOWN = {
     "unreadable-file": "there is no text then",
     "file-too-large": "it takes 16 MiB",
     "too-many-findings": "it takes hundreds of others",
+    "damaged-lock": "it stands in another file",
     "nul-in-command": "YAML refuses the character first",
 }
 

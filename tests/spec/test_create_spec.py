@@ -1,0 +1,83 @@
+"""`spec/create.md`: its commands run in a folder with its files and print what it shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from spec.blocks import take, text_of
+
+from llc.frontend.natural import key_of
+from llc.frontend.schema import PARADIGMS, NaturalSpec
+from llc.frontend.structure import read_loop
+from llc.runtime.creating import OWN
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = take("create.md", "yaml", "console")
+TEXT = text_of("create.md")
+_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "LLC_LLM_MODEL", "NO_COLOR", "FORCE_COLOR")
+
+
+def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
+    """Each console block, run in order in a folder with the files above it, without a key."""
+    script = tmp_path / "bin" / "llc"
+    script.parent.mkdir()
+    code = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())\n"
+    script.write_text(f"#!{sys.executable}\n{code}")
+    script.chmod(0o755)
+    project = tmp_path / "project"
+    (project / ".loops").mkdir(parents=True)
+    env = {name: value for name, value in os.environ.items() if name not in _KEYS}
+    env |= {"PATH": f"{script.parent}:{env['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for block in BLOCKS:
+        if block.language == "yaml":
+            (project / block.info).write_text(block.text)
+            continue
+        command, _, expected = block.text.removeprefix("$ ").partition("\n")
+        done = subprocess.run(
+            ["bash", "-c", f"{{ {command}; }} 2>&1"],
+            cwd=project,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        shown = re.sub(r"\nwarning\[.*?\n\n|^warning\[.*?\n\n", "", done.stdout, flags=re.DOTALL)
+        assert shown.strip() == expected.strip(), command
+
+
+def test_the_pin_is_that_of_the_words() -> None:
+    """The lock file of the chapter is one for its loop."""
+    from llc.frontend.documents import text_source
+
+    words = next(block.text for block in BLOCKS if block.info == ".loops/tidy.yaml")
+    spec, _, _ = read_loop(text_source(words))
+    assert isinstance(spec, NaturalSpec)
+    assert f"  {key_of(spec)}:\n" in TEXT
+
+
+def test_every_option_of_a_paradigm_is_listed() -> None:
+    """The table has them all."""
+    for paradigm in PARADIGMS:
+        row = next(line for line in TEXT.split("\n") if line.startswith(f"| `{paradigm}` | `--"))
+        assert {name.replace("_", "-") for name in OWN[paradigm]} <= set(re.findall(r"--([a-z-]+)", row))
+
+
+def test_the_command_file_says_what_llc_does() -> None:
+    """Its options are those of the verb, and its questions those of the wizard."""
+    from llc.runtime.commands.authoring import PARADIGMS as NAMES
+    from llc.runtime.wizard import KINDS
+
+    text = (ROOT / "commands" / "create_loop.md").read_text("utf-8")
+    assert text.startswith("---\ndescription: ")
+    for kind in KINDS[:-1]:
+        assert kind.label in text
+    assert all(f"`{name}`" in text for name in NAMES if name != "natural")
+    known = {"--print", "--yes", "--force", "--help"} | {
+        f"--{option.replace('_', '-')}" for own in OWN.values() for option in own
+    }
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) <= known | {"--name", "--max-iterations"}
