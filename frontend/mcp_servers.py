@@ -222,7 +222,7 @@ def signature(server: str, tool: dict[str, Any], source: Source | None) -> Signa
     declared = output.get("properties") if isinstance(output, dict) else None
     definition = {"mcp": {"server": server, "tool": tool["name"]}}
     if isinstance(declared, dict) and list(declared) == ["result"]:
-        definition["mcp"]["is_wrapped"] = True  # type: ignore[assignment]
+        definition["mcp"]["is_wrapped"] = True
     doc = " ".join(str(tool.get("description") or "").split())
     return Signature(
         f"{PREFIX}{server}.{tool['name']}",

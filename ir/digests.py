@@ -5,16 +5,20 @@ The interpreter's own modules are private, so where one is missing `hashlib` is 
 
 from __future__ import annotations
 
-try:
-    from _blake2 import blake2b
-except ImportError:
-    from hashlib import blake2b
-try:
-    from _sha2 import sha256  # type: ignore[import-not-found]  # since 3.12
-except ImportError:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hashlib import blake2b, sha256
+else:
     try:
-        from _sha256 import sha256  # type: ignore[import-not-found]
+        from _blake2 import blake2b
     except ImportError:
-        from hashlib import sha256
+        from hashlib import blake2b
+    try:
+        from _sha2 import sha256  # since 3.12
+    except ImportError:
+        try:
+            from _sha256 import sha256
+        except ImportError:
+            from hashlib import sha256
 
 __all__ = ["blake2b", "sha256"]

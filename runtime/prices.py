@@ -45,4 +45,5 @@ class Prices:
             return None
         came, went = usage.get("cache_read_tokens", 0), usage.get("cache_write_tokens", 0)
         read = usage["input_tokens"] - came - went + came * cache["read"] + went * cache["write"]
-        return round((read * known[0] + usage["output_tokens"] * known[1]) / 1_000_000, 9)
+        cost: float = round((read * known[0] + usage["output_tokens"] * known[1]) / 1_000_000, 9)
+        return cost
