@@ -152,10 +152,32 @@ def run(text: str, tier: str) -> tuple[Any, int]:
         "(define (f n) (f (+ n true))) (f 0)",
         "(map (lambda (n) (case (modulo n 4) ((0) 'a) ((1 2) 'b) (else 'c))) (range 0 200))",
         "(list (lambda () 1))",
+        "(loop ((i 0) (a 1)) (if (< i 140000) (recur (+ i 1) (+ a a)) 0))",
+        "(loop ((i 0) (a 1)) (if (< i 140000) (recur (+ i 1) (- a (- 0 a))) 0))",
+        "(define (f x) (+ x 1)) (f (+ (expt 2 131071) (- (expt 2 131071) 1)))",
+        '(define (f x) (list (equal? x "P_eq(") (equal? x "C99999999["))) (f "P_eq(")',
+        '(find "a" (list 1 2))',
+        '(define (f n) (if (= n 0) "[" (let ((a (f (- n 1)))) (string-append a a))))'
+        ' (try (json-parse (f 18)) (catch e (get e "message")))',
     ],
 )
 def test_long_runs_are_alike(text: str) -> None:
     """Depth, tail calls, loops, big numbers, faults far down, what cannot leave."""
+    assert run(text, "direct") == run(text, "interpreter")
+
+
+@pytest.mark.parametrize("depth", [6, 7, 8, 12, 30])
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("(loop ((i 0)) (if (< i 1) (begin ", " (recur (+ i 1))) i))"),
+        ("(try (loop ((i 0)) (if (< i 1) (begin ", " (recur (+ i 1))) i)) (catch e (set! x 1) (f x)))"),
+        ("(begin (loop ((i 0)) (if (< i 1) (begin ", " (recur (+ i 1))) i)) (loop 2 (log-message x)))"),
+    ],
+)
+def test_loops_inside_one_another_are_alike(begin: str, end: str, depth: int) -> None:
+    """However deep they are: Python's own bound for nested blocks is not met."""
+    text = f"(define (f x) {begin * depth}(/ 1 x){end * depth}) (f 0)"
     assert run(text, "direct") == run(text, "interpreter")
 
 
