@@ -152,13 +152,13 @@ class Instructions:
             return f"({mark(offset)}F{function}({', '.join([own, *texts])}))"
         operands = self.take(count + 1, not callee.is_atom)
         value, *texts = [one.text for one in operands]
-        more = "".join(f", {text}" for text in texts)
+        given = "".join(f", {text}" for text in texts)
         if not value.isidentifier():
-            return f"({mark(offset)}NO_FUNCTION({value}{more}))"
-        call = f"{mark(offset)}C{count}[{value}.function]({value}.captures{more})"
+            return f"({mark(offset)}NO_FUNCTION({value}{given}))"
+        call = f"{mark(offset)}C{count}[{value}.function]({value}.captures{given})"
         # An argument may stand on a line of its own, so the other call does too.
-        other = f"{mark(offset)}NO_FUNCTION({value}{more})"
-        return f"({call} if type({value}) is FunctionValue else {other})"
+        wrong = f"{mark(offset)}NO_FUNCTION({value}{given})"
+        return f"({call} if type({value}) is FunctionValue else {wrong})"
 
     def constant(self, index: int) -> tuple[str, str]:
         value = self.image.constants[index]
