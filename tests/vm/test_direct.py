@@ -166,6 +166,30 @@ def test_long_runs_are_alike(text: str) -> None:
     assert run(text, "direct") == run(text, "interpreter")
 
 
+def test_a_function_that_calls_itself_begins_without_what_was_caught() -> None:
+    """The slot of a handler is null again, as every other."""
+    text = """
+program again entry main
+function main()
+  state start
+    tailcall closure f()(3, null)
+function f(n, seen) locals(caught)
+  state start on fault -> next(caught)
+    seen = list(caught, seen)
+    fail "no"
+  state next
+    branch gt(n, 0) more done
+  state more
+    tailcall closure f()(sub(n, 1), seen)
+  state done
+    return seen
+"""
+    image = emit(parse_program(text, "again.ir"))
+    assert history(image, [], None, lambda _: "direct")[0] == ("done", "[None, [None, [None, [None, None]]]]")
+    for quantum in (1, 2, 3):
+        assert_alike(image, quantum, [], 0b0110)
+
+
 @pytest.mark.parametrize("depth", [6, 7, 8, 12, 30])
 @pytest.mark.parametrize(
     ("begin", "end"),
