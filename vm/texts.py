@@ -12,7 +12,7 @@ from . import bounds
 from .faults import PrimitiveFault
 from .lists import is_list, iterate
 from .operands import any_list, count, expected, items, number, string
-from .values import equal, from_host, show
+from .values import MAX_HOST_DEPTH, equal, from_host, show
 from .writing import json_scalar, json_text, written
 
 TYPE_CHECKING = False
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # The longest duration that is shown, in milliseconds.
 MAX_DURATION = 1 << 60
 MAX_INDENT = 16
-# Brackets inside one another in JSON that is read.
-MAX_JSON_DEPTH = 500
+# Brackets inside one another in JSON that is read: what can be read can leave again.
+MAX_JSON_DEPTH = MAX_HOST_DEPTH
 # Compiled when they are first used: most runs use none of them. The first is a decimal number.
 NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _INTEGER = r"[+-]?[0-9]+"

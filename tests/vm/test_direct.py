@@ -166,6 +166,18 @@ def test_long_runs_are_alike(text: str) -> None:
     assert run(text, "direct") == run(text, "interpreter")
 
 
+@pytest.mark.parametrize("depth", [500, 501, 100_000])
+def test_what_leaves_is_of_bounded_depth(depth: int) -> None:
+    """A result that is deeper is a fault; the details of a fault are left out."""
+    text = f"(define d (loop ((i 1) (a nil)) (if (< i {depth}) (recur (+ i 1) (list a)) a)))"
+    found = run(f"{text} d", "direct")
+    assert found == run(f"{text} d", "interpreter")
+    assert ("too-large" in found[0]) == (depth > 500)
+    found = run(f'{text} (error "deep" d)', "direct")
+    assert found == run(f'{text} (error "deep" d)', "interpreter")
+    assert (found[0][-1] == "{}") == (depth >= 500)  # the values stand in a list
+
+
 def test_a_function_that_calls_itself_begins_without_what_was_caught() -> None:
     """The slot of a handler is null again, as every other."""
     text = """
