@@ -17,9 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .ir.diagnostics import CompileError, Diagnostic
     from .runtime.api import FlowError, compile, evaluate, run
-    from .runtime.driver import Outcome
     from .runtime.errors import UserError
     from .runtime.journal import JournalError
+    from .runtime.outcome import Outcome
     from .vm.faults import Fault
     from .vm.image import Image, ImageError
     from .vm.machine import Done, Effect, Machine, OutOfFuel, Waiting
@@ -56,7 +56,7 @@ _HOMES = {
     "JournalError": "runtime.journal",
     "Machine": "vm.machine",
     "OutOfFuel": "vm.machine",
-    "Outcome": "runtime.driver",
+    "Outcome": "runtime.outcome",
     "UserError": "runtime.errors",
     "Waiting": "vm.machine",
     "FlowError": "runtime.api",

@@ -14,10 +14,11 @@ from typing import Any
 
 from measure import middle, quartiles, ratios
 
-SECONDS, BYTES = "seconds", "bytes"
+SECONDS, BYTES, TIMES = "seconds", "bytes", "times"
 _SCALES = {
     SECONDS: ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
     BYTES: ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")),
+    TIMES: ((1, "×"),),
 }
 
 

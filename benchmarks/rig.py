@@ -13,8 +13,9 @@ from typing import Any
 from llc.frontend.compile import compile_text
 from llc.runtime import locks
 from llc.runtime.display import Display
-from llc.runtime.driver import Driver, Outcome
+from llc.runtime.driver import Driver
 from llc.runtime.journal import Journal
+from llc.runtime.outcome import Outcome
 from llc.runtime.world import Interrupt, World, timestamp
 from llc.vm.emit import emit
 from llc.vm.image import Image

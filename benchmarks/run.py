@@ -26,6 +26,7 @@ SECTIONS = {
     "reading": ("reading", "section"),
     "resuming": ("resuming", "section"),
     "context": ("context", "section"),
+    "programs": ("programs", "section"),
 }
 
 

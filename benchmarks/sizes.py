@@ -29,6 +29,8 @@ class Sizes:
     files: int = 10_000
     index_rounds: int = 3
     search_rounds: int = 9
+    program_rounds: int = 9
+    program_part: int = 1
 
 
 FULL = Sizes()
@@ -53,4 +55,6 @@ TINY = Sizes(
     files=20,
     index_rounds=1,
     search_rounds=1,
+    program_rounds=1,
+    program_part=1000,
 )

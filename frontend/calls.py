@@ -18,6 +18,7 @@ from .core import Apply, Binding, Core, Lambda, Let, Library, Literal, Operation
 from .datum import Atom, Datum, Form
 from .declarations import RESERVED, TYPES, Parameter, Signature, fits
 from .forms import Steps, form
+from .mcp_servers import PREFIX
 from .printer import show
 from .scopes import FunctionMark, Identifier, Scope, base_symbol, identifier_of
 
@@ -410,7 +411,11 @@ def refuse_unknown(x: Expander, datum: Form, scope: Scope) -> Steps:
     """A call of what nobody declared: said once, and the values in it are looked through."""
     head = identifier_of(datum.items[0])
     assert head is not None
-    if not x.declared.is_broken:
+    if head.name.startswith(PREFIX):
+        message, help = x.declared.mcp.trouble(head.name)
+        if not any(found.message == message for found in x.diagnostics):
+            x.error("unknown-mcp-tool", message, datum.items[0].span, "called here", help=help)
+    elif not x.declared.is_broken:
         x.suggestions += 1
         near = None
         if x.suggestions <= 20:

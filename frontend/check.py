@@ -116,6 +116,12 @@ class _Checker:
                 loop.span_of("key:maintain_delay"), "maintain_delay", "the loop does not maintain"
             )
 
+    def asks_model(self, state: StateSpec) -> bool:
+        """Whether the state makes calls that a budget counts."""
+        acts = state.action is not None and self.loop.kind_of(state) == "slash"
+        judges = state.next is None and self.loop.evaluator_of(state).type == "llm_structured"
+        return acts or (state.acts and judges)
+
     def unused(self, span: Span | None, key: str, why: str, help: str | None = None) -> Diagnostic:
         return _warning("unused-key", f"`{key}` has no effect: {why}", span, "has no effect", help)
 
@@ -180,7 +186,7 @@ class _Checker:
                 yield _warning("unreachable-state", message, state.span_of("name"), "never entered")
         stuck = sorted(reachable - graph.finishing() - {graph.any})
         # A bound that the author gives is how such a loop is meant to end.
-        is_bounded = loop.max_steps is not None or loop.timeout is not None or loop.budget is not None
+        is_bounded = loop.max_steps is not None or loop.timeout is not None or loop.has_budget
         if stuck and not loop.flawed and not is_bounded:
             first = loop.states[graph.names[stuck[0]]]
             more = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
@@ -199,6 +205,9 @@ class _Checker:
             if getattr(state, key) is not None:
                 why = "the state has no " + ("call" if key == "args" else "action")
                 yield self.unused(state.span_of(f"key:{key}"), key, why)
+        if state.budget is not None and not self.asks_model(state):
+            why = "the state asks neither an agent nor a model"
+            yield self.unused(state.span_of("key:budget"), "budget", why)
         if state.action is not None and state.call is not None:
             message = f"state `{state.name}` has both an action and a call"
             help = "a state does one thing; make it two states"

@@ -17,7 +17,7 @@ from .check import check
 from .documents import Document, read_scalar, read_source, text_source
 from .judging import model_name
 from .lower import lower
-from .paradigms import to_fsm
+from .natural import loop_of
 from .schema import Loop
 from .structure import read_loop
 
@@ -93,8 +93,8 @@ def compile_source(source: Source, overrides: Overrides = Overrides()) -> Compil
     if loop is not None and any(state.call is not None for state in loop.states.values()):
         return _compile_calling(loop, source, document, found, overrides)
     if loop is None or any(diagnostic.is_error for diagnostic in found):
-        raise CompileError(found, [source])
-    program = lower(loop, (source,), document.within, overrides.default_model)
+        raise CompileError(found, document.sources)
+    program = lower(loop, document.sources, document.within, overrides.default_model)
     return Compiled(program, loop, tuple(found))
 
 
@@ -108,7 +108,7 @@ def _compile_calling(
     with joint.reading(source.path):
         calls = joint.calls(loop, source.path)
     found += joint.diagnostics
-    sources = (source, *joint.sources.values())
+    sources = (*document.sources, *joint.sources.values())
     if any(diagnostic.is_error for diagnostic in found):
         raise CompileError(found, sources)
     from .flow_source import definition
@@ -167,7 +167,10 @@ def load(source: Source, overrides: Overrides) -> tuple[Loop | None, Document, l
     spec, document, found = read_loop(source)
     if spec is None:
         return None, document, found
-    loop, problems = override(to_fsm(spec), overrides, source)
+    made, document = loop_of(spec, document)
+    if made is None:
+        return None, document, found
+    loop, problems = override(made, overrides, source)
     found += problems
     found += check(loop, document)
     return loop, document, found

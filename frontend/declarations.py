@@ -168,7 +168,9 @@ def refused_name(name: str) -> str | None:
 
     if not is_name(name):
         return "a name is letters, digits and `_ : - . / ? !`, as in `project:name`"
-    if name in SYSTEM_TOOLS or name.startswith(("system:", "loop:", "calls:", "effect:", "op:")):
+    if name in SYSTEM_TOOLS or name.startswith(
+        ("system:", "aider:", "mcp:", "loop:", "calls:", "effect:", "op:")
+    ):
         return "names that begin so are llc's own"
     if (
         name in FORMS

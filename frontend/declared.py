@@ -17,6 +17,7 @@ from ..ir.diagnostics import CompileError, Diagnostic
 from ..ir.spans import Source
 from .declarations import Signature, declared_on_the_side, spellings
 from .files import is_file, is_there, names_in
+from .mcp_servers import PREFIX, McpTools
 from .system_tools import SYSTEM_TOOLS
 
 TOOLS_FILE = "tools.yaml"
@@ -54,6 +55,7 @@ class Declared:
         self._tools: dict[str, Signature] = dict(SYSTEM_TOOLS)
         self._tasks: dict[str, Signature] = {}
         self._hidden: dict[str, Signature] = {}
+        self.mcp = McpTools(folder)
         self.wrong: list[Diagnostic] = []
         for text in sides:
             try:
@@ -87,6 +89,8 @@ class Declared:
         for spelling in spellings(name):
             if spelling in self._tasks:
                 return self._tasks[spelling]
+        if name.startswith(PREFIX):
+            return self._sides.get(name) or self.mcp.find(name)
         return self._sides.get(name) or library_task(name)
 
     def hidden_by(self, tool: Signature) -> Iterator[Signature]:
@@ -98,13 +102,15 @@ class Declared:
 
     def names(self) -> list[str]:
         self._load()
-        return [*self._tools, *self._tasks, *self._sides, *LIBRARY_TASKS]
+        offered = [tool.name for tool in self.mcp.signatures()]
+        return [*self._tools, *offered, *self._tasks, *self._sides, *LIBRARY_TASKS]
 
     def signatures(self) -> list[Signature]:
         """Everything that is declared, tools first, each by its full name."""
         self._load()
         own = [task for name in LIBRARY_TASKS if (task := library_task(name)) is not None]
-        rows = [*self._tools.values(), *self._tasks.values(), *self._sides.values(), *own]
+        tools = [*self._tools.values(), *self.mcp.signatures()]
+        rows = [*tools, *self._tasks.values(), *self._sides.values(), *own]
         return list({row.name: row for row in reversed(rows)}.values())[::-1]
 
     def _load(self) -> None:

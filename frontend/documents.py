@@ -87,6 +87,11 @@ class Document:
         self.diagnostics: list[Diagnostic] = []
         self._starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
 
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The texts that it is made of."""
+        return (self.source,)
+
     def span_at(self, start: int, end: int) -> Span:
         """The span of the characters from `start` to `end`."""
         starts = self._starts

@@ -93,7 +93,7 @@ def _by_name(
 
 def spending(loop: Loop, callees: Mapping[str, str], references: References) -> Iterator[Diagnostic]:
     """Calls of a loop with a budget to functions that may spend; `callees`: the function by state."""
-    if loop.budget is None:
+    if not loop.has_budget:
         return
     for state, function in callees.items():
         reached = {function, *references.reach([function])}

@@ -30,7 +30,6 @@ from .joint import Joint, Settings
 from .library import LIBRARY, Defined, stdlib_text
 from .reader import read
 
-
 _SETTINGS = Settings(DEFAULT_LLM_MODEL)
 
 

@@ -148,7 +148,7 @@ class _Flow:
 
     def refuse_spending(self, functions: Sequence[Function], sources: tuple[Source, ...]) -> None:
         """CompileError where a loop with a budget calls what may spend."""
-        if any(part.loop.budget is not None and part.calls for part in self.loops):
+        if any(part.loop.has_budget and part.calls for part in self.loops):
             references = References(functions)
             found: list[Diagnostic] = []
             for part in self.loops:

@@ -22,7 +22,7 @@ from .documents import read_scalar, read_source
 from .file_calls import arguments_of, target_of
 from .judging import model_name
 from .lower import Within
-from .paradigms import to_fsm
+from .natural import loop_of
 from .schema import Loop, StateSpec
 from .structure import read_loop
 from .templates import Given
@@ -233,7 +233,13 @@ class Joint:
             if spec is None:
                 self.report(*found)
                 return None
-            loop = self.settings.over(to_fsm(spec))
+            made, document = loop_of(spec, document)
+            for part in document.sources[1:]:
+                self.sources.setdefault(part.path, part)
+            if made is None:
+                self.report(*found)
+                return None
+            loop = self.settings.over(made)
             if request.max_iterations is not None:
                 loop = attrs.evolve(loop, max_iterations=request.max_iterations)
             loop = self._with_context(loop, request, source)

@@ -114,6 +114,8 @@ def _value(type: Type) -> dict[str, Any]:
             return {"anyOf": [{"type": "number"} | _bounds(type), {"type": "string", "minLength": 1}]}
         case "choice":
             return {"enum": list(type.choices)}
+        case "named":
+            return {"anyOf": [_value(schema.TEXT), {"$ref": f"#/definitions/{type.specs[0].__name__}"}]}
         case "action":
             return {"anyOf": [_value(schema.TEMPLATE), {"$ref": "#/definitions/CallSpec"}]}
         case "arguments":
@@ -201,6 +203,8 @@ def _words(type: Type) -> str:
             return "any value"
         case "arguments":
             return "list or mapping"
+        case "named":
+            return "text or mapping"
         case "action":
             return "template or call"
         case "list":

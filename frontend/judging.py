@@ -220,7 +220,7 @@ class Judgement:
             "on_unknown": state.on_unknown,
         }
         chain.perform("evaluate", args, "reply", f"{state.name}/judge")
-        lowering.spend(chain, "reply")
+        lowering.spend(chain, state, "reply")
         lowering.in_time(chain, "reply", f"{state.name}/judge_in_time")
         return prim(
             "judge_model", Slot("reply"), expr(evaluator.min_confidence), expr(evaluator.uncertain_suffix)

@@ -152,7 +152,8 @@ wrong kind is the fault `type-error`.
 - What leaves a program (its result, the arguments of effects, JSON) is plain data: a symbol leaves as the
   string of its name, a function not at all.
 - An integer has at most 131072 bits, a list 8388608 items, a text 134217728 characters; what would be
-  larger is the fault `too-large`. The host can set other bounds.
+  larger is the fault `too-large`. Sums, which grow by a bit at most, are not looked at. The host can set
+  other bounds.
 """.strip().splitlines()
 
 

@@ -15,7 +15,7 @@ that `check` found no errors in; knows nothing of YAML.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -58,6 +58,10 @@ DETAILS = prim("get", Slot("result"), "details")
 CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
 BROKEN = prim("or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error"))
 FORGET_LAST = store("last", None)
+# What an agent hands on when its context is full, and what it was asked to do.
+HANDED = prim("get", Slot("last"), "handoff")
+ASKED = Slot("asked")
+CARRIED = "\n\nThe session before this one ran out of context, and handed over with:\n\n"
 # The active time of the run at which a loop within it is over.
 DEADLINE = Slot(called.DEADLINE)
 
@@ -116,6 +120,13 @@ class Lowering:
             timeout_ms=timeout,
             budget_usd=loop.budget.usd if loop.budget else None,
             budget_tokens=loop.budget.tokens if loop.budget else None,
+            budget_calls=loop.budget.calls if loop.budget else None,
+            budget_seconds=loop.budget.seconds if loop.budget else None,
+            state_budgets={
+                state.name: state.budget.bounds
+                for state in loop.states.values()
+                if state.budget is not None and state.budget.bounds
+            },
         )
         given = [key for key, value in loop.context.items() if isinstance(value, Given)]
         self.builder = FunctionBuilder(inner or "main", [f"context.{key}" for key in given])
@@ -165,10 +176,10 @@ class Lowering:
         chain.add(store("iteration", 1), store("lap", 1), store("steps", 0))
         if self.maintains:
             chain.add(store("cycle", 1))
-        if self.limits.budget_usd is not None:
-            chain.add(store("spent.usd", 0))
-        if self.limits.budget_tokens is not None:
-            chain.add(store("spent.tokens", 0))
+        own = self.loop.budget.bounds if self.loop.budget is not None else {}
+        chain.add(*(store(f"spent.{unit}", 0) for unit in own))
+        for name, bounds in self.limits.state_budgets.items():
+            chain.add(*(store(f"spent.{unit}.{name}", 0) for unit in bounds))
         chain.add(Note("loop_start", record({"loop": self.inner or self.loop.name})))
         if self.reads_start or self.reads_elapsed or self.deadline is DEADLINE:
             chain.perform("clock", {}, "now", "/started")
@@ -316,20 +327,31 @@ class Lowering:
         late = prim("ge", prim("get", Slot("now"), "elapsed_ms"), self.deadline)
         chain.unless(late, "/timeout", f"{state.name}/{phase}in_time")
 
+    def budgets_of(self, state: StateSpec) -> Iterator[tuple[str, str, float]]:
+        """What bounds the calls of a state: unit, the slot that counts it, bound."""
+        if self.loop.budget is not None:
+            for unit, bound in self.loop.budget.bounds.items():
+                yield unit, f"spent.{unit}", bound
+        for unit, bound in self.limits.state_budgets.get(state.name, {}).items():
+            yield unit, f"spent.{unit}.{state.name}", bound
+
     def check_budget(self, chain: Chain, state: StateSpec, phase: str) -> None:
         """A call that would start over budget does not start."""
-        for unit, bound in (("usd", self.limits.budget_usd), ("tokens", self.limits.budget_tokens)):
-            if bound is not None:
-                self.ends.add("budget")
-                over = prim("ge", Slot(f"spent.{unit}"), bound)
-                chain.unless(over, "/budget", f"{state.name}/{phase}_{unit}")
+        for unit, slot, bound in self.budgets_of(state):
+            self.ends.add("budget")
+            name = f"{state.name}/{phase}_{unit}"
+            own = "_here" if slot != f"spent.{unit}" else ""
+            chain.unless(prim("ge", Slot(slot), bound), "/budget", name + own)
 
-    def spend(self, chain: Chain, reply: str) -> None:
-        """Add what a call reported as used to what the run has spent."""
-        for unit, bound in (("usd", self.limits.budget_usd), ("tokens", self.limits.budget_tokens)):
-            if bound is not None:
+    def spend(self, chain: Chain, state: StateSpec, reply: str) -> None:
+        """Add what a call reported as used to what was spent."""
+        for unit, slot, _ in self.budgets_of(state):
+            used: Expr | int = 1
+            if unit == "seconds":
+                used = prim("div", prim("or", prim("lookup_or", Slot(reply), ("duration_ms",), 0), 0), 1000)
+            elif unit != "calls":
                 used = prim("or", prim("lookup_or", Slot(reply), ("usage", unit), 0), 0)
-                chain.add(store(f"spent.{unit}", prim("add", Slot(f"spent.{unit}"), used)))
+            chain.add(store(slot, prim("add", Slot(slot), used)))
 
     def in_time(self, chain: Chain, slot: str, then: str) -> None:
         """To `/timeout` where an effect was ended because the loop's time was over."""
@@ -356,18 +378,54 @@ class Lowering:
             args["default"] = default
         if kind == "agent":
             self.check_budget(chain, state, "act")
-            if self.loop.agent is not None:
+            if isinstance(self.loop.agent, str):
+                args["agent"] = self.loop.agent
+            elif self.loop.agent is not None:
                 args["argv"] = (self.loop.agent.program, *self.loop.agent.args)
+            if self.loop.on_handoff != "end":
+                chain.add(store(ASKED.name, command))
+                args["command"] = ASKED
         args["timeout_s"] = state.timeout
         args["deadline_ms"] = self.deadline
         if kind != "ask":
             args["on_unknown"] = state.on_unknown
         chain.perform(kind, args, "last", f"{state.name}/acted")
         if kind == "agent":
-            self.spend(chain, "last")
+            self.spend(chain, state, "last")
+            self.hand_over(chain, state, args)
         if state.capture is not None:
             chain.add(store(f"captured.{state.capture}", Slot("last")))
         self.in_time(chain, "last", f"{state.name}/acted_in_time")
+
+    def hand_over(self, chain: Chain, state: StateSpec, args: dict[str, Any]) -> None:
+        """What becomes of an agent whose context is full: the loop ends, or a new session goes on.
+
+        Sessions that follow are written out one by one, so that nothing has to prove that they end.
+        """
+        name, policy = state.name, self.loop.on_handoff
+        self.ends.add("handoff")
+        follow = 0 if policy == "end" else self.loop.max_handoffs
+        chain.unless(HANDED, f"{name}/handed_over", f"{name}/acted_by_agent")
+        done = chain.name
+        for number in range(1, follow + 1):
+            further = self.chain(state)
+            further.open(f"{name}/handed_over" if number == 1 else f"{name}/handed_over_{number}")
+            further.add(self.handoff_note(name, policy))
+            self.check_budget(further, state, f"session_{number + 1}")
+            if policy == "pause":
+                further.perform("pause", {"reason": "handoff"}, "paused", f"{name}/resumed_{number}")
+            command = prim("concat", ASKED, CARRIED, HANDED)
+            after = f"{name}/session_{number + 1}"
+            further.perform("agent", {**args, "command": command}, "last", after)
+            self.spend(further, state, "last")
+            further.close(Branch(HANDED, f"{name}/handed_over_{number + 1}", done, span=state.span))
+        last = self.chain(state)
+        last.open(f"{name}/handed_over_{follow + 1}" if follow else f"{name}/handed_over")
+        last.add(self.handoff_note(name, "end"))
+        last.close(Goto("/handoff"))
+
+    def handoff_note(self, name: str, policy: str) -> Note:
+        return self.note("handoff", {"state": name, "policy": policy, "text": HANDED})
 
     def default_answer(self, state: StateSpec, needs: Needs) -> Expr | None:
         """What a question is answered with where nobody answers in time."""

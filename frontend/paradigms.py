@@ -23,14 +23,14 @@ from .schema import (
     InvariantsSpec,
     Loop,
     LoopSettings,
-    LoopSpec,
     StateSpec,
+    WrittenSpec,
 )
 
 _SLUG_LENGTH = 60
 
 
-def to_fsm(spec: LoopSpec) -> Loop:
+def to_fsm(spec: WrittenSpec) -> Loop:
     """The loop as states and transitions; an FSM is itself already."""
     match spec:
         case Loop():

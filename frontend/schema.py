@@ -31,7 +31,8 @@ class Type(NamedTuple):
 
     kind: text, template (text with `${…}`), target (a state's name or a template), integer, number,
     measure (a number or a template), boolean, choice, json (anything), arguments (a list or map of
-    anything, with templates in it), action (a template, or a block with `call`), list, map, spec.
+    anything, with templates in it), named (a name, or a block), action (a template,
+    or a block with `call`), list, map, spec.
     item: the type of a list's items or a map's values; specs: the classes a block may be;
     least, most, above: bounds of a number, `above` being exclusive; `least` of a text, a list or a map
     is the shortest it may be, `most` of a text the longest.
@@ -119,8 +120,8 @@ class AgentSettings(Spec):
 
     program: str = attrs.field(default="claude", metadata=_of(TEXT, "The program."))
     args: tuple[str, ...] = attrs.field(
-        default=("--dangerously-skip-permissions", "-p"),
-        metadata=_of(Type("list", TEXT), "Its arguments before the command."),
+        default=("--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose", "-p"),
+        metadata=_of(Type("list", TEXT), "Its arguments before the command, or around it: `{prompt}`."),
     )
 
 
@@ -132,6 +133,16 @@ class Budget(Spec):
         default=None, metadata=_of(Type("number", above=0, most=1e12), "US dollars at most.")
     )
     tokens: int | None = attrs.field(default=None, metadata=_of(COUNT, "Tokens at most, in and out."))
+    calls: int | None = attrs.field(default=None, metadata=_of(COUNT, "Calls at most."))
+    seconds: float | None = attrs.field(
+        default=None, metadata=_of(Type("number", above=0, most=1e12), "Seconds that calls take at most.")
+    )
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """What is bounded, by unit."""
+        given = {"usd": self.usd, "tokens": self.tokens, "calls": self.calls, "seconds": self.seconds}
+        return {unit: bound for unit, bound in given.items() if bound is not None}
 
 
 # --- evaluators -------------------------------------------------------------------------------
@@ -405,6 +416,12 @@ class StateSpec(Spec):
             "What a resumed run does with an action that may have run; absent: `rerun`.",
         ),
     )
+    budget: Budget | None = attrs.field(
+        default=None,
+        metadata=_of(
+            Type("spec", specs=(Budget,)), "What the state's own agent and model calls may use; see `budget`."
+        ),
+    )
 
     @property
     def acts(self) -> bool:
@@ -487,9 +504,25 @@ class LoopSettings(Spec):
         factory=LlmSettings,
         metadata=_of(Type("spec", specs=(LlmSettings,)), "How a model judges output; see `llm`."),
     )
-    agent: AgentSettings | None = attrs.field(
+    agent: str | AgentSettings | None = attrs.field(
         default=None,
-        metadata=_of(Type("spec", specs=(AgentSettings,)), "What runs slash commands; see `agent`."),
+        metadata=_of(
+            Type("named", least=1, specs=(AgentSettings,)),
+            "What runs slash commands: a name of `.loops/config.yaml`, or see `agent`.",
+        ),
+    )
+    on_handoff: str = attrs.field(
+        default="end",
+        metadata=_of(
+            Type("choice", choices=("end", "pause", "continue")),
+            "What becomes of the loop when an agent says `CONTEXT_HANDOFF:`.",
+        ),
+    )
+    max_handoffs: int = attrs.field(
+        default=5,
+        metadata=_of(
+            Type("integer", least=1, most=20), "Sessions that may follow on one action, where it goes on."
+        ),
     )
     budget: Budget | None = attrs.field(
         default=None,
@@ -511,6 +544,11 @@ class Loop(LoopSettings):
     )
     # Outside equality: a printed FSM does not say what it was written in.
     paradigm: str = attrs.field(default="fsm", eq=False)
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether it, or a state of it, has a budget."""
+        return self.budget is not None or any(state.budget is not None for state in self.states.values())
 
     def kind_of(self, state: StateSpec) -> str:
         """`shell`, `slash` or `ask`: what a state's action is, its context looked into; or `call`."""
@@ -618,7 +656,21 @@ class ImperativeSpec(LoopSettings):
     until: Until = attrs.field(metadata=_of(Type("spec", specs=(Until,)), "When to stop."))
 
 
-LoopSpec = Loop | GoalSpec | ConvergenceSpec | InvariantsSpec | ImperativeSpec
+@attrs.frozen(kw_only=True)
+class NaturalSpec(LoopSettings):
+    """`paradigm: natural`: what the loop is for in words; what a model makes of them is pinned."""
+
+    name: str | None = attrs.field(
+        default=None, metadata=_of(NAME, "The loop's name; absent: the one that the model found.")
+    )
+    description: str = attrs.field(metadata=_of(TEXT, "What the loop should do."))
+    tools: tuple[str, ...] | None = attrs.field(
+        default=None, metadata=_of(Type("list", TEMPLATE, least=1), "Actions that it may use.")
+    )
+
+
+WrittenSpec = Loop | GoalSpec | ConvergenceSpec | InvariantsSpec | ImperativeSpec
+LoopSpec = WrittenSpec | NaturalSpec
 
 PARADIGMS: dict[str, type[LoopSettings]] = {
     "goal": GoalSpec,
@@ -626,6 +678,7 @@ PARADIGMS: dict[str, type[LoopSettings]] = {
     "invariants": InvariantsSpec,
     "imperative": ImperativeSpec,
     "fsm": Loop,
+    "natural": NaturalSpec,
 }
 
 

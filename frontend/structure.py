@@ -24,6 +24,7 @@ from .schema import (
     Evaluator,
     InvariantsSpec,
     Loop,
+    LoopSettings,
     LoopSpec,
     Spec,
     StateSpec,
@@ -68,11 +69,15 @@ def read_loop(source: Source) -> tuple[LoopSpec | None, Document, list[Diagnosti
     The spec is None where too little could be read to go on. Never raises for bad input.
     """
     document = read_document(source)
+    return read_tree(document), document, document.diagnostics
+
+
+def read_tree(document: Document) -> LoopSpec | None:
+    """The same of a document that is read already."""
     try:
-        spec = _Reader(document).loop(document.root) if document.root is not None else None
+        return _Reader(document).loop(document.root) if document.root is not None else None
     except Refused:
-        spec = None
-    return spec, document, document.diagnostics
+        return None
 
 
 _KINDS = {
@@ -80,6 +85,7 @@ _KINDS = {
     "template": "a text",
     "target": "the name of a state",
     "action": "a text",
+    "named": "a name or a mapping",
     "integer": "a whole number",
     "number": "a number",
     "measure": "a number or a template",
@@ -175,7 +181,9 @@ class _Reader:
     def is_compiled(self, root: Mapping, paradigm: str) -> bool:
         """Whether a document is a printed FSM that says what it was written in."""
         own = [
-            key for key, field in fields_of(PARADIGMS[paradigm]).items() if field.required and key != "name"
+            key
+            for key, field in fields_of(PARADIGMS[paradigm]).items()
+            if field.required and key != "name" and key not in fields_of(LoopSettings)
         ]
         return "states" in root.entries and not any(key in root.entries for key in own)
 
@@ -378,6 +386,10 @@ class _Reader:
         """The value of a node by its type, or BAD; the places of its parts go into `places`."""
         match type.kind:
             case "text" | "template" | "target":
+                return self.text(type, node, path)
+            case "named":
+                if isinstance(node, Mapping):
+                    return self.spec(Type("spec", specs=type.specs), node, path)
                 return self.text(type, node, path)
             case "action":
                 if isinstance(node, Mapping):

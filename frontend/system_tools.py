@@ -10,6 +10,12 @@ _COMMAND = (
     Parameter("cwd", "string", False, doc="The folder to run it in."),
 )
 
+_AIDER = (
+    Parameter("file_context", "list", False, doc="The files it may edit."),
+    Parameter("model", "string", False, doc="The model it works with."),
+    Parameter("timeout", "number", False, doc="Seconds it may take."),
+)
+
 ROWS = (
     Signature(
         "system:execute_shell_command", "tool", _COMMAND, "shell",
@@ -47,6 +53,24 @@ ROWS = (
         ),
         "tool",
         doc="Write a file, whole or not at all; {path, bytes, created}.",
+    ),
+    Signature(
+        "aider:automatic", "tool",
+        (
+            Parameter("prompt", "string", doc="What aider is to do."),
+            *_AIDER,
+        ),
+        "tool",
+        doc="Have aider do something, without asking anybody; a TaskResult.",
+    ),
+    Signature(
+        "aider:interactive", "tool",
+        (
+            Parameter("query", "string", False, doc="What it is about; it is shown before aider begins."),
+            *_AIDER,
+        ),
+        "tool",
+        doc="Hand the terminal over to aider until it is left; a TaskResult.",
     ),
     Signature(
         "system:get_context", "tool",

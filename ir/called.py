@@ -291,7 +291,8 @@ def _is_plain(argument: Expr) -> bool:
 
 
 def _has_budget(limits: Limits) -> bool:
-    return limits.budget_usd is not None or limits.budget_tokens is not None
+    bounds = (limits.budget_usd, limits.budget_tokens, limits.budget_calls, limits.budget_seconds)
+    return any(bound is not None for bound in bounds) or bool(limits.state_budgets)
 
 
 def _name(name: str) -> str:

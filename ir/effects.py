@@ -69,9 +69,9 @@ EFFECT_ROWS = (
     ),
     EffectKind(
         "agent", True, True,
-        "command argv? timeout_s? deadline_ms? on_unknown?",
-        "output stderr exit_code duration_ms elapsed_ms usage? signal? timed_out? limit_ms? truncated? "
-        "error?",
+        "command argv? agent? timeout_s? deadline_ms? on_unknown?",
+        "output stderr exit_code duration_ms elapsed_ms usage? session? handoff? signal? timed_out? "
+        "limit_ms? truncated? error?",
         "Give a slash command to the agent program.",
     ),
     EffectKind(
@@ -100,6 +100,7 @@ EFFECT_ROWS = (
     ),
     EffectKind("clock", False, False, "", "time elapsed_ms", "Read the clock."),
     EffectKind("env", False, False, "names", "values", "Read environment variables."),
+    EffectKind("pause", False, False, "reason", "elapsed_ms", "Stop the run here; resumed, it goes on."),
     EffectKind("exit", False, False, "code", "", "End the run with an exit code; nothing answers."),
 )  # fmt: skip
 
@@ -108,6 +109,7 @@ NOTE_ROWS = (
     NoteKind("state_enter", "loop? state iteration", "Control enters one of the author's states."),
     NoteKind("evaluate", "loop? state type verdict details", "An evaluator gave its verdict."),
     NoteKind("route", "loop? from to verdict?", "Control goes to another of the author's states."),
+    NoteKind("handoff", "loop? state policy text", "An agent's context is full, and it hands over."),
     NoteKind("cycle", "loop? cycle", "A maintained loop begins its next cycle."),
     NoteKind("log", "message", "The program says something."),
     NoteKind("loop_complete", "loop? final_state iterations status terminated_by", "A loop ended."),

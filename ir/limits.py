@@ -45,7 +45,8 @@ from .shapes import (
     writers,
 )
 
-SPENT = {"budget_usd": "spent.usd", "budget_tokens": "spent.tokens"}
+# What a budget bounds; the slot `spent.<unit>` counts it, in a state with a budget `spent.<unit>.<state>`.
+UNITS = ("usd", "tokens", "calls", "seconds")
 _SHOWN_STATES = 8
 
 # What is known of the price of the last call that spent: it was compared with the budget, it was
@@ -279,16 +280,24 @@ class _Proof:
     # --- budgets ----------------------------------------------------------------------------
 
     def budgets(self) -> Iterator[Diagnostic]:
-        for name, slot in SPENT.items():
-            bound = getattr(self.meta.limits, name)
+        limits = self.meta.limits
+        for unit in UNITS:
+            bound = getattr(limits, f"budget_{unit}")
             if bound is not None:
-                yield from self.budget(slot, bound)
+                yield from self.budget(f"spent.{unit}", bound)
+        for state, bounds in limits.state_budgets.items():
+            for unit, bound in bounds.items():
+                yield from self.budget(f"spent.{unit}.{state}", bound, state)
 
-    def budget(self, slot: str, bound: float) -> Iterator[Diagnostic]:
+    def budget(self, slot: str, bound: float, within: str | None = None) -> Iterator[Diagnostic]:
+        """within: the author's state whose calls are counted, None for all of the loop."""
+        is_count = slot.split(".")[1] == "calls"
         for number, sets in sorted(self.writers.get(slot, {}).items()):
             for instruction in sets:
                 starts = number == 0 and instruction is not None and is_number(instruction.value, 0)
-                if not starts and (instruction is None or not is_spending(instruction, slot, self.answers)):
+                counts = is_count and instruction is not None and is_increment(instruction, slot)
+                spends = instruction is not None and is_spending(instruction, slot, self.answers)
+                if not starts and not counts and not spends:
                     yield _problem(
                         "counter-set", f"sets `{slot}` in a way that no budget allows", self.states[number],
                         f"`{slot} = add({slot}, …)` adds what the answer to a call reported",
@@ -305,6 +314,7 @@ class _Proof:
             state = self.states[number]
             after, caught = self.after_body(state, slot, facts[number])
             spends = isinstance(state.exit, Perform) and state.exit.kind in SPENDERS
+            spends = spends and (within is None or _is_part(state, within))
             if spends and after != _CLEAR:
                 overspent.add(number)
             last = len(self.ways[number]) - 1
@@ -350,7 +360,7 @@ class _Proof:
         for instruction in state.body:
             if isinstance(instruction, Set) and instruction.slot == slot:
                 return True
-            spends = isinstance(instruction, Set) and instruction.slot in SPENT.values()
+            spends = isinstance(instruction, Set) and instruction.slot.startswith("spent.")
             if not spends and not is_harmless(instruction):
                 return False
         return False
@@ -368,6 +378,11 @@ def _list(names: list[str] | tuple[str, ...], separator: str = " → ") -> str:
     if len(names) > _SHOWN_STATES:
         shown.append(f"… ({len(names) - _SHOWN_STATES} more)")
     return separator.join(shown)
+
+
+def _is_part(state: State, name: str) -> bool:
+    """Whether a state is, or is a part of, the author's state of that name."""
+    return state.name == name or state.name.startswith(f"{name}/")
 
 
 def _problem(id: str, what: str, state: State, help_: str | None = None) -> Diagnostic:

@@ -251,13 +251,19 @@ class Function:
 
 @attrs.frozen
 class Limits:
-    """What bounds a run; None is no bound. The verifier proves that a program keeps to them."""
+    """What bounds a run; None is no bound. The verifier proves that a program keeps to them.
+
+    state_budgets: of states of the author's, the bounds by unit of what is spent in them.
+    """
 
     max_iterations: int | None = None
     max_steps: int | None = None
     timeout_ms: int | None = None
     budget_usd: float | None = None
     budget_tokens: int | None = None
+    budget_calls: int | None = None
+    budget_seconds: float | None = None
+    state_budgets: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
 
 
 @attrs.frozen

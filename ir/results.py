@@ -161,7 +161,8 @@ CLASSES: dict[str, type] = {
 
 
 def _name(attribute: Any) -> str:
-    return attribute.metadata.get("name") or attribute.name
+    name: str = attribute.metadata.get("name") or attribute.name
+    return name
 
 
 @cache

@@ -153,15 +153,12 @@ def meta_map(meta: Meta) -> dict[str, Any]:
         "limits": _bounds(meta.limits),
     }
     if meta.loops:
-        shown["loops"] = tuple(
-            {**attrs.asdict(loop), "limits": _bounds(loop.limits)}
-            for loop in meta.loops
-        )
+        shown["loops"] = tuple({**attrs.asdict(loop), "limits": _bounds(loop.limits)} for loop in meta.loops)
     return shown
 
 
 def _bounds(limits: Limits) -> dict[str, Any]:
-    return {name: bound for name, bound in attrs.asdict(limits).items() if bound is not None}
+    return {name: bound for name, bound in attrs.asdict(limits).items() if bound not in (None, {})}
 
 
 class _Printer:

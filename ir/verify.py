@@ -8,13 +8,14 @@ finds and goes on.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from .analysis import expressions, graph, reachable
 from .constants import MAX_NESTING, constant_problem
 from .diagnostics import Diagnostic, clean, suggest
 from .effects import EFFECTS, NOTES
-from .limits import verify_limits
+from .limits import UNITS, verify_limits
 from .nodes import (
     Branch,
     Call,
@@ -257,11 +258,25 @@ def _limits_problems(limits: Limits) -> Iterator[str]:
         bound = getattr(limits, name)
         if bound is not None and (type(bound) is not int or bound < 1):
             yield f"`{name}` is a whole number from 1 on"
-    tokens, usd = limits.budget_tokens, limits.budget_usd
-    if tokens is not None and (type(tokens) is not int or tokens < 0):
-        yield "`budget_tokens` is a whole number from 0 on"
-    if usd is not None and (type(usd) not in (int, float) or not math.isfinite(usd) or usd < 0):
-        yield "`budget_usd` is a number from 0 on"
+    bounds = {f"budget_{unit}": getattr(limits, f"budget_{unit}") for unit in UNITS}
+    budgets: Any = limits.state_budgets
+    if not isinstance(budgets, Mapping) or not all(isinstance(given, Mapping) for given in budgets.values()):
+        yield "`state_budgets` is a map of states, each with a map of bounds"
+        budgets = {}
+    for state, given in budgets.items():
+        for unit, bound in given.items():
+            if unit in UNITS:
+                bounds[f"state_budgets.{clean(state, 80)}.{unit}"] = bound
+            else:
+                yield f"`state_budgets.{clean(state, 80)}` has no unit `{clean(unit, 80)}`"
+    for name, bound in bounds.items():
+        if bound is None:
+            continue
+        is_whole = name.endswith(("tokens", "calls"))
+        if is_whole and (type(bound) is not int or bound < 0):
+            yield f"`{name}` is a whole number from 0 on"
+        elif type(bound) not in (int, float) or not math.isfinite(bound) or bound < 0:
+            yield f"`{name}` is a number from 0 on"
 
 
 def _name(name: str) -> str:

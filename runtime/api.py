@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..vm.faults import Fault
     from ..vm.image import Image
-    from .driver import Outcome
+    from .outcome import Outcome
     from .world import WorldLike
 
 
@@ -62,10 +62,12 @@ def run(
     llm_model: str | None = None,
     arguments: Mapping[str, Any] | None = None,
     declare: Sequence[str] = (),
+    budget: Mapping[str, float] | None = None,
 ) -> Outcome:
     """Run a loop or a flow by name or path in the current folder, silently, and say how it ended.
 
-    script: a scripted world instead of the real one. Raises CompileError for an invalid loop,
+    script: a scripted world instead of the real one. budget: what the run may spend, by unit, as `--budget`
+    says it. Raises CompileError for an invalid loop,
     UserError for what the user can mend (no such loop, scope taken), JournalError where the
     journal cannot be written. A loop that ends badly is no exception: see `Outcome.status`.
     """
@@ -82,6 +84,7 @@ def run(
         llm_model=llm_model,
         arguments=_arguments(arguments),
         declare=tuple(declare),
+        budget=_texts(budget),
     )
     return launch.outcome(values)
 

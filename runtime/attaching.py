@@ -14,9 +14,9 @@ from typing import Any
 
 from . import live
 from .display import Display, ProgressDisplay, limits_of
-from .driver import Outcome
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from .locks import is_live
+from .outcome import Outcome
 from .runs import RunFolder
 from .screen import Screen
 from .status import Look
@@ -71,7 +71,7 @@ class Attached:
             self._begin(event, bool(self.effects) or _overlaps(event, later))
         elif kind in _ENDS:
             self._end(event.get("seq", 0), told.get("result") or {})
-        elif kind in ("state_enter", "evaluate", "route", "cycle", "log", "loop_complete"):
+        elif kind in ("state_enter", "evaluate", "route", "handoff", "cycle", "log", "loop_complete"):
             self.display.note(kind, told)
 
     def _begin(self, event: dict[str, Any], is_beside: bool) -> None:

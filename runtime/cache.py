@@ -31,7 +31,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 def entry_key(source: bytes, path: str, settings: Iterable[str]) -> str:
     """The name of the entry for a source compiled under `settings` by this llc."""
-    from hashlib import blake2b
+    from ..ir.digests import blake2b
 
     digest = blake2b(digest_size=20)
     for part in (b"1", _makers(), path.encode("utf-8", "surrogateescape"), source):
@@ -47,7 +47,7 @@ def declared_files(folder: str) -> dict[str, str]:
 
     A file that comes or goes counts as a change, and so does one that cannot be read.
     """
-    from hashlib import blake2b
+    from ..ir.digests import blake2b
 
     tasks = os.path.join(folder, "tasks")
     paths = [os.path.join(folder, "tools.yaml")]
@@ -88,7 +88,7 @@ def is_current(image: Image) -> bool:
 
     The first is in the entry's key; these are known only once it has been compiled.
     """
-    from hashlib import sha256
+    from ..ir.digests import sha256
 
     for source in image.sources[1:]:
         if not os.path.isfile(source.path):  # a pipe would be waited for
@@ -145,7 +145,7 @@ def _makers() -> bytes:
 
 
 def _mac(secret: bytes, key: str, data: bytes) -> bytes:
-    from hashlib import blake2b
+    from ..ir.digests import blake2b
 
     return blake2b(
         data, digest_size=_MAC, key=secret, person=b"llc-image", salt=bytes.fromhex(key)[:16]

@@ -7,8 +7,8 @@ of the programs a run went on with. Whether they fit together `vm.renewal` decid
 from __future__ import annotations
 
 import os
-from hashlib import sha256
 
+from ..ir.digests import sha256
 from . import runs
 from .errors import EXIT_FAILURE, UserError
 from .journal import write_file
@@ -153,7 +153,7 @@ def _is_as_it_was(source: Any) -> bool:
         return True  # ours, and not in the project
     try:
         with open(os.path.join(runs.ROOT, source.path), "rb") as file:
-            return sha256(file.read()).hexdigest() == source.sha256
+            return bool(sha256(file.read()).hexdigest() == source.sha256)
     except OSError:
         return False
 
@@ -163,11 +163,11 @@ def _loop(image: Image) -> Any:
     if image.meta["kind"] != "loop" or not image.sources or image.sources[0].text is None:
         return None
     from ..frontend.documents import text_source
-    from ..frontend.paradigms import to_fsm
+    from ..frontend.natural import loop_of
     from ..frontend.structure import read_loop
 
-    spec, _, _ = read_loop(text_source(image.sources[0].text, image.sources[0].path))
-    return None if spec is None else to_fsm(spec)
+    spec, document, _ = read_loop(text_source(image.sources[0].text, image.sources[0].path))
+    return None if spec is None else loop_of(spec, document)[0]
 
 
 def _properties(spec: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import typer
 from ..ir.diagnostics import CompileError, Diagnostic, suggest
 from . import configuration, launch, masking, runs
 from .commands import interactive, memory, people, programs, records, tools  # noqa: F401 - they declare verbs
+from .commands import mcp as _mcp  # noqa: F401
 from .commands import runs as _runs  # noqa: F401
 from .commands.plumbing import app, show, write
 from .errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
@@ -63,9 +64,13 @@ def _mask() -> None:
 
 
 def _answer_usage(words: list[str], message: str) -> None:
-    """`run` and `resume` answer in JSON where that was asked for, even if nothing else can be read."""
+    """`run`, `resume`, `task` answer in JSON where that was asked for, even if nothing else can be read."""
     own = words[: words.index("--")] if "--" in words else words
-    if own[:1] in (["run"], ["resume"]) and "--json" in own:
+    if own[:1] == ["task"] and "--json" in own:
+        from . import task_run
+
+        write(task_run.as_json(task_run.of_refusal(UserError("usage", message))))
+    elif own[:1] in (["run"], ["resume"]) and "--json" in own:
         launch.usage_answer(message)
 
 

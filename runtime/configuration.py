@@ -4,6 +4,8 @@
     history: {keep: 100, older_than: 30d}
     models: [{name: local, provider: openai, base_url: "http://127.0.0.1:8000/v1", key: LOCAL_KEY}]
     tasks: {model: local, runner: model, max_tokens: 8192, timeout: 600}
+    mcp: {files: {command: files-server, args: [.], env: {TOKEN: $FILES_TOKEN}}}
+    agents: {codex: {argv: [codex, exec, "{prompt}"], output: text}}
     budget: {usd: 5, tokens: 1000000, calls: 50, seconds: 3600}
 
 A project without the file has the defaults, and nothing is imported to find that out.
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..frontend.documents import Document, Mapping, Node
+    from ..frontend.mcp_servers import McpServer
 
 _AGE = re.compile(r"(\d{1,6})\s*(m|h|d|w)")
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -49,8 +52,20 @@ class ModelEntry:
         self.price: tuple[float, float] | None = None
 
 
+class AgentEntry:
+    """An agent program by a name of the project's own; `agent.Program` says what is done with it."""
+
+    __slots__ = ("argv", "fields", "output")
+
+    def __init__(self) -> None:
+        self.argv: tuple[str, ...] = ()
+        self.output = "auto"
+        self.fields: dict[str, str] = {}
+
+
 class TaskSettings:
-    """How tasks are done where they do not say so themselves. agent: a program and its arguments.
+    """How tasks are done where they do not say so themselves. agent: a name of `agents`, or a program and
+    its arguments.
 
     file_bytes, files_bytes: what of one file, and of all together, reaches a prompt.
     """
@@ -60,7 +75,7 @@ class TaskSettings:
     def __init__(self) -> None:
         self.model = ""
         self.runner = "model"
-        self.agent: tuple[str, ...] = ()
+        self.agent: str | tuple[str, ...] = ()
         self.max_tokens = 8192
         self.timeout = 600.0
         self.file_bytes = 256 << 10
@@ -72,7 +87,7 @@ class Configuration:
     runs that began longer ago are removed, None for any. models: by name. budget: what a run may use.
     """
 
-    __slots__ = ("budget", "keep", "models", "older_than", "secrets", "tasks")
+    __slots__ = ("agents", "budget", "keep", "mcp", "models", "older_than", "secrets", "tasks")
 
     def __init__(
         self, secrets: tuple[str, ...] = (), keep: int = KEPT, older_than: int | None = None
@@ -80,6 +95,8 @@ class Configuration:
         self.secrets = secrets
         self.keep = keep
         self.older_than = older_than
+        self.agents: dict[str, AgentEntry] = {}
+        self.mcp: dict[str, McpServer] = {}
         self.models: dict[str, ModelEntry] = {}
         self.tasks = TaskSettings()
         self.budget: dict[str, float] = {}
@@ -169,6 +186,57 @@ class _Reader:
                 if found.older_than is None:
                     self.error("wrong-type", "`older_than` is an age such as `30d`, `12h` or `4w`", item)
 
+    def servers(self, node: Node, found: Configuration) -> None:
+        from ..frontend.mcp_servers import read_servers
+
+        found.mcp = read_servers(self.document, node)
+
+    # --- agents ---------------------------------------------------------------------------------
+
+    def agents(self, node: Node, found: Configuration) -> None:
+        from ..frontend.documents import Mapping
+
+        if not isinstance(node, Mapping):
+            help = "such as: codex: {argv: [codex, exec, '{prompt}'], output: text}"
+            self.error("wrong-type", "`agents` is a mapping from names to programs", node, help)
+            return
+        for name, (key, item) in node.entries.items():
+            if isinstance(item, Mapping):
+                found.agents[name] = self.agent(name, key, item)
+            else:
+                self.error("wrong-type", f"the agent `{name}` is a mapping with `argv`", item)
+
+    def agent(self, name: str, key: Node, node: Mapping) -> AgentEntry:
+        from .agent import FIELDS, OUTPUTS
+
+        entry = AgentEntry()
+        for word, item in self.entries(node, AgentEntry.__slots__, f"the agent `{name}`"):
+            value = self.document.plain(item)
+            if word == "argv":
+                if isinstance(value, list) and value and all(isinstance(one, str) and one for one in value):
+                    entry.argv = tuple(value)
+                else:
+                    self.error("wrong-type", "`argv` is a list: a program and its arguments", item)
+            elif word == "output":
+                if value in OUTPUTS:
+                    entry.output = value
+                else:
+                    self.choice(word, str(value), OUTPUTS, item)
+            elif isinstance(value, dict) and all(isinstance(one, str) and one for one in value.values()):
+                for field, path in value.items():
+                    if field in FIELDS:
+                        entry.fields[field] = path
+                    else:
+                        self.choice("fields", field, tuple(FIELDS), item)
+            else:
+                self.error("wrong-type", "`fields` is a mapping from names to paths", item)
+        if entry.fields and entry.output != "json":
+            help = "add `output: json`"
+            self.error("contradictory-keys", f"`fields` of the agent `{name}` has no effect", key, help)
+        if "argv" not in node.entries:
+            self.error("missing-key", f"the agent `{name}` needs `argv`", key)
+        return entry
+
     # --- models, tasks, budgets -----------------------------------------------------------------
 
     def models(self, node: Node, found: Configuration) -> None:
@@ -227,13 +295,12 @@ class _Reader:
         for key, item in self.entries(node, TaskSettings.__slots__, "`tasks`"):
             value = self.document.plain(item)
             if key == "agent":
-                is_command = (
-                    isinstance(value, list) and value and all(isinstance(word, str) for word in value)
-                )
-                if is_command:
-                    tasks.agent = tuple(value)
+                words = [value] if isinstance(value, str) else value
+                if isinstance(words, list) and words and all(isinstance(word, str) for word in words):
+                    tasks.agent = value if isinstance(value, str) else tuple(words)
                 else:
-                    self.error("wrong-type", "`agent` is a list: a program and its arguments", item)
+                    help = "a name of `agents`, or a list: a program and its arguments"
+                    self.error("wrong-type", "`agent` is no agent", item, help)
             elif key == "timeout":
                 if _is_amount(value) and value > 0:
                     tasks.timeout = float(value)
@@ -274,6 +341,8 @@ class _Reader:
 _KEYS = {
     "secrets": _Reader.secrets,
     "history": _Reader.history,
+    "agents": _Reader.agents,
+    "mcp": _Reader.servers,
     "models": _Reader.models,
     "tasks": _Reader.tasks,
     "budget": _Reader.budget,

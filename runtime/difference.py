@@ -274,7 +274,7 @@ def place_of_state(image: Image, name: Any) -> Span | None:
 
 def digest_only(text: str) -> dict[str, Any]:
     """What stands for a long text in a journal; nothing is kept."""
-    from hashlib import sha256
+    from ..ir.digests import sha256
 
     data = text.encode("utf-8", "surrogatepass")
     return {"$blob": sha256(data).hexdigest(), "size": len(data)}
@@ -285,17 +285,20 @@ def _packed(fields: Mapping[str, Any], but: frozenset[str] = frozenset()) -> dic
 
 
 def is_same(then: Item, now: Item) -> bool:
-    if type(then) is not type(now):
-        return False
-    return as_bytes(then) == as_bytes(now)
+    """Whether two events are the same; the order of names, and what was secret when, do not count."""
+    return type(then) is type(now) and journals.is_same(_plain(then), _plain(now))
 
 
 def as_bytes(item: Item) -> bytes:
-    """What is compared of an event; the order of names is not."""
+    """What is compared of an event."""
+    return journals.to_json(_plain(item))
+
+
+def _plain(item: Item) -> Any:
     if isinstance(item, dict):
-        return journals.to_json(dict(sorted(item.items())))
+        return dict(sorted(item.items()))
     fields = item.args if isinstance(item, Asked) else item.fields
-    return journals.to_json([item.kind, dict(sorted(fields.items()))])
+    return [item.kind, dict(sorted(fields.items()))]
 
 
 def ending(end: Mapping[str, Any], exact: bool = False) -> dict[str, Any]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from .driver import Outcome
+    from .outcome import Outcome
 
 # Lines of one action that are shown as they come; of what follows only the last few are.
 MOST_LINES = 2_000
@@ -242,6 +242,11 @@ class ProgressDisplay(Display):
         elif kind == "route":
             self._header()
             self._detail(f"{self._marks['to']} {printable(str(fields.get('to')))}")
+        elif kind == "handoff":
+            self._header()
+            about = self._one_line(str(fields.get("text"))) or "the agent says nothing more"
+            text = f"hands over ({fields.get('policy')}): {about}"
+            self._detail(f"{self._marks['other']} {fit(text, 200, self._marks['more'])}", "yellow")
         elif kind == "log":
             self._header()
             self._line(printable(str(fields.get("message"))))
@@ -448,7 +453,8 @@ class ProgressDisplay(Display):
         elif outcome.status == "limit":
             text = f"Loop stopped by {outcome.terminated_by}: {state} {facts}"
         elif outcome.status == "interrupted":
-            text = f"Loop interrupted: {state} {facts}"
+            is_paused = outcome.terminated_by == "handoff"
+            text = f"Loop {'paused' if is_paused else 'interrupted'}: {state} {facts}"
         else:
             text = f"Loop ended by an error: {state} {facts}"
         self._line("")

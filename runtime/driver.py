@@ -8,20 +8,18 @@ loops; what a loop means is in the program it runs. See `spec/events.md`.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from time import monotonic
 
 from ..ir.effects import EFFECTS
 from ..vm.faults import Fault, show_place
 from ..vm.machine import Done, Effect, OutOfFuel
-from ..vm.values import to_host
 from . import masking
 from .bounding import FUEL
 from .checkpoint import Checkpoints
-from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
-from .journal import JournalError, write_file
+from .outcome import EXIT_CODES, Outcome
 from .progress import QUANTUM, Progress, event_fields
+from .state_file import StateFile
 from .world import Context, Exited, Interrupted, sleep_time, slept
 
 TYPE_CHECKING = False
@@ -29,104 +27,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from ..vm.faults import Place
     from ..vm.machine import Machine, Waiting
     from .display import Display
     from .journal import Journal
     from .lanes import Lanes
     from .progress import Where
     from .runs import RunFolder
+    from .spending import Spending
     from .world import Interrupt, WorldLike
 
     Stop = Effect | Waiting | Done | Fault | OutOfFuel
     Answered = tuple[Effect, dict[str, Any]]
 
-_EXIT_CODES = {
-    "success": EXIT_OK,
-    "failure": EXIT_FAILURE,
-    "error": EXIT_FAILURE,
-    "limit": EXIT_LIMIT,
-    "interrupted": EXIT_INTERRUPTED,
-}
-# The state file may lag behind by so many seconds while much happens, and by one look while little does.
-_STATE_EVERY = 1.0
-_STATE_TEXT = 4096
 # A run that waits longer says now and then that it is alive: after a kill its active time is known as well.
 ALIVE_EVERY = 30.0
 # Effects that act are performed so many at once where nobody says otherwise.
 JOBS = 8
 # What may need somebody at the terminal.
 _TALKING = ("ask", "tool")
-# Where functions of the library come from, and how many of them call each other at most.
-_LIBRARY = "stdlib/"
-_NEAR = 32
 # A longer command stands whole among the arguments, and shortened as `action`.
 LONGEST_ACTION = 4096
 
 
-class Outcome:
-    """How a run ended, or that it was interrupted.
-
-    kind: "loop" or "flow". status: "success", "failure", "error", "limit" or "interrupted".
-    error: {kind, message, span, backtrace, …} where the status is "error", `place` where that was.
-    value: a flow's result. code: the exit code that the program asked for.
-    """
-
-    __slots__ = (
-        "code",
-        "duration_ms",
-        "error",
-        "final_state",
-        "iterations",
-        "kind",
-        "place",
-        "program",
-        "run",
-        "status",
-        "steps",
-        "terminated_by",
-        "value",
-    )
-
-    def __init__(self, run: str | None, program: str | None, kind: str, status: str) -> None:
-        self.run = run
-        self.program = program
-        self.kind = kind
-        self.status = status
-        self.terminated_by: str | None = None
-        self.final_state: str | None = None
-        self.iterations = 0
-        self.steps = 0
-        self.value: Any = None
-        self.code: int | None = None
-        self.error: dict[str, Any] | None = None
-        self.place: Place | None = None
-        self.duration_ms = 0
-
-    @property
-    def exit_code(self) -> int:
-        if self.terminated_by == "fuel":
-            return EXIT_LIMIT
-        return _EXIT_CODES[self.status] if self.code is None else self.code
-
-    def to_json(self) -> dict[str, Any]:
-        """The one object that `llc run --json` writes."""
-        return {
-            "run": self.run,
-            "program": self.program,
-            "status": self.status,
-            "terminated_by": self.terminated_by,
-            "final_state": self.final_state,
-            "iterations": self.iterations,
-            "steps": self.steps,
-            "value": self.value,
-            "error": self.error,
-            "duration_ms": self.duration_ms,
-        }
-
-
 class Exhausted(Interrupted):
     """The program has used all its fuel: it stops where it is, and can go on with more."""
+
+
+class OverBudget(Interrupted):
+    """The run has used all it may: it stops before its next call, and can go on with more."""
 
 
 class Driver:
@@ -137,6 +65,7 @@ class Driver:
     settle(effect): the answer to an effect that is not to be performed, None for one that is.
     jobs: how many effects are performed at once at most. checkpoints: where to keep them, None for
     nowhere. doubtful(): what `Position.marks` gives. fuel: how many ticks the program may use in all.
+    spending: what the run may spend, None for what it likes.
     """
 
     def __init__(
@@ -157,8 +86,10 @@ class Driver:
         checkpoints: Checkpoints | None = None,
         doubtful: Callable[[], list[list[Any]]] = list,
         fuel: int = FUEL,
+        spending: Spending | None = None,
     ) -> None:
         self._fuel = fuel
+        self._spending = spending
         self._settles = settle
         self._refusals = refusals
         self._machine = machine
@@ -173,8 +104,7 @@ class Driver:
         self._begun = begun or journal.now()
         self._program = machine.image.name
         self._kind: str = machine.image.meta["kind"]
-        self._state_saved = 0.0
-        self._state_is_old = True
+        self._state_file = StateFile(run, machine, self._progress, self._begun, journal.now)
         self._checkpoints = checkpoints
         self._doubtful = doubtful
         self._jobs = jobs or JOBS
@@ -190,6 +120,7 @@ class Driver:
         self._places: dict[int, Where] = {}
         self._answers: dict[int, dict[str, Any]] = {}
         self._last = 0
+        self._paused: str | None = None
         self._journal_size = 0
         self._journal_grew = monotonic()
 
@@ -228,7 +159,7 @@ class Driver:
         except Interrupted as why:
             stop = self._wind_down()
             if not machine.ended:
-                return self._interrupted(isinstance(why, Exhausted))
+                return self._interrupted(why)
         except self._refusals as error:
             return self._end(self._refused(error))
         except Exited as exit:
@@ -268,7 +199,7 @@ class Driver:
         fields = event_fields(kind, fields)
         self._journal.write(kind, fields)
         self._display.note(kind, fields)
-        self._state_is_old = True
+        self._state_file.is_old = True
 
     def _result(self) -> Answered:
         """The next result of an effect that waits: the machine can do nothing without it."""
@@ -301,6 +232,7 @@ class Driver:
         settled = self._settled(effect)
         if settled is not None:
             return settled
+        self._refuse_over_budget(effect)
         self._record_start(effect)
         if row.acts:
             self._journal.sync()
@@ -308,19 +240,21 @@ class Driver:
             self._journal.flush()
         if row.waits:
             self._display.effect_start(kind, args)
-            if monotonic() - self._state_saved > _STATE_EVERY:
-                self._save_state()
+            if self._state_file.is_due:
+                self._state_file.save()
         try:
             result = self._world.perform(effect, self._context(effect))
         except Interrupted:
             self._display.effect_cut()
             raise
         self._record_end(effect, result)
+        if kind == "pause":
+            self._paused = str(args.get("reason"))
         if row.acts:
             self._journal.sync()
         if row.waits:
             self._display.effect_end(kind, result)
-        self._state_is_old = True
+        self._state_file.is_old = True
         return result
 
     def _settled(self, effect: Effect) -> dict[str, Any] | None:
@@ -356,6 +290,12 @@ class Driver:
                 later.append(effect)
                 continue
             settled = self._settles(effect) if self._settles is not None else None
+            if settled is None and self._is_over_budget(effect):
+                if not lanes.busy and not begun:
+                    self._refuse_over_budget(effect)
+                # What is performed now is paid for: its results are waited for.
+                later.append(effect)
+                continue
             self._record_start(effect)
             context = self._context(effect)
             if settled is not None:
@@ -376,6 +316,14 @@ class Driver:
             for effect, context in begun:
                 lanes.start(effect, context)
         self._journal.flush()
+
+    def _is_over_budget(self, effect: Effect) -> bool:
+        return self._spending is not None and self._spending.refusal(effect.kind) is not None
+
+    def _refuse_over_budget(self, effect: Effect) -> None:
+        why = self._spending.refusal(effect.kind) if self._spending is not None else None
+        if why is not None:
+            raise OverBudget(why)
 
     def _wait(self) -> Answered | None:
         """What happens next to an effect in a lane; its result where it has one now."""
@@ -402,7 +350,7 @@ class Driver:
                 self._journal.sync()
             if EFFECTS[effect.kind].waits:
                 display.effect_end(effect.kind, about)
-            self._state_is_old = True
+            self._state_file.is_old = True
             return effect, about
         return None
 
@@ -436,6 +384,8 @@ class Driver:
     def _record_start(self, effect: Effect) -> None:
         args, fields = effect.args, {"seq": effect.seq, "kind": effect.kind}
         self._open[effect.seq] = []
+        if self._spending is not None:
+            self._spending.begin(effect.seq, effect.kind)
         self._last = max(self._last, effect.seq)
         if effect.kind not in ("shell", "agent"):
             self._journal.write("effect_start", {**fields, "args": args})
@@ -460,6 +410,8 @@ class Driver:
             self._journal.write("action_complete", {**facts, **fields})
         else:
             self._journal.write("effect_complete", fields)
+        if self._spending is not None:
+            self._spending.take(effect.kind, result)
         self._open.pop(effect.seq, None)
         self._places.pop(effect.seq, None)
 
@@ -506,8 +458,8 @@ class Driver:
 
     def _tick(self) -> None:
         self._display.tick()
-        if self._state_is_old:
-            self._save_state()
+        if self._state_file.is_old:
+            self._state_file.save()
         now = monotonic()
         if self._journal.size != self._journal_size:
             self._journal_size, self._journal_grew = self._journal.size, now
@@ -528,7 +480,7 @@ class Driver:
 
     def _done(self, stop: Done) -> Outcome:
         value = stop.value
-        if self._kind != "loop" or not isinstance(value, dict) or value.get("status") not in _EXIT_CODES:
+        if self._kind != "loop" or not isinstance(value, dict) or value.get("status") not in EXIT_CODES:
             outcome = self.outcome("success")
             outcome.terminated_by = "return"
             outcome.value = value
@@ -575,15 +527,25 @@ class Driver:
         self._journal.sync()
         if self._checkpoints is not None:
             self._checkpoints.discard()
-        self._save_state(outcome.status)
+        self._state_file.save(outcome.status)
         self._display.end(outcome)
         return outcome
 
-    def _interrupted(self, is_exhausted: bool = False) -> Outcome:
+    def _interrupted(self, why: Interrupted) -> Outcome:
         outcome = self.outcome("interrupted")
         outcome.terminated_by = "interrupt"
         fields = {"state": outcome.final_state, "duration_ms": outcome.duration_ms}
-        if is_exhausted:
+        if self._paused is not None:
+            outcome.terminated_by = fields["reason"] = self._paused
+        if isinstance(why, OverBudget):
+            outcome.terminated_by = fields["reason"] = "budget"
+            outcome.error = {
+                "kind": "over-budget",
+                "message": str(why),
+                "span": None,
+                "help": f"if it should go on: llc resume {self._run.id} --budget UNIT=N",
+            }
+        elif isinstance(why, Exhausted):
             outcome.terminated_by = fields["reason"] = "fuel"
             outcome.place = self._machine.frames(1)[-1].place
             outcome.error = {
@@ -595,78 +557,6 @@ class Driver:
         self._journal.write("run_interrupted", fields)
         self._journal.sync()
         self._write_checkpoint()
-        self._save_state("interrupted")
+        self._state_file.save("interrupted")
         self._display.end(outcome)
         return outcome
-
-    # --- the state file -----------------------------------------------------------------------
-
-    def _save_state(self, status: str = "running") -> None:
-        """Write `<name>.state.json` for whoever looks; the journal is the truth, so failing is no harm."""
-        self._state_saved = monotonic()
-        self._state_is_old = False
-        try:
-            data = json.dumps(self._state(status), indent=2, ensure_ascii=False)
-            text = data.encode("utf-8", "replace") + b"\n"
-            write_file(self._run.state, text, durable=False, mode=0o600)
-        except (JournalError, ValueError, TypeError, RecursionError):
-            return
-
-    def _place(self) -> str | None:
-        """Where a flow stands that does not say so itself: the author's innermost function and its state."""
-        if self._kind == "loop":
-            return None
-        # There may be millions of calls; the author's innermost is near the end.
-        for frame in reversed(self._machine.frames(_NEAR)):
-            place = frame.origin
-            if place is None or not place[0].startswith(_LIBRARY):
-                return f"{frame.function}/{frame.state}"
-        return None
-
-    def _loop_slots(self) -> dict[str, Any]:
-        """The slots of the innermost loop under way; what a flow calls `result` is its own affair."""
-        frames = self._machine.frames(_NEAR)
-        loops = {loop["function"] for loop in self._machine.image.meta.get("loops", ())}
-        for frame in reversed(frames):
-            if frame.function in loops:
-                return frame.slots
-        return frames[0].slots if 0 < len(frames) < _NEAR and self._kind == "loop" else {}
-
-    def _state(self, status: str) -> dict[str, Any]:
-        slots = self._loop_slots()
-        captured = {
-            name[len("captured.") :]: _shortened(to_host(value))
-            for name, value in slots.items()
-            if name.startswith("captured.")
-        }
-        return {
-            "run": self._run.id,
-            "program": self._program,
-            "status": status,
-            "current_state": self._progress.state or self._place(),
-            "iteration": self._progress.iteration,
-            "steps": self._progress.steps,
-            "captured": captured,
-            "last_result": _shortened(to_host(slots["result"])) if "result" in slots else None,
-            "started_at": self._begun,
-            "updated_at": self._journal.now(),
-        }
-
-
-def _shortened(value: Any) -> Any:
-    """A value with its long texts cut: the state file is for looking at."""
-    if isinstance(value, str):
-        value = masking.masked(value)
-        if len(value) <= _STATE_TEXT:
-            return value
-        half = _STATE_TEXT // 2
-        return f"{value[:half]}\n… {len(value) - 2 * half} characters …\n{value[-half:]}"
-    if isinstance(value, dict):
-        return {name: _shortened(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_shortened(item) for item in value]
-    return value
-
-
-if set(_EXIT_CODES) != {"success", "failure", "error", "limit", "interrupted"}:
-    raise AssertionError("a status has no exit code")

@@ -28,10 +28,10 @@ class EventKind:
 OWN_ROWS = (
     EventKind(
         "run_start",
-        "format run program program_hash llc path script? overrides? limits? forked_from?",
+        "format run program program_hash llc path script? overrides? limits? budget? forked_from?",
         "A run begins. `format` is the journal's, 1; `path` the file it was started from; `limits` its "
-        "`fuel`, `depth` and `size` where they are not the default; `forked_from` the `run` whose past it "
-        "shares, and the effect `at` which they part.",
+        "`fuel`, `depth` and `size` where not the default; `budget` what it may spend; `forked_from` "
+        "the `run` whose past it shares, and the effect `at` which they part.",
     ),
     EventKind(
         "action_start",
@@ -59,8 +59,8 @@ OWN_ROWS = (
     EventKind(
         "run_interrupted",
         "state duration_ms reason?",
-        "Ctrl-C, SIGTERM or SIGHUP stopped the run, or it is out of fuel (`reason` is `fuel`); it can be "
-        "resumed.",
+        "Ctrl-C, SIGTERM or SIGHUP stopped the run, or it is out of fuel or of its budget (`reason` is "
+        "`fuel` or `budget`), or an agent handed over and the loop is to pause (`handoff`); it can be resumed.",
     ),
     EventKind(
         "run_resume",

@@ -19,7 +19,7 @@ from .runs import HISTORY, RunFolder, is_run_of, runs_in
 from .screen import Screen, fit, printable
 from .summary import StateSummary
 
-FORMAT = 1
+FORMAT = 2
 FILE = "summary.json"
 
 
@@ -80,6 +80,8 @@ def _facts(run: RunFolder) -> dict[str, Any]:
         "resumed": told.resumed,
         "usd": round(told.usd, 9),
         "tokens": told.tokens,
+        "calls": told.calls,
+        "budget": start.get("budget") or {},
         "verdicts": verdicts,
         "states": {name: state.to_json() for name, state in told.states.items()},
         "error": str(error.get("kind")) if isinstance(error, dict) else None,
@@ -118,6 +120,7 @@ def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "average_duration_ms": round(sum(row["duration_ms"] for row in rows) / count) if count else None,
         "usd": round(sum(row["usd"] for row in rows), 9),
         "tokens": sum(row["tokens"] for row in rows),
+        "calls": sum(row["calls"] for row in rows),
         "states": {name: state.to_json() for name, state in states.items()},
     }
 
@@ -131,9 +134,9 @@ def as_text(told: dict[str, Any], target: str | None, screen: Screen) -> str:
     if not rows:
         what = f"no run of `{target}`" if target is not None else "no run"
         return f"{what} has ended yet; {runs.HOW_TO_BEGIN}, or see `llc list --running`\n"
-    has_cost = any(row["usd"] or row["tokens"] for row in rows)
+    has_cost = any(row["usd"] or row["tokens"] or row["calls"] for row in rows)
     head = ["RUN", "BEGUN (UTC)", "DURATION", "STATUS", "ITERATIONS"]
-    table = [head + (["USD", "TOKENS"] if has_cost else [])]
+    table = [head + (["CALLS", "USD", "TOKENS"] if has_cost else [])]
     for row in rows:
         status = row["status"]
         if status == "limit":
@@ -145,7 +148,8 @@ def as_text(told: dict[str, Any], target: str | None, screen: Screen) -> str:
             status,
             str(row["iterations"]),
         ]
-        table.append(cells + ([f"{row['usd']:.4f}", f"{row['tokens']:,}"] if has_cost else []))
+        spent = [str(row["calls"]), f"{row['usd']:.4f}", f"{row['tokens']:,}"]
+        table.append(cells + (spent if has_cost else []))
     text = columns(table, screen)
     text += "\n" + _sentence(told, has_cost) + "\n"
     if len({row["program"] for row in rows}) == 1 and told["states"]:
@@ -160,6 +164,7 @@ def _sentence(told: dict[str, Any], has_cost: bool) -> str:
     text += f", {duration(told['average_duration_ms'])} on average"
     if has_cost:
         text += f", {told['usd']:.4f} USD and {told['tokens']:,} tokens in all"
+        text += f", in {told['calls']} call{'' if told['calls'] == 1 else 's'}"
     if told["total"] > count:
         text += f"; {told['total'] - count} earlier not shown (-n)"
     return text

@@ -191,11 +191,31 @@ def unpack(
     return root[0]
 
 
+def is_same(then: Any, now: Any) -> bool:
+    """Whether two packed values are the same, whatever was secret when each of them was packed."""
+    one, other = to_json(then), to_json(now)
+    return one == other or (
+        bool(masking.known) and to_json(_deeply(_masked, then)) == to_json(_deeply(_masked, now))
+    )
+
+
+def _masked(packed: Any) -> Any:
+    if isinstance(packed, str):
+        return masking.masked(packed)
+    if isinstance(packed, list):
+        return [_masked(item) for item in packed]
+    if not isinstance(packed, dict):
+        return packed
+    if isinstance(packed.get("$secret"), list):
+        return masking.masked(masking.hidden(packed["$secret"]))
+    return {masking.masked(name): _masked(item) for name, item in packed.items()}
+
+
 # --- blobs ------------------------------------------------------------------------------------
 
 
 def _digest(data: bytes) -> str:
-    from hashlib import sha256
+    from ..ir.digests import sha256
 
     return sha256(data).hexdigest()
 

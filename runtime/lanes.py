@@ -52,6 +52,7 @@ class Lanes:
         self._busy: dict[int, _Lane] = {}
         self._sleeping: dict[int, tuple[float, Callable[[], dict[str, Any]]]] = {}
         self._messages: queue.Queue[Message] = queue.Queue(_ROOM)
+        self._next_tick = monotonic() + TICK
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         os.set_blocking(self._read, False)
@@ -108,11 +109,13 @@ class Lanes:
         """What happens next. Raises `Interrupted` once a stop was asked for."""
         while True:
             self._interrupt.check()
+            if monotonic() >= self._next_tick:
+                on_tick()
+                self._next_tick = monotonic() + TICK
             message = self._next()
             if message is not None:
                 return message
             self._pause(TICK, self._interrupt)
-            on_tick()
 
     def end(self) -> list[Message]:
         """End what is performed, and what happened until then; a further request to stop insists."""

@@ -18,11 +18,12 @@ from . import locks, masking, runs
 from .bounding import Bounds, keeping
 from .checkpoint import Checkpoints
 from .display import Display, ProgressDisplay, QuietDisplay, limits_of
-from .driver import Driver, Outcome
+from .driver import Driver
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError
 from .journal import Journal, JournalError, write_file
 from .live import LiveDisplay, LiveFile
 from .options import OVERRIDES
+from .outcome import Outcome
 from .programs import load_expression, load_image, load_program
 from .runs import ROOT
 from .screen import Screen
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .options import Values
     from .resumption import Resumption
     from .runs import RunFolder
+    from .spending import Spending
     from .world import Interrupt, WorldLike
 
 
@@ -53,40 +55,40 @@ _OF_HOLDER = (
 
 def run(values: Values) -> int:
     """`llc run`; the exit code."""
-    return _start(values, _Command.run)
+    return _start(values, Command.run)
 
 
 def resume(values: Values) -> int:
     """`llc resume`; the exit code."""
-    return _start(values, _Command.resume)
+    return _start(values, Command.resume)
 
 
-def _start(values: Values, action: Callable[[_Command], Outcome | None]) -> int:
+def _start(values: Values, action: Callable[[Command], Outcome | None]) -> int:
     if not values.background:
-        return _Command(values).guarded(action)
+        return Command(values).guarded(action)
     from . import background
 
     try:
-        return background.start(values, lambda leaving: _Command(values, leaving=leaving).guarded(action))
+        return background.start(values, lambda leaving: Command(values, leaving=leaving).guarded(action))
     except UserError as error:
         lost = error
 
-    def refuse(command: _Command) -> None:
+    def refuse(command: Command) -> None:
         raise lost
 
-    return _Command(values).guarded(refuse)
+    return Command(values).guarded(refuse)
 
 
 def outcome(values: Values) -> Outcome:
     """As `run`, but shows nothing, leaves signals alone and raises what goes wrong."""
     with keeping():
-        ended = _Command(values, is_silent=True).run()
+        ended = Command(values, is_silent=True).run()
     if ended is None:
         raise ValueError("a dry run has no outcome")
     return ended
 
 
-class _Command:
+class Command:
     """One `run` or `resume`: where it shows what, and how it answers."""
 
     def __init__(self, values: Values, is_silent: bool = False, leaving: Leaving | None = None) -> None:
@@ -98,6 +100,7 @@ class _Command:
         self.keep = runs.KEPT
         self.older_than: int | None = None
         self.bounds = Bounds()
+        self.budget: dict[str, float] = {}
         self.find_streams()
         self.image: Image | None = None
         self.folder: RunFolder | None = None
@@ -118,6 +121,7 @@ class _Command:
 
             told = configuration.load(ROOT)
             secrets, self.keep, self.older_than = told.secrets, told.keep, told.older_than
+            self.budget = told.budget
         masking.begin(secrets)
 
     # --- the two commands -----------------------------------------------------------------
@@ -127,18 +131,18 @@ class _Command:
         self.bounds = Bounds.asked(values)
         self.bounds.apply()
         self.configure()
+        if values.budget:
+            from . import spending
+
+            self.budget = spending.asked(values.budget, self.budget)
         if values.record:
             from . import cases, making
 
             making.refuse_taken(cases.case_path(values.record))
         if values.dry_run and self.is_background:
             raise UserError("bad-option", "--dry-run runs nothing, so there is nothing for the background")
-        if values.expression is not None:
-            path = ""
-            self.image = image = load_expression(values.expression, values, self.warn)
-        else:
-            path = runs.resolve(values.target, ROOT)
-            self.image = image = load_program(path, values, self.warn)
+        path, image = self.load()
+        self.image = image
         if values.dry_run:
             from .plan import dry_run
 
@@ -157,9 +161,17 @@ class _Command:
             self.record(ended)
         return ended
 
+    def load(self) -> tuple[str, Image]:
+        """The path of what is run, '' where it has none, and its image."""
+        values = self.values
+        if values.expression is not None:
+            return "", load_expression(values.expression, values, self.warn)
+        path = runs.resolve(values.target, ROOT)
+        return path, load_program(path, values, self.warn)
+
     def record(self, ended: Outcome) -> None:
         """Make a test case of the run, which has ended; that it could not be made is shown."""
-        from . import cases, making, recorded
+        from . import case_writer, cases, making, recorded
 
         assert self.folder is not None
         if ended.status == "interrupted":
@@ -168,11 +180,11 @@ class _Command:
         try:
             path = cases.case_path(self.values.record)
             case, notices = making.make(recorded.RunFiles.of(self.folder), path)
-            cases.write(case)
+            case_writer.write(case)
         except (UserError, JournalError) as error:
             self.is_unrecorded = True
             shown = error if isinstance(error, UserError) else UserError("cannot-write", error.message)
-            self.show(_as_diagnostics(shown))
+            self.show(as_diagnostics(shown))
             return
         for notice in notices:
             self.warn(f"note: {notice}")
@@ -223,6 +235,7 @@ class _Command:
             jobs=self.values.jobs,
             checkpoints=Checkpoints(folder),
             fuel=self.bounds.fuel,
+            spending=self.spending(),
         )
         return self.drive(driver.run, world, journal, lock)
 
@@ -239,6 +252,11 @@ class _Command:
             raise _no_record(folder)
         self.bounds = Bounds.recorded(start, values.fuel)
         self.bounds.apply()
+        self.budget = {}
+        if values.budget or "budget" in start:
+            from . import spending
+
+            self.budget = spending.recorded(start, values.budget)
         if not os.path.exists(folder.image):
             raise UserError(
                 "no-program",
@@ -354,6 +372,7 @@ class _Command:
             checkpoints=resumption.checkpoints(),
             doubtful=position.marks,
             fuel=self.bounds.fuel,
+            spending=self.spending(is_begun=True),
         )
         answers = {seq: RESULT for seq, policy in policies.items() if policy == "fail"}
         return self.drive(
@@ -442,7 +461,26 @@ class _Command:
             **({"script": about["script"]} if "script" in about else {}),
             **({"overrides": given} if given else {}),
             **({"limits": limits} if (limits := self.bounds.as_record()) else {}),
+            **({"budget": self.budget} if self.budget else {}),
         }
+
+    def spending(self, is_begun: bool = False) -> Spending | None:
+        """What the run may spend and, where it goes on, what it has spent; None for what it likes."""
+        if not self.budget:
+            return None
+        from . import spending
+
+        found = spending.Spending(self.budget)
+        if is_begun:
+            from .summary import Follower
+
+            assert self.folder is not None
+            follower = Follower(self.folder)
+            try:
+                found.take_events(follower.events())
+            finally:
+                follower.close()
+        return found
 
     def display(self, image: Image) -> Display:
         if self.values.quiet:
@@ -462,14 +500,14 @@ class _Command:
     def warn(self, text: str) -> None:
         self.errors.write(text + "\n")
 
-    def guarded(self, action: Callable[[_Command], Outcome | None]) -> int:
+    def guarded(self, action: Callable[[Command], Outcome | None]) -> int:
         """Do it and answer; what the user or the system did wrong is shown, what we did is raised."""
         try:
             outcome = action(self)
         except (KeyboardInterrupt, Interrupted):
             return self.refuse("interrupt", "interrupted", [], EXIT_INTERRUPTED)
         except UserError as error:
-            self.show(_as_diagnostics(error))
+            self.show(as_diagnostics(error))
             return self.refuse(error.id, error.message, [], error.exit_code, error.help)
         except JournalError as error:
             return self.refuse_journal(error)
@@ -489,7 +527,7 @@ class _Command:
             return EXIT_OK
         if outcome.error is not None:
             self.show_error(outcome)
-        if outcome.status == "interrupted" and outcome.terminated_by != "fuel":
+        if outcome.status == "interrupted" and outcome.terminated_by not in ("fuel", "budget"):
             self.warn(f"Resume with: llc resume {outcome.run}")
         return self.answer(outcome, outcome.exit_code or (EXIT_FAILURE if self.is_unrecorded else EXIT_OK))
 
@@ -498,7 +536,7 @@ class _Command:
         if self.folder is not None:
             help = f"nothing recorded is lost; when that is mended: llc resume {self.folder.id}"
         refusal = UserError("journal", error.message, help, EXIT_FAILURE)
-        self.show(_as_diagnostics(refusal))
+        self.show(as_diagnostics(refusal))
         return self.refuse("journal", error.message, [], EXIT_FAILURE, help)
 
     def refuse(
@@ -532,7 +570,7 @@ class _Command:
         except BrokenPipeError:
             pass  # the run's work is not its display
         except UserError as error:
-            self.show(_as_diagnostics(error))
+            self.show(as_diagnostics(error))
             return exit_code or error.exit_code
         return exit_code
 
@@ -595,7 +633,7 @@ def _compile_error(error: Exception) -> CompileError | None:
     return error if isinstance(error, CompileError) else None
 
 
-def _as_diagnostics(error: UserError) -> list[Diagnostic]:
+def as_diagnostics(error: UserError) -> list[Diagnostic]:
     from ..ir.diagnostics import Diagnostic
 
     return [Diagnostic(error.id, error.message, help=error.help)]

@@ -27,6 +27,12 @@ def start_time(pid: int) -> str:
     return "" if fields is None else f"{_boot_id()}:{fields[19].decode()}"
 
 
+def is_alive(pid: int, started: str) -> bool:
+    """Whether the process that began then is still there, and more than a zombie."""
+    fields = _stat(pid)
+    return fields is not None and fields[0] not in (b"Z", b"X") and start_time(pid) == started
+
+
 def end_leftover(pid: int, started: str, effect_id: str) -> bool:
     """End what is left of the group of an effect that an earlier run had started.
 

@@ -15,7 +15,7 @@ def loops() -> list[dict[str, Any]]:
     """The loops here: name, file, paradigm and description; `valid` false where one cannot be read."""
     from ..frontend.compile import compile_file, is_flow_path
     from ..frontend.documents import read_source
-    from ..frontend.paradigms import to_fsm
+    from ..frontend.natural import loop_of
     from ..frontend.structure import read_loop
 
     rows = []
@@ -35,11 +35,12 @@ def loops() -> list[dict[str, Any]]:
             rows.append(row)
             continue
         try:
-            spec, _, found = read_loop(read_source(path))
+            spec, document, found = read_loop(read_source(path))
         except CompileError:
             spec, found = None, []
         if spec is not None:
-            row["paradigm"] = to_fsm(spec).paradigm
+            loop, _ = loop_of(spec, document)
+            row["paradigm"] = "natural" if loop is None else loop.paradigm
             row["description"] = spec.description
             row["valid"] = not any(diagnostic.is_error for diagnostic in found)
         rows.append(row)

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .driver import Outcome
+    from .outcome import Outcome
 
 # Characters of an action's output that are kept; up to twice as many between two ticks.
 KEPT = 16 * 1024

@@ -19,7 +19,7 @@ import select
 import time
 
 from .errors import EXIT_FAILURE, UserError, reason
-from .leftover import start_time
+from .leftover import is_alive, start_time
 from .runs import RunFolder, make_running_folder, runs_in
 
 TYPE_CHECKING = False
@@ -144,7 +144,7 @@ def take_over(
     gate = _Gate(run.root)
     wanted = resolve_scope(scope, run.root)
     with gate:
-        if is_live(run):
+        if _is_held(run):
             held = run.about()
             pid, is_queued = held.get("pid"), held.get("queued")
             raise UserError(
@@ -169,6 +169,22 @@ def take_over(
 def unfinished(root: str) -> list[RunFolder]:
     """The runs that have not ended, the latest first; what a start that was killed left is none."""
     return [run for run in runs_in(root) if not run.is_husk() or is_live(run)]
+
+
+def _is_held(run: RunFolder) -> bool:
+    """Whether somebody holds a run, and goes on to.
+
+    What a process was starting when it was killed has its files for a moment longer.
+    """
+    for _ in range(_TRIES):
+        if not is_live(run):
+            return False
+        about = run.about()
+        pid, began = about.get("pid"), about.get("start_time")
+        if not began or (isinstance(pid, int) and is_alive(pid, str(began))):
+            return True
+        time.sleep(_PAUSE)
+    return True
 
 
 class _Gate:

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .driver import Outcome
+    from .outcome import Outcome
 
 
 class MaskedDisplay(Display):

@@ -144,7 +144,7 @@ def _overlap(data: Any, secret: Any) -> int:
     start = max(0, len(data) - len(secret) + 1)
     while (start := data.find(secret[:1], start)) >= 0:
         if secret.startswith(data[start:]):
-            return len(data) - start
+            return int(len(data) - start)
         start += 1
     return 0
 

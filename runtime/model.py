@@ -2,7 +2,8 @@
 
 The client runs in a helper process (`model_worker`): its import takes more than a second, which
 passes while an agent works, and a call that hangs anywhere can be ended at once. Owns time, prices
-and errors of that (`prices`); `model_worker` owns the request and what counts as a reply.
+and errors of that (`prices`); `model_worker` owns the request and what counts as a reply. A model of
+another provider is asked as tasks ask it (`models`).
 """
 
 from __future__ import annotations
@@ -13,26 +14,33 @@ import time
 
 from . import masking
 from .prices import Prices, cost
+from .runs import CONFIG, LOOPS, ROOT
 from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .configuration import ModelEntry
+    from .models.choice import Model
+    from .models.client import ModelClient
     from .world import Context
 
 DEFAULT_TIMEOUT = 30.0
+_CONFIG = os.path.join(ROOT, LOOPS, CONFIG)
 _FIELDS = ("prompt", "output", "schema", "model", "max_tokens")
 
 
 class ModelWorker:
     """Answers `evaluate` effects for one run."""
 
-    __slots__ = ("_prices", "_worker")
+    __slots__ = ("_client", "_entries", "_prices", "_worker")
 
     def __init__(self) -> None:
         self._worker = Worker("model_worker", dict(os.environb))
         self._prices = Prices()
+        self._client: ModelClient | None = None
+        self._entries: dict[str, ModelEntry] | None = None
 
     def start(self) -> None:
         """Begin to import the client, for a call that is to come."""
@@ -45,6 +53,9 @@ class ModelWorker:
         `timeout_s` bounds the whole call, the client's retries included.
         """
         timeouts = {"timeout_s": DEFAULT_TIMEOUT, **_given(args)}
+        elsewhere = self._elsewhere(args["model"])
+        if elsewhere is not None:
+            return self._ask_elsewhere(elsewhere, args, timeouts, context)
         started = time.monotonic()
         timed_out = None
         # The time the client takes to start is the run's, not the call's.
@@ -73,8 +84,57 @@ class ModelWorker:
             result["timed_out"] = timed_out
         return result
 
+    def _elsewhere(self, name: str) -> Model | None:
+        """The model that a name means, where that is not one of the Messages API as it is."""
+        if name.startswith("claude-") and not os.path.lexists(_CONFIG):
+            return None
+        from .models import choice
+
+        if self._entries is None:
+            from . import configuration
+
+            self._entries = configuration.load(ROOT).models
+        model = choice.choose(name, self._entries)
+        return None if model == choice.Model(name, choice.DEFAULT) else model
+
+    def _ask_elsewhere(
+        self, model: Model, args: dict[str, Any], limits: dict[str, Any], context: Context
+    ) -> dict[str, Any]:
+        """The same of another provider: a message, and a tool with the schema."""
+        from .models import replies
+        from .models.client import ModelClient
+        from .models.prompt import message
+
+        if self._client is None:
+            self._client = ModelClient()
+        started = time.monotonic()
+        content = f"{args['prompt']}\n\n<action_output>\n{args['output']}\n</action_output>"
+        request = {
+            "system": "",
+            "messages": [message("user", (content, False))],
+            "max_tokens": args["max_tokens"],
+            "schema": replies.tool_schema(args["schema"]),
+        }
+        said = self._client.complete(model, request, context, limits, is_shown=False)
+        result: dict[str, Any] = {
+            name: said[name] for name in ("error", "usage", "timed_out") if name in said
+        }
+        if "error" not in said:
+            reply, problem = replies.read(said, args["schema"])
+            if problem:
+                kind = "invalid-reply" if "data" in said else "no-tool-call"
+                result |= _error(kind, problem)
+            else:
+                result["reply"] = reply
+        result["duration_ms"] = round((time.monotonic() - started) * 1000)
+        result["elapsed_ms"] = context.elapsed_ms()
+        return result
+
     def close(self) -> None:
         self._worker.close()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
 
 def _given(args: dict[str, Any]) -> dict[str, Any]:

@@ -57,6 +57,13 @@ DECLARE = Option(
     "NAME[(X,Y)]",
 )
 FUEL = Option("fuel", "--fuel", COUNT, "Stop a program after so many ticks (default 10,000,000,000).", "N")
+BUDGET = Option(
+    "budget",
+    "--budget",
+    PAIR,
+    "Let models and agents use no more usd, tokens, calls or seconds; may be repeated.",
+    "UNIT=N",
+)
 LIMITS = (
     FUEL,
     Option(
@@ -87,6 +94,7 @@ RUN = (
     Option("dry_run", "--dry-run", FLAG, "Show what would be run, and run nothing."),
     *OVERRIDES,
     *LIMITS,
+    BUDGET,
     JOBS,
     QUEUE,
     BACKGROUND,
@@ -105,6 +113,7 @@ RESUME = (
         "rerun|fail|ask",
     ),
     FUEL,
+    BUDGET,
     Option(
         "accept_changes",
         "--accept-changes",

@@ -50,8 +50,8 @@ def plan_of(program: Program) -> dict[str, Any]:
     meta = program.meta
     limits = {
         name: value
-        for name in ("max_iterations", "max_steps", "timeout_ms", "budget_usd", "budget_tokens")
-        if (value := getattr(meta.limits, name)) is not None
+        for name in (field.name for field in attrs.fields(type(meta.limits)))
+        if (value := getattr(meta.limits, name)) not in (None, {})
     }
     plan: dict[str, Any] = {
         "program": program.name,
@@ -238,6 +238,11 @@ def _state_lines(states: list[dict[str, Any]]) -> list[str]:
 
 
 def _limit(name: str, value: Any) -> str:
+    if name == "state_budgets":
+        rows = [
+            f"{unit} {bound:g} in {state}" for state, given in value.items() for unit, bound in given.items()
+        ]
+        return ", ".join(rows)
     if name == "timeout_ms":
         return f"timeout {value / 1000:g} s"
     return f"{name.removeprefix('budget_')} {value:g}" if name.startswith("budget_") else f"{name} {value}"

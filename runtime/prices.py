@@ -49,4 +49,5 @@ def cost(price: Price | None, usage: Mapping[str, Any]) -> float | None:
     cache_read, cache_write = usage.get("cache_read_tokens", 0), usage.get("cache_write_tokens", 0)
     plain = usage["input_tokens"] - cache_read - cache_write
     weighed = plain + cache_read * CACHE_READ + cache_write * CACHE_WRITE
-    return round((weighed * price[0] + usage["output_tokens"] * price[1]) / 1_000_000, 9)
+    cost: float = round((weighed * price[0] + usage["output_tokens"] * price[1]) / 1_000_000, 9)
+    return cost

@@ -329,6 +329,21 @@ class _Child:
         self.stderr.close()
 
 
+def end_process_group(pid: int) -> int:
+    """End a child and its group: TERM, time to clean up, KILL; the status it ended with."""
+    end = time.monotonic() + GRACE
+    _signal_group(pid, signal.SIGTERM)
+    _signal_group(pid, signal.SIGCONT)
+    while time.monotonic() < end:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            _signal_group(pid, signal.SIGKILL)
+            return status
+        time.sleep(POLL_EXIT)
+    _signal_group(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]
+
+
 def failure(
     context: Context, exit_code: int, *, timed_out: str | None = None, kind: str = "", message: str = ""
 ) -> dict[str, Any]:

@@ -65,11 +65,16 @@ def _around(path: str, source: bytes) -> dict[str, str]:
     return cache.declared_files(runs.LOOPS) if has_flows else {}
 
 
-def load_expression(text: str, values: Values, warn: Callable[[str], None]) -> Image:
-    """The image for an expression given by itself. Raises CompileError."""
+def load_expression(text: str, values: Values, warn: Callable[[str], None], name: str = "") -> Image:
+    """The image for an expression given by itself, called `name` if that is given. Raises CompileError."""
     from ..frontend.compile import EXPRESSION, compile_text
 
-    return _emit(compile_text(text, EXPRESSION, overrides(values)), warn)[0]
+    compiled = compile_text(text, EXPRESSION, overrides(values))
+    if name:
+        import attrs
+
+        compiled = attrs.evolve(compiled, program=attrs.evolve(compiled.program, name=name))
+    return _emit(compiled, warn)[0]
 
 
 def load_image(path: str) -> Image:

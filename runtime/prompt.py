@@ -26,9 +26,9 @@ from prompt_toolkit.styles import Style
 
 from ..frontend.forms import FORMS
 from ..frontend.library import LIBRARY
-from ..frontend.pending import Pending
 from ..frontend.reader import scan
-from .repl import COMMANDS, Console, Leave
+from .repl import COMMANDS, TASK_LINE, Console, Leave, is_complete
+from .task_line import completions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,7 @@ def _keys() -> KeyBindings:
     def _(event: KeyPressEvent) -> None:
         """Run what is complete, else go on in a new line, indented."""
         buffer = event.current_buffer
-        if Pending(buffer.text).is_complete:
+        if is_complete(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n" + " " * indentation(buffer.document.text_before_cursor))
@@ -131,6 +131,14 @@ class _Names(Completer):
             for command in COMMANDS.values():
                 if command.name.startswith(word):
                     yield Completion(command.name, -len(word), display_meta=command.doc)
+            return
+        if "/task".startswith(before.strip()) and before.strip():
+            yield Completion("/task ", -len(before.strip()), display_meta="Do a task, show its result.")
+            return
+        if line := TASK_LINE.match(before):
+            toplevel = self._console.session.toplevel
+            for found, start in completions(before[line.end() :], toplevel.declared, toplevel.defined):
+                yield Completion(found, start)
             return
         if before.startswith(":load "):
             yield from _files(before[6:].lstrip())

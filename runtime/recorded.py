@@ -221,7 +221,7 @@ def unpacked(
     try:
         return journals.unpack(packed, fetch, secret)
     except (ValueError, TypeError, AttributeError):
-        raise journals.BlobError("it is malformed") from None
+        raise journals.BlobError("it cannot be read as a value") from None
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ with its history and completion is `prompt`'s. `spec/repl.md`.
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 # Of a longer value a terminal shows so many characters.
 LONGEST_SHOWN = 20_000
+
+
+# `/task …`, which no form begins with.
+TASK_LINE = re.compile(r"\s*/task(?=\s|$)")
 
 
 class Leave(Exception):
@@ -88,6 +93,7 @@ class Console:
         self._errors = errors
         self.has_failed = False
         self.was_interrupted = False
+        self._was_told = False
 
     @property
     def has_color(self) -> bool:
@@ -106,15 +112,15 @@ class Console:
             return
         self.has_failed = self.was_interrupted = False
         try:
-            if text.lstrip().startswith(":"):
+            line = TASK_LINE.match(text)
+            if line is not None:
+                self._task(text[line.end() :])
+            elif text.lstrip().startswith(":"):
                 self._command(text.strip())
             else:
                 self._forms(text)
-        except CompileError as error:
-            self._refused(error)
-        except UserError as error:
-            self.has_failed = True
-            self._diagnose([Diagnostic(error.id, error.message, help=error.help)])
+        except (CompileError, UserError) as error:
+            self._tell(error)
 
     def _command(self, text: str) -> None:
         name, _, rest = text.partition(" ") if " " in text else text.partition("\n")
@@ -132,7 +138,56 @@ class Console:
             for answer in self.session.run(self.session.source(text), interrupt):
                 self._answer(answer)
 
+    def _task(self, text: str) -> None:
+        """Do a task as `llc task` does it, and show its result; `it` is what the call gave."""
+        from . import task_line, task_run
+
+        if not text.strip():
+            raise UserError("bad-command", "write /task NAME key=value… or /task (EXPRESSION)")
+        session = self.session
+        as_json = "--json" in text.split()
+        try:
+            call = task_line.read_text(text, session.toplevel.declared, session.toplevel.defined)
+            if call.wants_help:
+                self._write(task_run.help_text(call))
+                return
+            result = self._result(call.text)
+        except (CompileError, UserError) as error:
+            self._tell(error)
+            result = task_run.of_refusal(error)
+        self.has_failed = result["status"] == "FAILED"
+        if as_json:
+            self._write(task_run.as_json(result))
+            return
+        self._say(task_run.headline(result, self._errors).removesuffix("\n"))
+        if not self._was_told:
+            self._write(task_run.content_of(result))
+
+    def _result(self, text: str) -> dict[str, Any]:
+        """What the forms of a line give, as a TaskResult."""
+        from . import task_run
+
+        self._was_told = False
+        with Listening() as interrupt:
+            for answer in self.session.run(self.session.source(text), interrupt):
+                has_value = answer.value is not None
+                answer.value = None
+                self._answer(answer)
+                if not answer.is_good:
+                    self._was_told = True
+                    return task_run.of_answer(answer)
+        return task_run.of_value(self.session.last if has_value else None, {})
+
     # --- answers ----------------------------------------------------------------------------------
+
+    def _tell(self, error: CompileError | UserError) -> None:
+        """Show why an input is refused."""
+        self._was_told = True
+        if isinstance(error, CompileError):
+            self._refused(error)
+        else:
+            self.has_failed = True
+            self._diagnose([Diagnostic(error.id, error.message, help=error.help)])
 
     def _answer(self, answer: Answer) -> None:
         if answer.input is not None and answer.input.diagnostics:
@@ -183,7 +238,8 @@ class Console:
     def help(self, text: str) -> None:
         width = max(len(command.usage) for command in COMMANDS.values())
         rows = [f"  {command.usage.ljust(width)}  {command.doc}" for command in COMMANDS.values()]
-        self._write("\n".join(["An expression is evaluated; `it` is the last value.", *rows]) + "\n")
+        task = "/task NAME key=value… does a task or calls a tool and shows its result; /task NAME --help."
+        self._write("\n".join(["An expression is evaluated; `it` is the last value.", task, *rows]) + "\n")
 
     def expand(self, text: str) -> None:
         self._write(self.session.expanded(self.session.source(_given(":expand FORM", text))))
@@ -237,6 +293,16 @@ class Console:
 
     def quit(self, text: str) -> None:
         raise Leave
+
+
+def is_complete(text: str, pending: Pending | None = None) -> bool:
+    """Whether an input waits for nothing more. pending: what is known of it already."""
+    line = TASK_LINE.match(text)
+    if line is None:
+        return (pending or Pending(text)).is_complete
+    from . import task_line
+
+    return task_line.is_complete(text[line.end() :])
 
 
 def _given(usage: str, text: str) -> str:
@@ -302,7 +368,7 @@ def _read_all(console: Console, stream: IO[str]) -> int:
         for line in stream:
             lines.append(line)
             pending.feed(line)
-            if pending.is_complete and not pending.is_blank:
+            if not pending.is_blank and is_complete("".join(lines), pending):
                 console.enter("".join(lines))
                 if console.was_interrupted:
                     return EXIT_INTERRUPTED

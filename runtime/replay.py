@@ -1,8 +1,8 @@
 """Coming back to where a run was cut off: its program runs again over its recorded results.
 
-Owns what a journal means for that: which effects have their result, which had started, what damage
-costs. The world is not touched here. `launch` decides what becomes of an effect whose outcome is
-unknown; the driver goes on from there.
+Owns which results of a run (`past`) its program gets again, and what damage costs. The world is not
+touched here. `launch` decides what becomes of an effect whose outcome is unknown; the driver goes on
+from there.
 
 Where several effects wait at once, the order in which their results stand in the journal is the order
 in which the program got them; it alone decides how the program went on (`spec/machine.md`, Strands).
@@ -10,15 +10,14 @@ in which the program got them; it alone decides how the program went on (`spec/m
 
 from __future__ import annotations
 
-import time
 import zlib
 
 from ..vm.faults import Fault
 from ..vm.machine import Done, Effect, OutOfFuel
 from . import journal
 from .errors import EXIT_FAILURE, UserError
-from .events import OWN
-from .journal import BlobError, Blobs, Damage
+from .journal import BlobError, Blobs
+from .past import History, Recorded
 from .progress import QUANTUM, Progress, event_fields
 
 TYPE_CHECKING = False
@@ -28,191 +27,11 @@ if TYPE_CHECKING:
 
     from ..vm.image import Image
     from ..vm.machine import Machine
-    from .checkpoint import Checkpoint
+    from .past import Mark
     from .progress import Where
     from .world import WorldLike
 
-    # An effect's kind, and a CRC-32 of its command.
-    Mark = tuple[str, int]
     Stop = Effect | Done | Fault | OutOfFuel
-
-_STARTS = ("action_start", "effect_start")
-_ENDS = ("action_complete", "effect_complete")
-
-
-class Recorded:
-    """What is on record of one effect; values as they stand in the journal (`journal.unpack`)."""
-
-    __slots__ = ("args", "end_offset", "finished", "kind", "processes", "result", "start_offset", "started")
-
-    def __init__(self) -> None:
-        self.kind: str | None = None
-        self.args: Any = None
-        self.started = False
-        self.finished = False
-        self.result: Any = None
-        self.start_offset = 0
-        self.end_offset = 0
-        self.processes: list[tuple[int, str]] = []
-
-
-class History:
-    """A journal taken apart, from its beginning or from a checkpoint on.
-
-    order: the effects that finished, in the order of their results. notes[n]: what the program noted
-    when n of them had finished, each with its offset. unsure: those n whose notes stand next to
-    damage, so that some may be missing. active_ms: how long the run was active. end: its `run_end`.
-    doubtful: what an earlier resume could not know of; see `Position`. last: the last effect that
-    started. lines: how many the journal has. changes: how many effects had finished when the run went on
-    with another program, the file of that, and where that stands.
-    """
-
-    def __init__(self, checkpoint: Checkpoint | None = None) -> None:
-        self.effects: dict[int, Recorded] = {}
-        self.order: list[int] = []
-        self.notes: dict[int, list[tuple[dict[str, Any], int]]] = {}
-        self.unsure: set[int] = set()
-        self.damage: list[Damage] = []
-        self.end: dict[str, Any] | None = None
-        self.doubtful: dict[int, Mark | None] = {}
-        self.begun: str | None = None
-        self.active_ms = 0
-        self.last = 0
-        self.lines = 0
-        self.changes: list[tuple[int, str, int]] = []
-        self.checkpoint = checkpoint
-        if checkpoint is not None:
-            facts = checkpoint.facts
-            self.begun = facts["begun"]
-            self.last = facts["last"]
-            self.lines = checkpoint.lines
-            self.doubtful = _read_marks(facts["doubtful"])
-            for seq, processes in facts["open"]:
-                effect = self.effects[seq] = Recorded()
-                effect.started = True
-                effect.processes = [(pid, begun) for pid, begun in processes]
-
-    @classmethod
-    def load(cls, path: str, checkpoint: Checkpoint | None = None) -> History:
-        """What the journal at `path` holds. Raises journal.JournalError."""
-        history = cls(checkpoint)
-        clock = _ActiveTime()
-        offset = 0
-        if checkpoint is not None:
-            offset = checkpoint.offset
-            clock.known(checkpoint.facts["active_ms"], checkpoint.facts["ts"])
-        for record in journal.read(path, offset, history.lines):
-            history.lines = record.line
-            event = record.event
-            if event is None:
-                if record.damage is not None:
-                    history.damage.append(record.damage)
-                    history.lines = record.damage.last_line
-                history.unsure.add(len(history.order))
-                continue
-            history._add(event, record.offset)
-            clock.add(event)
-        history.active_ms = clock.total()
-        return history
-
-    def _add(self, event: dict[str, Any], offset: int) -> None:
-        kind = event["event"]
-        seq = event.get("seq")
-        if kind in OWN and isinstance(seq, int):
-            effect = self.effects.setdefault(seq, Recorded())
-            self.last = max(self.last, seq)
-            had_finished = effect.finished
-            _take(effect, kind, event, offset)
-            if effect.finished and not had_finished:
-                self.order.append(seq)
-        elif kind == "run_start":
-            self.begun = self.begun or event.get("ts")
-        elif kind == "run_end":
-            self.end = event
-        elif kind == "run_resume":
-            self.doubtful.update(_read_marks(event.get("doubtful")))
-        elif kind == "program_changed":
-            self.changes.append((len(self.order), str(event.get("image")), offset))
-        elif kind not in OWN:
-            self.notes.setdefault(len(self.order), []).append((event, offset))
-
-
-class _ActiveTime:
-    """How long a run was active by its journal: what it says itself, else by its time stamps."""
-
-    def __init__(self) -> None:
-        self._ms = 0
-        self._since: Any = None
-        self._until: Any = None
-
-    def known(self, ms: int, ts: Any) -> None:
-        """At `ts` it had been active for so long."""
-        self._ms = max(self._ms, ms)
-        self._since = self._until = ts
-
-    def add(self, event: dict[str, Any]) -> None:
-        if event["event"] == "run_resume":
-            self._ms = self.total()
-            self._since = None
-        ts = event.get("ts")
-        self._since = ts if self._since is None else self._since
-        self._until = ts
-        ms = _elapsed(event)
-        if ms is not None:
-            self.known(ms, ts)
-
-    def total(self) -> int:
-        return self._ms + _milliseconds(self._since, self._until)
-
-
-def _elapsed(event: dict[str, Any]) -> int | None:
-    """The run's active time as an event tells it."""
-    kind = event["event"]
-    result = event.get("result")
-    ms: Any = None
-    if kind in _ENDS and isinstance(result, dict):
-        ms = result.get("elapsed_ms")
-    elif kind == "run_interrupted":
-        ms = event.get("duration_ms")
-    elif kind == "alive":
-        ms = event.get("elapsed_ms")
-    return ms if type(ms) is int and ms >= 0 else None
-
-
-def _take(effect: Recorded, kind: str, event: dict[str, Any], offset: int) -> None:
-    if kind in _STARTS:
-        effect.started = True
-        effect.start_offset = offset
-        effect.processes = []
-        args = event.get("args")
-        effect.kind = event.get("kind")
-        effect.args = {**(args if isinstance(args, dict) else {})}
-        if "action" in event:
-            effect.args.setdefault("command", event["action"])
-    elif kind == "process":
-        pid, begun = event.get("pid"), event.get("start_time")
-        if isinstance(pid, int) and isinstance(begun, str):
-            effect.processes.append((pid, begun))
-    elif kind in _ENDS and isinstance(event.get("result"), dict):
-        effect.finished = True
-        effect.result = event["result"]
-        effect.end_offset = offset
-
-
-def _milliseconds(since: Any, until: Any) -> int:
-    """The time between two time stamps of a journal; 0 where one is none or the clock went back."""
-    try:
-        return max(0, int((_seconds(until) - _seconds(since)) * 1000))
-    except (ValueError, OverflowError):
-        return 0
-
-
-def _seconds(ts: Any) -> float:
-    """Seconds since 1970. ValueError for what is no time stamp."""
-    import calendar
-
-    whole, _, milli = str(ts).rstrip("Z").partition(".")
-    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + int(milli or 0) / 1000
 
 
 class Position:
@@ -277,19 +96,7 @@ class Position:
 def _mark(kind: str | None, args: Any) -> Mark:
     """What tells an effect from another with its number: its kind and its command."""
     command = args.get("command", args) if isinstance(args, dict) else args
-    return str(kind), zlib.crc32(_sorted_json(command))
-
-
-def _read_marks(rows: Any) -> dict[int, Mark | None]:
-    """The marks of an event; what is not as `Position.marks` made it is left out."""
-    found: dict[int, Mark | None] = {}
-    for row in rows if isinstance(rows, list) else ():
-        match row:
-            case [int(seq)]:
-                found[seq] = None
-            case [int(seq), str(kind), int(crc)]:
-                found[seq] = (kind, crc)
-    return found
+    return str(kind), zlib.crc32(journal.to_json(_sorted(command)))
 
 
 class _Replay:
@@ -449,7 +256,8 @@ class _Replay:
         if self.changes and recorded.start_offset > self.changes[0][2]:
             return  # it is on record as the next program asked for it
         args = journal.pack(effect.args, _digest_only)
-        if recorded.kind != effect.kind or _sorted_json(recorded.args) != _sorted_json(args):
+        if recorded.kind != effect.kind or not journal.is_same(_sorted(recorded.args), _sorted(args)):
+            journal.unpack(recorded.args, lambda name, size: "")  # says so if a secret is missing
             was = f"`{recorded.kind}` {_command(recorded.args)}".rstrip()
             now = f"`{effect.kind}` {_command(args)}".rstrip()
             raise self._diverged(f"it asked for {was} and now asks for {now}", effect.seq)
@@ -550,18 +358,18 @@ def _same_note(kind: str, fields: dict[str, Any], event: dict[str, Any]) -> bool
         for name, value in event_fields(kind, fields).items()
         if name not in journal.RESERVED
     }
-    return journal.to_json(then) == journal.to_json(now)
+    return journal.is_same(then, now)
 
 
 def _digest_only(text: str) -> dict[str, Any]:
-    from hashlib import sha256
+    from ..ir.digests import sha256
 
     data = text.encode("utf-8", "surrogatepass")
     return {"$blob": sha256(data).hexdigest(), "size": len(data)}
 
 
-def _sorted_json(args: Any) -> bytes:
-    return journal.to_json(dict(sorted(args.items())) if isinstance(args, dict) else args)
+def _sorted(args: Any) -> Any:
+    return dict(sorted(args.items())) if isinstance(args, dict) else args
 
 
 def _command(args: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from ..vm.image import Image
-from . import cases, difference, runs
+from . import case_reader, cases, difference, runs
 from .cases import Case, is_case
 from .difference import LEAST_TICKS, PATIENCE, Comparison
 from .making import compile_case
@@ -94,4 +94,4 @@ def load(target: str) -> tuple[Recording, Image]:
 
 def read_case(target: str) -> Case | None:
     """The case that is meant by its path; None where `target` means a run. Raises CompileError."""
-    return cases.read(target) if target.endswith(cases.SUFFIXES) and is_case(target) else None
+    return case_reader.read(target) if target.endswith(cases.SUFFIXES) and is_case(target) else None

@@ -11,9 +11,10 @@ from . import checkpoint as checkpoints
 from . import journal as journals
 from .checkpoint import Checkpoints
 from .errors import UserError
+from .past import History
 from .programs import load_image
 from .progress import Progress
-from .replay import History, replay
+from .replay import replay
 from .runs import FIRST_IMAGE
 
 TYPE_CHECKING = False

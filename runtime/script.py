@@ -9,8 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from .agent import handoff_of
 from .process import failure, signal_number
-from .world import leave, timestamp
+from .world import leave, pause, timestamp
 
 if TYPE_CHECKING:
     from ..ir.spans import Source
@@ -113,6 +114,8 @@ class ScriptedWorld:
             return self._sleep(args, context)
         if kind == "exit":
             leave(args)
+        if kind == "pause":
+            return pause(context)
         limit, limited_by = context.limit(args, own="action")
         if limit is not None and limit <= 0:
             return self._late(kind, context, limited_by)
@@ -133,6 +136,8 @@ class ScriptedWorld:
         if kind == "ask":
             given = self._answer(rule, given, args)
         result = _MADE[kind](given) if kind in _MADE else _action(given)
+        if kind == "agent" and (handed := handoff_of(result["output"])) is not None:
+            result["handoff"] = handed
         result["elapsed_ms"] = context.elapsed_ms()
         if context.on_output is not None and kind in ("shell", "agent"):
             for stream in ("output", "stderr"):

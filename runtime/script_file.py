@@ -20,7 +20,7 @@ _ACTION = ("output", "stderr", "exit_code", "duration_ms", "signal", "timed_out"
 # What a rule may say of a result, by kind of effect; `verdict`, `confidence`, `reason` stand for a reply.
 RESULT_FIELDS = {
     "shell": _ACTION,
-    "agent": (*_ACTION, "usage"),
+    "agent": (*_ACTION, "usage", "session", "handoff"),
     "ask": ("answer", "duration_ms", "timed_out", "error"),
     "evaluate": ("verdict", "confidence", "reason", "reply", "usage", "duration_ms", "timed_out", "error"),
     "context": ("matches", "summary", "usage", "duration_ms", "timed_out", "error"),
@@ -41,6 +41,8 @@ _TYPES = {
     "exit_code": "a whole number from 0 to 255",
     "duration_ms": "a number from 0",
     "answer": "a text",
+    "session": "a text",
+    "handoff": "a text",
     "signal": "the name of a signal such as `SIGKILL`",
     "timed_out": "`action` or `loop`",
     "truncated": "a mapping",

@@ -28,11 +28,11 @@ from ..vm import linking
 from ..vm.disasm import disassemble_functions
 from ..vm.faults import Fault
 from ..vm.machine import Done, Effect, OutOfFuel
-from ..vm.values import Box, FunctionValue
+from ..vm.values import Box, FunctionValue, to_host
 from ..vm.writing import written
 from .display import Display
-from .driver import Outcome
 from .errors import UserError
+from .outcome import Outcome
 from .progress import QUANTUM
 from .world import Context, Interrupt, Interrupted, World
 
@@ -258,6 +258,15 @@ class Session:
         """A value as the language writes it."""
         functions = self._linker.image.functions
         return written(value, self._longest, lambda index: functions[index].name)
+
+    @property
+    def last(self) -> object:
+        """The last value as plain data; as text where it holds what is none."""
+        value = self._boxes[self.toplevel.last].value
+        try:
+            return to_host(value)
+        except (TypeError, ValueError):
+            return self.show(value)
 
     def variables(self) -> Iterator[tuple[str, str]]:
         """What was defined, by name: each name with what it is."""

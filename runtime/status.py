@@ -89,10 +89,7 @@ class Look:
             "actions": self._actions(now, tails) if alive else [],
             "captured": state.get("captured") or {},
             "last_verdict": self._verdict(run),
-            "budget": {
-                "usd": {"used": round(summary.usd, 9), "limit": limits.get("budget_usd")},
-                "tokens": {"used": summary.tokens, "limit": limits.get("budget_tokens")},
-            },
+            "budget": _budget(summary, limits),
             "value": self._follower.whole(end.get("value")),
             "error": self._follower.whole(end.get("error")),
             "journal": run.journal,
@@ -267,6 +264,23 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
     return "".join(line + "\n" for line in lines)
 
 
+def _budget(summary: Summary, limits: dict[str, Any]) -> dict[str, Any]:
+    """What the run has used, and the sooner of what its program and the run itself allow."""
+    given = summary.start.get("budget")
+    used = {
+        "usd": round(summary.usd, 9),
+        "tokens": summary.tokens,
+        "calls": summary.calls,
+        "seconds": round(summary.call_seconds, 3),
+    }
+    told = {}
+    for unit, amount in used.items():
+        bounds = [limits.get(f"budget_{unit}"), given.get(unit) if isinstance(given, dict) else None]
+        known = [bound for bound in bounds if bound is not None]
+        told[unit] = {"used": amount, "limit": min(known) if known else None}
+    return told
+
+
 def _about_values(status: dict[str, Any], row: Any, is_unicode: bool) -> None:
     verdict = status["last_verdict"]
     if verdict is not None:
@@ -283,12 +297,12 @@ def _about_values(status: dict[str, Any], row: Any, is_unicode: bool) -> None:
     for name, value in status["captured"].items():
         row(label, f"{name} = {value_text(value)}")
         label = ""
-    budget = status["budget"]
     spent = []
-    for unit, shown in (("usd", "USD"), ("tokens", "tokens")):
-        used, limit = budget[unit]["used"], budget[unit]["limit"]
-        if used or limit is not None:
+    for unit, told in status["budget"].items():
+        used, limit = told["used"], told["limit"]
+        if limit is not None or (used and unit != "seconds"):
             amount = f"{used:.4f}" if unit == "usd" else f"{used:,}"
+            shown = "USD" if unit == "usd" else unit
             spent.append(f"{amount}{f' of {limit:,}' if limit is not None else ''} {shown}")
     if spent:
         row("spent", ", ".join(spent))

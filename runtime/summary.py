@@ -21,6 +21,7 @@ from .locks import is_live
 from .masking import hidden
 from .progress import Progress, state_shown
 from .runs import HISTORY, RunFolder
+from .spending import CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,6 +160,8 @@ class Summary:
         self.states: dict[str, StateSummary] = {}
         self.usd = 0.0
         self.tokens = 0
+        self.calls = 0
+        self.call_seconds = 0.0
         self.last = ""
         self._segments_ms = 0
         self._since: float | None = None
@@ -237,6 +240,9 @@ class Summary:
 
     def _spend(self, event: dict[str, Any], state: Any) -> None:
         result = event.get("result")
+        if event.get("kind") in CALLS:
+            self.calls += 1
+            self.call_seconds += _amount(result.get("duration_ms") if isinstance(result, dict) else 0) / 1000
         usage = result.get("usage") if isinstance(result, dict) else None
         if not isinstance(usage, dict):
             return

@@ -365,8 +365,9 @@ class _Task:
         self.note_files([Shown(path, "") for path in paths])
         self.notes["runner"] = "agent"
         prompt = "\n\n".join(part.strip() for part in parts if part.strip())
-        argv = self.tasks.settings.tasks.agent
-        asked = {"command": prompt, "argv": list(argv) or None, **self.limits()}
+        program = self.tasks.settings.tasks.agent
+        chosen = {"agent": program} if isinstance(program, str) else {"argv": list(program) or None}
+        asked = {"command": prompt, **chosen, **self.limits()}
         result = agent.perform(asked, self.context, self.tasks.runner)
         self.usage = add_usage(self.usage, result.get("usage"))
         if self.usage is not None:
@@ -380,7 +381,10 @@ class _Task:
             said = (result["stderr"].strip() or result["output"].strip())[-500:]
             message = f"the agent ended with exit code {result['exit_code']}" + (f": {said}" if said else "")
             raise Failed("subtask_failure", message, exit_code=result["exit_code"])
-        reply = {"text": result["output"], "stop": "end"}
+        if "handoff" in result:
+            # Its context is full: what it hands on is for whoever goes on with the task.
+            self.notes["handoff"] = result["handoff"]
+        reply = {"text": result["output"], "stop": "length" if "handoff" in result else "end"}
         if not self.is_json:
             return _text_result(reply, self.notes)
         data, problem = replies.read(reply, schema)

@@ -84,6 +84,8 @@ class Teller:
                 yield paint(f"  {mark} {printable(verdict)}", style) + printable(about)
             case "route":
                 yield printable(f"  {to} {event.get('to')}")
+            case "handoff":
+                yield printable(f"  hands over ({event.get('policy')}): {_short(event.get('text'))}")
             case "cycle":
                 yield printable(f"cycle {event.get('cycle')}")
             case "log":

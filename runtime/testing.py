@@ -15,7 +15,7 @@ import attrs
 
 from ..ir.diagnostics import CompileError, Diagnostic, clean, render, render_all, to_json
 from ..vm.image import Image
-from . import cases, difference
+from . import case_reader, case_writer, cases, difference
 from .cases import Case
 from .difference import LEAST_TICKS, PATIENCE, Comparison
 from .errors import EXIT_FAILURE, EXIT_OK, UserError
@@ -104,7 +104,7 @@ def tell_cases(paths: list[str], wanted: str | None = None, update: bool = False
 def _test_one(path: str, update: bool) -> Tested:
     case = image = None
     try:
-        case = cases.read(path)
+        case = case_reader.read(path)
         image = compile_case(case)
         most = case.ticks * PATIENCE + LEAST_TICKS
         comparison = difference.compare(case.recording, image, most=most)
@@ -128,7 +128,7 @@ def _update(tested: Tested, case: Case, image: Image, most: int) -> None:
     if told is None:
         tested.obstacle = obstacle
         return
-    cases.write(attrs.evolve(case, recording=told))
+    case_writer.write(attrs.evolve(case, recording=told))
     tested.result = "updated"
 
 
@@ -272,7 +272,8 @@ def junit(results: list[Tested]) -> bytes:
         words = {"message": detail.partition("\n")[0], "type": tested.result}
         ElementTree.SubElement(element, kind, words).text = detail
     ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+    text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
 
 
 def _xml(text: str) -> str:

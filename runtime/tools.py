@@ -18,8 +18,10 @@ from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
+    from .mcp import Servers
     from .shell import Shell
     from .world import Context
 
@@ -37,12 +39,16 @@ _QUOTING = {
 
 
 class Tools:
-    """Performs `tool` effects for one run; functions of Python live in one helper process."""
+    """Performs `tool` effects for one run; functions of Python live in one helper process.
 
-    __slots__ = ("_shell", "_worker")
+    servers: gives the MCP servers of the run.
+    """
 
-    def __init__(self, shell: Shell) -> None:
+    __slots__ = ("_servers", "_shell", "_worker")
+
+    def __init__(self, shell: Shell, servers: Callable[[], Servers]) -> None:
         self._shell = shell
+        self._servers = servers
         self._worker: Worker | None = None
 
     def close(self) -> None:
@@ -57,8 +63,14 @@ class Tools:
         try:
             if name in TOOLS:
                 result = {"value": TOOLS[name](args["args"])}
+            elif name.startswith("aider:"):
+                from . import aider
+
+                result = {"value": aider.perform(name, args, context, self._shell.runner)}
             elif not isinstance(definition, dict):
                 raise ToolError("unknown-tool", "it is declared, but nothing here says how to run it")
+            elif "mcp" in definition:
+                result = self._servers().call(definition["mcp"], args, context)
             elif "python" in definition:
                 result = self._python(definition, args, context)
             else:
@@ -164,7 +176,8 @@ def in_shell(piece: Any, values: dict[str, Any]) -> str:
     """A part of a shell's command: the author's text as it is, a value quoted for its place."""
     if isinstance(piece, str):
         return piece
-    value, quote = values.get(piece["of"]), _QUOTING[piece["quoting"]]
+    quote: Callable[[str], str] = _QUOTING[piece["quoting"]]
+    value = values.get(piece["of"])
     if value is None and piece["quoting"] == "word":
         return ""
     if isinstance(value, list) and piece["quoting"] == "word":

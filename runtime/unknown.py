@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..vm.machine import Effect
-    from .replay import Position, Recorded
+    from .past import Recorded
+    from .replay import Position
     from .screen import Screen
     from .world import Interrupt
 

@@ -20,9 +20,11 @@ VERBS = {
     "logs": "Show what happened in a run, event by event.",
     "history": "Show the runs that ended, and what they come to.",
     "clean": "Remove old runs that ended.",
+    "task": "Do one task, or evaluate an expression, and show its result.",
     "repl": "Evaluate forms one after another, as they are typed.",
     "index": "Bring the index of the project's files up to date.",
     "context": "Find the project's files that matter for something.",
     "tools": "List the tools and tasks that flows can call here.",
+    "mcp": "Ask MCP servers what they offer, or show what is known of it.",
     "schema": "Print the JSON Schema of loop files, for editors.",
 }

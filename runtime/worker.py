@@ -34,6 +34,7 @@ _BOOT = (
     "import importlib; importlib.import_module(sys.argv[2]).main()"
 )
 
+_POLL = 0.005
 # What a line begins with that is a part of an answer, and not the answer.
 _PART = b'{"part":'
 
@@ -129,6 +130,22 @@ class Worker:
             raise
         return answer
 
+    def let_go(self) -> None:
+        """Tell the helper that nothing more comes: it ends by itself, when it has put everything away."""
+        if self._write >= 0:
+            os.close(self._write)
+            self._write = -1
+
+    def wait_and_close(self, seconds: float) -> None:
+        """Give a helper that was let go time to end, and end it then."""
+        end = time.monotonic() + seconds
+        while self._pid and time.monotonic() < end:
+            if os.waitpid(self._pid, os.WNOHANG)[0]:
+                self._forget()
+                return
+            time.sleep(_POLL)
+        self.close()
+
     def close(self) -> None:
         """End the helper."""
         if self._pid:
@@ -138,7 +155,7 @@ class Worker:
 
     def _forget(self) -> None:
         os.close(self._read)
-        os.close(self._write)
+        self.let_go()
         self._pid = 0
         self._read = self._write = -1
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn, Protocol
 
     from .jq import JqWorker
+    from .mcp import Servers
     from .model import ModelWorker
     from .models.turns import Turns
     from .shell import Shell
@@ -79,6 +80,12 @@ def leave(args: dict[str, Any]) -> NoReturn:
     """Perform `exit`. A code that no process can end with is 1."""
     code = args.get("code")
     raise Exited(code if type(code) is int and 0 <= code <= 255 else 1)
+
+
+def pause(context: Context) -> dict[str, Any]:
+    """Perform `pause`: it is over at once, and the run stops before anything else is performed."""
+    context.interrupt.set()
+    return {"elapsed_ms": context.elapsed_ms()}
 
 
 class Interrupt:
@@ -216,13 +223,22 @@ class World:
     """Performs effects for real; one per run. The environment is read once.
 
     kinds: the effects the program may ask for, where that is known; what takes long to start and
-    will be needed is then started early. turns: what tasks said, of the world that this one is beside.
+    will be needed is then started early. turns, servers: what tasks said, and MCP servers, of the world
+    that this one is beside.
     """
 
-    __slots__ = ("_jq", "_kinds", "_model", "_shell", "_tasks", "_tools", "_turns")
+    __slots__ = ("_is_beside", "_jq", "_kinds", "_model", "_servers", "_shell", "_tasks", "_tools", "_turns")
 
-    def __init__(self, kinds: frozenset[str] = frozenset(), turns: Turns | None = None) -> None:
+    def __init__(
+        self,
+        kinds: frozenset[str] = frozenset(),
+        turns: Turns | None = None,
+        servers: dict[str, Servers] | None = None,
+    ) -> None:
         self._kinds = kinds
+        self._is_beside = servers is not None
+        # By one name, as a map that several threads may put something in.
+        self._servers: dict[str, Servers] = {} if servers is None else servers
         self._turns = turns
         self._tasks: Tasks | None = None
         self._shell: Shell | None = None
@@ -250,7 +266,8 @@ class World:
 
     def beside(self) -> World:
         """Another world like this one, to perform something at the same time."""
-        return World(self._kinds, self.turns if not self._kinds or "task" in self._kinds else None)
+        turns = self.turns if not self._kinds or "task" in self._kinds else None
+        return World(self._kinds, turns, self._servers)
 
     def save(self) -> Any:
         """What a checkpoint has to keep of it: what tasks said, null where there were none."""
@@ -265,6 +282,8 @@ class World:
             if kept is not None:
                 kept.close()
         self._shell = self._jq = self._model = self._tools = self._tasks = None
+        while self._servers and not self._is_beside:
+            self._servers.popitem()[1].close()
 
     @property
     def shell(self) -> Shell:
@@ -295,8 +314,14 @@ class World:
         if self._tools is None:
             from .tools import Tools
 
-            self._tools = Tools(self.shell)
+            self._tools = Tools(self.shell, self.servers)
         return self._tools
+
+    def servers(self) -> Servers:
+        """The MCP servers of the run: there is one of each, whoever asks for it."""
+        from .mcp import Servers
+
+        return self._servers.setdefault("mcp", Servers())
 
     @property
     def turns(self) -> Turns:
@@ -357,6 +382,9 @@ class World:
     def _perform_env(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         return {"values": {name: environment_text(name) for name in args["names"]}}
 
+    def _perform_pause(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
+        return pause(context)
+
     def _perform_exit(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         leave(args)
 
@@ -373,6 +401,7 @@ _HANDLERS = {
     "sleep": World._perform_sleep,
     "clock": World._perform_clock,
     "env": World._perform_env,
+    "pause": World._perform_pause,
     "exit": World._perform_exit,
 }
 

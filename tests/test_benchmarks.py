@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-SECTIONS = ("steps", "start", "scale", "iterations", "output", "storage", "reading", "resuming", "context")
+SECTIONS = (
+    *("steps", "start", "scale", "iterations", "output", "storage"),
+    *("reading", "resuming", "context", "programs"),
+)
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:

@@ -27,7 +27,7 @@ MAY_USE_OS = {"frontend/documents.py", "frontend/files.py"}
 
 
 def modules(folder: str) -> list[Path]:
-    return sorted((ROOT / folder).glob("*.py"))
+    return sorted((ROOT / folder).rglob("*.py"))
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:

@@ -36,7 +36,7 @@ def disassemble(image: Image) -> str:
     """The listing of an image."""
     out = [f"image {_short(image.name)}", f"  hash {image.program_hash}"]
     meta = image.meta
-    limits = {name: bound for name, bound in meta.get("limits", {}).items() if bound is not None}
+    limits = {name: bound for name, bound in meta.get("limits", {}).items() if bound not in (None, {})}
     shown = {**meta, "limits": limits}
     out += [f"  {name} {_value(_plain(value))}" for name, value in shown.items()]
     out += [f"  source {_short(source.path)}" for source in image.sources]

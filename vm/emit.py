@@ -61,6 +61,8 @@ def _emit(program: Program, sources: bool) -> Image:
     functions = {function.name: index for index, function in enumerate(program.functions)}
     code = [FunctionEmitter(function, functions, constants, spans).emit() for function in program.functions]
     meta = attrs.asdict(program.meta)
+    for limits in (meta["limits"], *(loop["limits"] for loop in meta["loops"])):
+        _leave_out_new(limits)
     if not meta["loops"]:
         del meta["loops"]
     return Image(
@@ -76,6 +78,13 @@ def _emit(program: Program, sources: bool) -> Image:
             for source in program.sources
         ],
     )
+
+
+def _leave_out_new(limits: dict[str, Any]) -> None:
+    """Limits that an image need not name: images that have none of them stay as they were."""
+    for name in ("budget_calls", "budget_seconds", "state_budgets"):
+        if not limits[name] and limits[name] != 0:
+            del limits[name]
 
 
 def _index(names: dict[str, int], name: str, what: str) -> int:

@@ -44,7 +44,10 @@ _META_TYPES: dict[str, tuple[type, ...]] = {
     "maintain": (bool,),
     "limits": (dict,),
 }
-_LIMITS = ("max_iterations", "max_steps", "timeout_ms", "budget_usd", "budget_tokens")
+_LIMITS = (
+    *("max_iterations", "max_steps", "timeout_ms"),
+    *("budget_usd", "budget_tokens", "budget_calls", "budget_seconds"),
+)
 
 
 class ImageError(Exception):
@@ -230,7 +233,7 @@ def words(items: Iterable[int] = ()) -> Words:
 
 
 def _sha256(data: bytes) -> bytes:
-    from hashlib import sha256
+    from ..ir.digests import sha256
 
     return sha256(data).digest()
 
@@ -389,11 +392,21 @@ def _read_meta(meta: dict[str, Any]) -> dict[str, Any]:
         _get(loop, "limits", dict)
     for limits in (meta["limits"], *(loop["limits"] for loop in loops)):
         for key, value in limits.items():
+            if key == "state_budgets" and _are_budgets(value):
+                continue
             if key not in _LIMITS or type(value) not in (int, float, type(None)):
                 raise _Malformed("the limits are of a wrong type")
     if meta.keys() - _META_TYPES.keys() - {"loops"}:
         raise _Malformed("`meta` has an unknown entry")
     return meta
+
+
+def _are_budgets(value: Any) -> bool:
+    """Whether a value is a map of states, each with bounds by unit."""
+    return type(value) is dict and all(
+        type(bounds) is dict and all(type(bound) in (int, float) for bound in bounds.values())
+        for bounds in value.values()
+    )
 
 
 def _read_function(row: Any, section: _Section) -> FunctionCode:

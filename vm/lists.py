@@ -33,7 +33,7 @@ class Pair:
     def __init__(self, head: Value, tail: List) -> None:
         self.head = head
         self.tail = tail
-        self.length: int = 1 + (tail.length if type(tail) is Pair else len(tail))
+        self.length: int = tail.length + 1 if type(tail) is Pair else len(tail) + 1
 
     def __repr__(self) -> str:
         return f"<list of {self.length}>"

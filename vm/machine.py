@@ -60,9 +60,9 @@ NEAR = 32
 
 
 # After how many ticks a program is translated: before, that would take longer than it saves.
-TIERS = {"auto": 5_000, "interpreter": float("inf"), "direct": 0}
+TIERS = {"auto": 1_500, "interpreter": float("inf"), "direct": 0}
 # So many it runs in the interpreter where it is too deep for the other tier.
-SLICE = 20_000
+SLICE = 10_000
 DEEPER: Any = object()
 
 

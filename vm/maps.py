@@ -37,6 +37,8 @@ def get(map: Value, name: Value) -> Value:
 
 
 def get_or(map: Value, name: Value, default: Value = None) -> Value:
+    if type(map) is dict and type(name) is str:
+        return map.get(name, default)
     return map_or_null(map).get(key(name), default)
 
 

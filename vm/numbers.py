@@ -43,7 +43,7 @@ def add(*numbers: Value) -> Number:
     total: Number = 0
     for item in numbers:
         try:
-            total = _bounded(total + number(item))
+            total += number(item)
         except OverflowError:
             raise _mixed(total, item) from None
     return total
@@ -55,7 +55,7 @@ def sub(first: Value, *others: Value) -> Number:
     difference = number(first)
     for item in others:
         try:
-            difference = _bounded(difference - number(item))
+            difference -= number(item)
         except OverflowError:
             raise _mixed(difference, item) from None
     return difference

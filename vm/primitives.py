@@ -196,7 +196,7 @@ def markdown() -> str:
         "An operand of a wrong type is the fault `type-error`; other faults are named where they can happen.",
         f"Texts are at most {MAX_TEXT} characters long, integers have at most {MAX_BITS} bits and lists",
         f"at most {MAX_ITEMS} items, unless the host sets other bounds; what would be larger is the fault",
-        "`too-large`.",
+        "`too-large`. Sums and differences, which grow by a bit at most, are not looked at.",
         "Where a list or a map is expected, null counts as an empty one.",
         "",
         "| primitive | operands | meaning |",

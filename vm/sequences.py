@@ -48,8 +48,9 @@ def make_list(*values: Value) -> Value:
 
 
 def cons(item: Value, tail: Value) -> Value:
-    made = Pair(item, any_list(tail))
-    bounds.check_items(made.length)
+    made = Pair(item, tail if type(tail) is Pair else any_list(tail))
+    if made.length > bounds.MAX_ITEMS:
+        bounds.check_items(made.length)
     return made
 
 

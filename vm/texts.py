@@ -37,6 +37,10 @@ _CHUNK = 4000
 _DIGITS_A_BIT = 0.30103
 
 
+# Python writes an integer below this at once, however its digits are limited.
+_PLAIN = 1 << 64
+
+
 # --- values as text ---------------------------------------------------------------------------
 
 
@@ -71,6 +75,8 @@ def _piece(value: Value) -> str:
         return value
     if value is None:
         return ""
+    if type(value) is int and -_PLAIN < value < _PLAIN:
+        return str(value)
     if is_list(value) or type(value) not in (int, float, bool, Symbol):
         raise expected("a string, a symbol, a number, a boolean or null", value, "`to-string` writes others")
     return value.name if type(value) is Symbol else written(value)

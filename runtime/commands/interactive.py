@@ -1,11 +1,62 @@
-"""The verb that talks: repl."""
+"""The verbs that are talked to: task, repl."""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from typing import Annotated, Any
 
-from .. import options
+import typer
+
+from .. import options, task_line
 from .plumbing import command, values
+
+
+def complete_task(context: typer.Context, incomplete: str) -> list[str]:
+    """Tasks and tools; behind a name its parameters."""
+    from ...frontend.declared import Declared
+    from .. import runs
+
+    words = context.params.get("words") or []
+    found = task_line.words_after(words, Declared(runs.LOOPS))
+    if words:
+        found += [name for row in task_line.OPTIONS for name in row.names if name.startswith("--")]
+        found.append("--help")
+    return [word for word in found if word.startswith(incomplete)]
+
+
+_WORDS = inspect.Parameter(
+    "words",
+    inspect.Parameter.KEYWORD_ONLY,
+    annotation=Annotated[
+        list[str],
+        typer.Argument(
+            help="A task or tool with its parameters, or an S-expression; NAME --help shows what it takes.",
+            metavar="NAME [KEY=VALUE]… [--FLAG]… | '(EXPRESSION)'",
+            autocompletion=complete_task,
+            show_default=False,
+        ),
+    ],
+)
+
+
+@command(
+    task_line.OPTIONS,
+    _WORDS,
+    examples=(
+        "llc task user:review --help",
+        'llc task user:review diff="$(git diff)" files=\'["README.md"]\'',
+        "llc task system:execute_shell_command command='make test' timeout=60 --json",
+        'llc task \'(map (user:review (diff item)) (list "a" "b"))\'',
+    ),
+    # What stands behind the name is the task's.
+    settings={"allow_interspersed_args": False},
+)
+def task(given: dict[str, Any]) -> int:
+    from .. import task_run
+
+    words = given.pop("words")
+    read = values(task_line.OPTIONS, "", given)
+    return task_run.run(words, {row.name: getattr(read, row.name) for row in task_line.OPTIONS})
 
 
 @command(options.LIMITS)

@@ -141,11 +141,14 @@ def _pair(option: Option, text: str) -> tuple[str, str]:
 
 
 def command(
-    rows: tuple[Option, ...], *own: inspect.Parameter, examples: Iterable[str] = ()
+    rows: tuple[Option, ...],
+    *own: inspect.Parameter,
+    examples: Iterable[str] = (),
+    settings: dict[str, Any] | None = None,
 ) -> Callable[[Any], Any]:
     """Declare a verb whose options are `own` and those of `rows`; the function gets (given).
 
-    examples: command lines for its help.
+    examples: command lines for its help. settings: how its words are read.
     """
 
     def declare(function: Callable[[dict[str, Any]], int]) -> Any:
@@ -159,7 +162,7 @@ def command(
         call.__annotations__ = {p.name: p.annotation for p in parameters}
         shown = [f"  {line}" for line in examples]
         epilog = "\n".join(("\b", "Examples:", *shown)) if shown else None
-        return app.command(name, help=VERBS[name], epilog=epilog)(call)
+        return app.command(name, help=VERBS[name], epilog=epilog, context_settings=settings)(call)
 
     return declare
 

@@ -82,12 +82,12 @@ def replay(given: dict[str, Any]) -> int:
     examples=("llc record fix-types", "llc record fix-types -o tests/loops/types-clean.yaml"),
 )
 def record(given: dict[str, Any]) -> int:
-    from .. import cases, making, recorded
+    from .. import case_writer, cases, making, recorded
 
     path = cases.case_path(given["output"]) if given["output"] else None
     making.refuse_taken(path, given["force"])
     case, notices = making.make(recorded.find_run(given["run"]), path)
-    cases.write(case)
+    case_writer.write(case)
     for notice in notices:
         warn(f"note: {notice}")
     if given["json"]:

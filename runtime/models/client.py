@@ -15,6 +15,8 @@ from ..worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 from .choice import PROVIDERS, Model, Unavailable, address
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..world import Context
 
 
@@ -31,11 +33,16 @@ class ModelClient:
         self._workers.clear()
 
     def complete(
-        self, model: Model, request: dict[str, Any], context: Context, limits: dict[str, Any]
+        self,
+        model: Model,
+        request: dict[str, Any],
+        context: Context,
+        limits: dict[str, Any],
+        is_shown: bool = True,
     ) -> dict[str, Any]:
         """{text, data?, stop} or {error}, with `usage` where it is known, and `timed_out`.
 
-        limits: `timeout_s` and `deadline_ms`. What comes is shown as it comes (`context.on_output`).
+        limits: `timeout_s` and `deadline_ms`. is_shown: what comes is shown as it comes.
         """
         try:
             request = {**request, "model": model.name, **address(model)}
@@ -45,7 +52,7 @@ class ModelClient:
         if worker is None:
             module = f"models.{PROVIDERS[model.provider].module}"
             worker = self._workers[model.provider] = Worker(module, dict(os.environb))
-        shown = _Shown(context)
+        shown = _Shown(context.on_output if is_shown else None)
         seconds = None
         try:
             # The time the client takes to start is the run's, not the call's.
@@ -77,8 +84,8 @@ class ModelClient:
 class _Shown:
     """What a model says, shown as it comes and without secrets; and what it has used so far."""
 
-    def __init__(self, context: Context) -> None:
-        self._show = context.on_output
+    def __init__(self, show: Callable[[str, str], object] | None) -> None:
+        self._show = show
         self._secrets = masking.Stream(is_text=True)
         self.usage: dict[str, Any] | None = None
         self._is_open = False

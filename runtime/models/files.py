@@ -11,6 +11,8 @@ import stat
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ..memory.ignore import is_secret
+
 # Files beyond these many are not looked at.
 MAX_FILES = 200
 
@@ -67,6 +69,9 @@ def read(paths: list[str], most: int, most_together: int) -> list[Shown]:
 
 def _read(path: str, most: int) -> tuple[bytes, int, str]:
     """The beginning of a file, its size, and why there is none of it."""
+    # A link may have another name than what it leads to.
+    if is_secret(os.fsencode(path)) or is_secret(os.fsencode(os.path.realpath(path))):
+        return b"", 0, "is not shown: by its name it holds keys or passwords"
     try:
         # What is no plain file, such as a pipe, must not be waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -74,14 +79,20 @@ def _read(path: str, most: int) -> tuple[bytes, int, str]:
         return b"", 0, "does not exist"
     except OSError as error:
         return b"", 0, f"cannot be read: {error.strerror}"
-    with os.fdopen(descriptor, "rb", closefd=True) as file:
+    try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             return b"", 0, "is a folder" if stat.S_ISDIR(about.st_mode) else "is no plain file"
-        try:
-            data = file.read(most)
-        except OSError as error:
-            return b"", 0, f"cannot be read: {error.strerror}"
+        parts: list[bytes] = []
+        size = 0
+        while size < most and (part := os.read(descriptor, min(most - size, 1 << 20))):
+            parts.append(part)
+            size += len(part)
+    except OSError as error:
+        return b"", 0, f"cannot be read: {error.strerror}"
+    finally:
+        os.close(descriptor)
+    data = b"".join(parts)
     return data, max(about.st_size, len(data)), ""
 
 

@@ -73,9 +73,19 @@ def perform(world: World, context: Callable[..., Context]) -> Callable[..., dict
 @pytest.fixture(scope="session")
 def answers() -> ModuleType:
     """The module `messages_server`, whose functions make the answers of the server."""
-    name = "llc_tests_messages_server"
+    return _module("messages_server")
+
+
+@pytest.fixture(scope="session")
+def chat(answers: ModuleType) -> ModuleType:
+    """The module `openai_server`, likewise."""
+    return _module("openai_server")
+
+
+def _module(file: str) -> ModuleType:
+    name = f"llc_tests_{file}"
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("messages_server.py"))
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{file}.py"))
         assert spec is not None
         assert spec.loader is not None
         module = sys.modules[name] = importlib.util.module_from_spec(spec)

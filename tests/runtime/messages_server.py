@@ -232,12 +232,13 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: MessagesServer
+    PATH = "/v1/messages"
     cut = False
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        if self.path.partition("?")[0] != "/v1/messages":
+        if self.path.partition("?")[0] != self.PATH:
             self.send(404, b"{}", {"content-type": "application/json"})
             return
         self.server.take(headers, request)(self, request)

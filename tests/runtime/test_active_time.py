@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from llc.runtime import journal, locks
-from llc.runtime.replay import History
+from llc.runtime.past import History
 
 
 def at(seconds: float) -> str:

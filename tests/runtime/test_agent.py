@@ -38,11 +38,12 @@ ARGUMENTS = 'for a in "$@"; do echo "<$a>"; done'
 
 
 def test_a_slash_command_goes_to_claude_as_one_argument(stub: Stub, perform: Perform) -> None:
-    """`claude --dangerously-skip-permissions -p "<command>"`, whatever stands in the command."""
+    """`claude --dangerously-skip-permissions … -p "<command>"`, whatever stands in the command."""
     stub(ARGUMENTS)
     result = perform("agent", command='/ll:fix it\'s $HOME; `x` "q"\nmore')
     assert result["output"] == (
-        '<--dangerously-skip-permissions>\n<-p>\n</ll:fix it\'s $HOME; `x` "q"\nmore>\n'
+        "<--dangerously-skip-permissions>\n<--output-format>\n<stream-json>\n<--verbose>\n<-p>\n"
+        '</ll:fix it\'s $HOME; `x` "q"\nmore>\n'
     )
     assert result["exit_code"] == 0
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llc.ir.diagnostics import CompileError
-from llc.runtime import cases, difference, making, recorded, testing
+from llc.runtime import case_reader, case_writer, difference, making, recorded, testing
 from llc.runtime.cases import Case
 from llc.runtime.recorded import Answer, Asked, Note, Recording
 
@@ -246,7 +246,7 @@ def test_golden_runs_become_cases_that_pass(
     monkeypatch.chdir(project)
     (folder,) = project.glob(".loops/.history/*-*")
     case, _ = making.make(recorded.run_at(str(folder)))
-    cases.write(case)
+    case_writer.write(case)
     (tested,) = testing.tell_cases([case.path])
     assert tested.result == "pass", tested.detail()
 
@@ -391,9 +391,9 @@ HEAD = "llc_case: 1\nsource: x.yaml\n"
         (HEAD + "trace: []\noutcome: {stauts: success}\n", "an outcome has no `stauts`", 4),
         (HEAD + "trace:\n  - {log: {message: {$blob: ../../../etc/passwd, size: 1}}}\n", "no usable name", 4),
         (HEAD + f"trace:\n  - {{log: {{message: {{$blob: {'a' * 64}, size: 1}}}}}}\n", "cannot be read", 4),
-        (HEAD + "trace:\n  - {log: {message: {$json: '{'}}}\n", "cannot be read as a value", 4),
-        (HEAD + "trace:\n  - {log: {message: {$blob: 7, size: 1}}}\n", "cannot be read as a value", 4),
-        (HEAD + "trace:\n  - {log: {message: {$float: 'x'}}}\n", "cannot be read as a value", 4),
+        (HEAD + "trace:\n  - {log: {message: {$json: '{'}}}\n", "it cannot be read as a value", 4),
+        (HEAD + "trace:\n  - {log: {message: {$blob: 7, size: 1}}}\n", "it cannot be read as a value", 4),
+        (HEAD + "trace:\n  - {log: {message: {$float: 'x'}}}\n", "it cannot be read as a value", 4),
         (HEAD + "trace: &a\n  - {log: {message: *a}}\n", "contain itself", 4),
         (HEAD + "trace:\n  - {effect: shell\n", "is expected here", 5),
         ("llc_case: 1\x00\n", "cannot stand in YAML", 1),
@@ -406,7 +406,7 @@ def test_what_is_wrong_with_a_case_is_said_at_its_place(
     path = tmp_path / "case.yaml"
     path.write_text(text)
     with pytest.raises(CompileError) as caught:
-        cases.read(str(path))
+        case_reader.read(str(path))
     found = caught.value.diagnostics[0]
     assert message in found.message
     assert found.span is not None
@@ -447,8 +447,8 @@ def test_whatever_is_recorded_reads_back(
     recording.end = making.pack_map({"status": "success", "value": value}, keep)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "case.yaml")
-        cases.write(Case(path, "x.yaml", None, {}, (), 0, recording))
-        again = cases.read(path).recording
+        case_writer.write(Case(path, "x.yaml", None, {}, (), 0, recording))
+        again = case_reader.read(path).recording
         assert [difference.as_bytes(event) for event in again.events] == [
             difference.as_bytes(event) for event in recording.events
         ]
@@ -473,12 +473,12 @@ def test_a_case_of_deep_values_and_long_texts_reads_back(tmp_path: Path) -> None
     recording.give(Answer(1, {"value": deep}))
     path = tmp_path / "case.yaml"
     case = Case(str(path), "x.yaml", None, {}, (), 0, recording)
-    cases.write(case)
-    again = cases.read(str(path)).recording
+    case_writer.write(case)
+    again = case_reader.read(str(path)).recording
     assert again.result(again.answers[0]) == {"value": deep}
     assert [len(file.read_text()) for file in (tmp_path / "case.outputs").iterdir()] == [10_000]
     recording.events[0] = Asked(1, "jq", {"program": ".", "input": "y"})
-    cases.write(case)
+    case_writer.write(case)
     assert not (tmp_path / "case.outputs").exists()
 
 

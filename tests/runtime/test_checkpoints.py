@@ -191,6 +191,12 @@ def test_a_checkpoint_whose_output_file_is_lost_is_left_aside(project: Path) -> 
     assert any("the result of effect 1 is lost" in sentence for sentence in position.lost)
 
 
+def test_a_checkpoint_is_its_owners(project: Path) -> None:
+    """What a run has captured is nobody else's to read."""
+    run = cut_run(Told(STEPS))
+    assert {path.stat().st_mode & 0o777 for path in Path(run.path).glob("checkpoint-*")} == {0o600}
+
+
 def test_a_run_that_ends_leaves_no_checkpoint(project: Path) -> None:
     """They are for going on; the history keeps the journal."""
     run = cut_run(Told(STEPS))

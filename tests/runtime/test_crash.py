@@ -288,7 +288,9 @@ def test_killed_again_while_it_is_resumed(llc: Runner, tmp_path: Path, expected:
                 break
             words = ["resume", "job"]
         if project.is_run() and not project.has_ended():
-            llc(project.folder, "resume", "job", "-q")
+            code = llc(project.folder, "resume", "job", "-q")
+            shown = (project.folder / "shown").read_text()
+            assert code == (3 if name == "maintain" else 0), (about, shown)
         for seq in finished:
             assert project.log()[seq] == performed[seq], (about, seq)
         if project.is_run():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from llc.runtime import display as displays
 from llc.runtime.display import ProgressDisplay
-from llc.runtime.driver import Outcome
+from llc.runtime.outcome import Outcome
 from llc.runtime.screen import Screen, columns, fit, printable
 
 Show = Callable[..., str]

@@ -31,8 +31,9 @@ from llc.ir.nodes import Note as NoteInstruction
 from llc.runtime import journal as journals
 from llc.runtime import runs
 from llc.runtime.display import Display
-from llc.runtime.driver import LONGEST_ACTION, Driver, Outcome
+from llc.runtime.driver import LONGEST_ACTION, Driver
 from llc.runtime.journal import Journal, JournalError
+from llc.runtime.outcome import Outcome
 from llc.runtime.world import Context, Interrupt, Interrupted, World
 from llc.vm.emit import emit
 from llc.vm.image import Image

@@ -21,7 +21,8 @@ from llc.ir.text import parse_program
 from llc.runtime import journal, launch, options, runs
 from llc.runtime.display import Display
 from llc.runtime.driver import Driver
-from llc.runtime.replay import History, replay
+from llc.runtime.past import History
+from llc.runtime.replay import replay
 from llc.runtime.world import Context, Interrupt, World
 from llc.vm.emit import emit
 from llc.vm.image import Image
@@ -145,6 +146,21 @@ def test_each_line_of_output_says_whose_it_is(project: Path) -> None:
     assert re.search(r"^#1 [→>-]+ echo one;", shown, re.M)
     assert re.search(r"^#1 [│|] one$", shown, re.M)
     assert re.search(r"^#2 [✗x] exit 3$", shown, re.M)
+
+
+def test_the_state_file_keeps_up_while_actions_write_without_a_pause(project: Path) -> None:
+    """However much is shown, whoever looks sees where the run is."""
+    writes = "until [ -e seen ]; do echo line; done"
+    process = run([writes, writes])
+
+    def is_seen() -> bool:
+        return any(
+            "running" in path.read_text() for path in project.glob(".loops/.running/*/each.state.json")
+        )
+
+    wait_for(is_seen)
+    (project / "seen").touch()
+    assert answer(process)["status"] == "success"
 
 
 def test_sleeping_takes_no_job(project: Path) -> None:

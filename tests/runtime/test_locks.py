@@ -139,6 +139,24 @@ def test_a_dead_run_can_be_taken_over_once(tmp_path: Path) -> None:
     taken.close()
 
 
+def test_what_a_killed_holder_was_starting_does_not_keep_its_run(tmp_path: Path) -> None:
+    """A process that still has the files of a dead holder for a moment is outwaited."""
+    code = (
+        "import os, sys, time; from llc.runtime import locks\n"
+        f"run, lock = locks.start({str(tmp_path)!r}, 'first', ['.'], {{}})\n"
+        "if os.fork() == 0:\n"
+        "    time.sleep(0.1)\n"
+        "    os._exit(0)\n"
+        "print(run.id, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    run = runs.RunFolder(str(tmp_path), str(tmp_path / ".loops" / ".running" / line(holder)))
+    holder.wait()
+    locks.take_over(run, ["."], {}).close()
+    holder.communicate()
+
+
 def test_taking_over_respects_the_scopes_of_others(tmp_path: Path) -> None:
     """A dead run cannot go on while another run works on its paths."""
     run, lock = locks.start(str(tmp_path), "first", ["src"], {})

@@ -129,7 +129,12 @@ def test_status_as_json_has_the_same(project: Path, llc: Llc) -> None:
     )
     assert told["captured"]["errors"]["output"] == "4\n"
     assert told["last_verdict"]["verdict"] == "failure"
-    assert told["budget"] == {"usd": {"used": 0, "limit": 5}, "tokens": {"used": 0, "limit": 1000}}
+    assert told["budget"] == {
+        "usd": {"used": 0, "limit": 5},
+        "tokens": {"used": 0, "limit": 1000},
+        "calls": {"used": 0, "limit": None},
+        "seconds": {"used": 0, "limit": None},
+    }
     ((action,), seq) = (told["actions"], told["actions"][0]["seq"])
     assert (action["kind"], action["state"], action["tail"], seq) == ("shell", "fix", "fixing\npart", 2)
     assert [one["run"] for one in json.loads(llc("status", "--json").stdout)] == [run.id]
@@ -205,7 +210,7 @@ def test_a_narrow_terminal_is_not_overflowed() -> None:
     told["actions"] = [
         {"kind": "shell", "action": "a" * 300, "elapsed_ms": 1, "tail": "t" * 500 + "\x1b[2J\n"}
     ]
-    told["budget"] = {unit: {"used": 0, "limit": None} for unit in ("usd", "tokens")}
+    told["budget"] = {unit: {"used": 0, "limit": None} for unit in ("usd", "tokens", "calls", "seconds")}
     text = status.as_text(told, status.Screen(None), 50)
     assert max(map(len, text.splitlines())) <= 50
     assert "\x1b" not in text

@@ -134,6 +134,28 @@ def test_a_changed_secret_is_taken_as_it_is_now(project: Path) -> None:
     assert (project / "sent").read_text() == "new-secret"
 
 
+@pytest.mark.parametrize(("before", "after"), [("", "sk-plain-1234"), ("sk-plain-1234", "")])
+def test_what_becomes_secret_meanwhile_is_no_other_program(
+    project: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str
+) -> None:
+    """A run goes on where what it recorded in the clear is secret by now, or was secret then."""
+    (project / ".loops" / "says.yaml").write_text(
+        "name: says\ninitial: a\nstates:\n"
+        "  a: {action: 'echo sk-plain-1234 is what I say', capture: x, next: b}\n"
+        "  b: {action: ': ${captured.x.output}; touch started; until [ -e go ]; do sleep 1; done', next: z}\n"
+        "  z: {terminal: true}\n"
+    )
+    run_id = json.loads(llc("run", "says", "--background", "--json", PLAIN_TOKEN=before).stdout)["run"]
+    wait_for(lambda: os.path.exists("started"))
+    os.kill(runs.find(run_id).about()["pid"], signal.SIGKILL)
+    (project / "go").touch()
+    done = llc("resume", run_id, PLAIN_TOKEN=after)
+    if after:
+        assert done.returncode == 0, done.stderr
+    else:
+        assert "the run used the secret `PLAIN_TOKEN`" in done.stderr
+
+
 def test_a_run_whose_secret_is_missing_does_not_go_on(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said which variable is not set; with it the run goes on."""
     run_id = json.loads(llc("run", "leaks", "--background", "--json").stdout)["run"]
@@ -340,7 +362,7 @@ def test_an_error_of_ours_is_masked(project: Path) -> None:
 
     code = (
         "import sys; from llc.runtime import entry, launch\n"
-        "def fail(values): launch._Command(values).configure(); raise RuntimeError('sk-plain-1234')\n"
+        "def fail(values): launch.Command(values).configure(); raise RuntimeError('sk-plain-1234')\n"
         "launch.run = fail; sys.argv = ['llc', 'run', 'leaks', '--context', 'x=sk-plain-1234']\n"
         "sys.exit(entry.main())"
     )

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from llc.frontend.documents import read_document, read_source
 from llc.ir.diagnostics import CompileError
 from llc.runtime import (
-    cases,
     difference,
     forking,
     journal,
@@ -131,7 +131,7 @@ def test_a_forged_journal_is_told_or_refused(
 def test_a_forged_case_is_told_or_refused(project: Path, data: st.DataObject) -> None:
     """Whatever it says: JSON is YAML."""
     with contextlib.chdir(project):
-        document = cases.read_document(cases.read_source(".loops/tests/fix.yaml"))
+        document = read_document(read_source(".loops/tests/fix.yaml"))
         assert document.root is not None
         plain = mutate(data, document.plain(document.root))
         Path("forged.yaml").write_text(json.dumps(plain))

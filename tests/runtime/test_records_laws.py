@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from llc.frontend.core import Core
 from llc.frontend.flows import lower_flow
-from llc.runtime import cases, difference, making, testing
+from llc.runtime import case_reader, case_writer, difference, making, testing
 from llc.runtime.cases import Case
 from llc.runtime.recorded import Answer, Asked, Recording
 from llc.runtime.retelling import Retelling
@@ -102,8 +102,8 @@ def test_a_case_of_it_passes_and_an_update_changes_nothing(node: Core, order: in
     assert told is not None
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "case.yaml")
-        cases.write(Case(path, "x.sexp", None, {}, (), 0, told))
-        again = cases.read(path).recording
+        case_writer.write(Case(path, "x.sexp", None, {}, (), 0, told))
+        again = case_reader.read(path).recording
     comparison = difference.compare(again, image)
     assert comparison.difference is None, difference.as_text(comparison, {})
     if told.end is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -64,3 +66,74 @@ def test_a_task_of_a_flow_is_done_by_a_model(
     assert sent["messages"] == [
         {"role": "user", "content": [{"type": "text", "text": "Summarise: a long story"}]}
     ]
+
+
+def test_nothing_is_billed_twice(llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path) -> None:
+    """After kill -9 between two calls the first is on record; later tasks still know what it said."""
+    messages_server.then(answers.text("one"), answers.stall(), answers.text("two"))
+    (tmp_path / ".loops" / "two.sexp").write_text(
+        '(defatom user:a (params) (instructions "First."))\n'
+        '(defatom user:b (params) (instructions "Second.") (history_config (use_session_history true)))\n'
+        "(user:a)\n(get-field (user:b) 'content)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "two", "-q"])
+    deadline = time.monotonic() + 30
+    while len(messages_server.requests) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    done = llc("resume", "two", "--json")
+    assert json.loads(done.stdout)["value"] == "two", done.stderr
+    said = [
+        [sent["content"][0]["text"] for sent in request["messages"]] for request in messages_server.requests
+    ]
+    assert said == [["First."], ["First.", "one", "Second."], ["First.", "one", "Second."]]
+
+
+def test_ctrl_c_stops_a_run_in_the_middle_of_a_reply(
+    llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
+) -> None:
+    """At once, with exit code 130; resumed, the task is asked again."""
+    messages_server.then(answers.drip(), answers.text("done"))
+    (tmp_path / ".loops" / "sum.sexp").write_text(SUMMARISE)
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "sum", "-q"], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    while not messages_server.requests:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 130
+    assert process.stderr is not None
+    process.stderr.close()
+    done = llc("resume", "sum", "--json")
+    assert json.loads(done.stdout)["value"]["content"] == "done"
+
+
+def test_tasks_at_once_each_have_their_own_client(
+    llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
+) -> None:
+    """`parallel-map` over a task: results in order, lines told apart."""
+    messages_server.then(answers.text("ok"))
+    (tmp_path / ".loops" / "many.sexp").write_text(
+        '(defatom user:a (params x) (instructions "{{x}}"))\n'
+        "(parallel-map (get-field (user:a (x item)) 'content) '(1 2 3))\n"
+    )
+    done = llc("run", "many", "--json")
+    assert json.loads(done.stdout)["value"] == ["ok", "ok", "ok"], done.stderr
+    assert len(messages_server.requests) == 3
+
+
+def test_a_plain_run_imports_nothing_of_it(llc: Llc, tmp_path: Path) -> None:
+    """Neither models nor tasks, which would cost time at each start."""
+    (tmp_path / ".loops" / "one.sexp").write_text("(+ 1 2)")
+    code = (
+        "import sys; from llc.runtime.entry import main\n"
+        "sys.argv = ['llc', 'run', 'one', '-q']\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "unwanted = 'llc.runtime.models', 'llc.runtime.tasks'\n"
+        "print([name for name in sys.modules if name.startswith(unwanted)])"
+    )
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -189,6 +189,13 @@ def test_secrets_are_masked(project: Path, llc: Llc, monkeypatch: pytest.MonkeyP
         assert "s3cret" not in shown
     for file in (project / ".loops").rglob("*"):
         assert not file.is_file() or b"s3cret" not in file.read_bytes(), file
+    (project / "late.yaml").write_text(
+        (project / "login.yaml").read_text().replace("DEPLOY_TOKEN", "PLAIN_WORD")
+    )
+    monkeypatch.setenv("PLAIN_WORD", "plain-value")
+    llc("run", "late.yaml", "--quiet")
+    (project / ".loops" / "config.yaml").write_text("secrets: [PLAIN_WORD]\n")
+    assert llc("replay", "late.yaml").returncode == 0, "what has become a secret since makes no difference"
     monkeypatch.delenv("DEPLOY_TOKEN")
     assert llc("trace", "login", "--at", "2").returncode == 0
     assert llc("replay", "login").returncode == 0

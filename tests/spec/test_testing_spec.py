@@ -63,7 +63,7 @@ def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
 
 def test_every_key_of_a_case_is_in_the_chapter() -> None:
     """Nothing that a case may hold is left out."""
-    for key in (*cases._KEYS, *cases._LIMITS, *cases.NORMALIZED):
+    for key in (*cases.KEYS, *cases.LIMITS, *cases.NORMALIZED):
         assert f"`{key}`" in TEXT, key
 
 

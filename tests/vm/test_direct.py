@@ -231,7 +231,7 @@ def test_calls_too_deep_are_found_at_the_same_call() -> None:
 
 def test_a_program_changes_its_tier_when_it_has_run_for_a_while() -> None:
     """From the ticks on that `auto` says, and not before."""
-    machine = Machine(flow_of("(loop ((i 0)) (if (< i 9000) (recur (+ i 1)) i))").image, fuel=4_000)
+    machine = Machine(flow_of("(loop ((i 0)) (if (< i 9000) (recur (+ i 1)) i))").image, fuel=1_000)
     assert isinstance(machine.resume(), OutOfFuel)
     assert machine.tier == "interpreter"
     machine.refuel(None)

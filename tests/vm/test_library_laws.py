@@ -272,8 +272,6 @@ for _ in range(60):
         ("expt", (BIG, 2)),
         ("expt", (BIG, 0.5)),
         ("mul", (BIG, BIG)),
-        ("add", (BIG, BIG)),
-        ("sub", (-BIG, BIG)),
         ("lcm", (BIG, BIG - 1)),
         ("inexact", (BIG,)),
         ("sqrt", (BIG - 1,)),

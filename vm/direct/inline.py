@@ -9,6 +9,8 @@ Types are words: "int", "bool", "str", "null", "box", "any".
 
 from __future__ import annotations
 
+from .. import bounds
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +21,13 @@ if TYPE_CHECKING:
 
 # Beyond this a sum or a product of two might be larger than an integer may be: its function knows.
 _SMALL = 1 << 64
+# Eight strings this long are no more than a text may be, whatever bounds a host sets within reason.
+_SHORT = 1 << 16
+
+
+def fits(name: str) -> bool:
+    """Whether what a rule leaves unchecked is within the bounds that hold (`vm.bounds`)."""
+    return bounds.MAX_TEXT >= 8 * _SHORT if name == "string_append" else bounds.MAX_BITS >= 128
 
 
 def _are_ints(operands: Sequence[Typed]) -> str | None:
@@ -198,6 +207,45 @@ def _get(operands: Sequence[Typed]) -> Typed | None:
     return _guarded(f"{map_}.get({key})", test, "get", operands), "any"
 
 
+def _get_or(operands: Sequence[Typed]) -> Typed | None:
+    (map_, _), (key, kind), *_ = operands
+    if not map_.isidentifier():
+        return None
+    test = f"type({map_}) is dict" + ("" if kind == "str" else f" and type({key}) is str")
+    default = operands[2][0] if len(operands) > 2 else "None"
+    return _guarded(f"{map_}.get({key}, {default})", test, "get_or", operands), "any"
+
+
+def _put(operands: Sequence[Typed]) -> Typed | None:
+    (map_, _), (key, kind), (value, _) = operands
+    if not map_.isidentifier():
+        return None
+    test = f"type({map_}) is dict" + ("" if kind == "str" else f" and type({key}) is str")
+    return _guarded(f"{{**{map_}, {key}: {value}}}", test, "put", operands), "any"
+
+
+def _joined(operands: Sequence[Typed]) -> Typed | None:
+    """Short strings, and integers that are not long; others may be more than a text may hold."""
+    if not 0 < len(operands) < 9:
+        return None
+    tests, parts = [], []
+    for text, kind in operands:
+        if kind == "str" and not text.isidentifier():
+            parts.append(f"{{{text}}}")
+        elif kind == "int":
+            tests.append("" if _is_number(text) else f"-{_SMALL} < {text} < {_SMALL}")
+            parts.append(f"{{{text}}}")
+        elif text.isidentifier() and kind in ("str", "any"):
+            tests.append("" if kind == "str" else f"type({text}) is str")
+            tests.append(f"len({text}) < {_SHORT}")
+            parts.append(f"{{{text}}}")
+        else:
+            return None
+    condition = " and ".join(test for test in tests if test)
+    quick = 'f"' + "".join(parts) + '"'
+    return _guarded(quick, condition, "string_append", operands), "str"
+
+
 def _select(operands: Sequence[Typed]) -> Typed:
     (condition, _), (then, kind), (otherwise, other) = operands
     return f"({then} if {condition} else {otherwise})", kind if kind == other else "any"
@@ -236,6 +284,9 @@ RULES: dict[str, Rule] = {
     "first": _first,
     "rest": _rest,
     "get": _get,
+    "get_or": _get_or,
+    "put": _put,
+    "string_append": _joined,
     "select": _select,
 }
 # What is known of the result where the function is called.

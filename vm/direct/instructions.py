@@ -6,7 +6,7 @@ it: what must be written ahead of others takes those that come before it along (
 
 from __future__ import annotations
 
-from .inline import RESULTS, RULES
+from .inline import RESULTS, RULES, fits
 from .text import mark
 
 TYPE_CHECKING = False
@@ -116,7 +116,7 @@ class Instructions:
         return Operand(name, operand.kind, True)
 
     def primitive(self, offset: int, name: str, count: int) -> None:
-        rule = RULES.get(name)
+        rule = RULES.get(name) if fits(name) else None
         if rule is not None:
             taken = self.take(count)
             if name in _NUMERIC:
@@ -145,8 +145,8 @@ class Instructions:
             texts = [one.text for one in arguments]
             own = f"({''.join(f'{one}, ' for one in captures)})"
             if code.rest and count >= code.parameters - 1:
-                more = texts[code.parameters - 1 :]
-                texts = [*texts[: code.parameters - 1], f"({''.join(f'{one}, ' for one in more)})"]
+                left = texts[code.parameters - 1 :]
+                texts = [*texts[: code.parameters - 1], f"({''.join(f'{one}, ' for one in left)})"]
             elif count != code.parameters:
                 return f"({mark(offset)}CALL({callee.text}, ({''.join(f'{one}, ' for one in texts)})))"
             return f"({mark(offset)}F{function}({', '.join([own, *texts])}))"

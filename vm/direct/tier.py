@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _TAILCALL = BY_NAME["TAILCALL"].number
 # Frames left over from tail calls are looked for from this depth on, among so many.
-_DEEP = 20_000
+_DEEP = 5_000
 _SAMPLE = 1_000
 # Python's own bound must not be met: depth is bounded by the machine's.
 _RECURSION = 1 << 30

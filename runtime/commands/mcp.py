@@ -1,0 +1,73 @@
+"""The verb for MCP servers: mcp."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
+from .plumbing import JSON, command, write, write_json
+
+_WHAT = ("refresh", "list")
+
+
+def complete_server(incomplete: str) -> list[str]:
+    from .. import configuration, runs
+
+    return [name for name in configuration.load(runs.ROOT).mcp if name.startswith(incomplete)]
+
+
+def complete_what(incomplete: str) -> list[str]:
+    return [word for word in _WHAT if word.startswith(incomplete)]
+
+
+@command(
+    (),
+    inspect.Parameter(
+        "what",
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=Annotated[
+            str,
+            typer.Argument(
+                help="`refresh` asks the servers and keeps what they tell; `list` shows what is known.",
+                metavar="refresh|list",
+                autocompletion=complete_what,
+                show_default=False,
+            ),
+        ],
+    ),
+    inspect.Parameter(
+        "servers",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[
+            list[str] | None,
+            typer.Argument(
+                help="Only these servers of .loops/config.yaml.",
+                metavar="[SERVER]…",
+                autocompletion=complete_server,
+            ),
+        ],
+    ),
+    JSON,
+    examples=("llc mcp refresh", "llc mcp refresh files", "llc mcp list --json"),
+)
+def mcp(given: dict[str, Any]) -> int:
+    from .. import mcp_listings
+
+    if given["what"] not in _WHAT:
+        raise UserError(
+            "bad-option", f"`llc mcp` does not know `{given['what']}`", "refresh or list", EXIT_USAGE
+        )
+    servers = mcp_listings.chosen(given["servers"] or [])
+    rows = mcp_listings.refresh(servers) if given["what"] == "refresh" else mcp_listings.known(servers)
+    if given["json"]:
+        write_json(rows)
+    elif not rows:
+        write("no MCP servers are configured; they stand under `mcp` in .loops/config.yaml\n")
+    else:
+        write(mcp_listings.as_text(rows))
+    is_bad = given["what"] == "refresh" and any(row["error"] is not None for row in rows)
+    return EXIT_FAILURE if is_bad else EXIT_OK

@@ -1,0 +1,70 @@
+"""Budgets of calls and seconds, and those of one state: what the verifier takes, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llc.ir.text import parse_program, print_program
+from llc.ir.verify import verify
+from llc.vm.emit import emit
+from llc.vm.image import Image
+from llc.vm.lift import lift
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "rules" / "14-budget-of-a-state" / "ir.txt"
+TEXT = GOLDEN.read_text("utf-8")
+
+
+def findings(text: str) -> set[str]:
+    return {found.id for found in verify(parse_program(text, "x.ir")) if found.is_error}
+
+
+def test_what_the_compiler_makes_is_accepted() -> None:
+    """All of its bounds are proved."""
+    assert '"state_budgets": {"fix": {"tokens": 100, "calls": 2}}' in TEXT
+    assert findings(TEXT) == set()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "id"),
+    [
+        ("branch ge(spent.calls, 6) /budget", "branch ge(spent.calls, 7) /budget", "unbounded-budget"),
+        ("    spent.calls = add(spent.calls, 1)\n", "", "unbounded-budget"),
+        ("spent.calls = add(spent.calls, 1)", "spent.calls = add(spent.calls, 0)", "counter-set"),
+        (
+            "    spent.seconds = add(spent.seconds, div(",
+            "    last = add(spent.seconds, div(",
+            "unbounded-budget",
+        ),
+        ("branch ge(spent.calls.fix, 2) /budget", "branch ge(spent.calls, 2) /budget", "unbounded-budget"),
+        ("    spent.calls.fix = add(spent.calls.fix, 1)\n", "", "unbounded-budget"),
+        ("spent.tokens.fix = add(", "spent.tokens.fix = min(", "counter-set"),
+        ('"calls": 2}', '"calls": 3}', "unbounded-budget"),
+        ('"calls": 2}', '"calls": 2.5}', "bad-meta"),
+        ('"calls": 2}', '"euros": 2}', "bad-meta"),
+        ('"budget_calls": 6', '"budget_calls": -6', "bad-meta"),
+        ('{"fix": {"tokens": 100, "calls": 2}}', "3", "bad-meta"),
+    ],
+)
+def test_a_way_around_a_budget_is_refused(old: str, new: str, id: str) -> None:
+    """Each piece of the bookkeeping is needed."""
+    assert old in TEXT
+    assert id in findings(TEXT.replace(old, new))
+
+
+def test_what_other_states_spend_is_theirs() -> None:
+    """A budget that no call of the state is under says nothing of the others."""
+    text = TEXT.replace('"state_budgets": {"fix":', '"state_budgets": {"done": {"usd": 0}, "fix":')
+    assert findings(text) == set()
+
+
+def test_budgets_survive_text_and_image() -> None:
+    """And an image without such bounds does not name them."""
+    program = parse_program(TEXT, "x.ir")
+    assert parse_program(print_program(program), "x.ir") == program
+    image = Image.from_bytes(emit(program).to_bytes())
+    assert image.meta["limits"]["state_budgets"] == {"fix": {"tokens": 100, "calls": 2}}
+    assert lift(image).meta.limits == program.meta.limits
+    plain = parse_program("program p entry main\nfunction main() state s return 1", "x.ir")
+    assert "budget_calls" not in emit(plain).meta["limits"]

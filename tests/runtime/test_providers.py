@@ -1,0 +1,221 @@
+"""Other models: the real `openai` client against a local server, and what a project says of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from llc.ir.diagnostics import CompileError
+from llc.runtime import configuration
+from llc.runtime.models import choice
+from llc.runtime.models.choice import choose
+from llc.runtime.world import Context, World
+
+Do = Callable[..., dict[str, Any]]
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+AS_JSON = {"type": "json", "schema": SCHEMA}
+
+
+@pytest.fixture(scope="module")
+def server(chat: ModuleType) -> Iterator[Any]:
+    with chat.ChatServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shared(server: Any) -> Iterator[World]:
+    """One world for the module: the import of the client takes more than a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OPENAI_API_KEY", raising=False)
+        patch.delenv("OPENAI_BASE_URL", raising=False)
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        patch.setenv("LOCAL_KEY", "a-local-key")
+        world = World()
+        yield world
+        world.close()
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Any) -> Path:
+    """A project with two models of its own on the local server."""
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "config.yaml").write_text(
+        f"""
+models:
+  - {{name: local, provider: openai, model: qwen3, base_url: "{server.url}", price: [1, 10]}}
+  - {{name: keyed, provider: openai, base_url: "{server.url}", key: LOCAL_KEY}}
+tasks: {{model: local}}
+"""
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def do(shared: World, server: Any, context: Callable[..., Context], effect: Any, project: Path) -> Do:
+    shared.turns.turns.clear()
+    shared.tasks._settings = None
+
+    def do(*given: Any, args: dict[str, Any] | None = None, **definition: Any) -> dict[str, Any]:
+        server.requests.clear()
+        server.headers.clear()
+        server.answers[:] = given
+        definition = {"type": "atomic", "instructions": "Do it.", **definition}
+        asked = {"name": "user:do", "inputs": {}, "definition": definition, **(args or {})}
+        return shared.perform(effect("task", **asked), context())
+
+    return do
+
+
+def error(answer: dict[str, Any]) -> dict[str, Any]:
+    assert answer["result"]["status"] == "FAILED"
+    found: dict[str, Any] = answer["result"]["notes"]["error"]
+    return found
+
+
+def test_a_model_of_the_project_does_a_task(do: Do, chat: ModuleType, server: Any) -> None:
+    """By its own name on its server, streamed, at the price that the project says."""
+    answer = do(chat.text("It is short.", tokens=(1000, 100), cached=400), system="Be kind.")
+    assert answer["result"]["content"] == "It is short."
+    assert answer["usage"]["usd"] == pytest.approx((600 + 40 + 1000) / 1e6)
+    assert answer["usage"]["cache_read_tokens"] == 400
+    (sent,) = server.requests
+    assert (sent["model"], sent["stream"], sent["max_tokens"]) == ("qwen3", True, 8192)
+    assert sent["messages"] == [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "Do it."},
+    ]
+
+
+def test_the_key_comes_from_the_variable(do: Do, chat: ModuleType, server: Any, shared: World) -> None:
+    """That the project names; it is a secret."""
+    found = configuration.load("")
+    assert found.secrets == ("LOCAL_KEY",)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCAL_KEY", "a-local-key")
+        do(chat.text("ok"), model="keyed")
+        assert server.headers[0]["authorization"] == "Bearer a-local-key"
+        patch.delenv("LOCAL_KEY")
+        found_error = error(do(chat.text("ok"), model="keyed"))
+    assert found_error["message"] == "there is no API key for `keyed`; set LOCAL_KEY"
+    assert server.requests == []
+
+
+def test_a_schema_is_a_tool_there_too(do: Do, chat: ModuleType, server: Any) -> None:
+    """Forced, and checked in the same way."""
+    assert do(chat.result({"n": 3}), output_format=AS_JSON)["result"]["parsedContent"] == {"n": 3}
+    assert server.requests[0]["tool_choice"] == {"type": "function", "function": {"name": "answer"}}
+    assert error(do(chat.result({"n": "x"}), output_format=AS_JSON))["reason"] == "output_format_failure"
+    assert do(chat.text('{"n": 1}'), output_format=AS_JSON)["result"]["parsedContent"] == {"n": 1}
+
+
+def test_a_server_that_cannot_force_is_asked(do: Do, chat: ModuleType, server: Any) -> None:
+    """As with the Messages API."""
+    answer = do(
+        chat.status(400, "tool_choice is not supported"), chat.result({"n": 1}), output_format=AS_JSON
+    )
+    assert answer["result"]["parsedContent"] == {"n": 1}
+    assert server.requests[1]["tool_choice"] == "auto"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(401, "unauthorized"), (404, "bad-request"), (429, "rate-limited"), (500, "server-error")],
+)
+def test_errors_have_the_same_names(do: Do, chat: ModuleType, code: int, kind: str) -> None:
+    """After the client's own retries."""
+    found = error(do(chat.status(code, "so it is")))
+    assert (found["details"]["kind"], found["message"]) == (kind, f"HTTP {code}: so it is")
+
+
+def test_a_broken_connection_and_an_early_end(do: Do, chat: ModuleType, answers: ModuleType) -> None:
+    """In the middle of a stream."""
+    assert error(do(answers.half(chat.text("word " * 100))))["details"]["kind"] == "connection"
+    assert (
+        error(do(answers.body(b"data: [DONE]\n\n", "text/event-stream")))["message"] == "the reply broke off"
+    )
+    assert error(do(answers.body(b"data: {\n\n", "text/event-stream")))["details"]["kind"] == "invalid-reply"
+
+
+def test_a_text_cut_at_the_limit_is_a_continuation(do: Do, chat: ModuleType) -> None:
+    """`length` there is what `max_tokens` is elsewhere."""
+    assert do(chat.text("Once", finish="length"))["result"]["status"] == "CONTINUATION"
+
+
+def test_time_is_kept(do: Do, answers: ModuleType) -> None:
+    """A drip ends, too."""
+    assert error(do(answers.drip(), args={"timeout_s": 0.5}))["reason"] == "execution_timeout"
+
+
+def test_a_missing_client_says_how_to_install_it(
+    do: Do, chat: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The extra by its name."""
+    monkeypatch.setattr(choice.importlib.util, "find_spec", lambda name: None)
+    found = error(do(chat.text("ok")))
+    assert found["message"] == "`qwen3` needs the `openai` client: pip install 'llc-loops[openai]'"
+
+
+def test_openais_own_models_need_a_key(do: Do, chat: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is neither an address nor a key."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    found = error(do(chat.text("ok"), model="gpt-5"))
+    assert found["message"] == "there is no API key for `gpt-5`; set OPENAI_API_KEY"
+
+
+def test_a_model_of_the_project_judges(
+    shared: World, server: Any, chat: ModuleType, context: Callable[..., Context], effect: Any, project: Path
+) -> None:
+    """`evaluate` of loops asks it by the same name, at the same price."""
+    schema = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
+    asked = {"prompt": "Good?", "output": "yes", "schema": schema, "model": "local", "max_tokens": 256}
+    server.requests.clear()
+    server.answers[:] = [chat.result({"verdict": "success"}), chat.text("yes"), chat.result({"verdict": 1})]
+    judged = shared.perform(effect("evaluate", **asked), context())
+    assert judged["reply"] == {"verdict": "success"}
+    assert judged["usage"]["usd"] == pytest.approx((120 + 300) / 1e6)
+    assert "<action_output>\nyes\n</action_output>" in server.requests[0]["messages"][0]["content"]
+    kinds = [shared.perform(effect("evaluate", **asked), context())["error"]["kind"] for _ in range(2)]
+    assert kinds == ["no-tool-call", "invalid-reply"]
+
+
+def test_names_tell_providers() -> None:
+    """By their beginning, outright, or for want of anything else."""
+    assert choose("claude-opus-5", {}).provider == "anthropic"
+    assert choose("gpt-5", {}).provider == "openai"
+    assert choose("openai/claude-like", {}) == choice.Model("claude-like", "openai")
+    assert choose("something", {}).provider == "anthropic"
+    assert tuple(choice.PROVIDERS) == configuration.PROVIDERS
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("models: {a: b}", "`models` is a list"),
+        ("models: [{provider: openai}]", "a model is a mapping with a `name`"),
+        ("models: [{name: a, provider: opena}]", "`provider` cannot be `opena`"),
+        ("models: [{name: a, key: 'sk-123'}]", "not the name of an environment variable"),
+        ("models: [{name: a, price: 5}]", "`price` is a list of two numbers"),
+        ("models: [{name: a}, {name: a}]", "the model `a` is given twice"),
+        ("tasks: {runner: robot}", "`runner` cannot be `robot`"),
+        ("tasks: {timeout: 0}", "`timeout` is a number of seconds above 0"),
+        ("tasks: {max_tokens: -1}", "`max_tokens` is a whole number above 0"),
+        ("tasks: {agent: {a: b}}", "`agent` is no agent"),
+        ("tasks: {modle: x}", "`tasks` has no key `modle`"),
+        ("budget: {usd: -1}", "`usd` of `budget` is a number from 0"),
+        ("budget: {calls: 1.5}", "`calls` of `budget` is a number from 0"),
+    ],
+)
+def test_mistakes_in_the_configuration_are_told(tmp_path: Path, text: str, told: str) -> None:
+    """With their place, when a run begins."""
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "config.yaml").write_text(text)
+    with pytest.raises(CompileError) as caught:
+        configuration.load(str(tmp_path))
+    (finding,) = caught.value.diagnostics
+    assert told in finding.message
+    assert finding.span is not None

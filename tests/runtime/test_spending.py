@@ -1,0 +1,150 @@
+"""The budget of a run: what models and agents use is counted, and a call over it does not start."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from llc.runtime.errors import UserError
+from llc.runtime.spending import UNITS, Spending, asked
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+MANY = """
+(defatom user:a (params x) (instructions "{{x}}"))
+(map (get-field (user:a (x item)) 'status) '(1 2 3 4))
+"""
+
+
+@pytest.fixture
+def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages_server: Any, answers: ModuleType) -> Llc:
+    """Run llc in a project with a flow of four calls, 1000 tokens and 0.001 USD each."""
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "many.sexp").write_text(MANY)
+    (tmp_path / ".loops" / "at-once.sexp").write_text(MANY.replace("(map", "(parallel-map"))
+    messages_server.then(answers.text("ok", tokens=(1000, 0)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("LLC_LLM_MODEL", raising=False)
+
+    def llc(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
+        )
+
+    return llc
+
+
+@pytest.mark.parametrize(
+    ("budget", "calls", "told"),
+    [
+        ("usd=0.0015", 2, "the run has used 0.0020 USD of 0.0015 USD"),
+        ("tokens=3000", 3, "the run has used 3,000 tokens of 3,000 tokens"),
+        ("calls=1", 1, "the run has used 1 call of 1 call"),
+        ("seconds=0", 0, "the run has used 0.0 seconds of 0.0 seconds"),
+    ],
+)
+def test_a_call_over_budget_does_not_start(
+    llc: Llc, messages_server: Any, budget: str, calls: int, told: str
+) -> None:
+    """The run stops with exit code 3, says what it used, and how to go on."""
+    done = llc("run", "many", "--json", "--budget", budget)
+    assert done.returncode == 3, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["status"], found["terminated_by"]) == ("interrupted", "budget")
+    assert found["error"]["message"] == told
+    assert len(messages_server.requests) == calls
+    assert f"llc resume {found['run']} --budget" in done.stderr
+
+
+def test_with_more_it_goes_on(llc: Llc, messages_server: Any) -> None:
+    """What was spent before counts, and is not spent again."""
+    assert llc("run", "many", "--budget", "calls=1", "-q").returncode == 3
+    assert llc("resume", "many", "-q").returncode == 3
+    assert llc("resume", "many", "--budget", "calls=3", "-q").returncode == 3
+    assert len(messages_server.requests) == 3
+    done = llc("resume", "many", "--budget", "calls=4", "--json")
+    assert json.loads(done.stdout)["value"] == ["COMPLETE"] * 4
+    assert len(messages_server.requests) == 4
+
+
+def test_calls_at_once_are_waited_for(llc: Llc, messages_server: Any) -> None:
+    """Those that have started end, for they are paid for; no further one starts."""
+    done = llc("run", "at-once", "--jobs", "2", "--json", "--budget", "tokens=1")
+    assert json.loads(done.stdout)["terminated_by"] == "budget", done.stderr
+    assert len(messages_server.requests) == 2
+    done = llc("resume", "at-once", "--budget", "tokens=100000", "--json")
+    assert json.loads(done.stdout)["value"] == ["COMPLETE"] * 4, done.stderr
+    assert len(messages_server.requests) == 4
+
+
+def test_the_project_has_a_budget(llc: Llc, messages_server: Any, tmp_path: Path) -> None:
+    """In its configuration; the option comes first, unit by unit."""
+    (tmp_path / ".loops" / "config.yaml").write_text("budget: {calls: 1, tokens: 2000}\n")
+    assert llc("run", "many", "-q").returncode == 3
+    assert len(messages_server.requests) == 1
+    done = llc("run", "many", "--json", "--budget", "calls=9")
+    assert json.loads(done.stdout)["error"]["message"] == "the run has used 2,000 tokens of 2,000 tokens"
+
+
+def test_a_price_that_is_not_known_is_no_money_to_spend(llc: Llc, tmp_path: Path) -> None:
+    """With a budget in USD the run stops; a price in the configuration, also of nothing, makes it known."""
+    config = tmp_path / ".loops" / "config.yaml"
+    config.write_text("tasks: {model: strange-model}\n")
+    done = llc("run", "many", "--json", "--budget", "usd=5")
+    assert "is not known" in json.loads(done.stdout)["error"]["message"]
+    config.write_text("models: [{name: strange-model, price: [0, 0]}]\ntasks: {model: strange-model}\n")
+    assert llc("run", "many", "-q", "--budget", "usd=5").returncode == 0
+
+
+def test_status_and_history_tell_of_it(llc: Llc) -> None:
+    """What was used, of what."""
+    llc("run", "many", "--budget", "calls=2", "--budget", "usd=1", "-q")
+    told = json.loads(llc("status", "many", "--json").stdout)["budget"]
+    assert told["calls"] == {"used": 2, "limit": 2}
+    assert told["usd"] == {"used": 0.002, "limit": 1}
+    assert told["tokens"] == {"used": 2000, "limit": None}
+    assert "2 of 2 calls" in llc("status", "many").stdout
+
+
+def test_python_says_it_as_a_map(llc: Llc, messages_server: Any) -> None:
+    """`llc.run(…, budget={…})`."""
+    import llc as package
+
+    ended = package.run("many", budget={"calls": 2, "usd": 0.5})
+    assert (ended.status, ended.terminated_by, ended.exit_code) == ("interrupted", "budget", 3)
+    assert len(messages_server.requests) == 2
+
+
+@pytest.mark.parametrize("text", ["eur=1", "calls=x", "calls=1.5", "usd=-1", "usd=nan", "usd=inf", "tokens"])
+def test_mistakes_are_told(llc: Llc, text: str) -> None:
+    """Before anything runs."""
+    done = llc("run", "many", "--budget", text)
+    assert done.returncode == 2
+    assert "--budget" in done.stderr
+
+
+def test_units_are_asked_for_one_by_one() -> None:
+    """What is given replaces what is said otherwise, and nothing else."""
+    assert asked([("usd", "2.5")], {"usd": 1, "calls": 3}) == {"usd": 2.5, "calls": 3}
+    with pytest.raises(UserError):
+        asked([("calls", "1e99")], {})
+
+
+def test_an_effect_that_is_performed_again_is_one_call() -> None:
+    """As after a kill; what it reports counts each time, for it is paid for each time."""
+    spending = Spending({"calls": 2})
+    for _ in range(2):
+        spending.begin(7, "task")
+    assert spending.used["calls"] == 1
+    assert spending.refusal("task") is None
+    spending.begin(8, "agent")
+    assert spending.refusal("evaluate") is not None
+    assert spending.refusal("shell") is None
+    assert set(spending.used) == set(UNITS)

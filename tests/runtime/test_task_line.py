@@ -1,0 +1,158 @@
+"""Lines that ask for a task: words, JSON, flags, expressions, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import llc
+from llc.frontend.declarations import Parameter, Signature
+from llc.frontend.declared import Declared
+from llc.runtime import task_line
+from llc.runtime.errors import UserError
+
+REVIEW = Signature(
+    "user:review",
+    "task",
+    (
+        Parameter("diff", "string"),
+        Parameter("depth", "integer", False, 1),
+        Parameter("ratio", "number", False),
+        Parameter("be_strict", "boolean", False),
+        Parameter("quiet", "boolean", False),
+        Parameter("tags", "list", False),
+        Parameter("how", "any", False, choices=("fast", "well")),
+    ),
+    "task",
+)
+OWN = {"user:review": REVIEW}
+NONE = Declared()
+
+
+def values(*words: str) -> str:
+    return task_line.read(["user:review", *words], NONE, own=OWN).text
+
+
+def refusal(*words: str) -> UserError:
+    with pytest.raises(UserError) as caught:
+        task_line.read(["user:review", *words], NONE, own=OWN)
+    assert len(caught.value.message) < 500
+    return caught.value
+
+
+def test_a_value_is_what_the_parameter_s_type_makes_of_it() -> None:
+    """A text stays one; numbers and truth are read where they are asked for."""
+    assert values("diff=5") == '(user:review (diff "5"))'
+    assert values("diff=x", "depth=5", "ratio=1.5", "be_strict=no") == (
+        '(user:review (diff "x") (depth 5) (ratio 1.5) (be_strict false))'
+    )
+
+
+def test_json_begins_with_a_bracket_or_a_quotation_mark() -> None:
+    """Lists, maps and texts; a text that begins so is written as JSON."""
+    assert values("diff=x", 'tags=["a", {"b": null}]') == (
+        '(user:review (diff "x") (tags (list "a" (dict ("b" null)))))'
+    )
+    assert values('diff="[x]\\n"') == '(user:review (diff "[x]\\n"))'
+    assert "begins as JSON" in refusal("diff=[x]").message
+    assert "diff='\"[x]\"'" in (refusal("diff=[x]").help or "")
+    assert "NaN" in refusal("diff=[NaN]").message
+    assert refusal("diff=" + "[" * 100_000).id == "bad-task"
+
+
+def test_a_flag_is_true_and_may_have_hyphens() -> None:
+    """`--be-strict` is the parameter `be_strict`; a flag may have a value."""
+    assert values("diff=x", "--be-strict") == '(user:review (diff "x") (be_strict true))'
+    assert values("diff=x", "--depth=3") == '(user:review (diff "x") (depth 3))'
+    assert "a flag" in refusal("--diff").message
+
+
+def test_a_flag_that_the_task_has_is_not_llc_s() -> None:
+    """`--quiet` is the parameter, `--json` is llc's."""
+    call = task_line.read(["user:review", "diff=x", "--quiet", "--json", "--jobs", "2"], NONE, own=OWN)
+    assert call.text == '(user:review (diff "x") (quiet true))'
+    assert call.given == {"json": True, "jobs": 2}
+
+
+def test_files_and_context_go_along() -> None:
+    """What every task takes: a single path needs no list."""
+    assert values("diff=x", "files=a b.py") == '(user:review (diff "x") (files (list "a b.py")))'
+    assert values("diff=x", 'context={"fresh_context": "enabled"}').endswith(
+        '(context (dict ("fresh_context" "enabled"))))'
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "help"),
+    [
+        ((), "needs `diff`", "user:review diff=…"),
+        (("dif=x",), "no parameter `dif`", "did you mean `diff`?"),
+        (("--be-stric",), "no parameter `be-stric`", "did you mean"),
+        (("diff=x", "diff=y"), "given twice", None),
+        (("hello",), "`hello` has no `=`", "write diff=hello"),
+        (("diff=x", "depth=many"), "a whole number", "depth=3"),
+        (("diff=x", "how=wel"), "cannot be `wel`", "did you mean `well`?"),
+        (("diff=x", "--jobs", "0"), "a number from 1 on", None),
+        (("diff=x", "--script"), "needs a value", None),
+    ],
+)
+def test_what_is_wrong_is_told(words: tuple[str, ...], message: str, help: str | None) -> None:
+    """Each mistake is named with what to write instead."""
+    error = refusal(*words)
+    assert message in error.message
+    if help is not None:
+        assert help in (error.help or "")
+
+
+def test_a_long_word_is_not_repeated_whole() -> None:
+    """Messages are bounded whatever was given."""
+    assert len(refusal("x" * 100_000).message) < 200
+    assert len(refusal("depth=" + "9" * 5000).message) < 200
+    with pytest.raises(UserError) as caught:
+        task_line.read(["n" * 100_000], NONE)
+    assert len(caught.value.message) < 200
+
+
+def test_an_expression_begins_with_a_bracket() -> None:
+    """With a quotation mark before it too, and behind it; columns stay."""
+    assert task_line.read(["'(+ 1 2)"], NONE).text == " (+ 1 2)"
+    assert task_line.expression("'(+ 1 2)'") == " (+ 1 2)"
+    assert task_line.read(["(+ 1 2)", "--json"], NONE).given == {"json": True}
+    with pytest.raises(UserError, match="after an expression"):
+        task_line.read(["(+ 1 2)", "3"], NONE)
+
+
+def test_the_words_of_a_line_are_a_shell_s() -> None:
+    """Quotation marks are taken off; JSON behind a `=` needs none around it."""
+    split = task_line.split
+    assert split("""a b='c d' e="f g"  h\\ i""") == ["a", "b=c d", 'e="f g"', "h i"]
+    assert split("""x {"a": 1}""") == ["x", "{a:", "1}"]
+    assert split("""t k={"a b": [1, 2]} l=[1]x""") == ["t", 'k={"a b": [1, 2]}', "l=[1]x"]
+    with pytest.raises(UserError, match="not closed"):
+        split("a 'b c")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON.filter(lambda value: "\x00" not in json.dumps(value)))
+def test_plain_data_is_written_as_an_expression_that_gives_it(value: Any) -> None:
+    """Whatever JSON can hold goes through the language unchanged."""
+    assert llc.evaluate(task_line.written(value)) == value
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]))))
+def test_quoted_words_are_read_back(words: list[str]) -> None:
+    """What `shlex.join` writes is read as the same words, JSON behind a `=` apart."""
+    import shlex
+
+    words = [word.replace("=", "-") for word in words]
+    assert task_line.split(shlex.join(words)) == words

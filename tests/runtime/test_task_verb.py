@@ -1,0 +1,236 @@
+"""`llc task` and `/task`: real processes, a local Messages API, results in every outcome."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LLC = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())"
+ENTITLE = """<task type="atomic" name="user:entitle">
+  <description>Find a title.</description>
+  <inputs>
+    <input name="text" type="string">What it is for.</input>
+    <input name="short" type="boolean" required="false"/>
+  </inputs>
+  <instructions>Find a title for {{text}} {{short}}</instructions>
+</task>
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".loops" / "tasks").mkdir(parents=True)
+    (folder / ".loops" / "tasks" / "entitle.xml").write_text(ENTITLE)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder
+
+
+def llc_(*words: str, text: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", LLC, *words],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **more,
+    )
+
+
+def result(*words: str) -> tuple[int, dict[str, Any]]:
+    done = llc_("task", *words)
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_task_is_done_by_its_model(project: Path, messages_server: Any, answers: Any) -> None:
+    """The parameters reach the prompt, the reply is the content, what it cost stands in the notes."""
+    messages_server.then(answers.text("Small Steps"))
+    code, told = result("user:entitle", "text=a diary", "--short", "--json")
+    assert (code, told["status"], told["content"]) == (0, "COMPLETE", "Small Steps")
+    assert "title for a diary true" in json.dumps(messages_server.requests[0])
+    assert told["notes"]["usage"]["tokens"] == 150
+    assert told["notes"]["run"].startswith("user-entitle-")
+
+
+def test_for_people_the_content_alone_is_on_stdout(project: Path, messages_server: Any, answers: Any) -> None:
+    """Status, cost and progress go to standard error."""
+    messages_server.then(answers.text("Small Steps"))
+    done = llc_("task", "user:entitle", "text=x")
+    assert done.stdout == "Small Steps\n"
+    assert "COMPLETE (150 tokens" in done.stderr
+    assert llc_("task", "user:entitle", "text=x", "--quiet").stdout == "Small Steps\n"
+
+
+def test_a_failed_call_is_a_failed_result(project: Path, messages_server: Any, answers: Any) -> None:
+    """The task's own reason and message, once; exit code 1."""
+    messages_server.then(answers.status(400, "no such thing"))
+    code, told = result("user:entitle", "text=x", "--json")
+    assert (code, told["status"]) == (1, "FAILED")
+    assert told["notes"]["error"]["reason"] == "subtask_failure"
+    done = llc_("task", "user:entitle", "text=x", "--quiet")
+    assert (done.returncode, done.stdout.count("no such thing")) == (1, 1)
+    assert "no such thing" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "message", "code"),
+    [
+        (("user:entitl",), "input_validation_failure", "no task or tool is called `user:entitl`", 2),
+        (("user:entitle",), "input_validation_failure", "`user:entitle` needs `text`", 2),
+        (("user:entitle", "text=x", "--wat"), "input_validation_failure", "has no parameter `wat`", 2),
+        (("(+ 1",), "input_validation_failure", "never closed", 2),
+        (("(+ 1 nothing)",), "input_validation_failure", "`nothing` is not bound", 2),
+        (("(/ 1 0)",), "subtask_failure", "1 divided by zero", 1),
+        (('(error "own" "words")',), "subtask_failure", "own", 1),
+        (("(exit 7)",), "subtask_failure", "exit code 7", 7),
+        (("--jobs", "2", "(let f () (f))", "--fuel", "1000"), "subtask_failure", "", 3),
+    ],
+)
+def test_whatever_goes_wrong_is_a_failed_result(
+    project: Path, words: tuple[str, ...], reason: str, message: str, code: int
+) -> None:
+    """With a reason that says whose mistake it is, and an exit code as `run` has them."""
+    found, told = result("--json", *words)
+    error = told["notes"]["error"]
+    assert (found, told["status"], error["reason"]) == (code, "FAILED", reason)
+    assert message in error["message"]
+
+
+def test_options_that_cannot_be_read_are_a_failed_result(project: Path) -> None:
+    """Before the name they are read by the command line itself."""
+    code, told = result("--json", "--jobs", "none", "user:entitle")
+    assert (code, told["notes"]["error"]["reason"]) == (2, "input_validation_failure")
+    code, told = result("--json")
+    assert (code, told["status"]) == (2, "FAILED")
+
+
+def test_a_deep_failure_is_told_once(project: Path) -> None:
+    """A message that went through many calls stands in the result once, and is short."""
+    text = '(define (f n) (if (= n 0) (error "deep" "down") (+ 1 (f (- n 1))))) (f 50)'
+    done = llc_("task", text, "--json")
+    assert done.stdout.count("deep") == 2  # content and message
+    assert len(done.stdout) < 2000
+    huge = llc_("task", f'(error "x" "{"y" * 50_000}")', "--json")
+    assert len(huge.stdout) < 5000
+
+
+def test_a_value_that_is_no_result_is_wrapped(project: Path) -> None:
+    """As content, and as data; a result is itself; null is nothing."""
+    assert result("(list 1 2)", "--json")[1]["parsedContent"] == [1, 2]
+    told = result("""'(dict ("status" "COMPLETE") ("content" "x"))""", "--json")[1]
+    assert (told["content"], "parsedContent" in told) == ("x", False)
+    done = llc_("task", "null")
+    assert done.returncode == 2
+    done = llc_("task", "(log-message 1)")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_tool_is_called_with_arguments(project: Path) -> None:
+    """The project's and our own; `--declare` names others, a script answers them."""
+    done = llc_("task", "system:execute_shell_command", "command=echo 'a b'", "--json")
+    assert json.loads(done.stdout)["parsedContent"]["stdout"] == "a b\n"
+    (project / "world.yaml").write_text("rules: [{kind: tool, result: {value: 5}}]\n")
+    done = llc_("task", "math:add", "x=2", "--declare", "math:add(x,y)", "y=3", "--script", "world.yaml")
+    assert done.stdout == "5\n", done.stderr
+
+
+def test_it_is_a_run_that_can_be_resumed(project: Path) -> None:
+    """Killed in the middle, the run goes on and what was done is not done again."""
+    text = (
+        '(system:execute_shell_command (command "echo a >> done"))'
+        ' (system:execute_shell_command (command "touch begun; test -e go || sleep 60; echo b >> done"))'
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", LLC, "task", text, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    end = time.monotonic() + 30
+    while not (project / "begun").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    (project / "go").touch()
+    done = llc_("resume", "expression", "--json")
+    assert json.loads(done.stdout)["status"] == "success"
+    assert (project / "done").read_text() == "a\nb\n"
+
+
+def test_ctrl_c_leaves_a_run_and_a_result(project: Path) -> None:
+    """The result says that it was interrupted and how to go on; exit code 130."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", LLC, "task", "(begin (log-message 1) (sleep 60))", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    told = json.loads(out)
+    assert process.returncode == 130
+    assert told["notes"]["error"]["message"] == "it was interrupted"
+    assert told["notes"]["error"]["details"]["help"] == f"llc resume {told['notes']['run']}"
+
+
+def test_help_prints_the_parameters(project: Path) -> None:
+    """Of the task that it stands behind; before a name it is the verb's own."""
+    shown = llc_("task", "user:entitle", "--help").stdout
+    assert shown.startswith("Usage: llc task user:entitle text=… [--short]\n")
+    assert "text  string: What it is for." in shown
+    assert "Examples:" in llc_("task", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("llc task user:ent", "user:entitle"),
+        ("llc task system:li", "system:list_directory"),
+        ("llc task user:entitle te", "text="),
+        ("llc task user:entitle text=x ", "--short"),
+    ],
+)
+def test_completion_knows_names_and_parameters(project: Path, words: str, found: str) -> None:
+    """Tasks, tools, and what the task behind the cursor takes."""
+    env = {**os.environ, "_LLC_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    env["COMP_CWORD"] = str(len(words.split(" ")) - 1)
+    code = LLC.replace("import sys", "import sys; sys.argv = ['llc']", 1)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert found in done.stdout.split("\n"), done.stderr
+
+
+def test_the_session_does_tasks_too(project: Path, messages_server: Any, answers: Any) -> None:
+    """Those of the project and those defined in it; the content goes to stdout, `it` is the result."""
+    messages_server.then(answers.text("Small Steps"))
+    text = (
+        "/task user:entitle text='a diary' --short\n"
+        '(get-field it "status")\n'
+        '(defatom own:say (params p) (instructions "Say {{p}}"))\n'
+        '/task own:say p={"a": [1, 2]}\n'
+        "/task '(list 1\n 2)'\n"
+    )
+    done = llc_("repl", text=text)
+    assert done.stdout.splitlines()[:2] == ["Small Steps", '"COMPLETE"']
+    assert "Say {" in messages_server.requests[1]["messages"][0]["content"][0]["text"]
+    assert done.stdout.endswith("[\n  1,\n  2\n]\n")
+    assert done.returncode == 0
+
+
+def test_the_session_tells_what_is_wrong_with_a_line(project: Path) -> None:
+    """As `llc task` does; the last line decides the exit code."""
+    done = llc_("repl", text="/task\n/task nothing:here\n/task (/ 1 0)\n/task user:entitle --json\n")
+    assert done.returncode == 1
+    assert "write /task NAME" in done.stderr
+    assert "FAILED (input_validation_failure)" in done.stderr
+    assert "FAILED (subtask_failure)" in done.stderr
+    assert json.loads(done.stdout)["notes"]["error"]["message"] == "`user:entitle` needs `text`"
