@@ -3,6 +3,7 @@
 VERBS = {
     "run": "Run a loop.",
     "resume": "Go on with a run that was cut off.",
+    "create": "Make a new loop: by answering questions, by options, or from a description.",
     "validate": "Check loops without running them.",
     "compile": "Compile a loop.",
     "disasm": "Show the bytecode of a loop or an image.",
@@ -18,6 +19,7 @@ VERBS = {
     "answer": "Answer a question that a run asks, or show what is asked.",
     "attach": "Show a run live, as if it had been started here.",
     "logs": "Show what happened in a run, event by event.",
+    "profile": "Show where the time of a run went.",
     "history": "Show the runs that ended, and what they come to.",
     "clean": "Remove old runs that ended.",
     "task": "Do one task, or evaluate an expression, and show its result.",
