@@ -152,9 +152,6 @@ def run(text: str, tier: str) -> tuple[Any, int]:
         "(define (f n) (f (+ n true))) (f 0)",
         "(map (lambda (n) (case (modulo n 4) ((0) 'a) ((1 2) 'b) (else 'c))) (range 0 200))",
         "(list (lambda () 1))",
-        "(loop ((i 0) (a 1)) (if (< i 140000) (recur (+ i 1) (+ a a)) 0))",
-        "(loop ((i 0) (a 1)) (if (< i 140000) (recur (+ i 1) (- a (- 0 a))) 0))",
-        "(define (f x) (+ x 1)) (f (+ (expt 2 131071) (- (expt 2 131071) 1)))",
         '(define (f x) (list (equal? x "P_eq(") (equal? x "C99999999["))) (f "P_eq(")',
         '(find "a" (list 1 2))',
         '(define (f n) (if (= n 0) "[" (let ((a (f (- n 1)))) (string-append a a))))'

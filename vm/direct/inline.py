@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Typed = tuple[str, str]
     Rule = Callable[[Sequence[Typed]], "Typed | None"]
 
-# Beyond this a sum or a product of two might be larger than an integer may be: its function knows.
+# Beyond this a product of two might be larger than an integer may be.
 _SMALL = 1 << 64
 # Eight strings this long are no more than a text may be, whatever bounds a host sets within reason.
 _SHORT = 1 << 16
@@ -61,14 +61,7 @@ def _sum(name: str, sign: str) -> Rule:
         if condition is None:
             return None
         (left, _), (right, _) = operands
-        total = f"(y := {left} {sign} {right})"
-        if _is_number(right) and (int(right) >= 0) == (sign == "+"):
-            small = f"{total} < {_SMALL}"
-        elif _is_number(right):
-            small = f"{total} > -{_SMALL}"
-        else:
-            small = f"-{_SMALL} < {total} < {_SMALL}"
-        text = _guarded("y", f"{condition} and {small}" if condition else small, name, operands)
+        text = _guarded(f"{left} {sign} {right}", condition, name, operands)
         return text, "any" if condition else "int"
 
     return rule
