@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 LOOPS = ".loops"
 LOOP_SUFFIXES = (".yaml", ".yml")
+# Files of a project that are no loops.
+NO_LOOPS = ("config.yaml", "tools.yaml")
 FLOW_SUFFIX = ".sexp"
 # Files that run one another deeper than this do so in a circle, whatever they are called.
 MAX_DEPTH = 50
@@ -215,7 +217,9 @@ class Joint:
         if (name, ".sexp") in stems:
             help = f'`{name}` is a flow: (import "{name}.sexp") makes its functions known'
         else:
-            known = [stem for stem, suffix in stems if suffix in LOOP_SUFFIXES]
+            known = [
+                stem for stem, suffix in stems if suffix in LOOP_SUFFIXES and stem + suffix not in NO_LOOPS
+            ]
             help = suggest(name, known, "loops here") or f"write the loop to {path}, or give a path"
         self.error("unknown-loop", f"no loop named `{name}` in {LOOPS}/", request.span, help=help)
         return None

@@ -90,6 +90,10 @@ class Surroundings(Protocol):
         """The primitive that a library function is, if it is one."""
 
 
+def _is_library(span: Span | None) -> bool:
+    return span is not None and span.path.startswith("stdlib/")
+
+
 class Body(StateWriter):
     """Lowers one function."""
 
@@ -467,7 +471,7 @@ class Body(StateWriter):
             last = args.pop()
             callee, *args = [expr if self.is_steady(expr) else self.keep(expr) for expr in (callee, *args)]
             callee = prim("applied", callee, last, span=span)
-        if to is RETURN:
+        if to is RETURN and not self.stays(node):
             self.leave(lambda: TailCall(callee, tuple(args), span=span))
             return
         self.leave_for(
@@ -476,6 +480,13 @@ class Body(StateWriter):
             self.callee_name(node.callee),
             span,
         )
+
+    def stays(self, node: core.Apply) -> bool:
+        """Whether the author's function waits for the library's, so that a fault in there has its place.
+
+        It uses up no memory: a function of the library calls none that it is given as the last thing it does.
+        """
+        return isinstance(node.callee, core.Library) and not _is_library(self.function.span)
 
     def parallel(self, node: core.Parallel, to: Destination) -> Lowering:
         span = node.span

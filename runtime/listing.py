@@ -8,6 +8,7 @@ from typing import Any
 from ..ir.diagnostics import CompileError, clean
 from ..vm.primitives import duration
 from . import runs
+from .programs import compile_options
 
 
 def loops() -> list[dict[str, Any]]:
@@ -29,7 +30,7 @@ def loops() -> list[dict[str, Any]]:
         if is_flow_path(path):
             row["paradigm"] = "flow"
             with contextlib.suppress(CompileError):
-                compile_file(path)
+                compile_file(path, compile_options())
                 row["valid"] = True
             rows.append(row)
             continue

@@ -24,7 +24,7 @@ from .outcomes import NO_ANSWER, Done, Effect, FrameView, OutOfFuel, StrandView,
 from .primitives import HANDLERS
 from .steps import STEPS, plain
 from .strands import Fork, Raised, Strand, catch, walk
-from .values import FunctionValue, from_host, show, to_host
+from .values import MAX_HOST_DEPTH, FunctionValue, from_host, show, to_host
 
 __all__ = [
     "NO_ANSWER",
@@ -522,7 +522,7 @@ class Machine:
         self.ended = True
         fault, place = raised.fault, raised.place
         try:
-            details = to_host(fault.details)
+            details = to_host(fault.details, MAX_HOST_DEPTH)
         except (TypeError, ValueError):
             details = {}
         first = place if fault.place is None else _find_place(self.image, fault.place) or place

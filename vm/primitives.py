@@ -16,7 +16,7 @@ from .bounds import MAX_BITS, MAX_ITEMS, MAX_TEXT
 from .faults import PrimitiveFault
 from .operands import expected, items, string
 from .texts import duration, text
-from .values import Box, FunctionValue, equal, from_host, show, to_host
+from .values import MAX_HOST_DEPTH, Box, FunctionValue, equal, from_host, show, to_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def select(condition: Value, then: Value, otherwise: Value) -> Value:
 
 def plain(value: Value) -> Value:
     try:
-        return from_host(to_host(value))
+        return from_host(to_host(value, MAX_HOST_DEPTH))
     except TypeError as error:
         raise PrimitiveFault("type-error", str(error)) from None
     except ValueError as error:

@@ -11,7 +11,7 @@ from .faults import PrimitiveFault
 from .opcodes import BY_NAME
 from .operands import items as items_of
 from .outcomes import Effect
-from .values import Box, FunctionValue, show, to_host
+from .values import MAX_HOST_DEPTH, Box, FunctionValue, show, to_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def plain(value: Value, what: str) -> Any:
     """A value in host form; a fault where it has none."""
     try:
-        return to_host(value)
+        return to_host(value, MAX_HOST_DEPTH)
     except TypeError as error:
         raise PrimitiveFault("type-error", f"{what}: {error}") from None
     except ValueError as error:

@@ -12,7 +12,7 @@ from . import bounds
 from .faults import PrimitiveFault
 from .lists import is_list, iterate
 from .operands import any_list, count, expected, items, number, string
-from .values import equal, from_host, show
+from .values import MAX_HOST_DEPTH, equal, from_host, show
 from .writing import json_scalar, json_text, written
 
 TYPE_CHECKING = False
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # The longest duration that is shown, in milliseconds.
 MAX_DURATION = 1 << 60
 MAX_INDENT = 16
+# Brackets inside one another in JSON that is read: what can be read can leave again.
+MAX_JSON_DEPTH = MAX_HOST_DEPTH
 # Compiled when they are first used: most runs use none of them. The first is a decimal number.
 NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _INTEGER = r"[+-]?[0-9]+"
@@ -276,6 +278,8 @@ def _no_constant(name: str) -> Value:
 def json_parse(value: Value) -> Value:
     from json import loads
 
+    # Bounded here: how deep Python's own reader can go depends on the version and on who calls.
+    _check_json_depth(string(value))
     try:
         data = loads(string(value), parse_int=_integer, parse_constant=_no_constant)
     except ValueError as error:
@@ -283,6 +287,21 @@ def json_parse(value: Value) -> Value:
     except RecursionError:
         raise PrimitiveFault("too-large", "this JSON is nested too deep") from None
     return from_host(data)
+
+
+def _check_json_depth(text: str) -> None:
+    if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
+        return
+    depth = 0
+    for mark in re.findall(r'"(?:[^"\\]|\\.)*+"?|[][{}]', text, re.DOTALL):
+        if mark in "[{":
+            depth += 1
+            if depth > MAX_JSON_DEPTH:
+                raise PrimitiveFault(
+                    "too-large", f"this JSON is nested too deep: more than {MAX_JSON_DEPTH} brackets are open"
+                )
+        elif mark in "]}":
+            depth -= 1
 
 
 def json_format(value: Value, indent: Value = 0) -> str:

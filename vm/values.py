@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # shared parts counted each time they stand. A few doublings of a list would otherwise fill memory
 # in the host, which does not share.
 MAX_HOST_SIZE = 1 << 26
+# How deep what leaves the machine may be: hosts, and what writes JSON, go through it by recursion.
+MAX_HOST_DEPTH = 500
 # The longest text `show` gives.
 MAX_SHOWN = 200
 
@@ -180,17 +182,18 @@ def _items(node: Any) -> Any:
     return node.values()
 
 
-def to_host(value: Value) -> Any:
+def to_host(value: Value, most_depth: int | None = None) -> Any:
     """A value as JSON-like data: lists for lists, fresh dicts for maps, its name for a symbol.
 
     TypeError where it holds a function or a box, which mean nothing outside the machine; ValueError
-    where it is larger than `MAX_HOST_SIZE`. Parts shared in the value are shared in the result.
+    where it is larger than `MAX_HOST_SIZE`, or deeper than `most_depth` if that is given. Parts shared
+    in the value are shared in the result.
     """
     if type(value) in SCALARS:
         return value
     if type(value) is Symbol:
         return value.name
-    done: dict[int, tuple[Any, int]] = {}
+    done: dict[int, tuple[Any, int, int]] = {}
     total = 0
     stack = [value]
     while stack:
@@ -213,6 +216,7 @@ def to_host(value: Value) -> Any:
             continue
         stack.pop()
         size = 1 + sum(map(len, node)) if kind is dict else 1
+        depth = 0
         converted = []
         for item in items:
             if type(item) is Symbol:
@@ -221,14 +225,20 @@ def to_host(value: Value) -> Any:
                 size += 1 + len(item) if type(item) is str else 1
                 converted.append(item)
             else:
-                host, weight = done[id(item)]
+                host, weight, below = done[id(item)]
                 size += weight
+                depth = max(depth, below)
                 converted.append(host)
         # Lists that share their ends are copied: together they may be too large before one is.
         total += len(converted)
         if max(size, total) > MAX_HOST_SIZE:
             raise ValueError("the value is too large to leave the machine")
-        done[id(node)] = (dict(zip(node, converted, strict=True)) if kind is dict else converted, size)
+        if most_depth is not None and depth >= most_depth:
+            raise ValueError(
+                f"the value is nested too deep to leave the machine: more than {most_depth} levels"
+            )
+        host = dict(zip(node, converted, strict=True)) if kind is dict else converted
+        done[id(node)] = (host, size, depth + 1)
     return done[id(value)][0]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import Compiled, compile_text
+from llc.frontend.library import LIBRARY, Defined
 from llc.ir.nodes import Closure, Function, Prim, State, TailCall
 from llc.ir.text import print_program
 from llc.ir.verify import verify
@@ -337,3 +338,35 @@ def test_prims_are_nested_no_deeper_than_the_verifier_takes() -> None:
     """A deep sum is taken apart over temporaries, in order."""
     body = function("(+ " * 150 + "(car (list 1))" + " 1)" * 150).states[0].body
     assert any(isinstance(part.value, Prim) for part in body if hasattr(part, "value"))
+
+
+# --- faults within the library ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("(sleep -1)", (1, 1)),
+        ("(map 5 (list 1))", (1, 1)),
+        ("(define (order xs)\n  (sort xs))\n(order (list 1 null))", (2, 3)),
+        ("(define (each f xs)\n  (if (null? xs) 0\n      (for-each f xs)))\n(each 5 '(1))", (3, 7)),
+    ],
+)
+def test_a_fault_in_the_library_has_the_place_of_the_call_that_comes_last(
+    text: str, place: tuple[int, int]
+) -> None:
+    """The frame of the author's function is still there."""
+    fault = outcome(text)
+    assert isinstance(fault, Fault)
+    assert fault.span is not None
+    assert (fault.span[0], fault.span[1:3]) == ("test.sexp", place)
+
+
+def test_the_library_calls_nothing_it_is_given_as_the_last_thing_it_does() -> None:
+    """So waiting for it takes one frame, whatever it is given; `apply` alone is not waited for."""
+    names = [name for name, entry in LIBRARY.items() if isinstance(entry, Defined) and ":" not in name]
+    program = compiled(f"(length (list {' '.join(names)}))").program
+    last = [state.exit for function in program.functions for state in function.states]
+    callees = [exit_.callee for exit_ in last if isinstance(exit_, TailCall)]
+    assert callees
+    assert all(isinstance(callee, Closure) for callee in callees)

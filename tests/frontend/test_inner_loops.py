@@ -153,6 +153,13 @@ def test_a_path_is_relative_to_the_file_it_stands_in(project: Path) -> None:
     assert value_of(project, '(import "sub/lib.sexp") (go)') == "done"
 
 
+def test_what_is_no_loop_is_not_offered_as_one(project: Path) -> None:
+    """The settings of a project stand beside its loops."""
+    write(project, tools__yaml="tools: []\n", config__yaml="{}\n")
+    (found,) = errors(project, '(run-loop "other")')
+    assert found.help == "loops here: `fix`"
+
+
 MISUSES = [
     ('(run-loop "fux")', "unknown-loop", '"fux"', "did you mean `fix`?"),
     ('(run-loop "./fux.yaml")', "unknown-file", '"./fux.yaml"', None),

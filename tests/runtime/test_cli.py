@@ -462,6 +462,18 @@ def test_list_shows_the_loops(llc: Llc) -> None:
     assert "good   fsm  Checks, then is done." in llc("list").stdout
 
 
+def test_list_knows_the_tools_of_the_project(llc: Llc, tmp_path: Path) -> None:
+    """A flow that calls one is valid, as `llc validate` says."""
+    loops = tmp_path / ".loops"
+    (loops / "tools.yaml").write_text(
+        "tools:\n  - {name: say, parameters: [what], command: [echo, '${what}']}\n"
+    )
+    (loops / "told.sexp").write_text('(say "hello")\n')
+    assert llc("validate", "told").returncode == 0
+    (row,) = [row for row in json.loads(llc("list", "--json").stdout) if row["name"] == "told"]
+    assert row["valid"]
+
+
 def test_list_running_shows_what_was_cut_off(llc: Llc, tmp_path: Path) -> None:
     """A run that has not ended is listed with its state."""
     assert llc("list", "--running").stdout == "no run is unfinished; start one with: llc run LOOP\n"

@@ -152,10 +152,65 @@ def run(text: str, tier: str) -> tuple[Any, int]:
         "(define (f n) (f (+ n true))) (f 0)",
         "(map (lambda (n) (case (modulo n 4) ((0) 'a) ((1 2) 'b) (else 'c))) (range 0 200))",
         "(list (lambda () 1))",
+        '(define (f x) (list (equal? x "P_eq(") (equal? x "C99999999["))) (f "P_eq(")',
+        '(find "a" (list 1 2))',
+        '(define (f n) (if (= n 0) "[" (let ((a (f (- n 1)))) (string-append a a))))'
+        ' (try (json-parse (f 18)) (catch e (get e "message")))',
     ],
 )
 def test_long_runs_are_alike(text: str) -> None:
     """Depth, tail calls, loops, big numbers, faults far down, what cannot leave."""
+    assert run(text, "direct") == run(text, "interpreter")
+
+
+@pytest.mark.parametrize("depth", [500, 501, 100_000])
+def test_what_leaves_is_of_bounded_depth(depth: int) -> None:
+    """A result that is deeper is a fault; the details of a fault are left out."""
+    text = f"(define d (loop ((i 1) (a nil)) (if (< i {depth}) (recur (+ i 1) (list a)) a)))"
+    found = run(f"{text} d", "direct")
+    assert found == run(f"{text} d", "interpreter")
+    assert ("too-large" in found[0]) == (depth > 500)
+    found = run(f'{text} (error "deep" d)', "direct")
+    assert found == run(f'{text} (error "deep" d)', "interpreter")
+    assert (found[0][-1] == "{}") == (depth >= 500)  # the values stand in a list
+
+
+def test_a_function_that_calls_itself_begins_without_what_was_caught() -> None:
+    """The slot of a handler is null again, as every other."""
+    text = """
+program again entry main
+function main()
+  state start
+    tailcall closure f()(3, null)
+function f(n, seen) locals(caught)
+  state start on fault -> next(caught)
+    seen = list(caught, seen)
+    fail "no"
+  state next
+    branch gt(n, 0) more done
+  state more
+    tailcall closure f()(sub(n, 1), seen)
+  state done
+    return seen
+"""
+    image = emit(parse_program(text, "again.ir"))
+    assert history(image, [], None, lambda _: "direct")[0] == ("done", "[None, [None, [None, [None, None]]]]")
+    for quantum in (1, 2, 3):
+        assert_alike(image, quantum, [], 0b0110)
+
+
+@pytest.mark.parametrize("depth", [6, 7, 8, 12, 30])
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("(loop ((i 0)) (if (< i 1) (begin ", " (recur (+ i 1))) i))"),
+        ("(try (loop ((i 0)) (if (< i 1) (begin ", " (recur (+ i 1))) i)) (catch e (set! x 1) (f x)))"),
+        ("(begin (loop ((i 0)) (if (< i 1) (begin ", " (recur (+ i 1))) i)) (loop 2 (log-message x)))"),
+    ],
+)
+def test_loops_inside_one_another_are_alike(begin: str, end: str, depth: int) -> None:
+    """However deep they are: Python's own bound for nested blocks is not met."""
+    text = f"(define (f x) {begin * depth}(/ 1 x){end * depth}) (f 0)"
     assert run(text, "direct") == run(text, "interpreter")
 
 

@@ -337,6 +337,15 @@ def test_nothing_in_a_list_that_doubles_is_found_at_once() -> None:
     assert do("flatten", DEEP) == ()
 
 
+def test_json_is_read_down_to_the_same_depth_everywhere() -> None:
+    """Five hundred brackets, whoever calls; brackets in texts do not count."""
+    assert do("json_parse", "[" * 500 + "]" * 500) == do("json_parse", " " + "[" * 500 + "]" * 500)
+    assert fault_kind("json_parse", "[" * 501 + "]" * 501) == "too-large"
+    assert fault_kind("json_parse", '{"a":' * 501) == "too-large"
+    assert do("json_parse", '["' + "[" * 600 + '\\"[[",[],[]]')[1:] == ((), ())
+    assert len(do("json_parse", "[" + "[]," * 600 + "[]]")) == 601
+
+
 def test_deep_values_need_no_stack() -> None:
     """A hundred thousand lists in one another are written, read, and told apart."""
     text = do("to_string", DEEP)

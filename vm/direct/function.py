@@ -28,14 +28,16 @@ class Function:
         self.start = start or 0
         self.states = [list(decode(code.code, *code.bounds(number))) for number in range(len(code.states))]
         self.own = range(code.parameters, code.parameters + code.captures)
-        self.stored = {
-            operands[0] for state in self.states for _, row, operands in state if row.name == "STORE"
-        } | {
-            slot
-            for state in self.states
-            for slot in [result_slot(state[-1][1].name, state[-1][2])]
-            if slot is not None
-        }
+        self.stored = (
+            {operands[0] for state in self.states for _, row, operands in state if row.name == "STORE"}
+            | {
+                slot
+                for state in self.states
+                for slot in [result_slot(state[-1][1].name, state[-1][2])]
+                if slot is not None
+            }
+            | {slot for _, slot in code.handlers.values()}
+        )
         self.offsets = [state[0][0] for state in self.states]
         self.again = [self.calls_itself(state) for state in self.states]
         self.edges = [self.targets(number) for number in range(len(self.states))]

@@ -152,11 +152,13 @@ class Instructions:
             return f"({mark(offset)}F{function}({', '.join([own, *texts])}))"
         operands = self.take(count + 1, not callee.is_atom)
         value, *texts = [one.text for one in operands]
-        more = "".join(f", {text}" for text in texts)
+        given = "".join(f", {text}" for text in texts)
         if not value.isidentifier():
-            return f"({mark(offset)}NO_FUNCTION({value}{more}))"
-        call = f"C{count}[{value}.function]({value}.captures{more})"
-        return f"({mark(offset)}{call} if type({value}) is FunctionValue else NO_FUNCTION({value}{more}))"
+            return f"({mark(offset)}NO_FUNCTION({value}{given}))"
+        call = f"{mark(offset)}C{count}[{value}.function]({value}.captures{given})"
+        # An argument may stand on a line of its own, so the other call does too.
+        wrong = f"{mark(offset)}NO_FUNCTION({value}{given})"
+        return f"({call} if type({value}) is FunctionValue else {wrong})"
 
     def constant(self, index: int) -> tuple[str, str]:
         value = self.image.constants[index]
@@ -164,7 +166,8 @@ class Instructions:
             return repr(value), "null" if value is None else "bool"
         if type(value) is int and value.bit_length() < 256:
             return repr(value), "int"
-        if type(value) is str and len(value) < 80 and value.isprintable():
+        # What might be taken for a call in the text is not written out (`primitive`).
+        if type(value) is str and len(value) < 80 and value.isprintable() and "(" not in value:
             return repr(value), "str"
         if value == () and type(value) is tuple:
             return "()", "any"

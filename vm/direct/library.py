@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from ..values import Value
     from .text import Text
 
-_TABLES = re.compile(r"\bC(\d+)\[")
+# A call by a table is the first in its line (`text.mark`); what a text holds never is.
+_TABLES = re.compile(r"(?m)^C(\d+)\[")
 
 
 class Library:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 # How deep statements and loops are nested, and how many states stand below one another, before one
 # becomes a root.
 _DEEPEST = 40
-_MOST_LOOPS = 12
+# Python has room for 20 blocks inside one another: a loop takes two, and those of a tick, a handler and
+# the whole function come on top.
+_MOST_LOOPS = 7
 _LONGEST = 100
 
 
