@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 
 from ..ir.digests import sha256
-from . import runs
+from . import kept_image, runs
 from .errors import EXIT_FAILURE, UserError
-from .journal import write_file
 from .options import RUN, Values
 from .programs import load_image, load_program
 
@@ -132,7 +131,7 @@ def keep(run: RunFolder, image: Image) -> None:
     while os.path.exists(os.path.join(run.path, f"program-{number}.llb")):
         number += 1
     run.image_name = f"program-{number}.llb"
-    write_file(run.image, image.to_bytes(), mode=0o600)
+    kept_image.keep(run.image, image)
 
 
 def scopes(run: RunFolder, first: Image, start: Mapping[str, Any] | None) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from . import runs
+from . import kept_image, runs
 from .errors import UserError, reason
 
 TYPE_CHECKING = False
@@ -83,7 +83,7 @@ def load_image(path: str) -> Image:
 
     try:
         with open(path, "rb") as file:
-            image = Image.from_bytes(file.read())
+            image = Image.from_bytes(kept_image.whole(file.read(), path))
     except OSError as error:
         raise UserError("unreadable-file", f"cannot read {path}: {reason(error)}") from None
     except ImageError as error:
