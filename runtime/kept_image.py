@@ -51,7 +51,8 @@ def whole(data: bytes, path: str) -> bytes:
         names = " or ".join(sorted({f"`{label.partition('/')[0]}`" for label in parts[1::2]}))
         raise UserError(
             "changed-secret",
-            f"{path} cannot be read: it was made with the secret {names}, which is another now, or is damaged",
+            f"{path} cannot be read: it was made with the secret {names}, which is another now,"
+            " or it is damaged",
             "set the environment variable as it was",
             EXIT_FAILURE,
         )
