@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _LIBRARY = "stdlib/"
+_OTHERWISE = "without --accept-changes it goes on with the program it has"
 
 
 class Change:
@@ -66,7 +67,7 @@ class Change:
             there = "is not there any more" if state in self.removed else "is still there"
             lines.append(f"  the run is in `{state}`, which {there}")
         if is_accepted:
-            lines.append("  it goes on with the new program")
+            lines.append("  it is to go on with the new program")
         else:
             lines.append("  it goes on with the program it has; with the new one: --accept-changes")
         return "\n".join(lines)
@@ -113,14 +114,14 @@ def accept(run: RunFolder, machine: Machine, change: Change) -> tuple[Machine, l
     from ..vm.renewal import RenewalError, renew
 
     if change.image is None:
-        raise UserError("no-program", f"{change.path} {change.trouble}", exit_code=EXIT_FAILURE)
+        raise UserError("no-program", f"{change.path} {change.trouble}", _OTHERWISE, EXIT_FAILURE)
     try:
         return renew(machine, change.image)
     except RenewalError as error:
         raise UserError(
             "incompatible-program",
             f"{run.id} cannot go on with {change.path} as it is now: {error}",
-            "without --accept-changes it goes on with the program it has",
+            _OTHERWISE,
             EXIT_FAILURE,
         ) from None
 

@@ -264,7 +264,7 @@ class Command:
                 f"its journal is {folder.journal}",
                 EXIT_FAILURE,
             )
-        self.image = image = load_image(folder.image)
+        self.image = image = load_image(folder.image, f"its journal is {folder.journal}, untouched")
         from . import changes
         from .resumption import Resumption
 
@@ -322,7 +322,8 @@ class Command:
         change = changes.find(folder.start(), machine.image)
         is_accepted = change is not None and self.values.accept_changes
         if change is not None:
-            self.warn(change.text(folder.id, progress.state, is_accepted and change.image is not None))
+            if change.image is not None or not is_accepted:
+                self.warn(change.text(folder.id, progress.state, is_accepted))
             if is_accepted:
                 machine, dropped = changes.accept(folder, machine, change)
                 for name in dropped:
