@@ -111,6 +111,12 @@ class _Checker:
             if "${" in path:
                 message = "a scope holds no variables: it is claimed before anything runs"
                 yield Diagnostic("bad-scope", message, loop.span_of(f"scope[{i}]"))
+        if "key:max_handoffs" in loop.spans and loop.on_handoff == "end":
+            why = "the loop ends when an agent hands over"
+            help = "add `on_handoff: continue` or `on_handoff: pause`"
+            yield self.unused(loop.span_of("key:max_handoffs"), "max_handoffs", why, help)
+        if "key:on_handoff" in loop.spans and not loop.flawed and not self.has_agent():
+            yield self.unused(loop.span_of("key:on_handoff"), "on_handoff", "the loop has no slash command")
         if loop.maintain_delay is not None and not loop.maintain:
             yield self.unused(
                 loop.span_of("key:maintain_delay"), "maintain_delay", "the loop does not maintain"
@@ -121,6 +127,11 @@ class _Checker:
         acts = state.action is not None and self.loop.kind_of(state) == "slash"
         judges = state.next is None and self.loop.evaluator_of(state).type == "llm_structured"
         return acts or (state.acts and judges)
+
+    def has_agent(self) -> bool:
+        """Whether a state hands something to an agent."""
+        states = self.loop.states.values()
+        return any(state.action is not None and self.loop.kind_of(state) == "slash" for state in states)
 
     def unused(self, span: Span | None, key: str, why: str, help: str | None = None) -> Diagnostic:
         return _warning("unused-key", f"`{key}` has no effect: {why}", span, "has no effect", help)

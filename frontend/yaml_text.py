@@ -63,6 +63,10 @@ def _behind(head: str, value: Any, indent: int) -> list[str]:
             lines += entry(key, item, indent + 2)
     else:
         for item in value:
+            if isinstance(item, dict) and _flow(item) is None:
+                inner = [line for key, part in item.items() for line in entry(key, part, indent + 4)]
+                lines += [" " * (indent + 2) + "- " + inner[0][indent + 4 :], *inner[1:]]
+                continue
             lines += _behind(" " * (indent + 2) + "-", item, indent + 2)
     return lines
 

@@ -124,13 +124,12 @@ def chosen(args: dict[str, Any], env: dict[bytes, bytes]) -> Program:
     if args.get("agent"):
         return _named(str(args["agent"]))
     if args.get("argv"):
-        return Program(tuple(args["argv"]))
-    try:
-        words = configured(env)
-    except ValueError as error:
-        raise _Refused("failed-to-start", f"{VARIABLE} cannot be read: {error}") from None
-    if words == DEFAULT_ARGV:
-        return Program(words, "auto")
+        words = tuple(args["argv"])
+    else:
+        try:
+            words = configured(env)
+        except ValueError as error:
+            raise _Refused("failed-to-start", f"{VARIABLE} cannot be read: {error}") from None
     if len(words) == 1 and (entry := _entries().get(words[0])) is not None:
         return Program(entry.argv, entry.output, entry.fields)
     return Program(words)

@@ -145,6 +145,7 @@ def attach(run: RunFolder, stops: bool, is_verbose: bool) -> int:
     look.close()
     screen, errors = Screen(sys.stdout), Screen(sys.stderr)
     display = ProgressDisplay(screen, limits_of(look.meta) if look.meta else {}, is_verbose)
+    display.watch(run.id)
     follower = Follower(run)
     attached = Attached(run, follower, display)
     means = "stops it" if stops else "leaves it running"

@@ -115,6 +115,7 @@ class ProgressDisplay(Display):
         self._ticks = 0
         self._beside = 0
         self._run_id = ""
+        self._is_watching = False
         self._hint = ""  # what to say if it takes a while
         self._prompt = ""
         self._is_asking = False  # the cursor stands behind it
@@ -339,7 +340,12 @@ class ProgressDisplay(Display):
 
     @property
     def has_person(self) -> bool:
-        return has_person(self._screen)
+        return not self._is_watching and has_person(self._screen)
+
+    def watch(self, run_id: str) -> None:
+        """Show a run that is another process's: its questions cannot be answered here."""
+        self._run_id = run_id
+        self._is_watching = True
 
     def prompt(self, text: str) -> None:
         self._is_asking = False
@@ -477,12 +483,21 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
+# Characters of why a task failed.
+_LONGEST_REFUSAL = 300
+
+
 def _refusal(result: dict[str, Any]) -> str:
     """Why a tool or task gave nothing, "" where it did."""
     if result.get("error"):
         return str(result["error"].get("message"))
     task = result.get("result")
-    return "FAILED" if isinstance(task, dict) and task.get("status") == "FAILED" else ""
+    if not isinstance(task, dict) or task.get("status") != "FAILED":
+        return ""
+    notes = task.get("notes")
+    error = notes.get("error") if isinstance(notes, dict) else None
+    why = error.get("message") if isinstance(error, dict) else None
+    return f"FAILED: {' '.join(why.split())[:_LONGEST_REFUSAL]}" if isinstance(why, str) and why else "FAILED"
 
 
 def failure_text(result: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ import os
 import time
 
 from . import masking
-from .prices import Prices, cost
+from .prices import Prices
 from .runs import CONFIG, LOOPS, ROOT
 from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
@@ -77,7 +77,7 @@ class ModelWorker:
             result = _error("client", f"the model client failed: {error}")
         usage = result.get("usage")
         if usage is not None:
-            usage["usd"] = cost(self._prices.of(args["model"]), usage)
+            usage["usd"] = self._prices.cost(args["model"], usage)
         result["duration_ms"] = round((time.monotonic() - started) * 1000)
         result["elapsed_ms"] = context.elapsed_ms()
         if timed_out is not None:

@@ -13,17 +13,13 @@ if TYPE_CHECKING:
 # USD per million tokens of input and of output.
 Price = tuple[float, float]
 
-# Of the price of input: what reading it from a cache costs, and what writing it there does.
-CACHE_READ = 0.1
-CACHE_WRITE = 1.25
 
-
-def load_prices() -> dict[str, Price]:
-    """Model name → USD per million tokens of input and of output."""
+def load_prices() -> dict[str, Any]:
+    """The file: `models`, name → price; `cache`: what to `read` and to `write` costs, in prices of input."""
     path = os.path.join(os.path.dirname(__file__), os.pardir, "stdlib", "prices.json")
     with open(path, encoding="utf-8") as file:
-        models = json.load(file)["models"]
-    return {name: (price[0], price[1]) for name, price in models.items()}
+        found: dict[str, Any] = json.load(file)
+    return found
 
 
 class Prices:
@@ -32,22 +28,21 @@ class Prices:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[str, Price] | None = None
+        self._known: dict[str, Any] | None = None
 
-    def of(self, model: str) -> Price | None:
+    def cost(self, model: str, usage: Mapping[str, Any], price: Price | None = None) -> float | None:
+        """USD for what a model used, at its known price or at that one; None where none is known.
+
+        Of the input, `cache_read_tokens` came from a cache and `cache_write_tokens` went there.
+        """
         if self._known is None:
             self._known = load_prices()
+        models, cache = self._known["models"], self._known["cache"]
         # `claude-haiku-4-5-20251001` costs what `claude-haiku-4-5` does.
         name, _, date = model.rpartition("-")
-        return self._known.get(model) or (self._known.get(name) if len(date) == 8 else None)
-
-
-def cost(price: Price | None, usage: Mapping[str, Any]) -> float | None:
-    """USD for a usage, in which input counts what was read from a cache and written there; None unknown."""
-    if price is None:
-        return None
-    cache_read, cache_write = usage.get("cache_read_tokens", 0), usage.get("cache_write_tokens", 0)
-    plain = usage["input_tokens"] - cache_read - cache_write
-    weighed = plain + cache_read * CACHE_READ + cache_write * CACHE_WRITE
-    cost: float = round((weighed * price[0] + usage["output_tokens"] * price[1]) / 1_000_000, 9)
-    return cost
+        known = price or models.get(model) or (models.get(name) if len(date) == 8 else None)
+        if known is None:
+            return None
+        came, went = usage.get("cache_read_tokens", 0), usage.get("cache_write_tokens", 0)
+        read = usage["input_tokens"] - came - went + came * cache["read"] + went * cache["write"]
+        return round((read * known[0] + usage["output_tokens"] * known[1]) / 1_000_000, 9)

@@ -262,7 +262,9 @@ def _action(given: dict[str, Any]) -> dict[str, Any]:
 def _answered(given: dict[str, Any]) -> dict[str, Any]:
     """A question's result from what a rule says of it: the answer, or that nobody gave one."""
     if "answer" not in given:
-        return {**_action(given), "exit_code": 124 if "timed_out" in given else 1}
+        late = given.get("timed_out")
+        told = _action({name: value for name, value in given.items() if name != "timed_out"})
+        return {**told, "exit_code": 124, "timed_out": late} if late else {**told, "exit_code": 1}
     told = {name: value for name, value in given.items() if name != "answer"}
     return {**_action({}), "by": "script", **told, "output": given["answer"]}
 

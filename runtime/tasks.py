@@ -138,6 +138,8 @@ class _Task:
             instructions = fill(self.definition["instructions"], self.inputs)
             system = fill(self.definition.get("system", ""), self.inputs)
             self.criteria = fill(self.definition.get("criteria", ""), self.inputs)
+            if not instructions.strip():
+                raise BadInput("the instructions are empty: every input in them is")
             paths = files.resolved(self.paths())
         except (BadInput, Outside) as error:
             raise Failed("input_validation_failure", str(error)) from None

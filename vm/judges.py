@@ -108,13 +108,20 @@ def _fields(value: Value, what: str) -> dict[str, Value]:
 # --- actions ----------------------------------------------------------------------------------
 
 
+# Errors of an action that are told by their own name.
+_ERRORS = (
+    *("not-found", "not-executable", "fault", "nobody", "unknown-choice"),
+    *("agent-failed", "no-result", "invalid-json", "unknown-agent", "bad-configuration"),
+)
+
+
 def _crash(action: dict[str, Value]) -> tuple[str, str] | None:
     """Why an action has no result of its own: reason and message; None where it ran to its end."""
     error = action.get("error")
     if isinstance(error, dict):
         kind = error.get("kind")
         message = error.get("message")
-        reason = kind if kind in ("not-found", "not-executable", "fault") else "failed-to-start"
+        reason = kind if isinstance(kind, str) and kind in _ERRORS else "failed-to-start"
         said = message if isinstance(message, str) else "the action could not be started"
         return reason, said
     if action.get("timed_out"):
@@ -149,7 +156,7 @@ def judge_crash(action: Value) -> Result | None:
     """The `error` result of an action that crashed or never ran; null for one that ended by itself.
 
     details: exit_code, reason ("timeout", "signal", "not-found", "not-executable",
-    "failed-to-start", "fault"), message.
+    "failed-to-start", "fault", and others of `_ERRORS`), message.
     """
     if action is None:
         return None

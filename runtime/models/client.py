@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .. import masking
-from ..prices import Prices, cost
+from ..prices import Prices
 from ..worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 from .choice import PROVIDERS, Model, Unavailable, address
 
@@ -76,8 +76,7 @@ class ModelClient:
             result["error"]["message"] = f"there is no API key for `{model.name}`; set {variable}"
         usage = result.get("usage") or shown.usage
         if usage is not None:
-            price = model.price or self._prices.of(model.name)
-            result["usage"] = {**usage, "usd": cost(price, usage)}
+            result["usage"] = {**usage, "usd": self._prices.cost(model.name, usage, model.price)}
         return result
 
 

@@ -139,6 +139,27 @@ def test_pieces_do_not_matter(cuts: list[int]) -> None:
     )
 
 
+@given(
+    st.text()
+    | st.recursive(
+        st.none() | st.text() | st.integers(),
+        lambda inner: st.dictionaries(
+            st.sampled_from(
+                ["type", "message", "content", "usage", "id", "text", "name", "input", "session_id", "result"]
+            ),
+            inner | st.sampled_from(["assistant", "result", "system", "tool_use", "text"]) | st.lists(inner),
+        ),
+    ).map(json.dumps)
+)
+def test_nothing_it_says_is_too_odd(line: str) -> None:
+    """Any text, any JSON: something is made of it."""
+    stream = Stream(lambda text: None)
+    stream.feed(line + "\n")
+    stream.finish()
+    assert isinstance(stream.said, str)
+    assert isinstance(stream.usage, dict)
+
+
 def test_a_result_that_is_no_utf8_is_still_one(says: Callable[..., None], perform: Perform) -> None:
     """Characters that come in two reads are put together."""
     says(lines(INIT, {**DONE, "result": "grün 🙂" * 20_000}))

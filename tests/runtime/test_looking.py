@@ -189,13 +189,16 @@ def test_watch_in_a_pipe_prints_what_changes(project: Path) -> None:
     command = [sys.executable, "-m", "llc", "status", "talks", "--watch"]
     plain = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     lines = subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True)
-    time.sleep(1.0)
+    assert plain.stdout is not None
+    assert lines.stdout is not None
+    first, begun = plain.stdout.readline(), lines.stdout.readline()
     Path("go").touch()
-    shown, _ = plain.communicate(timeout=30)
+    shown = first + plain.communicate(timeout=30)[0]
     assert "\x1b" not in shown
     assert shown.count(": running") == 1
     assert shown.count(": success") == 1
-    told = [json.loads(line)["status"] for line in lines.communicate(timeout=30)[0].splitlines()]
+    printed = begun + lines.communicate(timeout=30)[0]
+    told = [json.loads(line)["status"] for line in printed.splitlines()]
     assert told[0] == "running"
     assert told[-1] == "success"
 

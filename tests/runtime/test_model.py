@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llc.runtime.model import ModelWorker
-from llc.runtime.prices import Prices, cost, load_prices
+from llc.runtime.prices import Prices, load_prices
 from llc.runtime.world import Context, Interrupt, Interrupted, World
 
 SCHEMA = {
@@ -362,8 +362,10 @@ def test_prices_are_known_for_dated_names_and_unknown_for_strangers() -> None:
     """`usd` is null for a model that is not in `stdlib/prices.json`, never a guess."""
     prices = Prices()
     used = {"input_tokens": 1_000_000, "output_tokens": 0}
-    assert cost(prices.of("claude-haiku-4-5"), {**used, "output_tokens": 1_000_000}) == 6
-    assert cost(prices.of("claude-haiku-4-5-20251001"), used) == 1
-    assert cost(prices.of("gpt-5"), used) is None
-    assert cost((1, 5), {**used, "cache_read_tokens": 500_000, "cache_write_tokens": 500_000}) == 0.675
-    assert all(0 < read <= written for read, written in load_prices().values())
+    assert prices.cost("claude-haiku-4-5", {**used, "output_tokens": 1_000_000}) == 6
+    assert prices.cost("claude-haiku-4-5-20251001", used) == 1
+    assert prices.cost("gpt-5", used) is None
+    assert prices.cost("gpt-5", used, (0, 0)) == 0
+    cached = {**used, "cache_read_tokens": 500_000, "cache_write_tokens": 500_000}
+    assert prices.cost("claude-haiku-4-5", cached) == 0.675
+    assert all(0 < read <= written for read, written in load_prices()["models"].values())

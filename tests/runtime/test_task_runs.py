@@ -110,6 +110,17 @@ def test_ctrl_c_stops_a_run_in_the_middle_of_a_reply(
     assert json.loads(done.stdout)["value"]["content"] == "done"
 
 
+def test_a_task_that_fails_is_shown_with_its_reason(
+    llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
+) -> None:
+    """On the progress, in a line; the program goes on."""
+    messages_server.then(answers.status(400, "no such model"))
+    (tmp_path / ".loops" / "sum.sexp").write_text(SUMMARISE)
+    done = llc("run", "sum")
+    assert done.returncode == 0
+    assert "FAILED: HTTP 400: no such model" in done.stdout
+
+
 def test_tasks_at_once_each_have_their_own_client(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:

@@ -107,6 +107,13 @@ def test_a_field_that_is_not_there_fails_before_anything_is_asked(
     assert server.requests == []
 
 
+def test_instructions_that_come_to_nothing_fail(do: Do, answers: ModuleType, server: Any) -> None:
+    """A server would refuse them, in words of its own."""
+    found = error(do(answers.text("ok"), instructions=" {{x}} ", inputs={"x": ""}))
+    assert found["reason"] == "input_validation_failure"
+    assert server.requests == []
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 
