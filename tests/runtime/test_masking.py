@@ -224,6 +224,15 @@ def test_errors_are_masked(project: Path) -> None:
             assert MASK in done.stdout + done.stderr
 
 
+def test_words_that_cannot_be_read_are_masked(project: Path) -> None:
+    """A secret in the wrong place on the command line is not repeated."""
+    for words in (("run", "leaks", "--sk-plain-1234"), ("status", "--sk-plain-1234"), ("sk-plain-1234",)):
+        for json_too in ((), ("--json",)):
+            done = llc(*words, *json_too)
+            assert done.returncode == 2
+            assert_clean(" ".join(words), done.stdout + done.stderr)
+
+
 def test_run_files_are_their_owners(project: Path) -> None:
     """Every file of a run is 0600 and every folder 0700, whatever the umask."""
     before = os.umask(0)
