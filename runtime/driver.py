@@ -388,6 +388,9 @@ class Driver:
             self._spending.begin(effect.seq, effect.kind)
         self._last = max(self._last, effect.seq)
         if effect.kind not in ("shell", "agent"):
+            state, _ = self._places[effect.seq]
+            if state != self._progress.state:  # another call, side by side with its own, was somewhere last
+                fields["state"] = state
             self._journal.write("effect_start", {**fields, "args": args})
             return
         action = args.get("command")

@@ -49,7 +49,12 @@ OWN_ROWS = (
         "exit_code duration_ms seq kind result",
         "A command has ended, or could not start; `result` is what the program gets.",
     ),
-    EventKind("effect_start", "seq kind args", "Any other effect is about to be performed."),
+    EventKind(
+        "effect_start",
+        "seq kind state? args",
+        "Any other effect is about to be performed. `state` where the last one entered is not the one that "
+        "asks.",
+    ),
     EventKind("effect_complete", "seq kind result", "Any other effect has its result."),
     EventKind(
         "alive",
@@ -60,7 +65,8 @@ OWN_ROWS = (
         "run_interrupted",
         "state duration_ms reason?",
         "Ctrl-C, SIGTERM or SIGHUP stopped the run, or it is out of fuel or of its budget (`reason` is "
-        "`fuel` or `budget`), or an agent handed over and the loop is to pause (`handoff`); it can be resumed.",
+        "`fuel` or `budget`), or an agent handed over and the loop is to pause (`handoff`); it can be "
+        "resumed.",
     ),
     EventKind(
         "run_resume",

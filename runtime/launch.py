@@ -37,9 +37,11 @@ if TYPE_CHECKING:
 
     from ..ir.diagnostics import CompileError, Diagnostic
     from ..vm.image import Image
+    from ..vm.machine import Machine
     from .background import Leaving
     from .locks import Lock
     from .options import Values
+    from .profiling import Meter
     from .resumption import Resumption
     from .runs import RunFolder
     from .spending import Spending
@@ -106,6 +108,10 @@ class Command:
         self.folder: RunFolder | None = None
         self.driver: Driver | None = None
         self.is_unrecorded = False
+        self.tier = "auto"
+        self.meter: Meter | None = None
+        self.machine: Machine | None = None
+        self.profile: dict[str, Any] | None = None
         self.begun = monotonic()
 
     def find_streams(self) -> None:
@@ -130,6 +136,7 @@ class Command:
         values = self.values
         self.bounds = Bounds.asked(values)
         self.bounds.apply()
+        self.choose_tier()
         self.configure()
         if values.budget:
             from . import spending
@@ -223,10 +230,11 @@ class Command:
         display.begin(folder.id, image.name)
         from ..vm.machine import Machine
 
+        machine, measured = self.measured(Machine(image, tier=self.tier), world, journal)
         self.driver = driver = Driver(
-            Machine(image),
+            machine,
             world,
-            journal,
+            measured,
             folder,
             display,
             interrupt,
@@ -243,6 +251,7 @@ class Command:
         from .unknown import POLICIES
 
         values = self.values
+        self.choose_tier()
         self.configure()
         if values.on_unknown not in (None, *POLICIES):
             raise UserError("bad-option", f"--on-unknown is one of {', '.join(POLICIES)}")
@@ -275,7 +284,7 @@ class Command:
         scope = [] if script else changes.scopes(folder, image, start if values.accept_changes else None)
         with Stopping(self.is_silent, self.is_background) as interrupt:
             lock = locks.take_over(folder, scope, about, self.queue(interrupt))
-            resumption = Resumption(folder, self.warn)
+            resumption = Resumption(folder, self.warn, self.tier)
             if resumption.history.end is not None:
                 ended = self.recorded(resumption.history.end)
                 folder.finish()
@@ -310,6 +319,7 @@ class Command:
         interrupt: Interrupt,
     ) -> Outcome:
         """Replay what is on record, and go on from there."""
+        from ..vm.machine import TIERS
         from . import changes
         from .unknown import RESULT, Unknown
 
@@ -357,10 +367,13 @@ class Command:
         self.leave(folder)
         display = self.display(image)
         display.resume(folder.id, image.name, progress.state, progress.iteration)
+        if machine.direct is None:
+            machine.warm = TIERS[self.tier]
+        machine, measured = self.measured(machine, world, journal)
         self.driver = driver = Driver(
             machine,
             world,
-            journal,
+            measured,
             folder,
             display,
             interrupt,
@@ -436,6 +449,29 @@ class Command:
             self.as_json = False  # the caller has its object
             self.find_streams()
 
+    def choose_tier(self) -> None:
+        if self.values.tier is not None or os.environ.get("LLC_TIER"):
+            from . import tiers
+
+            self.tier = tiers.asked(self.values.tier)
+
+    def measured(self, machine: Machine, world: WorldLike, journal: Journal) -> tuple[Machine, Journal]:
+        """What the driver works with, so that its time is taken where a profile was asked for.
+
+        The time of a scripted world passes in the journal alone, so there that is read at the end.
+        """
+        self.machine = machine
+        if self.values.profile or self.values.flame:
+            from .world import World
+
+            assert self.folder is not None
+            if isinstance(world, World):
+                from .profiling import Meter
+
+                self.meter = meter = Meter(self.folder.id, machine.image.name)
+                return meter.machine(machine), meter.journal(journal)
+        return machine, journal
+
     def world(self, script: str | None) -> tuple[WorldLike, tuple[type[Exception], ...]]:
         """The world to perform in, and what it raises when it will not perform an effect."""
         if script is None:
@@ -496,6 +532,25 @@ class Command:
             shown = MaskedDisplay(shown)
         return shown
 
+    def say_where_time_went(self) -> None:
+        """The profile of what was driven, shown and written as asked for; with `--verbose`, the tier."""
+        if self.values.verbose and self.machine is not None:
+            from . import tiers
+
+            self.warn(f"note: {tiers.told(self.machine, self.tier)}")
+        if not (self.values.profile or self.values.flame) or self.folder is None:
+            return
+        from . import profiles
+
+        profile = (
+            self.meter.profile if self.meter else profiles.of_record(self.folder.id, self.folder.journal)
+        )
+        if self.values.profile:
+            self.warn(profiles.as_text(profile, self.errors).rstrip("\n"))
+            self.profile = profiles.as_json(profile)
+        if self.values.flame:
+            profiles.write_flame(profile, self.values.flame)
+
     # --- how it ended ---------------------------------------------------------------------
 
     def warn(self, text: str) -> None:
@@ -526,6 +581,11 @@ class Command:
             return self.refuse("invalid-loop", message, found.diagnostics, EXIT_USAGE)
         if outcome is None:
             return EXIT_OK
+        try:
+            self.say_where_time_went()
+        except UserError as error:
+            self.show(as_diagnostics(error))
+            self.is_unrecorded = True
         if outcome.error is not None:
             self.show_error(outcome)
         if outcome.status == "interrupted" and outcome.terminated_by not in ("fuel", "budget"):
@@ -563,7 +623,8 @@ class Command:
         """The one JSON object, where it was asked for; the exit code, or that it could not be written."""
         try:
             if self.as_json:
-                text = json.dumps(masking.known.mask_all(outcome.to_json()), ensure_ascii=False, default=str)
+                told = outcome.to_json() | ({"profile": self.profile} if self.profile else {})
+                text = json.dumps(masking.known.mask_all(told), ensure_ascii=False, default=str)
                 Screen(sys.stdout).deliver((text + "\n").encode("utf-8", "replace"))
             elif outcome.kind != "loop" and outcome.value is not None and not self.values.quiet:
                 text = json.dumps(masking.known.mask_all(outcome.value), indent=2, ensure_ascii=False)

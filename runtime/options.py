@@ -64,6 +64,23 @@ BUDGET = Option(
     "Let models and agents use no more usd, tokens, calls or seconds; may be repeated.",
     "UNIT=N",
 )
+TIER = Option(
+    "tier",
+    "--tier",
+    TEXT,
+    "How to run the program; only time tells the ways apart (default auto).",
+    "interpreter|direct|auto",
+)
+PROFILING = (
+    Option("profile", "--profile", FLAG, "Show at the end where the time went."),
+    Option(
+        "flame",
+        "--flame",
+        TEXT,
+        "Write where the time went for a flame graph: FILE.json for speedscope, else collapsed stacks.",
+        "FILE",
+    ),
+)
 LIMITS = (
     FUEL,
     Option(
@@ -94,6 +111,7 @@ RUN = (
     Option("dry_run", "--dry-run", FLAG, "Show what would be run, and run nothing."),
     *OVERRIDES,
     *LIMITS,
+    TIER,
     BUDGET,
     JOBS,
     QUEUE,
@@ -102,6 +120,7 @@ RUN = (
     Option(
         "record", "--record", TEXT, "Make a test case of the run: a path, or a name in .loops/tests/.", "CASE"
     ),
+    *PROFILING,
     *_SHOWING,
 )
 RESUME = (
@@ -113,6 +132,7 @@ RESUME = (
         "rerun|fail|ask",
     ),
     FUEL,
+    TIER,
     BUDGET,
     Option(
         "accept_changes",
@@ -123,6 +143,7 @@ RESUME = (
     JOBS,
     QUEUE,
     BACKGROUND,
+    *PROFILING,
     *_SHOWING,
 )
 

@@ -186,12 +186,12 @@ def _take(effect: Recorded, kind: str, event: dict[str, Any], offset: int) -> No
 def _milliseconds(since: Any, until: Any) -> int:
     """The time between two time stamps of a journal; 0 where one is none or the clock went back."""
     try:
-        return max(0, int((_seconds(until) - _seconds(since)) * 1000))
+        return max(0, int((seconds_of(until) - seconds_of(since)) * 1000))
     except (ValueError, OverflowError):
         return 0
 
 
-def _seconds(ts: Any) -> float:
+def seconds_of(ts: Any) -> float:
     """Seconds since 1970. ValueError for what is no time stamp."""
     import calendar
 

@@ -36,12 +36,13 @@ _PROGRAM = re.compile(r"program(-\d{1,9})?\.llb")
 class Resumption:
     """A run that is to go on. history: what its journal holds from the newest checkpoint on.
 
-    warn: is told in a sentence why a checkpoint is not used. Raises JournalError where the journal
-    cannot be read.
+    warn: is told in a sentence why a checkpoint is not used. tier: how its program is run. Raises
+    JournalError where the journal cannot be read.
     """
 
-    def __init__(self, run: RunFolder, warn: Callable[[str], None]) -> None:
+    def __init__(self, run: RunFolder, warn: Callable[[str], None], tier: str = "auto") -> None:
         self._run = run
+        self._tier = tier
         self._warn = warn
         self._candidates, notices = checkpoints.load(run)
         for notice in notices:
@@ -69,7 +70,7 @@ class Resumption:
             return replay(machine, self.history, blobs, world, progress, self._program)
         if self.history.checkpoint is not None:
             self.history = History.load(run.journal)
-        return replay(Machine(image), self.history, blobs, world, None, self._program)
+        return replay(Machine(image, tier=self._tier), self.history, blobs, world, None, self._program)
 
     def _program(self, name: str) -> Image:
         """A program that the run went on with. Raises UserError and CompileError."""
@@ -99,7 +100,7 @@ class Resumption:
                 image = self._program(facts["image"])
             snapshot: Any = checkpoints.unpacked(self._run, facts["snapshot"])
             saved = checkpoints.unpacked(self._run, facts["world"])
-            machine = Machine.restore(image, snapshot)
+            machine = Machine.restore(image, snapshot, tier=self._tier)
             progress = Progress.from_data(facts["progress"])
             is_restored = world.restore(saved)
         except (SnapshotError, journals.BlobError, UserError) as error:

@@ -19,6 +19,7 @@ VERBS = {
     "answer": "Answer a question that a run asks, or show what is asked.",
     "attach": "Show a run live, as if it had been started here.",
     "logs": "Show what happened in a run, event by event.",
+    "profile": "Show where the time of a run went.",
     "history": "Show the runs that ended, and what they come to.",
     "clean": "Remove old runs that ended.",
     "task": "Do one task, or evaluate an expression, and show its result.",

@@ -35,7 +35,7 @@ def worlds(case: Path) -> list[Path]:
 
 def parts(case: Path) -> list[Path]:
     """The further files of a case that are part of its program."""
-    return sorted([*case.glob("*.sexp"), *case.glob("part-*.yaml")])
+    return sorted([*case.glob("*.sexp"), *case.glob("part-*.yaml"), *case.glob("*.lock")])
 
 
 def trace_of(world: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The verbs around runs: status, stop, attach, logs, history, clean."""
+"""The verbs around runs: status, stop, attach, logs, profile, history, clean."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .. import options
 from ..errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..runs import HOW_TO_BEGIN
 from ..screen import Screen
@@ -131,6 +132,25 @@ def history(given: dict[str, Any]) -> int:
         write_json(told)
     else:
         write(past.as_text(told, given["target"], Screen(sys.stdout)))
+    return EXIT_OK
+
+
+@command(
+    (options.PROFILING[1],),
+    argument("run", "A run's id or folder, or a loop's name: its last run.", complete_any_run),
+    JSON,
+    examples=("llc profile fix-types", "llc profile fix-types --flame fix-types.json"),
+)
+def profile(given: dict[str, Any]) -> int:
+    from .. import profiles
+
+    found = profiles.of_run(given["run"])
+    if given["flame"]:
+        profiles.write_flame(found, given["flame"])
+    if given["json"]:
+        write_json(profiles.as_json(found))
+    else:
+        write(profiles.as_text(found, Screen(sys.stdout)))
     return EXIT_OK
 
 

@@ -32,7 +32,15 @@ _LONG = 400
 
 def is_translatable(image: Image) -> bool:
     """Whether every function can be translated: one strand runs in one tier."""
-    return all(len(code.states) <= MOST_STATES for code in image.functions)
+    return obstacle(image) is None
+
+
+def obstacle(image: Image) -> str | None:
+    """Why a program cannot be translated, in words; None where it can."""
+    for code in image.functions:
+        if len(code.states) > MOST_STATES:
+            return f"`{code.name}` has {len(code.states):,} states, and {MOST_STATES:,} are the most"
+    return None
 
 
 class Translator:
