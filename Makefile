@@ -25,7 +25,7 @@ crash: $(BIN)/llc
 	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_damage.py
 
 bench: $(BIN)/llc
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py --peers
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -177,16 +177,16 @@ def section(place: Place, sizes: Sizes) -> Section:
     )
     direct: list[list[float]] = []
     for name, (text, twin, whole) in PROGRAMS.items():
-        size = max(60, whole // sizes.program_part) if whole > 100 else whole - (sizes.program_part > 1) * 2
+        size = size_of(whole, sizes)
         small = max(20, size // 10) if whole > 100 else size - 4
-        image, less = _image(text, size), _image(text, small)
-        if _result(image, "direct") != twin(size) or _result(less, "interpreter") != twin(small):
+        image, less = image_of(text, size), image_of(text, small)
+        if result(image, "direct") != twin(size) or result(less, "interpreter") != twin(small):
             raise RuntimeError(f"{name}: the ways differ")
         turns = take_turns(
             {
-                "llc": _timed(lambda image=image: _result(image, "auto")),  # type: ignore[misc]
+                "llc": _timed(lambda image=image: result(image, "auto")),  # type: ignore[misc]
                 "twin": _timed(lambda twin=twin, size=size: twin(size)),  # type: ignore[misc]
-                "slow": _timed(lambda less=less: _result(less, "interpreter")),  # type: ignore[misc]
+                "slow": _timed(lambda less=less: result(less, "interpreter")),  # type: ignore[misc]
                 "small": _timed(lambda twin=twin, small=small: twin(small)),  # type: ignore[misc]
             },
             sizes.program_rounds,
@@ -209,11 +209,16 @@ def section(place: Place, sizes: Sizes) -> Section:
     return found
 
 
-def _image(text: str, size: int) -> Image:
+def size_of(whole: int, sizes: Sizes) -> int:
+    """How much of a program's whole work is done."""
+    return max(60, whole // sizes.program_part) if whole > 100 else whole - (sizes.program_part > 1) * 2
+
+
+def image_of(text: str, size: int) -> Image:
     return emit(compile_text(text.format(size=size), "program.sexp").program)
 
 
-def _result(image: Image, tier: str) -> Any:
+def result(image: Image, tier: str) -> Any:
     outcome = Machine(image, tier=tier).resume()
     if not isinstance(outcome, Done):
         raise RuntimeError(repr(outcome))

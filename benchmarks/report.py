@@ -26,7 +26,8 @@ _SCALES = {
 class Row:
     """One line: a figure, and what it is measured against.
 
-    aim: the most the ratio may be, or the figure itself where `aim_is_absolute`.
+    aim: the most the ratio may be, or the figure itself where `aim_is_absolute`. A peer without a
+    figure could not be measured.
     """
 
     what: str
@@ -55,6 +56,8 @@ class Section:
     title: str
     about: str
     rows: list[Row] = field(default_factory=list)
+    # Sentences that follow what it is about: what could not be measured.
+    notes: list[str] = field(default_factory=list)
 
     def add(self, *rows: Row) -> None:
         self.rows.extend(rows)
@@ -69,14 +72,13 @@ def row(
     aim: float | None = None,
     aim_is_absolute: bool = False,
 ) -> Row:
-    """A row from the rounds of a contestant and, round by round, of its peer."""
+    """A row from the rounds of a contestant and, round by round, of its peer; no rounds: absent."""
     many = len(values) > 1
-    facts: dict[str, Any] = {}
-    if peer is not None:
-        name, peers = peer
+    facts: dict[str, Any] = {} if peer is None else {"peer": peer[0]}
+    if peer is not None and peer[1]:
+        peers = peer[1]
         found = ratios(values, peers)
-        facts = {
-            "peer": name,
+        facts |= {
             "peer_figure": middle(peers),
             "ratio": middle(found),
             "ratio_spread": quartiles(found) if many else None,
@@ -128,7 +130,7 @@ def as_table(rows: Iterable[Row]) -> str:
             line.what,
             show(line.figure) + _spread(line.spread, show),
             line.peer,
-            "" if line.peer_figure is None else show(line.peer_figure),
+            show(line.peer_figure) if line.peer_figure is not None else "absent" if line.peer else "",
             ratio,
             aim,
             {None: "", True: "reached", False: "**missed**"}[line.is_reached],
@@ -154,7 +156,8 @@ def as_markdown(sections: Sequence[Section]) -> str:
         f"Measured with {machine()}. Ratios are medians of the rounds' own ratios.\n",
     ]
     for section in sections:
-        parts.append(f"## {section.title}\n\n{section.about}\n\n{as_table(section.rows)}\n")
+        about = " ".join([section.about, *section.notes])
+        parts.append(f"## {section.title}\n\n{about}\n\n{as_table(section.rows)}\n")
     return "\n".join(parts)
 
 
@@ -165,6 +168,7 @@ def as_json(sections: Sequence[Section]) -> dict[str, Any]:
             {
                 "name": section.name,
                 "title": section.title,
+                "notes": section.notes,
                 "rows": [{**asdict(line), "reached": line.is_reached} for line in section.rows],
             }
             for section in sections

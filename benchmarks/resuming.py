@@ -34,7 +34,7 @@ class _Cut(Exception):
     """The process is as if it were killed here."""
 
 
-class _Told(World):
+class Told(World):
     """Answers at once, so many times; `output(n)` is what action n gives."""
 
     def __init__(self, count: int, output: Any) -> None:
@@ -101,7 +101,7 @@ def _resume(found: Section, place: Place, sizes: Sizes) -> None:
 
     def resumed(count: int) -> Contestant:
         image = rig.image_of(loops.repeated("true", count + 1))
-        run = cut_run(image, place.folder, _Told(count, lambda n: ""))
+        run = cut_run(image, place.folder, Told(count, lambda n: ""))
         kept = shutil.move(os.path.join(place.folder, run.path), place.inside(f"kept-{count}"))
 
         def go() -> float:
@@ -127,7 +127,7 @@ def _resume(found: Section, place: Place, sizes: Sizes) -> None:
 def _grow(found: Section, place: Place, sizes: Sizes) -> None:
     def kept(portion: Any) -> float:
         image = rig.image_of(loops.growing(sizes.growing_steps))
-        run = cut_run(image, place.folder, _Told(sizes.growing_steps, portion))
+        run = cut_run(image, place.folder, Told(sizes.growing_steps, portion))
         path = os.path.join(place.folder, run.path)
         files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
         return float(sum(os.path.getsize(file) for file in files if not file.endswith(".llb")))

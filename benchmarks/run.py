@@ -28,6 +28,14 @@ SECTIONS = {
     "context": ("context", "section"),
     "programs": ("programs", "section"),
 }
+# The same beside other people's programs, which are installed for it: only when it is asked for.
+PEERS = {
+    "peers-steps": ("peers", "steps"),
+    "peers-growing": ("peers", "growing"),
+    "peers-events": ("peers", "events"),
+    "peers-programs": ("peers", "computing"),
+    "peers-start": ("peers", "starts"),
+}
 
 
 def main() -> int:
@@ -41,15 +49,20 @@ def main() -> int:
 
 
 def _measure(given: argparse.Namespace, place: Place) -> int:
+    from dataclasses import replace
+
     from report import Section, as_json, as_markdown, as_table
     from sizes import FULL, TINY
 
+    sizes = replace(TINY if given.tiny else FULL, installs_peers=not given.no_install)
     found: list[Section] = []
-    for name in given.only or SECTIONS:
+    for name in given.names:
         _say(f"measuring {name}")
-        module, function = SECTIONS[name]
-        section = getattr(import_module(module), function)(place.fresh(name), TINY if given.tiny else FULL)
+        module, function = {**SECTIONS, **PEERS}[name]
+        section = getattr(import_module(module), function)(place.fresh(name), sizes)
         found.append(section)
+        for note in section.notes:
+            _say(note)
         if not given.json:
             print(f"## {section.title}\n\n{as_table(section.rows)}\n", flush=True)
     if given.json:
@@ -65,7 +78,14 @@ def _measure(given: argparse.Namespace, place: Place) -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure llc against its aims.")
     parser.add_argument(
-        "only", nargs="*", metavar="SECTION", help=f"any of {', '.join(SECTIONS)}; default all"
+        "only",
+        nargs="*",
+        metavar="SECTION",
+        help=f"any of {', '.join([*SECTIONS, 'peers', *PEERS])}; default all but those of peers",
+    )
+    parser.add_argument("--peers", action="store_true", help="measure beside the peers too")
+    parser.add_argument(
+        "--no-install", action="store_true", help="only the peers that are there: others are absent"
     )
     parser.add_argument("--tiny", action="store_true", help="tiny sizes: does it all work?")
     parser.add_argument(
@@ -77,9 +97,12 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--folder", metavar="DIR", help="where journals go (default the temporary folder)")
     given = parser.parse_args()
-    unknown = [name for name in given.only if name not in SECTIONS]
+    known = [*SECTIONS, "peers", *PEERS]
+    unknown = [name for name in given.only if name not in known]
     if unknown:
-        parser.error(f"no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+        parser.error(f"no section {', '.join(unknown)}; there are {', '.join(known)}")
+    names = [*(given.only or SECTIONS), *(["peers"] if given.peers else [])]
+    given.names = list(dict.fromkeys(one for name in names for one in (PEERS if name == "peers" else [name])))
     if given.output is None and not given.only and not given.tiny:
         given.output = os.path.join(ROOT, "benchmarks", "RESULTS.md")
     return given

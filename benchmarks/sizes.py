@@ -31,6 +31,12 @@ class Sizes:
     search_rounds: int = 9
     program_rounds: int = 9
     program_part: int = 1
+    installs_peers: bool = True
+    peer_steps: int = 100
+    peer_rounds: int = 7
+    peer_growing_steps: int = 1_000
+    peer_run_growing_steps: int = 300
+    peer_events: int = 20_000
 
 
 FULL = Sizes()
@@ -57,4 +63,9 @@ TINY = Sizes(
     search_rounds=1,
     program_rounds=1,
     program_part=1000,
+    peer_steps=40,
+    peer_rounds=1,
+    peer_growing_steps=10,
+    peer_run_growing_steps=10,
+    peer_events=10,
 )

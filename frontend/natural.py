@@ -64,7 +64,7 @@ def loop_of(spec: LoopSpec, document: Document) -> tuple[Loop | None, Document]:
     except CompileError as error:
         for diagnostic in error.diagnostics:
             document.report(diagnostic)
-        return None, document
+        return None, Joined(document, document, error.sources[0]) if error.sources else document
     node = found.pins.get(key_of(spec)) if found is not None else None
     if found is None or node is None:
         document.report(_not_pinned(spec, document.source.path))

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .locks import Lock
     from .options import Values
     from .profiling import Meter
+    from .progress import Progress
     from .resumption import Resumption
     from .runs import RunFolder
     from .spending import Spending
@@ -369,7 +370,7 @@ class Command:
         display.resume(folder.id, image.name, progress.state, progress.iteration)
         if machine.direct is None:
             machine.warm = TIERS[self.tier]
-        machine, measured = self.measured(machine, world, journal)
+        machine, measured = self.measured(machine, world, journal, progress)
         self.driver = driver = Driver(
             machine,
             world,
@@ -455,7 +456,9 @@ class Command:
 
             self.tier = tiers.asked(self.values.tier)
 
-    def measured(self, machine: Machine, world: WorldLike, journal: Journal) -> tuple[Machine, Journal]:
+    def measured(
+        self, machine: Machine, world: WorldLike, journal: Journal, progress: Progress | None = None
+    ) -> tuple[Machine, Journal]:
         """What the driver works with, so that its time is taken where a profile was asked for.
 
         The time of a scripted world passes in the journal alone, so there that is read at the end.
@@ -469,6 +472,7 @@ class Command:
                 from .profiling import Meter
 
                 self.meter = meter = Meter(self.folder.id, machine.image.name)
+                meter.profile.places.stand(progress.loops if progress is not None else ())
                 return meter.machine(machine), meter.journal(journal)
         return machine, journal
 

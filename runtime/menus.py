@@ -41,45 +41,60 @@ class Menus:
     def tell(self, text: str) -> None:
         self._screen.write(text + "\n")
 
-    def choose(self, question: str, choices: Sequence[Choice], default: Any = None) -> Any:
-        at = next((i for i, choice in enumerate(choices) if choice.value == default), 0)
+    def choose(self, question: str, choices: Sequence[Choice]) -> Any:
         if self._is_plain:
-            return choices[self._number(question, choices, at)].value
-        return choices[self._menu(question, choices, at, None)[0]].value
+            return choices[self._number(question, choices)].value
+        return choices[self._menu(question, choices, None)[0]].value
 
-    def choose_many(self, question: str, choices: Sequence[Choice], chosen: Sequence[Any] = ()) -> list[Any]:
-        marked = {i for i, choice in enumerate(choices) if choice.value in chosen}
+    def choose_many(self, question: str, choices: Sequence[Choice]) -> list[Any]:
         if self._is_plain:
             found = self._numbers(question, choices)
         else:
-            found = self._menu(question, choices, 0, marked)
+            found = self._menu(question, choices, set())
         return [choices[i].value for i in found]
 
     def text(self, question: str, default: str = "", check: Check | None = None) -> str:
-        session: PromptSession[str] = PromptSession(
-            style=_STYLE, color_depth=self._depth, validator=_Checked(check), validate_while_typing=False
-        )
+        if self._is_plain:
+            hint = f" (Enter: {default})" if default else ""
+            return self._line(f"{question}{hint}\n> ", default, check)
         shown: StyleAndTextTuples = [("class:question", question), ("", "\n> ")]
-        return session.prompt(shown, default=default).strip()
+        return self._prompt(shown, default, check)
 
     def confirm(self, question: str, default: bool = True) -> bool:
         hint = "[Y/n]" if default else "[y/N]"
         words = {"": default, "y": True, "yes": True, "n": False, "no": False}
 
         def check(text: str) -> str | None:
-            return None if text.strip().lower() in words else "write y or n"
+            return None if text.lower() in words else "write y or n"
 
+        if self._is_plain:
+            return words[self._line(f"{question} {hint} ", "", check).lower()]
+        shown: StyleAndTextTuples = [("class:question", question), ("", f" {hint} ")]
+        return words[self._prompt(shown, "", check).lower()]
+
+    def _prompt(self, shown: StyleAndTextTuples, default: str, check: Check | None) -> str:
         session: PromptSession[str] = PromptSession(
-            style=_STYLE, color_depth=self._depth, validator=_Checked(check), validate_while_typing=False
+            style=_STYLE,
+            color_depth=self._depth,
+            validator=_Checked(check),
+            validate_while_typing=False,
+            key_bindings=_leaving(),
         )
-        said = session.prompt([("class:question", question), ("", f" {hint} ")])
-        return words[said.strip().lower()]
+        return session.prompt(shown, default=default).strip()
+
+    def _line(self, shown: str, default: str, check: Check | None) -> str:
+        while True:
+            text = input(shown).strip() or default
+            problem = check(text) if check is not None else None
+            if problem is None:
+                return text
+            self.tell(problem)
 
     # --- menus ------------------------------------------------------------------------------------
 
-    def _menu(self, question: str, choices: Sequence[Choice], at: int, marked: set[int] | None) -> list[int]:
-        """The indices that are chosen; `marked`: of several, those that are chosen already."""
-        state = _State(at, marked, len(choices))
+    def _menu(self, question: str, choices: Sequence[Choice], marked: set[int] | None) -> list[int]:
+        """The indices that are chosen: one, or those that are marked; None where there are no marks."""
+        state = _State(marked, len(choices))
         control = FormattedTextControl(
             lambda: _lines(question, choices, state), focusable=True, show_cursor=False
         )
@@ -97,13 +112,13 @@ class Menus:
         self._screen.write(f"{question}\n> {color(answer, 'green')}\n")
         return found
 
-    def _number(self, question: str, choices: Sequence[Choice], at: int) -> int:
+    def _number(self, question: str, choices: Sequence[Choice]) -> int:
         self.tell(_numbered(question, choices))
 
         def check(text: str) -> str | None:
             return None if _index(text, len(choices)) is not None else f"write 1 to {len(choices)}"
 
-        return _index(self.text("Which one?", str(at + 1), check), len(choices)) or 0
+        return _index(self.text("Which one?", "1", check), len(choices)) or 0
 
     def _numbers(self, question: str, choices: Sequence[Choice]) -> list[int]:
         self.tell(_numbered(question, choices))
@@ -117,8 +132,8 @@ class Menus:
 
 
 class _State:
-    def __init__(self, at: int, marked: set[int] | None, count: int) -> None:
-        self.at = at
+    def __init__(self, marked: set[int] | None, count: int) -> None:
+        self.at = 0
         self.marked = marked
         self.count = count
 
@@ -175,6 +190,17 @@ def _keys(state: _State) -> KeyBindings:
         @on(digit)
         def _(event: KeyPressEvent) -> None:
             state.at = min(int(event.data), state.count) - 1
+
+    return keys
+
+
+def _leaving() -> KeyBindings:
+    """Ctrl-D leaves, whatever stands in the line."""
+    keys = KeyBindings()
+
+    @keys.add("c-d", eager=True)
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(exception=EOFError())
 
     return keys
 

@@ -141,7 +141,7 @@ class _ActiveTime:
         ts = event.get("ts")
         self._since = ts if self._since is None else self._since
         self._until = ts
-        ms = _elapsed(event)
+        ms = elapsed_of(event)
         if ms is not None:
             self.known(ms, ts)
 
@@ -149,7 +149,7 @@ class _ActiveTime:
         return self._ms + _milliseconds(self._since, self._until)
 
 
-def _elapsed(event: dict[str, Any]) -> int | None:
+def elapsed_of(event: dict[str, Any]) -> int | None:
     """The run's active time as an event tells it."""
     kind = event["event"]
     result = event.get("result")

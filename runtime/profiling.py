@@ -8,18 +8,20 @@ How it is shown is the business of `profiles`. Imported only when asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any
 
 from ..ir.effects import EFFECTS
 from . import journal as journals
-from .past import seconds_of
+from .past import elapsed_of, seconds_of
 from .progress import state_shown
 
 MACHINE, JOURNAL, OTHER, ALL = "machine", "journal", "other", "llc"
 # Effects in which nothing is done but waiting.
 WAITING = ("sleep", "ask")
+# Time stamps that go so far beyond what a run says of its time are of a machine that slept.
+_ASLEEP = 1.0
 _STARTS = ("action_start", "effect_start")
 _ENDS = ("action_complete", "effect_complete")
 
@@ -57,6 +59,13 @@ class Places:
         self._open: dict[str, Chain] = {}
         self._beside: set[tuple[str, str]] = set()
 
+    def stand(self, loops: Iterable[tuple[str, str | None]]) -> None:
+        """Where a run is that goes on: the loops under way with their states, as they were heard of."""
+        for loop, state in loops:
+            if state is not None:
+                self._chain = (*self._chain, (loop, state))
+                self._shown[state] = self._open[loop] = self._chain
+
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         loop = fields.get("loop") if kind != "loop_start" else None
         name = loop if isinstance(loop, str) else ""
@@ -84,7 +93,9 @@ class Places:
 
     def of_effect(self, state: Any) -> Chain:
         """Where an effect is asked for; `state` as its event says, else it is the state entered last."""
-        chain = self._shown.get(state, self._chain) if isinstance(state, str) else self._chain
+        chain = self._chain
+        if isinstance(state, str):
+            chain = self._shown.get(state, (("", state),))
         if chain:
             loop = chain[-1][0]
             for inner, outer in self._open.items():
@@ -165,7 +176,7 @@ def of_journal(name: str, path: str) -> Profile:
     profile = Profile(name, name)
     marks: list[tuple[float, int, int, Key | None]] = []
     open_keys: dict[int, tuple[Key, float]] = {}
-    now = 0.0
+    now = begin = before = stood = 0.0
 
     def leave() -> None:
         """The end of a stretch in which the run was active."""
@@ -196,10 +207,16 @@ def of_journal(name: str, path: str) -> Profile:
             profile.program = str(event.get("program", name))
         if kind == "run_resume":
             leave()
-            now = time
-        now = max(now, time)
+            before, now = profile.time, 0.0
         if not marks:
-            marks.append((now, 1, 0, None))  # the stretch begins
+            now, stood = time, 0.0
+            begin = time
+            marks.append((now, 1, 0, None))
+        said = elapsed_of(event)
+        if said is not None:  # a machine that slept was not active, though its clock went on
+            asleep = before + time - stood - begin - said / 1000
+            stood += asleep if asleep > _ASLEEP else 0.0
+        now = max(now, time - stood)
         if kind in _STARTS and isinstance(seq, int):
             open_keys[seq] = ((profile.places.of_effect(event.get("state")), str(event.get("kind"))), now)
         elif kind in _ENDS and isinstance(seq, int):

@@ -36,6 +36,11 @@ class Progress:
     def place(self) -> Where:
         return self.state, self.iteration
 
+    @property
+    def loops(self) -> list[tuple[str, str | None]]:
+        """The loops under way, each with its state, in the order they were last heard of."""
+        return [(loop, state) for loop, (state, _) in self._loops.items()]
+
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         loop = fields.get("loop") if kind != "loop_start" else None
         if kind == "state_enter":

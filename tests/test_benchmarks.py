@@ -16,10 +16,11 @@ SECTIONS = (
     *("steps", "start", "scale", "iterations", "output", "storage"),
     *("reading", "resuming", "context", "programs"),
 )
+PEERS = ("peers-steps", "peers-growing", "peers-events", "peers-programs", "peers-start")
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
     command = [sys.executable, str(BENCHMARKS / "run.py"), "--tiny", "--here", *words]
     return subprocess.run(command, capture_output=True, text=True, env=env)
 
@@ -86,3 +87,50 @@ def test_an_unknown_section_is_refused() -> None:
     assert done.returncode == 2
     assert "no section stpes" in done.stderr
     assert "steps" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def peerless(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+    """The sections beside peers where no peer is installed and none may be: the JSON and the Markdown."""
+    folder = tmp_path_factory.mktemp("peerless")
+    cache, results = folder / "cache", folder / "results.md"
+    words = ("peers", "--no-install", "--json", "--output", str(results))
+    done = run(*words, XDG_CACHE_HOME=str(cache))
+    assert done.returncode == 0, done.stderr
+    assert not cache.exists(), "an environment was made"
+    return json.loads(done.stdout), results.read_text()
+
+
+def test_peers_are_measured_only_when_they_are_asked_for(peerless: tuple[dict[str, Any], str]) -> None:
+    """`peers` stands for all of its sections, in order; a run without a name has none of them (above)."""
+    assert tuple(section["name"] for section in peerless[0]["sections"]) == PEERS
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_an_absent_peer_is_reported_as_absent(peerless: tuple[dict[str, Any], str], name: str) -> None:
+    """llc's own figure stands in each row, beside the peer's name without one, and the reason is told."""
+    section = next(section for section in peerless[0]["sections"] if section["name"] == name)
+    beside = [row for row in section["rows"] if row["peer"] != "llc as it is"]
+    assert beside
+    for row in beside:
+        assert row["peer"], row
+        assert row["peer_figure"] is None, row
+        assert row["ratio"] is None, row
+    assert section["notes"]
+    assert all("(not installed)" in note for note in section["notes"])
+    part = peerless[1].partition(f"## {section['title']}\n")[2].partition("\n## ")[0]
+    assert part.count("| absent |") == len(beside)
+    assert all(note in part for note in section["notes"])
+
+
+def test_a_peer_that_cannot_be_installed_is_absent(tmp_path: Path) -> None:
+    """Without a package index the bench goes on, says what pip said, and leaves no half environment."""
+    without_index = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": ""}
+    done = run("peers-events", "--json", XDG_CACHE_HOME=str(tmp_path), **without_index)
+    assert done.returncode == 0, done.stderr
+    (section,) = json.loads(done.stdout)["sections"]
+    assert [row["peer_figure"] for row in section["rows"]] == [None]
+    (note,) = section["notes"]
+    assert "transitions 0.9.3" in note
+    assert "No matching distribution" in note
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

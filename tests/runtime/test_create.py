@@ -1,0 +1,343 @@
+"""`llc create` by options and from descriptions: files, refusals, a local Messages API, pins."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.frontend.compile import compile_file
+from llc.runtime import creating, describing, drafts
+from llc.runtime.commands.authoring import PARADIGMS
+from llc.runtime.errors import UserError
+
+LLC = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())"
+GOOD = {
+    "max_iterations": 5,
+    "tools": ["pytest", "/ll:manage_issue bug fix"],
+    "goal": "The tests pass",
+    "name": "tests-pass",
+    "paradigm": "goal",
+}
+BROKEN = {"paradigm": "goal", "name": "x", "goal": "y", "tool": ["pytest"]}
+WORDS = 'paradigm: natural\ndescription: "Run the tests until they pass"\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "project"
+
+
+def create(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", LLC, "create", *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+# --- by options -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "yaml"),
+    [
+        (
+            ("-p", "goal", "--goal", "No errors", "--tool", "mypy", "--tool", "/ll:fix"),
+            'paradigm: goal\nname: "no-errors"\ngoal: "No errors"\ntools: ["mypy", "/ll:fix"]\n',
+        ),
+        (
+            (
+                "-p",
+                "convergence",
+                "--check",
+                "wc -l < x",
+                "--toward",
+                "3",
+                "--using",
+                "a",
+                "--tolerance",
+                "0.5",
+            ),
+            'paradigm: convergence\nname: "converge-wc"\ncheck: "wc -l < x"\ntoward: 3\nusing: "a"\n'
+            "tolerance: 0.5\n",
+        ),
+        (
+            ("-p", "invariants", "--constraint", "t=pytest", "--fix", "t=/ll:fix a=b", "--maintain"),
+            'paradigm: invariants\nname: "keep-t"\nconstraints:\n  - name: "t"\n    check: "pytest"\n'
+            '    fix: "/ll:fix a=b"\nmaintain: true\n',
+        ),
+        (
+            ("-p", "imperative", "--step", "a", "--until", "b", "--until-fails", "--backoff", "2"),
+            'paradigm: imperative\nname: "until-b"\nsteps: ["a"]\nuntil:\n  check: "b"\n  passes: false\n'
+            "backoff: 2\n",
+        ),
+        (
+            (
+                "-p",
+                "fsm",
+                "--state",
+                "a=x",
+                "--state",
+                "z=",
+                "--route",
+                "a.next=z",
+                "--route",
+                "z.status=failure",
+            ),
+            'paradigm: fsm\nname: "a-loop"\ninitial: "a"\nstates:\n  a:\n    action: "x"\n    next: "z"\n'
+            "  z:\n    terminal: true\n    status: failure\n",
+        ),
+    ],
+)
+def test_each_paradigm_can_be_given_by_options(project: Path, words: tuple[str, ...], yaml: str) -> None:
+    """The file holds what was said and nothing else, and is a loop."""
+    done = create(*words, "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["yaml"] == (project / told["path"]).read_text() == yaml
+    compile_file(told["path"])
+
+
+def test_every_paradigm_has_its_options() -> None:
+    """The verb, its options and the schema know the same paradigms."""
+    from llc.frontend.schema import PARADIGMS as KNOWN
+
+    assert set(PARADIGMS) == set(KNOWN) == set(creating.OWN)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "nobody to answer questions"),
+        (("-p", "gaol"), "did you mean `goal`?"),
+        (("--goal", "x"), "it is not said what the loop is"),
+        (("-p", "goal", "--goal", "x", "--yes"), "needs --tool"),
+        (("-p", "goal", "--toward", "1"), "--toward belongs to --paradigm convergence"),
+        (("-p", "invariants", "--constraint", "a=b"), "nothing repairs `a`"),
+        (("-p", "invariants", "--fix", "a=b"), "no constraint is called `a`"),
+        (("-p", "invariants", "--constraint", "b"), "takes NAME=VALUE"),
+        (("-p", "fsm", "--state", "a=", "--route", "b.next=a"), "--route takes STATE.VERDICT=STATE"),
+        (("-p", "imperative", "--step", "a", "--until-fails"), "--until"),
+        (("-p", "goal", "--goal", "x", "--tool", "true"), "there is nobody to ask"),
+        (("-p", "goal", "--goal", "x", "--tool", "a ${captured.b.output}", "--yes"), "nothing captures `b`"),
+        (("-p", "goal", "--goal", "!?", "--tool", "a", "--yes"), "the loop has no name"),
+        (("some-loop",), "--pin"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(project: Path, words: tuple[str, ...], message: str) -> None:
+    """With exit code 2, and without leaving anything behind."""
+    done = create(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert list(project.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../x", "/etc/passwd", "a/b", ".hidden", "", "a b", "x\n", "x" * 500, "config", "tools", "x.yaml", "x.fsm", "é" * 79 + "\x00"],
+)  # fmt: skip
+def test_a_name_stays_in_its_folder(project: Path, name: str) -> None:
+    """Paths, hidden files, the project's own files and endless names are refused."""
+    with pytest.raises(UserError) as caught:
+        drafts.check_name(name)
+    assert len(caught.value.message) < 200
+    assert all(ch.isprintable() for ch in caught.value.message)
+
+
+def test_a_file_that_is_there_is_kept(project: Path) -> None:
+    """Unless --force says otherwise; a flow of that name is never hidden."""
+    words = ("-p", "goal", "--goal", "x", "--tool", "true", "--yes")
+    assert create(*words).returncode == 0
+    path = project / ".loops" / "x.yaml"
+    path.write_text("mine")
+    done = create(*words)
+    assert (done.returncode, path.read_text()) == (1, "mine")
+    assert "--force replaces it" in done.stderr
+    assert create(*words, "--force").returncode == 0
+    assert path.read_text() != "mine"
+    path.rename(project / ".loops" / "x.sexp")
+    assert create(*words, "--force").returncode == 1
+
+
+def test_printing_saves_nothing(project: Path) -> None:
+    """The YAML alone is on standard output, for a pipe."""
+    done = create("-p", "goal", "--goal", "x", "--tool", "true", "--print")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == 'paradigm: goal\nname: "x"\ngoal: "x"\ntools: ["true"]\n'
+    assert list(project.iterdir()) == []
+
+
+# --- from a description ---------------------------------------------------------------------------
+
+
+def test_a_model_writes_the_loop(project: Path, messages_server: Any, answers: Any) -> None:
+    """By the schema that `llc schema` prints; its keys are put in order, what it cost is told."""
+    messages_server.then(answers.result({"loop": GOOD}))
+    done = create("--describe", "run the tests until they pass", "--yes", "--timeout", "60")
+    assert done.returncode == 0, done.stderr
+    assert (project / ".loops" / "tests-pass.yaml").read_text() == (
+        'paradigm: goal\nname: "tests-pass"\ngoal: "The tests pass"\n'
+        'tools: ["pytest", "/ll:manage_issue bug fix"]\nmax_iterations: 5\ntimeout: 60\n'
+    )
+    (request,) = messages_server.requests
+    (tool,) = request["tools"]
+    assert request["tool_choice"] == {"type": "tool", "name": "answer"}
+    assert tool["input_schema"] == describing.schema()
+    assert not {"allOf", "anyOf", "oneOf"} & tool["input_schema"].keys()
+    assert "run the tests until they pass" in json.dumps(request["messages"])
+    assert "(150 tokens" in done.stderr
+
+
+def test_a_broken_loop_is_repaired(project: Path, messages_server: Any, answers: Any) -> None:
+    """The model is told what is wrong, with the line it is in; at most twice."""
+    messages_server.then(
+        answers.text("no idea"), answers.result({"loop": BROKEN}), answers.result({"loop": GOOD})
+    )
+    done = create("--describe", "x", "--yes")
+    assert done.returncode == 0, done.stderr
+    second, third = (json.dumps(request["messages"]) for request in messages_server.requests[1:])
+    assert "the reply holds no loop" in second
+    assert "has no key `tool`" in third
+    assert "repair 2" in done.stderr
+    assert "(450 tokens" in done.stderr
+
+
+def test_a_hopeless_model_is_given_up(project: Path, messages_server: Any, answers: Any) -> None:
+    """After three tries: what it gave is shown with what is wrong, and nothing is saved."""
+    messages_server.then(answers.result({"loop": BROKEN}))
+    done = create("--describe", "x", "--yes")
+    assert done.returncode == 1
+    assert len(messages_server.requests) == 3
+    assert "has no key `tool`" in done.stderr
+    assert "in 3 tries (450 tokens" in done.stderr
+    assert list(project.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        ({"paradigm": "natural", "description": "again"}, "not of words again"),
+        ([], "holds no loop"),
+        ("paradigm: goal", "needs `goal`"),
+        ({"paradigm": "goal", "goal": 5, "tools": {}, "name": ["x"]}, "should be"),
+    ],
+)
+def test_replies_of_any_kind_are_survived(
+    project: Path, messages_server: Any, answers: Any, reply: Any, says: str
+) -> None:
+    """What is no loop is told to the model, and in the end to the user."""
+    messages_server.then(answers.result({"loop": reply}))
+    done = create("--describe", "x", "--yes")
+    assert (done.returncode, says in done.stderr) == (1, True), done.stderr
+
+
+def test_a_loop_in_words_is_read_too(project: Path, messages_server: Any, answers: Any) -> None:
+    """A model that cannot be forced to use a tool answers with YAML in a fence."""
+    text = "Here it is:\n```yaml\nparadigm: goal\nname: ../../x\ngoal: y\ntools: [pytest]\n```\n"
+    messages_server.then(answers.text(text))
+    done = create("--describe", "x", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (project / ".loops").iterdir()] == ["x.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda a: a.status(400, "no such model"), "no such model"),
+        (lambda a: a.status(429, "slow down", retry_after=0.01), "slow down"),
+        (lambda a: a.status(500, "broken", retry_after=0.01), "broken"),
+        (lambda a: a.half(a.result({"loop": GOOD})), "connection broke"),
+        (lambda a: a.body(b"<html>"), ""),
+    ],
+)
+def test_an_api_that_fails_is_told(
+    project: Path, messages_server: Any, answers: Any, answer: Any, says: str
+) -> None:
+    """Exit code 1, the API's own words, what to do instead; nothing is saved."""
+    messages_server.then(answer(answers))
+    done = create("--describe", "x", "--yes")
+    assert (done.returncode, says in done.stderr) == (1, True), done.stderr
+    assert "internal" not in done.stderr
+    assert list(project.iterdir()) == []
+
+
+def test_a_time_out_ends_the_call(project: Path, messages_server: Any, answers: Any) -> None:
+    """A server that says nothing is not waited for longer than the limit."""
+    messages_server.then(answers.stall())
+    code = LLC.replace("from llc", "import llc.runtime.describing as d; d.TIMEOUT = 0.5\nfrom llc", 1)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "create", "--describe", "x", "--yes"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "no reply within 0.5 s" in done.stderr) == (1, True), done.stderr
+
+
+def test_a_description_is_bounded(project: Path) -> None:
+    """Nobody is asked about a book."""
+    done = create("--describe", "x" * 30_000, "--yes")
+    assert (done.returncode, "it may have 20,000" in done.stderr) == (2, True)
+
+
+# --- words that are pinned ------------------------------------------------------------------------
+
+
+def test_words_are_pinned_and_compiled_without_a_model(
+    project: Path, messages_server: Any, answers: Any
+) -> None:
+    """The model is asked once; what it gave is kept beside the words."""
+    messages_server.then(answers.result({"loop": GOOD}))
+    done = create(
+        "-p", "natural", "--description", "Run the tests until they pass", "--name", "green", "--yes"
+    )
+    assert done.returncode == 0, done.stderr
+    loop = compile_file(".loops/green.yaml").loop
+    assert loop is not None
+    assert loop.states["evaluate"].action == "pytest"
+    assert len(messages_server.requests) == 1
+    done = create("--pin")
+    assert (done.returncode, done.stdout) == (
+        0,
+        ".loops/green.yaml is pinned in .loops/natural.lock already\n",
+    )
+    assert len(messages_server.requests) == 1
+
+
+def test_pinning_keeps_the_other_pins(project: Path, messages_server: Any, answers: Any) -> None:
+    """Of the loop itself the old pin goes, those of other loops stay."""
+    loops = project / ".loops"
+    loops.mkdir()
+    (loops / "a.yaml").write_text(WORDS)
+    (loops / "b.yaml").write_text(WORDS.replace("Run", "Walk"))
+    messages_server.then(answers.result({"loop": GOOD}))
+    assert create("--pin", "--yes").returncode == 0
+    (loops / "b.yaml").write_text(WORDS.replace("Run", "Crawl"))
+    assert create("--pin", "b", "--yes").returncode == 0
+    text = (loops / "natural.lock").read_text()
+    assert (text.count("sha256-"), text.count('loop: "a"'), text.count('loop: "b"')) == (2, 1, 1)
+    assert create("--pin", "--yes", "--force").returncode == 0
+    assert len(messages_server.requests) == 5
+
+
+def test_without_a_key_nothing_is_pinned(project: Path) -> None:
+    """And compiling says what to do."""
+    (project / ".loops").mkdir()
+    (project / ".loops" / "a.yaml").write_text(WORDS)
+    done = create("--pin", "--yes")
+    assert (done.returncode, "no API key" in done.stderr) == (1, True)
+    run = subprocess.run([sys.executable, "-c", LLC, "run", "a"], capture_output=True, text=True, check=False)
+    assert (run.returncode, "llc create --pin .loops/a.yaml" in run.stderr) == (2, True)
+    assert [path.name for path in (project / ".loops").iterdir()] == ["a.yaml"]
+    assert create("--pin", "nothing").returncode == 2

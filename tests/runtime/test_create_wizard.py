@@ -1,0 +1,324 @@
+"""The wizard of `llc create` in a pseudo-terminal: answers, leaving, hostile words, plain terminals."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from llc.frontend.compile import compile_file
+from llc.runtime import drafts, wizard
+from llc.runtime.wizard import Choice
+
+LLC = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())"
+DOWN = "\x1b[B"
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+SAVE = r"Save to .*\?.* \[Y/n\]"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "project"
+
+
+class Terminal:
+    """`llc create` in a terminal of 100 columns."""
+
+    def __init__(self, *words: str, **env: str) -> None:
+        around = {
+            name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")
+        }
+        self.child = pexpect.spawn(
+            sys.executable,
+            ["-c", LLC, "create", *words],
+            env={**around, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", **env},
+            encoding="utf-8",
+            dimensions=(40, 100),
+            timeout=15,
+        )
+        self.seen = ""
+
+    def wait(self, pattern: str) -> None:
+        self.child.expect(pattern)
+        self.seen += (self.child.before or "") + (self.child.after or "")
+
+    def answer(self, question: str, keys: str = "\r") -> None:
+        self.wait(question)
+        self.child.send(keys)
+
+    def end(self) -> int:
+        self.child.expect(pexpect.EOF)
+        self.seen += self.child.before or ""
+        self.child.close()
+        return self.child.exitstatus if self.child.exitstatus is not None else -self.child.signalstatus
+
+    @property
+    def plain(self) -> str:
+        return ESCAPE.sub("", self.seen).replace("\r", "")
+
+
+def saved(project: Path, name: str) -> str:
+    path = project / ".loops" / f"{name}.yaml"
+    compile_file(str(path))
+    return path.read_text()
+
+
+def test_the_session_of_the_seed(project: Path) -> None:
+    """Fix errors until clean, types and lint, ten attempts: the YAML that the seed shows."""
+    t = Terminal()
+    t.answer("What kind of automation loop")
+    t.answer("What should the loop fix", f" {DOWN} \r")
+    t.answer("maximum number of fix attempts")
+    t.answer("called", "\r")
+    t.answer(SAVE, "\r")
+    assert t.end() == 0
+    assert saved(project, "fix-types-and-lint") == (
+        'paradigm: invariants\nname: "fix-types-and-lint"\nconstraints:\n'
+        '  - name: "types-valid"\n    check: "mypy src/"\n    fix: "/ll:manage_issue bug fix"\n'
+        '  - name: "lint-clean"\n    check: "ruff check src/"\n    fix: "/ll:check_code fix"\n'
+        "max_iterations: 10\n"
+    )
+    assert "It compiles to:" in t.plain
+    assert "check_types-valid\n  shell: mypy src/" in t.plain
+    assert "saved .loops/fix-types-and-lint.yaml" in t.plain
+
+
+def test_maintaining_with_a_check_of_one_s_own(project: Path) -> None:
+    """Other…: a command, its repair, a name; and the pause between two rounds."""
+    t = Terminal()
+    t.answer("What kind", f"{DOWN}\r")
+    t.answer("What should the loop keep", f"{DOWN * 3} \r")
+    t.answer("Which command checks", "make docs\r")
+    t.answer("What repairs", "/ll:fix docs\r")
+    t.answer("What is the check called", "\r")
+    t.answer("Another check", "\r")
+    t.answer("maximum number", f"{DOWN * 3}\r")
+    t.answer("How many", "\x15x\r")
+    t.wait("write a whole number")
+    t.child.send("\x157\r")
+    t.answer("seconds", "\r")
+    t.answer("called", "\x15keep-docs\r")
+    t.answer(SAVE, "y\r")
+    assert t.end() == 0
+    text = saved(project, "keep-docs")
+    assert '  - name: "make"\n    check: "make docs"\n    fix: "/ll:fix docs"\n' in text
+    assert "max_iterations: 7\nmaintain: true\nmaintain_delay: 60\n" in text
+
+
+def test_a_metric(project: Path) -> None:
+    """Drive a metric toward a target: a number is asked for until it is one."""
+    t = Terminal()
+    t.answer("What kind", f"{DOWN * 2}\r")
+    t.answer("prints the metric", "wc -l < todo\r")
+    t.answer("Toward which number", "\x15none\r")
+    t.wait("write a number")
+    t.child.send("\x150\r")
+    t.answer("What moves it", "/ll:fix one\r")
+    t.answer("near enough", "\r")
+    t.answer("Which way", "\r")
+    t.answer("maximum number", "\r")
+    t.answer("called", "\x15fewer\r")
+    t.answer(SAVE)
+    assert t.end() == 0
+    assert 'check: "wc -l < todo"\ntoward: 0\nusing: "/ll:fix one"\n' in saved(project, "fewer")
+
+
+def test_steps(project: Path) -> None:
+    """Run a sequence of steps: as many as are written."""
+    t = Terminal()
+    t.answer("What kind", f"{DOWN * 3}\r")
+    t.answer("first step", "make one\r")
+    t.answer("And then", "make two\r")
+    t.answer("And then", "\r")
+    t.answer("tells that it is done", "test -e done\r")
+    t.answer("maximum number", f"{DOWN}\r")
+    t.answer("called", "\r")
+    t.answer(SAVE)
+    assert t.end() == 0
+    assert 'steps: ["make one", "make two"]\n' in saved(project, "until-test")
+
+
+def test_states_of_one_s_own(project: Path) -> None:
+    """Other…: each state that is named is asked for."""
+    t = Terminal()
+    t.answer("What kind", f"{DOWN * 4}\r")
+    t.answer("What should it be like", f"{DOWN}\r")
+    t.answer("first state", "\r")
+    t.answer("What does `check` do", "make\r")
+    t.answer("success lead", "\r")
+    t.answer("And failure", "fix\r")
+    t.answer("What does `done` do", "\r")
+    t.answer("How does the loop end", "\r")
+    t.answer("What does `fix` do", "/ll:fix it\r")
+    t.answer("success lead", "\x15check\r")
+    t.answer("And failure", "\r")
+    t.answer("maximum number", "\r")
+    t.answer("called", "\x15own\r")
+    t.answer(SAVE)
+    assert t.end() == 0
+    assert '  fix:\n    action: "/ll:fix it"\n    next: "check"\n' in saved(project, "own")
+
+
+def test_a_paradigm_that_is_given_is_not_asked_for(project: Path) -> None:
+    """Nor is anything else that options say."""
+    t = Terminal("--paradigm", "goal", "--goal", "All is well", "--name", "well")
+    t.answer("Which command checks", "true\r")
+    t.answer("What repairs", "\r")
+    t.answer("maximum number", "\r")
+    t.answer(SAVE)
+    assert t.end() == 0
+    assert saved(project, "well").startswith('paradigm: goal\nname: "well"\ngoal: "All is well"\n')
+
+
+@pytest.mark.parametrize("keys", ["\x03", "\x04"])
+@pytest.mark.parametrize("step", range(4))
+def test_leaving_leaves_nothing_behind(project: Path, keys: str, step: int) -> None:
+    """Ctrl-C and Ctrl-D in a menu, in a line, at the last question: no file, no folder, a word."""
+    t = Terminal()
+    before = [("What kind", "\r"), ("What should the loop fix", " \r"), ("maximum", "\r"), ("called", "\r")]
+    for question, answer in before[:step]:
+        t.answer(question, answer)
+    t.answer(before[step][0], keys)
+    assert t.end() == (130 if keys == "\x03" else 1)
+    assert "nothing was saved" in t.plain
+    assert list(project.iterdir()) == []
+
+
+@pytest.mark.parametrize("keys", ["\x03", "\x04", "n\r"])
+def test_what_is_not_confirmed_is_not_saved(project: Path, keys: str) -> None:
+    """The preview alone writes nothing."""
+    t = Terminal("--paradigm", "goal", "--goal", "x", "--tool", "true", "--name", "x")
+    t.answer(SAVE, keys)
+    assert t.end() in (1, 130)
+    assert list(project.iterdir()) == []
+
+
+def test_a_loop_that_is_there_is_not_overwritten_unasked(project: Path) -> None:
+    """No is the default; another name may be given; yes replaces it."""
+    (project / ".loops").mkdir()
+    path = project / ".loops" / "x.yaml"
+    path.write_text("mine")
+    words = ("--paradigm", "goal", "--goal", "x", "--tool", "true", "--name", "x")
+    t = Terminal(*words)
+    t.answer(SAVE)
+    t.answer("Replace it", "\r")
+    t.answer("Another name", "y\r")
+    assert t.end() == 0
+    assert (path.read_text(), 'name: "y"\n' in saved(project, "y")) == ("mine", True)
+    t = Terminal(*words)
+    t.answer(SAVE)
+    t.answer("Replace it", "y\r")
+    assert t.end() == 0
+    assert path.read_text().startswith("paradigm: goal")
+
+
+def test_hostile_answers(project: Path) -> None:
+    """Names that are paths are refused; words that would steer the terminal, or YAML, are text."""
+    t = Terminal("--paradigm", "goal")
+    t.answer("true in the end", "a: [b\\n] # {{x}} 'y' \"z\"\r")
+    t.answer("Which command checks", "echo 'a: b' # c\r")
+    t.answer("What repairs", "\r")
+    t.answer("maximum", "\r")
+    t.answer("called", "\x15../../etc/passwd\r")
+    t.wait("a loop cannot be called")
+    t.child.send("\x15" + "n" * 500 + "\r")
+    t.wait("longer than 80")
+    t.child.send("\x15fine\r")
+    t.answer(SAVE)
+    assert t.end() == 0
+    loop = compile_file(".loops/fine.yaml").loop
+    assert loop is not None
+    assert loop.states["evaluate"].action == "echo 'a: b' # c"
+    assert sorted(path.name for path in project.iterdir()) == [".loops"]
+
+
+def test_no_color(project: Path) -> None:
+    """Nothing is coloured where NO_COLOR says so."""
+    t = Terminal("--paradigm", "goal", "--goal", "x", "--tool", "true", "--name", "x", NO_COLOR="1")
+    t.answer(SAVE)
+    assert t.end() == 0
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", t.seen)
+
+
+def test_a_dumb_terminal_gets_numbered_lists(project: Path) -> None:
+    """The same questions, answered with numbers."""
+    t = Terminal(TERM="dumb")
+    t.wait("1. Fix errors until clean")
+    t.answer("Which one", "\r")
+    t.answer("Which ones", "9\r")
+    t.wait("write numbers from 1")
+    t.child.send("1 3\r")
+    t.answer("Which one", "\r")
+    t.answer("called", "\r")
+    t.answer(SAVE)
+    assert t.end() == 0
+    assert 'name: "types-valid"' in saved(project, "fix-types-and-tests")
+
+
+def test_words_without_a_key(project: Path) -> None:
+    """To describe a loop needs a model; without a key that is said, and nothing is saved."""
+    t = Terminal()
+    t.answer("What kind", f"{DOWN * 4}\r")
+    t.answer("What should it be like", f"{DOWN * 2}\r")
+    t.answer("What should the loop do", "make it green\r")
+    assert t.end() == 1
+    assert "there is no API key" in t.plain
+    assert list(project.iterdir()) == []
+
+
+# --- without a terminal ---------------------------------------------------------------------------
+
+
+class Scripted:
+    """Answers from a list: the label of a choice, a text, a truth."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+
+    def choose(self, question: str, choices: list[Choice]) -> object:
+        wanted = self.answers.pop(0)
+        return next(choice.value for choice in choices if str(wanted) in choice.label)
+
+    def choose_many(self, question: str, choices: list[Choice]) -> list[object]:
+        wanted = self.answers.pop(0)
+        return [choice.value for choice in choices if any(w in choice.label for w in wanted)]  # type: ignore[attr-defined]
+
+    def text(self, question: str, default: str = "", check: wizard.Check | None = None) -> str:
+        answer = str(self.answers.pop(0) or default)
+        assert check is None or check(answer) is None, (question, answer)
+        return answer
+
+    def confirm(self, question: str, default: bool = True) -> bool:
+        return bool(self.answers.pop(0))
+
+    def tell(self, text: str) -> None:
+        pass
+
+
+def test_checks_fit_the_project(project: Path) -> None:
+    """The seed's where nothing says otherwise, those of other languages by their files."""
+    assert [row.check for row in wizard.usual()] == ["mypy src/", "ruff check src/", "pytest"]
+    (project / "Cargo.toml").touch()
+    assert [row.check for row in wizard.usual()] == ["cargo check", "cargo test"]
+    (project / "pyproject.toml").touch()
+    assert len(wizard.usual()) == 5
+
+
+def test_two_checks_of_one_kind_have_names_of_their_own(project: Path) -> None:
+    """States are named after them."""
+    (project / "pyproject.toml").touch()
+    (project / "Cargo.toml").touch()
+    asker = Scripted("Fix errors", ["pytest", "cargo)"], "20", "")
+    data = wizard.ask(asker, None, {})  # type: ignore[arg-type]
+    names = [one["name"] for one in data["constraints"]]
+    assert len(set(names)) == len(names) == 3
+    assert drafts.draft(data).states()
