@@ -12,6 +12,7 @@ import contextlib
 import os
 
 from .journal import JournalError, write_file
+from .kept_image import holds_secret
 from .runs import LOOPS, make_private
 
 TYPE_CHECKING = False
@@ -109,6 +110,8 @@ def store(root: str, key: str, image: Image) -> None:
     if secret is None:
         return
     data = image.to_bytes()
+    if holds_secret(data):
+        return
     folder = os.path.join(root, FOLDER)
     with contextlib.suppress(OSError, JournalError):
         make_private(folder)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 
 from ..ir.digests import sha256
-from . import runs
+from . import kept_image, runs
 from .errors import EXIT_FAILURE, UserError
-from .journal import write_file
 from .options import RUN, Values
 from .programs import load_image, load_program
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _LIBRARY = "stdlib/"
+_OTHERWISE = "without --accept-changes it goes on with the program it has"
 
 
 class Change:
@@ -67,7 +67,7 @@ class Change:
             there = "is not there any more" if state in self.removed else "is still there"
             lines.append(f"  the run is in `{state}`, which {there}")
         if is_accepted:
-            lines.append("  it goes on with the new program")
+            lines.append("  it is to go on with the new program")
         else:
             lines.append("  it goes on with the program it has; with the new one: --accept-changes")
         return "\n".join(lines)
@@ -114,14 +114,14 @@ def accept(run: RunFolder, machine: Machine, change: Change) -> tuple[Machine, l
     from ..vm.renewal import RenewalError, renew
 
     if change.image is None:
-        raise UserError("no-program", f"{change.path} {change.trouble}", exit_code=EXIT_FAILURE)
+        raise UserError("no-program", f"{change.path} {change.trouble}", _OTHERWISE, EXIT_FAILURE)
     try:
         return renew(machine, change.image)
     except RenewalError as error:
         raise UserError(
             "incompatible-program",
             f"{run.id} cannot go on with {change.path} as it is now: {error}",
-            "without --accept-changes it goes on with the program it has",
+            _OTHERWISE,
             EXIT_FAILURE,
         ) from None
 
@@ -132,7 +132,7 @@ def keep(run: RunFolder, image: Image) -> None:
     while os.path.exists(os.path.join(run.path, f"program-{number}.llb")):
         number += 1
     run.image_name = f"program-{number}.llb"
-    write_file(run.image, image.to_bytes(), mode=0o600)
+    kept_image.keep(run.image, image)
 
 
 def scopes(run: RunFolder, first: Image, start: Mapping[str, Any] | None) -> list[str]:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import time
 
+from . import runs
 from .errors import reason
 from .runs import HISTORY, RunFolder, is_run_of, runs_in
 
@@ -98,10 +99,15 @@ def after(run: RunFolder, keep: int, older_than: float | None) -> None:
 def clean(
     root: str, target: str | None, keep: int | None, older_than: float | None, dry_run: bool
 ) -> tuple[list[str], int, list[str]]:
-    """Remove ended runs by a policy: which, how many bytes they had, and what went wrong."""
+    """Remove ended runs by a policy: which, how many bytes they had, and what went wrong.
+
+    Raises UserError where `target` means neither a run nor a loop.
+    """
     found = [
         run for run in runs_in(root, HISTORY) if target is None or run.id == target or is_run_of(run, target)
     ]
+    if target is not None and not found and not runs.is_loop(target, root):
+        runs.look_up(target, root)  # says what there is to name instead
     if not dry_run:
         remove_rest(root)
     gone, size, problems = [], 0, []

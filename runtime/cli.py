@@ -35,6 +35,7 @@ def main(program: str, words: list[str]) -> int:
         code = command.main(args=words, prog_name=program, standalone_mode=False)
         return code if isinstance(code, int) else EXIT_OK
     except _UsageError as error:
+        error.message = masking.masked(error.message)
         error.show()
         _answer_usage(words, error.format_message())
         return EXIT_USAGE
@@ -45,7 +46,7 @@ def main(program: str, words: list[str]) -> int:
     except UserError as error:
         show([Diagnostic(error.id, error.message, help=error.help)])
         if error.exit_code == EXIT_USAGE:
-            _answer_usage(words, error.message)
+            _answer_usage(words, masking.masked(error.message))
         return error.exit_code
     except JournalError as error:
         show([Diagnostic("cannot-write", error.message)])

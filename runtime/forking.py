@@ -16,7 +16,7 @@ import attrs
 
 from ..vm.image import Image
 from ..vm.outcomes import Effect
-from . import difference, locks, runs
+from . import difference, kept_image, locks, runs
 from . import journal as journals
 from .errors import EXIT_FAILURE, UserError
 from .events import OWN
@@ -194,10 +194,8 @@ def _create(
         for event in events:
             if event["event"] == "program_changed":
                 name = str(event.get("image"))
-                journals.write_file(
-                    os.path.join(folder.path, name), files.load_program(name).to_bytes(), mode=0o600
-                )
-        journals.write_file(folder.image, image.to_bytes(), mode=0o600)
+                kept_image.keep(os.path.join(folder.path, name), files.load_program(name))
+        kept_image.keep(folder.image, image)
         data = b"".join(journals.seal(event) for event in events)
         journals.write_file(folder.journal, data, mode=0o600)
         journals.sync_folder(folder.path)

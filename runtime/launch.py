@@ -14,13 +14,13 @@ import sys
 from time import monotonic
 
 from . import journal as journals
-from . import locks, masking, runs
+from . import kept_image, locks, masking, runs
 from .bounding import Bounds, keeping
 from .checkpoint import Checkpoints
 from .display import Display, ProgressDisplay, QuietDisplay, limits_of
 from .driver import Driver
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError
-from .journal import Journal, JournalError, write_file
+from .journal import Journal, JournalError
 from .live import LiveDisplay, LiveFile
 from .options import OVERRIDES
 from .outcome import Outcome
@@ -214,7 +214,7 @@ class Command:
         folder = self.folder
         begun = timestamp(world.time())
         try:
-            write_file(folder.image, image.to_bytes(), mode=0o600)
+            kept_image.keep(folder.image, image)
             journal = Journal.create(folder.journal, lambda: timestamp(world.time()))
             journal.write("run_start", self.start_fields(about), begun)
             journal.sync()
@@ -274,7 +274,7 @@ class Command:
                 f"its journal is {folder.journal}",
                 EXIT_FAILURE,
             )
-        self.image = image = load_image(folder.image)
+        self.image = image = load_image(folder.image, f"its journal is {folder.journal}, untouched")
         from . import changes
         from .resumption import Resumption
 
@@ -333,7 +333,8 @@ class Command:
         change = changes.find(folder.start(), machine.image)
         is_accepted = change is not None and self.values.accept_changes
         if change is not None:
-            self.warn(change.text(folder.id, progress.state, is_accepted and change.image is not None))
+            if change.image is not None or not is_accepted:
+                self.warn(change.text(folder.id, progress.state, is_accepted))
             if is_accepted:
                 machine, dropped = changes.accept(folder, machine, change)
                 for name in dropped:

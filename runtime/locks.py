@@ -311,6 +311,9 @@ def _in_the_way(root: str, wanted: list[str], own: RunFolder | None) -> list[Hol
         held = [path for path in _paths(about) for mine in wanted if overlap(mine, path)]
         if not held or not is_live(other):
             continue
+        # Left of an action of the run that goes on, which ends it; it shared that one's paths before.
+        if own is not None and own.id in _climb(about.get("parent"), root):
+            continue
         # Who waits for the run that we are a part of cannot be waited for.
         if about.get("queued") and any(
             overlap(a, b) for a in _paths(about) for b in _held_by(above.values())
@@ -358,8 +361,12 @@ def _conflict(others: list[Holder], root: str) -> UserError:
 
 def _ancestors(root: str) -> dict[str, RunFolder | None]:
     """The runs whose actions we are part of: they hold their paths for us too."""
+    return _climb(os.environ.get("LLC_RUN_ID"), root)
+
+
+def _climb(parent: Any, root: str) -> dict[str, RunFolder | None]:
+    """A run, the run whose action started that, and so on."""
     found: dict[str, RunFolder | None] = {}
-    parent = os.environ.get("LLC_RUN_ID")
     while isinstance(parent, str) and parent not in found:
         run = found[parent] = next((run for run in runs_in(root) if run.id == parent), None)
         parent = run.about().get("parent") if run is not None else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from . import runs
+from . import kept_image, runs
 from .errors import UserError, reason
 
 TYPE_CHECKING = False
@@ -77,17 +77,20 @@ def load_expression(text: str, values: Values, warn: Callable[[str], None], name
     return _emit(compiled, warn)[0]
 
 
-def load_image(path: str) -> Image:
-    """A verified image from a file, which is untrusted input. Raises UserError and CompileError."""
+def load_image(path: str, advice: str = "compile it again with `llc compile`") -> Image:
+    """A verified image from a file, which is untrusted input. Raises UserError and CompileError.
+
+    advice: what is said where it is damaged.
+    """
     from ..vm.image import Image, ImageError
 
     try:
         with open(path, "rb") as file:
-            image = Image.from_bytes(file.read())
+            image = Image.from_bytes(kept_image.whole(file.read(), path))
     except OSError as error:
         raise UserError("unreadable-file", f"cannot read {path}: {reason(error)}") from None
     except ImageError as error:
-        raise UserError("bad-image", f"{path}: {error}", "compile it again with `llc compile`") from None
+        raise UserError("bad-image", f"{path}: {error}", advice) from None
     verify_image(image)
     return image
 

@@ -150,7 +150,7 @@ class RunFiles:
                 f"its journal is {self.journal}",
                 EXIT_FAILURE,
             )
-        return load_image(self.image)
+        return load_image(self.image, f"its journal is {self.journal}")
 
     def recording(self) -> Recording:
         """What its journal holds. UserError where that is damaged, JournalError if it cannot be read."""

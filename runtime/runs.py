@@ -361,10 +361,15 @@ def look_up(target: str, root: str = ROOT) -> RunFolder:
 
     if not unfinished and not ended:
         raise UserError("unknown-run", f"no run of `{target}`: nothing was run here yet", HOW_TO_BEGIN)
-    if target in loop_files(root) or (is_path(target) and os.path.isfile(os.path.join(root, target))):
+    if is_loop(target, root):
         raise UserError("unknown-run", f"`{target}` was not run yet", f"run it with: llc run {target}")
     names = dict.fromkeys(name for run in (*unfinished, *ended) for name in (run.name, run.id))
     raise UserError("unknown-run", f"no run of `{target}`", suggest(target, names, "runs here"))
+
+
+def is_loop(target: str, root: str = ROOT) -> bool:
+    """Whether `target` is a loop's name, or a file's path."""
+    return target in loop_files(root) or (is_path(target) and os.path.isfile(os.path.join(root, target)))
 
 
 def is_run_of(run: RunFolder, target: str) -> bool:

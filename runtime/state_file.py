@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 # The file may lag behind by so many seconds while much happens, and by one look while little does.
 EVERY = 1.0
+# A text is cut to so many characters; where there are many, all of them together have this much room,
+# but each a line. The file is written again and again, and must not grow with what a run captures.
 _LONGEST_TEXT = 4096
+_SHORTEST_TEXT = 80
+_ROOM = 16 * _LONGEST_TEXT
 # Where functions of the library come from, and how many of them call each other at most.
 _LIBRARY = "stdlib/"
 _NEAR = 32
@@ -86,11 +90,9 @@ class StateFile:
 
     def _state(self, status: str) -> dict[str, Any]:
         slots = self._loop_slots()
-        captured = {
-            name[len("captured.") :]: _shortened(to_host(value))
-            for name, value in slots.items()
-            if name.startswith("captured.")
-        }
+        kept = [name for name in slots if name.startswith("captured.")]
+        longest = max(_SHORTEST_TEXT, min(_LONGEST_TEXT, _ROOM // max(1, len(kept))))
+        captured = {name[len("captured.") :]: _shortened(to_host(slots[name]), longest) for name in kept}
         return {
             "run": self._run.id,
             "program": self._machine.image.name,
@@ -99,22 +101,22 @@ class StateFile:
             "iteration": self._progress.iteration,
             "steps": self._progress.steps,
             "captured": captured,
-            "last_result": _shortened(to_host(slots["result"])) if "result" in slots else None,
+            "last_result": _shortened(to_host(slots["result"]), _LONGEST_TEXT) if "result" in slots else None,
             "started_at": self._begun,
             "updated_at": self._now(),
         }
 
 
-def _shortened(value: Any) -> Any:
-    """A value with its long texts cut: the state file is for looking at."""
+def _shortened(value: Any, longest: int) -> Any:
+    """A value with its texts cut that are longer: the state file is for looking at."""
     if isinstance(value, str):
         value = masking.masked(value)
-        if len(value) <= _LONGEST_TEXT:
+        if len(value) <= longest:
             return value
-        half = _LONGEST_TEXT // 2
+        half = longest // 2
         return f"{value[:half]}\n… {len(value) - 2 * half} characters …\n{value[-half:]}"
     if isinstance(value, dict):
-        return {name: _shortened(item) for name, item in value.items()}
+        return {name: _shortened(item, longest) for name, item in value.items()}
     if isinstance(value, list):
-        return [_shortened(item) for item in value]
+        return [_shortened(item, longest) for item in value]
     return value

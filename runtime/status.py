@@ -13,9 +13,9 @@ import time
 from typing import Any
 
 from ..vm.primitives import duration
-from . import live, locks, runs
+from . import kept_image, live, locks, runs
 from .display import limits_of
-from .errors import EXIT_OK
+from .errors import EXIT_OK, UserError
 from .journal import last_event
 from .locks import is_live
 from .runs import HISTORY, RunFolder, is_run_of
@@ -169,8 +169,8 @@ def _meta(run: RunFolder) -> dict[str, Any]:
 
     try:
         with open(run.image, "rb") as file:
-            return Image.from_bytes(file.read()).meta
-    except (OSError, ImageError):
+            return Image.from_bytes(kept_image.whole(file.read(), run.image)).meta
+    except (OSError, ImageError, UserError):
         return {}
 
 

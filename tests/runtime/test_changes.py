@@ -115,7 +115,7 @@ def test_accepted_changes_are_gone_on_with(project: Path) -> None:
     edit(*EDITS)
     answer = resume("--accept-changes")
     assert (answer["status"], answer["steps"]) == ("success", 5)
-    assert "it goes on with the new program" in answer["shown"]
+    assert "it is to go on with the new program" in answer["shown"]
     assert log() == ["first", "second", "changed", "fourth", "third 1 2"]
     (changed,) = [event for event in events() if event["event"] == "program_changed"]
     assert (changed["image"], changed["state"]) == ("program-2.llb", "second")
@@ -200,6 +200,7 @@ def test_a_program_that_does_not_fit_is_refused(project: Path, change: tuple[str
     answer = resume("--accept-changes")
     assert (answer["exit"], answer["error"]["kind"]) == (1, "incompatible-program"), answer["shown"]
     assert why in answer["error"]["message"]
+    assert "it goes on with the new program" not in answer["shown"]
     assert events() == before
     assert log() == ["first", "second"]
     assert resume()["status"] == "success"
@@ -210,6 +211,8 @@ def test_a_source_that_is_not_valid_now_is_told(project: Path) -> None:
     Path(".loops/job.yaml").write_text("name: job\nstates: [\n")
     answer = resume("--accept-changes")
     assert (answer["exit"], answer["error"]["kind"]) == (1, "no-program")
+    assert answer["error"]["help"] == "without --accept-changes it goes on with the program it has"
+    assert "note: " not in answer["shown"]
     answer = resume()
     assert answer["status"] == "success"
     assert "is not valid now" in answer["shown"]

@@ -320,6 +320,22 @@ def test_the_state_file_keeps_up_with_a_long_action(tmp_path: Path) -> None:
         os.chdir(before)
 
 
+def test_the_state_file_stays_small_however_much_is_captured(tmp_path: Path) -> None:
+    """Of 200 captured texts it shows the ends; of one, as much as of 4096 characters."""
+    many = [f"  s{n}: {{action: 'seq 2000', capture: c{n}, next: s{n + 1}}}" for n in range(200)]
+    text = "\n".join(["name: many", "initial: s0", "states:", *many, "  s200: {terminal: true}"]) + "\n"
+
+    class Telling(World):
+        def perform(self, effect: Any, context: Context) -> dict[str, Any]:
+            times = {"duration_ms": 1, "elapsed_ms": 1}
+            return {"output": "x" * 2000 + "end", "stderr": "", "exit_code": 0, **times}
+
+    driven = Driven(tmp_path, loop(text), Telling())
+    driven.go()
+    assert os.path.getsize(driven.run.state) < 200_000
+    assert driven.state["captured"]["c7"]["output"].endswith("xend")
+
+
 def test_a_state_file_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
     """The state file is for looking at; a run does not end because of it."""
     driven = Driven(tmp_path, loop(ONE), World())

@@ -189,6 +189,17 @@ def test_clean_removes_by_the_words_given(llc: Llc) -> None:
     assert kept() == []
 
 
+def test_clean_of_an_unknown_name_says_so(llc: Llc) -> None:
+    """A mistyped name is not taken for a loop that has nothing to remove."""
+    llc("run", "flips", "-q")
+    done = llc("clean", "filps", "--keep", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error[unknown-run]: no run of `filps`" in done.stderr
+    assert "did you mean `flips`?" in done.stderr
+    assert llc("clean", "asks", "--keep", "0").stdout == "nothing to remove\n"
+    assert llc("clean", "flips", "--keep", "0").stdout.startswith("removed 1 run")
+
+
 def test_clean_touches_nothing_that_has_not_ended(llc: Llc, tmp_path: Path) -> None:
     """A run that was cut off stays, however old; so does what is no run, and what a link leads to."""
     runs.make_running_folder("")

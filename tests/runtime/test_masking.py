@@ -17,7 +17,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from llc.runtime import journal, masking, runs, stopping
+from llc.runtime import journal, kept_image, masking, runs, stopping
 from llc.runtime.errors import UserError
 from llc.runtime.masking import MASK, Secrets, Stream
 
@@ -169,6 +169,51 @@ def test_a_run_whose_secret_is_missing_does_not_go_on(project: Path, monkeypatch
     assert llc("resume", run_id, "-q", DEPLOY_TOKEN=SECRET).returncode == 0
 
 
+def test_a_secret_given_as_an_option_is_kept_nowhere(project: Path) -> None:
+    """`--context` makes it a part of the program, which is kept without it, and the run goes on with it."""
+    (project / ".loops" / "tells.yaml").write_text(
+        "name: tells\ninitial: a\ncontext: {key: none}\nstates:\n"
+        "  a: {action: 'touch started; until [ -e go ]; do sleep 0.05; done', next: b}\n"
+        "  b: {action: 'printf %s ${context.key} > sent', next: z}\n"
+        "  z: {terminal: true}\n"
+    )
+    words = ("run", "tells", "--context", "key=sk-plain-1234", "--background", "--json")
+    run_id = json.loads(llc(*words).stdout)["run"]
+    wait_for(lambda: os.path.exists("started"))
+    assert_no_secret_on_disk(project)
+    assert json.loads(llc("status", run_id, "--json").stdout)["max_iterations"] == 50
+    llc("stop", run_id)
+    (project / "go").touch()
+    refused = llc("resume", run_id, PLAIN_TOKEN="sk-other-5678")
+    assert refused.returncode == 1
+    assert "it was made with the secret `PLAIN_TOKEN`, which is another now" in refused.stderr
+    done = llc("resume", run_id, "-q")
+    assert (done.returncode, (project / "sent").read_text()) == (0, "sk-plain-1234"), done.stderr
+    assert_no_secret_on_disk(project)
+    assert llc("replay", run_id).returncode == 0
+    assert llc("fork", run_id, "--at", "2", "-q").returncode == 0
+    assert_no_secret_on_disk(project)
+
+
+def test_a_secret_given_to_a_flow_is_kept_nowhere(project: Path) -> None:
+    """`--arg` is like it."""
+    (project / ".loops" / "says.sexp").write_text('(string-length (string-append "<" key ">"))\n')
+    done = llc("run", "says", "--arg", "key=sk-plain-1234", "--json")
+    assert json.loads(done.stdout)["value"] == 15
+    assert_no_secret_on_disk(project)
+
+
+@given(st.lists(st.sampled_from([b"\xff\x00", b"one-secret", b"x", "ü".encode()])))
+def test_a_kept_image_is_read_as_it_was(parts: list[bytes]) -> None:
+    """Whatever bytes stand around a secret."""
+    data = b"".join(parts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(masking, "known", Secrets({"ONE": "one-secret"}))
+        kept = kept_image.without_secrets(data)
+        assert b"one-secret" not in kept
+        assert kept_image.whole(kept, "x") == data
+
+
 def test_errors_are_masked(project: Path) -> None:
     """A fault's message and backtrace, a flow's value and its JSON show no secret."""
     for code in ('(raise "no $DEPLOY_TOKEN")', "(list 1 $PLAIN)"):
@@ -177,6 +222,15 @@ def test_errors_are_masked(project: Path) -> None:
             done = llc(*words)
             assert_clean(text, done.stdout + done.stderr.replace(text, ""))
             assert MASK in done.stdout + done.stderr
+
+
+def test_words_that_cannot_be_read_are_masked(project: Path) -> None:
+    """A secret in the wrong place on the command line is not repeated."""
+    for words in (("run", "leaks", "--sk-plain-1234"), ("status", "--sk-plain-1234"), ("sk-plain-1234",)):
+        for json_too in ((), ("--json",)):
+            done = llc(*words, *json_too)
+            assert done.returncode == 2
+            assert_clean(" ".join(words), done.stdout + done.stderr)
 
 
 def test_run_files_are_their_owners(project: Path) -> None:

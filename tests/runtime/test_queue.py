@@ -286,3 +286,23 @@ def test_of_fifty_at_once_none_that_overlap_run_together(project: Path) -> None:
         [".lock", ".gitignore"],
         [".gitignore", ".lock"],
     )
+
+
+def test_a_loop_that_an_own_action_left_is_not_in_the_way(project: Path) -> None:
+    """A killed run's action is another run, which lives on: resuming ends it, and begins the action again."""
+    (project / ".loops" / "outer.yaml").write_text(
+        "name: outer\nscope: [src]\ninitial: a\nstates:\n"
+        f"  a: {{action: '{sys.executable} -m llc run two -q', on_success: z}}\n  z: {{terminal: true}}\n"
+    )
+    outer = begin("run", "outer", "-q")
+    wait_for(lambda: (project / "here.two").exists())
+    outer.kill()
+    outer.wait(60)
+    (project / "here.two").unlink()
+    refused = begin("run", "one", "-q")
+    assert refused.wait(60) == 1, "whose paths it works on is not free for others"
+    again = begin("resume", "outer", "-q")
+    wait_for(lambda: (project / "here.two").exists() or again.poll() is not None)
+    (project / "go.two").touch()
+    assert again.wait(60) == 0, again.communicate()[1]
+    assert (project / "log").read_text().split() == ["two", "two"]

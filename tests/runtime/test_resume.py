@@ -451,7 +451,7 @@ def test_another_program_under_the_same_journal_is_refused(project: Path) -> Non
 
 @pytest.mark.parametrize("change", ["damaged", "gone"])
 def test_a_run_without_its_program_is_refused(project: Path, change: str) -> None:
-    """A damaged or missing program.llb is one clear error."""
+    """A damaged or missing program.llb is one clear error, which says what is there still."""
     target = cut_run(project, before_end_of(3))
     image = target / "program.llb"
     if change == "gone":
@@ -460,6 +460,7 @@ def test_a_run_without_its_program_is_refused(project: Path, change: str) -> Non
         image.write_bytes(image.read_bytes()[:-3])
     answer = resume()
     assert answer["error"]["kind"] == ("no-program" if change == "gone" else "bad-image")
+    assert answer["error"]["help"].startswith("its journal is ")
     assert answer["exit"] in (1, 2)
 
 
