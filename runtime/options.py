@@ -123,6 +123,12 @@ RUN = (
     *PROFILING,
     *_SHOWING,
 )
+# What `llc task` takes beside the task's own parameters.
+_OF_TASKS = (
+    *("arguments", "declare", "fuel", "max_depth", "max_size", "budget", "jobs"),
+    *("script", "record", "json", "quiet", "verbose"),
+)
+TASK = tuple(row for row in RUN if row.name in _OF_TASKS)
 RESUME = (
     Option(
         "on_unknown",

@@ -23,11 +23,7 @@ from .errors import EXIT_USAGE, UserError
 from .options import FLAG, MANY, PAIR, Option
 
 # What the words after a task's name may set of llc, where the task has no such parameter.
-_NAMES = (
-    *("arguments", "declare", "fuel", "max_depth", "max_size", "budget", "jobs"),
-    *("script", "record", "json", "quiet", "verbose"),
-)
-OPTIONS = tuple(row for row in options.RUN if row.name in _NAMES)
+OPTIONS = options.TASK
 HELP = ("--help", "-h")
 _JSON_BEGINS = ("[", "{", '"')
 _KEY = re.compile(r"([^\s=\"'\[{(]+)=")

@@ -7,19 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import options, task_line
+from .. import options
 from .plumbing import command, values
 
 
 def complete_task(context: typer.Context, incomplete: str) -> list[str]:
     """Tasks and tools; behind a name its parameters."""
     from ...frontend.declared import Declared
-    from .. import runs
+    from .. import runs, task_line
 
     words = context.params.get("words") or []
     found = task_line.words_after(words, Declared(runs.LOOPS))
     if words:
-        found += [name for row in task_line.OPTIONS for name in row.names if name.startswith("--")]
+        found += [name for row in options.TASK for name in row.names if name.startswith("--")]
         found.append("--help")
     return [word for word in found if word.startswith(incomplete)]
 
@@ -40,7 +40,7 @@ _WORDS = inspect.Parameter(
 
 
 @command(
-    task_line.OPTIONS,
+    options.TASK,
     _WORDS,
     examples=(
         "llc task user:review --help",
@@ -55,8 +55,8 @@ def task(given: dict[str, Any]) -> int:
     from .. import task_run
 
     words = given.pop("words")
-    read = values(task_line.OPTIONS, "", given)
-    return task_run.run(words, {row.name: getattr(read, row.name) for row in task_line.OPTIONS})
+    read = values(options.TASK, "", given)
+    return task_run.run(words, {row.name: getattr(read, row.name) for row in options.TASK})
 
 
 @command((*options.LIMITS, options.TIER))
