@@ -8,6 +8,7 @@ own words. Must not be in here: processes, and what becomes of the result (`agen
 from __future__ import annotations
 
 import json
+from collections import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Stream:
         self._parts: list[str] = []
         self._size = 0
         self._is_skipping = False
-        self._said: list[str] = []
+        self._said: deque[str] = deque()
         self._said_size = 0
         self._usage: dict[str, dict[str, Any]] = {}
         self.is_stream = False
@@ -48,18 +49,22 @@ class Stream:
 
     def feed(self, text: str) -> None:
         """Take what was written next."""
-        while True:
-            line, newline, text = text.partition("\n")
-            if not self._is_skipping:
-                self._parts.append(line)
-                self._size += len(line)
-                if self._size > LONGEST_LINE:
-                    self._is_skipping = True
-                    self._parts.clear()
-                    self.skipped += 1
-            if not newline:
-                return
+        *lines, rest = text.split("\n")
+        for line in lines:
+            self._add(line)
             self.finish()
+        self._add(rest)
+
+    def _add(self, part: str) -> None:
+        """Take a part of a line."""
+        if self._is_skipping or not part:
+            return
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size > LONGEST_LINE:
+            self._is_skipping = True
+            self._parts.clear()
+            self.skipped += 1
 
     def finish(self) -> None:
         """Take the line that has come so far as a whole one."""
@@ -114,7 +119,7 @@ class Stream:
         self._said.append(text)
         self._said_size += len(text)
         while self._said_size > _KEPT and len(self._said) > 1:
-            self._said_size -= len(self._said.pop(0))
+            self._said_size -= len(self._said.popleft())
         self._tell(text if text.endswith("\n") else text + "\n")
 
     def _tell(self, text: str) -> None:
