@@ -84,7 +84,7 @@ PROFILING = (
 LIMITS = (
     FUEL,
     Option(
-        "max_depth", "--max-depth", COUNT, "Allow so many calls inside one another (default 4194304).", "N"
+        "max_depth", "--max-depth", COUNT, "Allow so many calls inside one another (default 1048576).", "N"
     ),
     Option(
         "max_size",

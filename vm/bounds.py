@@ -15,7 +15,7 @@ from .faults import PrimitiveFault
 MAX_TEXT = 1 << 27
 MAX_BITS = 1 << 17
 MAX_ITEMS = 1 << 23
-MAX_CALLS = 1 << 22
+MAX_CALLS = 1 << 20
 
 
 def set_bounds(

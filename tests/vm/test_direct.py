@@ -223,7 +223,24 @@ def test_calls_too_deep_are_found_at_the_same_call() -> None:
         assert found == run(text, "interpreter")
         assert found[0][1] == "too-deep"
     finally:
-        bounds.set_bounds(calls=1 << 22)
+        bounds.set_bounds(calls=1 << 20)
+
+
+def test_portions_of_fuel_do_not_hide_how_deep_calls_are() -> None:
+    """A host that gives a little at a time finds the same bound, and dead frames go."""
+    bounds.set_bounds(calls=60_000)
+    try:
+        for text, kind in (
+            ("(define (f n) (+ 1 (f (+ n 1)))) (f 0)", "too-deep"),
+            ("(define (f n) (if (= n 0) (car nil) (g (- n 1)))) (define (g n) (f n)) (f 90000)", "empty-list"),
+        ):
+            machine = Machine(flow_of(text).image, fuel=1_000, tier="direct")
+            while isinstance(outcome := machine.resume(), OutOfFuel):
+                machine.refuel(1_000)
+            assert isinstance(outcome, Fault)
+            assert outcome.kind == kind
+    finally:
+        bounds.set_bounds(calls=1 << 20)
 
 
 def test_a_program_changes_its_tier_when_it_has_run_for_a_while() -> None:

@@ -132,10 +132,11 @@ class Direct:
         machine = self.machine
         self.count()
         machine.ticks += 1
-        if machine.ticks >= machine.limit:
-            self.host.switch(_OUT)
-        elif self.depth > self.deep and self.is_worth_settling(sys._getframe(1)):
+        # Looked at first: a host may give fuel in portions that are smaller than any depth.
+        if self.depth > self.deep and self.is_worth_settling(sys._getframe(1)):
             self.host.switch(_SETTLE)
+        elif machine.ticks >= machine.limit:
+            self.host.switch(_OUT)
         else:
             self.allow()
 
