@@ -18,7 +18,7 @@ demo: $(BIN)/llc
 test: $(BIN)/llc
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # Every accident at every write, and hundreds of random ones: about ten minutes.
 crash: $(BIN)/llc
