@@ -25,9 +25,7 @@ from llc.vm.emit import emit
 from llc.vm.machine import Effect, Machine
 
 # Programs of several files have states of their own kinds: `tests/runtime/test_joint_runs.py`.
-RUNNING = [
-    case for case in CASES if case.parent.name in ("loops", "rules") and not list(case.glob("*.sexp"))
-]
+RUNNING = [case for case in CASES if case.parent.name in ("loops", "rules") and not list(case.glob("*.sexp"))]
 IDS = [f"{case.parent.name}/{case.name}" for case in RUNNING]
 # Where a state that was entered in this iteration already is counted: the states of a cycle are
 # always entered in the same order, so only the first of them ever gets there.

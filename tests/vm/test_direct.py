@@ -232,7 +232,10 @@ def test_portions_of_fuel_do_not_hide_how_deep_calls_are() -> None:
     try:
         for text, kind in (
             ("(define (f n) (+ 1 (f (+ n 1)))) (f 0)", "too-deep"),
-            ("(define (f n) (if (= n 0) (car nil) (g (- n 1)))) (define (g n) (f n)) (f 90000)", "empty-list"),
+            (
+                "(define (f n) (if (= n 0) (car nil) (g (- n 1)))) (define (g n) (f n)) (f 90000)",
+                "empty-list",
+            ),
         ):
             machine = Machine(flow_of(text).image, fuel=1_000, tier="direct")
             while isinstance(outcome := machine.resume(), OutOfFuel):
