@@ -81,7 +81,7 @@ def plan_of(program: Program) -> dict[str, Any]:
 
 def _inner(function: Function, loop: InnerLoop) -> dict[str, Any]:
     """A loop that the program runs within itself."""
-    limits = {name: value for name, value in attrs.asdict(loop.limits).items() if value is not None}
+    limits = {name: value for name, value in attrs.asdict(loop.limits).items() if value not in (None, {})}
     return {"loop": loop.name, "limits": limits, "maintain": loop.maintain, **_loop(function)}
 
 

@@ -78,7 +78,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(os, "fdatasync", lambda fd: None)
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     # The program is our own, and verified with the rest of the tests.
-    monkeypatch.setattr(launch, "load_image", lambda path: Image.from_bytes(Path(path).read_bytes()))
+    monkeypatch.setattr(launch, "load_image", lambda path, _: Image.from_bytes(Path(path).read_bytes()))
     return tmp_path
 
 

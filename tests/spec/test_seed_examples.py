@@ -17,7 +17,7 @@ from llc.runtime.script import ScriptedWorld
 WORLD = """
 - {tool: math:add, args: {x: 10, y: 5}, value: 15}
 - {task: user:summarise, content: short}
-- {task: aider:automatic, results: [{content: one}, {content: two}]}
+- {tool: aider:automatic, results: [{value: {content: one}}, {value: {content: two}}]}
 - {task: user:generate-plan, content: plan, parsedContent: {steps: [first, second]}}
 - {task: identifier, content: called}
 - {tool: "<identifier>", value: called}
@@ -67,7 +67,7 @@ def test_the_map_primitive() -> None:
     program = "(define (task_expression x) (* x 2)) (define list_expression '(1 2)) "
     assert value(program + "(map task_expression list_expression)") == [2, 4]
     text = '(map (call aider:automatic (prompt item)) (list "a" "b"))'
-    assert [found["content"] for found in value(text, ("task aider:automatic",))] == ["one", "two"]
+    assert [found["content"] for found in value(text)] == ["one", "two"]
 
 
 def test_the_get_context_primitive() -> None:
@@ -83,7 +83,7 @@ def test_plan_then_map() -> None:
       (bind steps (get-field plan "parsedContent.steps"))
       (map (get-field (call aider:automatic (prompt item)) 'content) steps)
     """
-    assert value(text, ("task user:generate-plan", "task aider:automatic")) == ["one", "two"]
+    assert value(text, ("task user:generate-plan",)) == ["one", "two"]
 
 
 # --- director-evaluator-in-the-dsl.md -----------------------------------------------------------
