@@ -243,7 +243,7 @@ def test_a_convergences_own_context_is_kept() -> None:
 
 def test_until_may_wait_for_a_failure() -> None:
     """`passes: false` ends the loop when the check fails."""
-    loop, _ = load("paradigm: imperative\nname: x\nsteps: [a]\nuntil: {check: grep TODO, passes: false}")
+    loop, _ = load("paradigm: imperative\nname: x\nsteps: [a]\nuntil: {check: grep pending, passes: false}")
     check = loop.states["check_done"]
     assert (check.on_success, check.on_failure) == ("step_0", "done")
 
