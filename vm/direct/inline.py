@@ -119,22 +119,14 @@ def _division(name: str, quick: str) -> Rule:
     return rule
 
 
-def _parity(name: str, rest: int) -> Rule:
+def _of_one(name: str, quick: str) -> Rule:
+    """A question about one integer."""
+
     def rule(operands: Sequence[Typed]) -> Typed | None:
         condition = _are_ints(operands)
         if condition is None:
             return None
-        return _guarded(f"{operands[0][0]} & 1 == {rest}", condition, name, operands), "bool"
-
-    return rule
-
-
-def _sign(name: str, test: str) -> Rule:
-    def rule(operands: Sequence[Typed]) -> Typed | None:
-        condition = _are_ints(operands)
-        if condition is None:
-            return None
-        return _guarded(f"{operands[0][0]} {test} 0", condition, name, operands), "bool"
+        return _guarded(quick.format(operands[0][0]), condition, name, operands), "bool"
 
     return rule
 
@@ -256,11 +248,11 @@ RULES: dict[str, Rule] = {
     "quotient": _division("quotient", "{} // {}"),
     "remainder": _division("remainder", "{} % {}"),
     "modulo": _division("modulo", "{} % {}"),
-    "is_even": _parity("is_even", 0),
-    "is_odd": _parity("is_odd", 1),
-    "is_zero": _sign("is_zero", "=="),
-    "is_positive": _sign("is_positive", ">"),
-    "is_negative": _sign("is_negative", "<"),
+    "is_even": _of_one("is_even", "{} & 1 == 0"),
+    "is_odd": _of_one("is_odd", "{} & 1 == 1"),
+    "is_zero": _of_one("is_zero", "{} == 0"),
+    "is_positive": _of_one("is_positive", "{} > 0"),
+    "is_negative": _of_one("is_negative", "{} < 0"),
     "eq": _equal,
     "not": _is("not {}"),
     "is_null": _is("{} is None"),
