@@ -17,7 +17,7 @@ from ..vm.machine import Done, Effect, OutOfFuel
 from . import masking
 from .bounding import FUEL
 from .checkpoint import Checkpoints
-from .outcome import EXIT_CODES, Outcome
+from .outcome import EXIT_CODES, Outcome, error_of
 from .progress import QUANTUM, Progress, event_fields
 from .state_file import StateFile
 from .world import Context, Exited, Interrupted, sleep_time, slept
@@ -499,13 +499,7 @@ class Driver:
         outcome = self.outcome("error")
         outcome.terminated_by = "error"
         outcome.place = stop.span
-        outcome.error = {
-            "kind": stop.kind,
-            "message": stop.message,
-            "span": show_place(stop.span),
-            "backtrace": stop.trace_lines(),
-            "details": stop.details,
-        }
+        outcome.error = error_of(stop)
         return outcome
 
     def _exited(self, code: int) -> Outcome:

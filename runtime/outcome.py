@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ..vm.faults import show_place
 from .errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..vm.faults import Place
+    from ..vm.faults import Fault, Place
 
 EXIT_CODES = {
     "success": EXIT_OK,
@@ -17,6 +18,17 @@ EXIT_CODES = {
     "limit": EXIT_LIMIT,
     "interrupted": EXIT_INTERRUPTED,
 }
+
+
+def error_of(fault: Fault) -> dict[str, Any]:
+    """What an outcome says of the fault that ended its program."""
+    return {
+        "kind": fault.kind,
+        "message": fault.message,
+        "span": show_place(fault.span),
+        "backtrace": fault.trace_lines(),
+        "details": fault.details,
+    }
 
 
 class Outcome:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..vm.faults import Fault, show_place
+from ..vm.faults import Fault
 from ..vm.image import Image
 from ..vm.machine import Machine
 from ..vm.outcomes import NO_ANSWER, Done, Effect, OutOfFuel
 from .errors import EXIT_FAILURE, UserError
+from .outcome import error_of
 from .progress import QUANTUM, Progress, event_fields
 
 TYPE_CHECKING = False
@@ -126,14 +127,7 @@ class Retelling:
         }
         stop = self.stop
         if isinstance(stop, Fault):
-            error = {
-                "kind": stop.kind,
-                "message": stop.message,
-                "span": show_place(stop.span),
-                "backtrace": stop.trace_lines(),
-                "details": stop.details,
-            }
-            return ended | {"status": "error", "terminated_by": "error", "error": error}
+            return ended | {"status": "error", "terminated_by": "error", "error": error_of(stop)}
         if isinstance(stop, Done):
             value = stop.value
             if (
