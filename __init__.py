@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .ir.diagnostics import CompileError, Diagnostic
     from .runtime.api import FlowError, compile, evaluate, run
     from .runtime.errors import UserError
-    from .runtime.journal import JournalError
-    from .runtime.outcome import Outcome
+    from .runtime.execution.outcome import Outcome
+    from .runtime.store.journal import JournalError
     from .vm.faults import Fault
     from .vm.image import Image, ImageError
     from .vm.machine import Done, Effect, Machine, OutOfFuel, Waiting

@@ -13,13 +13,13 @@ from place import Place
 from report import BYTES, Section, row
 from sizes import Sizes
 
-from llc.runtime import locks
-from llc.runtime.checkpoint import Checkpoints
-from llc.runtime.display import Display
-from llc.runtime.driver import Driver
-from llc.runtime.journal import Journal, write_file
-from llc.runtime.runs import RunFolder
-from llc.runtime.world import Context, Interrupt, World, timestamp
+from llc.runtime.effects.world import Context, Interrupt, World, timestamp
+from llc.runtime.execution.driver import Driver
+from llc.runtime.store import locks
+from llc.runtime.store.checkpoint import Checkpoints
+from llc.runtime.store.journal import Journal, write_file
+from llc.runtime.store.runs import RunFolder
+from llc.runtime.terminal.display import Display
 from llc.vm.image import Image
 from llc.vm.machine import Machine
 

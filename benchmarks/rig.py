@@ -11,12 +11,12 @@ from time import perf_counter
 from typing import Any
 
 from llc.frontend.compile import compile_text
-from llc.runtime import locks
-from llc.runtime.display import Display
-from llc.runtime.driver import Driver
-from llc.runtime.journal import Journal
-from llc.runtime.outcome import Outcome
-from llc.runtime.world import Interrupt, World, timestamp
+from llc.runtime.effects.world import Interrupt, World, timestamp
+from llc.runtime.execution.driver import Driver
+from llc.runtime.execution.outcome import Outcome
+from llc.runtime.store import locks
+from llc.runtime.store.journal import Journal
+from llc.runtime.terminal.display import Display
 from llc.vm.emit import emit
 from llc.vm.image import Image
 from llc.vm.machine import Effect, Machine

@@ -13,7 +13,7 @@ from place import Place
 from report import BYTES, Section, row
 from sizes import Sizes
 
-from llc.runtime.programs import verify_image
+from llc.runtime.compilation.programs import verify_image
 from llc.vm.image import Image
 from llc.vm.machine import Machine
 

@@ -4,7 +4,7 @@ Every variable at the top lives in a box that all forms share: a form becomes a 
 the boxes of the variables it names. So a definition can be replaced under those who use it, and
 nothing is evaluated twice. A name that a function uses before anybody has defined it is *promised*:
 a warning now, a fault if it is asked for too early. Must not be in here: boxes, values, and running
-anything (`runtime/session.py`).
+anything (`runtime/terminal/session.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`paradigm: natural`: words that a model once made a loop of, which is pinned in a file beside them.
 
 Owns the lock file: how a text finds its pin, what the pin gives, how pins are written. The compiler
-asks nobody: what is not pinned is an error that says how it is pinned (`runtime/pinning.py` asks the
-model). `spec/create.md` has the file's format.
+asks nobody: what is not pinned is an error that says how it is pinned
+(`runtime/authoring/pinning.py` asks the model). `spec/create.md` has the file's format.
 """
 
 from __future__ import annotations

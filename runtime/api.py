@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from ..vm.faults import Fault
     from ..vm.image import Image
-    from .outcome import Outcome
-    from .world import WorldLike
+    from .effects.world import WorldLike
+    from .execution.outcome import Outcome
 
 
 def compile(
@@ -38,7 +38,7 @@ def compile(
     """
     from ..frontend.compile import Overrides, compile_text
     from ..vm.emit import emit
-    from .runs import LOOPS
+    from .store.runs import LOOPS
 
     overrides = Overrides(
         max_iterations=max_iterations,
@@ -71,7 +71,8 @@ def run(
     UserError for what the user can mend (no such loop, scope taken), JournalError where the
     journal cannot be written. A loop that ends badly is no exception: see `Outcome.status`.
     """
-    from . import launch, options
+    from . import options
+    from .execution import launch
 
     values = options.Values(
         options.RUN,
@@ -114,7 +115,7 @@ def evaluate(
     and what the world raises (`Exited` for `exit`).
     """
     from ..frontend.compile import EXPRESSION
-    from .bounding import Bounds, keeping
+    from .execution.bounding import Bounds, keeping
 
     given = Bounds(**{"fuel": fuel, **(limits or {})})
     with keeping():
@@ -125,7 +126,7 @@ def evaluate(
 def _evaluate(image: Image, world: WorldLike | None, fuel: int) -> Any:
     from ..vm.faults import Fault
     from ..vm.machine import Done, Effect, Machine
-    from .world import Context, Interrupt, World
+    from .effects.world import Context, Interrupt, World
 
     machine = Machine(image, fuel=fuel)
     performing = World() if world is None else world

@@ -13,13 +13,15 @@ from typing import Annotated, Any
 import typer
 
 from ..ir.diagnostics import CompileError, Diagnostic, suggest
-from . import configuration, launch, masking, runs
+from . import configuration
 from .commands import authoring, interactive, memory, people, programs, records, tools  # noqa: F401 - they declare verbs
 from .commands import mcp as _mcp  # noqa: F401
 from .commands import runs as _runs  # noqa: F401
 from .commands.plumbing import app, show, write
 from .errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
-from .journal import JournalError
+from .execution import launch
+from .store import masking, runs
+from .store.journal import JournalError
 from .verbs import VERBS
 
 # What typer raises for words that it cannot read; it exports only a kind of it.
@@ -68,7 +70,7 @@ def _answer_usage(words: list[str], message: str) -> None:
     """`run`, `resume`, `task` answer in JSON where that was asked for, even if nothing else can be read."""
     own = words[: words.index("--")] if "--" in words else words
     if own[:1] == ["task"] and "--json" in own:
-        from . import task_run
+        from .effects import task_run
 
         write(task_run.as_json(task_run.of_refusal(UserError("usage", message))))
     elif own[:1] in (["run"], ["resume"]) and "--json" in own:
@@ -107,7 +109,7 @@ def _version(verbose: bool) -> str:
 
     from ..frontend.compile import DEFAULT_LLM_MODEL
     from ..vm import image, snapshot
-    from . import journal
+    from .store import journal
 
     rows = {
         "llc": __version__,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 
-from .runs import CONFIG, KEPT, LOOPS
+from .store.runs import CONFIG, KEPT, LOOPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class _Reader:
                 self.error("wrong-type", f"the agent `{name}` is a mapping with `argv`", item)
 
     def agent(self, name: str, key: Node, node: Mapping) -> AgentEntry:
-        from .agent import FIELDS, OUTPUTS
+        from .effects.agent import FIELDS, OUTPUTS
 
         entry = AgentEntry()
         for word, item in self.entries(node, AgentEntry.__slots__, f"the agent `{name}`"):

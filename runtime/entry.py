@@ -13,7 +13,7 @@ import sys
 from errno import ENOSPC
 
 from .errors import EXIT_FAILURE, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_PIPE, reason
-from .masking import masked
+from .store.masking import masked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _start(program: str, words: list[str]) -> int:
 
         values = options.read(options.RUN if words[0] == "run" else options.RESUME, words[1:])
         if values is not None:
-            from . import launch
+            from .execution import launch
 
             return launch.run(values) if words[0] == "run" else launch.resume(values)
     from . import cli
@@ -60,7 +60,7 @@ def _start(program: str, words: list[str]) -> int:
 
 def guarded(action: Callable[[], int]) -> int:
     """The exit code of `action`, whatever it raises."""
-    from .screen import flush_standard_streams
+    from .terminal.screen import flush_standard_streams
 
     # What is imported, compiled or verified stays, and looking through it for garbage again and again
     # takes longer than making it (`benchmarks/`). While a run goes on the collector is on: `launch`.

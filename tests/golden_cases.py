@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import Compiled, compile_file
-from llc.runtime import launch, options, programs
+from llc.runtime import options
+from llc.runtime.compilation import programs
+from llc.runtime.execution import launch
 from llc.runtime.options import Values
 
 GOLDEN = Path(__file__).parent / "golden"

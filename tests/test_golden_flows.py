@@ -22,7 +22,8 @@ from llc.frontend.compile import Compiled, compile_file
 from llc.frontend.expanded import expanded_text
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
-from llc.runtime import launch, options
+from llc.runtime import options
+from llc.runtime.execution import launch
 from llc.vm.emit import emit
 from llc.vm.image import Image
 from llc.vm.lift import lift

@@ -10,7 +10,7 @@ import pytest
 from golden_cases import CASES, compile_case, trace_of, values_of, worlds
 
 from llc.ir.effects import NOTES
-from llc.runtime.progress import event_fields
+from llc.runtime.execution.progress import event_fields
 from llc.vm.emit import emit
 from llc.vm.image import Image
 from llc.vm.machine import Effect, Machine

@@ -2,7 +2,7 @@
 
 A function keeps its index while others are added, so the functions that values hold stay what they
 are. `Linker.forget` leaves out what nothing can call any more, and renumbers the values that are left.
-Must not be in here: what a session is (`runtime/session.py`).
+Must not be in here: what a session is (`runtime/terminal/session.py`).
 """
 
 from __future__ import annotations

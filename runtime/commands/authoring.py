@@ -99,6 +99,6 @@ _LOOPS = inspect.Parameter(
     ),
 )
 def create(given: dict[str, Any]) -> int:
-    from .. import creating
+    from ..authoring import creating
 
     return creating.run(given)

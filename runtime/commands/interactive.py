@@ -14,7 +14,8 @@ from .plumbing import command, values
 def complete_task(context: typer.Context, incomplete: str) -> list[str]:
     """Tasks and tools; behind a name its parameters."""
     from ...frontend.declared import Declared
-    from .. import runs, task_line
+    from ..store import runs
+    from ..terminal import task_line
 
     words = context.params.get("words") or []
     found = task_line.words_after(words, Declared(runs.LOOPS))
@@ -52,7 +53,7 @@ _WORDS = inspect.Parameter(
     settings={"allow_interspersed_args": False},
 )
 def task(given: dict[str, Any]) -> int:
-    from .. import task_run
+    from ..effects import task_run
 
     words = given.pop("words")
     read = values(options.TASK, "", given)
@@ -61,6 +62,6 @@ def task(given: dict[str, Any]) -> int:
 
 @command((*options.LIMITS, options.TIER))
 def repl(given: dict[str, Any]) -> int:
-    from .. import repl as reading
+    from ..terminal import repl as reading
 
     return reading.run(values((*options.LIMITS, options.TIER), "", given))

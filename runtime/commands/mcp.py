@@ -14,7 +14,8 @@ _WHAT = ("refresh", "list")
 
 
 def complete_server(incomplete: str) -> list[str]:
-    from .. import configuration, runs
+    from .. import configuration
+    from ..store import runs
 
     return [name for name in configuration.load(runs.ROOT).mcp if name.startswith(incomplete)]
 
@@ -55,7 +56,7 @@ def complete_what(incomplete: str) -> list[str]:
     examples=("llc mcp refresh", "llc mcp refresh files", "llc mcp list --json"),
 )
 def mcp(given: dict[str, Any]) -> int:
-    from .. import mcp_listings
+    from ..effects import mcp_listings
 
     if given["what"] not in _WHAT:
         raise UserError(

@@ -18,8 +18,8 @@ from .plumbing import JSON, command, option, warn, write, write_json
     examples=("llc index", "llc index --rebuild"),
 )
 def index(given: dict[str, Any]) -> int:
-    from .. import runs
     from ..memory import report
+    from ..store import runs
 
     update, listing, notices = report.bring_up_to_date(runs.ROOT, given["rebuild"])
     if given["json"]:
@@ -67,8 +67,8 @@ def index(given: dict[str, Any]) -> int:
     ),
 )
 def context(given: dict[str, Any]) -> int:
-    from .. import runs
     from ..memory import recall, report
+    from ..store import runs
 
     report.check_strategy(given["strategy"])
     wanted = {

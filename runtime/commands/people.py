@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import EXIT_OK
-from ..screen import Screen
+from ..terminal.screen import Screen
 from .plumbing import JSON, command, option, write, write_json
 
 
 def complete_asking(incomplete: str) -> list[str]:
     """Runs that ask something, and the loops they are of."""
-    from .. import answering
+    from ..inspection import answering
 
     found = answering.questions(None)
     names = dict.fromkeys(name for one in found for name in (one.run.name, one.run.id))
@@ -24,7 +24,7 @@ def complete_asking(incomplete: str) -> list[str]:
 
 def complete_answer(context: typer.Context, incomplete: str) -> list[str]:
     """The choices of what the run asks."""
-    from .. import answering
+    from ..inspection import answering
 
     target = context.params.get("target")
     found = answering.questions(target) if target else []
@@ -49,7 +49,7 @@ def _given(name: str, metavar: str, help: str, complete: Any) -> inspect.Paramet
     examples=("llc answer", "llc answer deploy", "llc answer deploy yes", "llc answer deploy -q 7 'not yet'"),
 )
 def answer(given: dict[str, Any]) -> int:
-    from .. import answering
+    from ..inspection import answering
 
     if given["answer"] is None:
         found = answering.questions(given["target"])

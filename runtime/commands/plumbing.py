@@ -16,10 +16,11 @@ from typing import Annotated, Any
 import typer
 
 from ...ir.diagnostics import Diagnostic, render_all
-from .. import masking, options, runs
+from .. import options
 from ..errors import UserError
 from ..options import Option, Values
-from ..screen import Screen
+from ..store import masking, runs
+from ..terminal.screen import Screen
 from ..verbs import VERBS
 
 app = typer.Typer(

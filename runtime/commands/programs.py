@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import launch, options
+from .. import options
 from ..errors import EXIT_OK, EXIT_USAGE, UserError
-from ..journal import write_file
+from ..execution import launch
 from ..options import Values
-from ..screen import Screen
+from ..store.journal import write_file
+from ..terminal.screen import Screen
 from .plumbing import (
     JSON,
     LOOP,
@@ -64,7 +65,7 @@ def resume(given: dict[str, Any]) -> int:
     JSON,
 )
 def validate(given: dict[str, Any]) -> int:
-    from .. import validation
+    from ..compilation import validation
 
     read = values((options.ARGUMENTS, options.DECLARE), "", given)
     findings = validation.check(given["loops"] or [], read.arguments, read.declare)
@@ -98,7 +99,7 @@ def validate(given: dict[str, Any]) -> int:
     option(bool, "no_sources", "--no-sources", help="Leave the source text out of an image.", default=False),
 )
 def compile_(given: dict[str, Any]) -> int:
-    from .. import products
+    from ..compilation import products
 
     read = values(options.OVERRIDES, given["loop"], given)
     text = products.compile_to(read, given["emit"], given["output"], not given["no_sources"], warn)
@@ -109,7 +110,7 @@ def compile_(given: dict[str, Any]) -> int:
 
 @command((), LOOP, JSON)
 def disasm(given: dict[str, Any]) -> int:
-    from .. import products
+    from ..compilation import products
 
     write_data(products.disassembly(Values(options.OVERRIDES, given["loop"]), given["json"], warn))
     return EXIT_OK
@@ -135,7 +136,7 @@ def disasm(given: dict[str, Any]) -> int:
     option(bool, "diff", "--diff", help="Write nothing; print what would change.", default=False),
 )
 def fmt(given: dict[str, Any]) -> int:
-    from .. import formatting
+    from ..compilation import formatting
 
     is_look = given["check"] or given["diff"]
     found = [formatting.look(path) for path in formatting.files(given["files"] or [])]
@@ -164,7 +165,7 @@ def fmt(given: dict[str, Any]) -> int:
     JSON,
 )
 def list_(given: dict[str, Any]) -> int:
-    from .. import listing, status
+    from ..inspection import listing, status
 
     rows = status.unfinished() if given["running"] else listing.loops()
     if given["json"]:

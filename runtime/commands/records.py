@@ -13,13 +13,13 @@ import typer
 from .. import options
 from ..errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..options import Values
-from ..screen import Screen
+from ..terminal.screen import Screen
 from .plumbing import JSON, argument, command, complete_any_run, option, values, warn, write, write_json
 
 
 def complete_case(incomplete: str) -> list[str]:
     """Names of cases in `.loops/tests/`, and paths."""
-    from .. import cases
+    from ..records import cases
 
     found = cases.find_cases([]) if os.path.isdir(cases.FOLDER) else []
     names = [os.path.splitext(os.path.relpath(path, cases.FOLDER))[0] for path in found]
@@ -56,7 +56,7 @@ def complete_record(incomplete: str) -> list[str]:
     examples=("llc replay fix-types", "llc replay fix-types --against edited.yaml"),
 )
 def replay(given: dict[str, Any]) -> int:
-    from .. import replaying
+    from ..records import replaying
 
     told = replaying.replay(given["run"], given["against"])
     if given["json"]:
@@ -82,7 +82,7 @@ def replay(given: dict[str, Any]) -> int:
     examples=("llc record fix-types", "llc record fix-types -o tests/loops/types-clean.yaml"),
 )
 def record(given: dict[str, Any]) -> int:
-    from .. import case_writer, cases, making, recorded
+    from ..records import case_writer, cases, making, recorded
 
     path = cases.case_path(given["output"]) if given["output"] else None
     making.refuse_taken(path, given["force"])
@@ -126,7 +126,8 @@ def record(given: dict[str, Any]) -> int:
     examples=("llc test", "llc test -k types --update", "llc test tests/loops --junit report.xml"),
 )
 def test(given: dict[str, Any]) -> int:
-    from .. import journal, testing
+    from ..records import testing
+    from ..store import journal
 
     screen = Screen(sys.stdout)
     results = []
@@ -166,7 +167,8 @@ _GOING_ON = tuple(row for row in options.RESUME if row.name != "on_unknown")
     ),
 )
 def fork(given: dict[str, Any]) -> int:
-    from .. import forking, launch
+    from ..execution import launch
+    from ..records import forking
 
     own = {name: given.pop(name) for name in ("run", "at", "state", "iteration")}
     target = given.pop("with_") or ""
@@ -188,9 +190,9 @@ def fork(given: dict[str, Any]) -> int:
     examples=("llc trace fix-types", "llc trace fix-types --at 12", "llc trace fix-types --json | jq .state"),
 )
 def trace(given: dict[str, Any]) -> int:
-    from .. import replaying, tracing
-    from ..recorded import bounded
-    from ..tape import Tape
+    from ..records import replaying, tracing
+    from ..records.recorded import bounded
+    from ..records.tape import Tape
 
     recording, image = replaying.load(given["run"])
     with bounded(recording.about):
@@ -211,7 +213,7 @@ def trace(given: dict[str, Any]) -> int:
             for point in (tape.at(number),) if number is not None else tape:
                 write(json.dumps(point.to_json(), ensure_ascii=False) + "\n")
         else:
-            from ..trace_view import TraceView
+            from ..records.trace_view import TraceView
 
             TraceView(tape).run()
     return EXIT_OK

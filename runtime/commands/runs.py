@@ -10,8 +10,8 @@ import typer
 
 from .. import options
 from ..errors import EXIT_FAILURE, EXIT_OK, UserError
-from ..runs import HOW_TO_BEGIN
-from ..screen import Screen
+from ..store.runs import HOW_TO_BEGIN
+from ..terminal.screen import Screen
 from .plumbing import JSON, argument, command, complete_any_run, complete_run, option, warn, write, write_json
 
 
@@ -31,7 +31,7 @@ def _target(help: str, complete: Any) -> inspect.Parameter:
     examples=("llc status", "llc status fix-types --watch", "llc status fix-types --json"),
 )
 def status(given: dict[str, Any]) -> int:
-    from .. import status as look
+    from ..inspection import status as look
 
     found = look.chosen(given["target"])
     if given["watch"] and len(found) == 1:
@@ -66,7 +66,7 @@ def status(given: dict[str, Any]) -> int:
     examples=("llc stop fix-types", "llc stop --all --wait 60"),
 )
 def stop(given: dict[str, Any]) -> int:
-    from .. import stopping
+    from ..inspection import stopping
 
     found = stopping.chosen(given["target"], given["all"])
     results = stopping.stop(found, max(0.0, given["wait"]))
@@ -92,8 +92,8 @@ def stop(given: dict[str, Any]) -> int:
     examples=("llc attach fix-types", "llc attach fix-types --stop"),
 )
 def attach(given: dict[str, Any]) -> int:
-    from .. import attaching
-    from .. import runs as folders
+    from ..inspection import attaching
+    from ..store import runs as folders
 
     return attaching.attach(folders.look_up(given["target"]), given["stop"], given["verbose"])
 
@@ -110,8 +110,8 @@ def attach(given: dict[str, Any]) -> int:
     examples=("llc logs fix-types", "llc logs fix-types -f -n 20", "llc logs fix-types --json | jq .event"),
 )
 def logs(given: dict[str, Any]) -> int:
-    from .. import runs as folders
-    from .. import telling
+    from ..inspection import telling
+    from ..store import runs as folders
 
     run = folders.look_up(given["target"])
     return telling.tell(run, given["follow"], given["json"], given["verbose"], given["last"], write)
@@ -125,7 +125,7 @@ def logs(given: dict[str, Any]) -> int:
     examples=("llc history", "llc history fix-types -n 100", "llc history fix-types --json"),
 )
 def history(given: dict[str, Any]) -> int:
-    from .. import history as past
+    from ..inspection import history as past
 
     told = past.look(given["target"], given["count"])
     if given["json"]:
@@ -142,7 +142,7 @@ def history(given: dict[str, Any]) -> int:
     examples=("llc profile fix-types", "llc profile fix-types --flame fix-types.json"),
 )
 def profile(given: dict[str, Any]) -> int:
-    from .. import profiles
+    from ..inspection import profiles
 
     found = profiles.of_run(given["run"])
     if given["flame"]:
@@ -168,8 +168,9 @@ def profile(given: dict[str, Any]) -> int:
     examples=("llc clean", "llc clean --older-than 30d --dry-run", "llc clean fix-types --keep 0"),
 )
 def clean(given: dict[str, Any]) -> int:
-    from .. import cleaning, configuration
-    from .. import runs as folders
+    from .. import configuration
+    from ..store import cleaning
+    from ..store import runs as folders
 
     keep, older_than = given["keep"], None
     if given["older_than"] is not None:

@@ -13,7 +13,7 @@ from .plumbing import JSON, command, write, write_json
 
 def complete_tool(incomplete: str) -> list[str]:
     from ...frontend.declared import Declared
-    from .. import runs
+    from ..store import runs
 
     return [name for name in Declared(runs.LOOPS).names() if name.startswith(incomplete)]
 
@@ -33,7 +33,7 @@ _NAMES = inspect.Parameter(
 
 @command((), _NAMES, JSON)
 def tools(given: dict[str, Any]) -> int:
-    from .. import toolbox
+    from ..effects import toolbox
 
     names = given["names"] or []
     found = toolbox.signatures(names)

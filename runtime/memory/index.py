@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from ..runs import LOOPS, make_private
+from ..store.runs import LOOPS, make_private
 from .ignore import LARGEST_FILE, Entry, Listing, read_entry
 from .outline import outline
 from .terms import term_text

@@ -18,7 +18,7 @@ from .index import Damaged, Index, Unusable, Update, index_path, throw_away
 from .search import Match, Source
 
 if TYPE_CHECKING:
-    from ..world import Context
+    from ..effects.world import Context
 
 T = TypeVar("T")
 

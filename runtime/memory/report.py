@@ -10,7 +10,7 @@ from typing import Any
 
 from ...ir.diagnostics import nearest
 from ..errors import EXIT_FAILURE, UserError, reason
-from ..screen import Screen, printable
+from ..terminal.screen import Screen, printable
 from . import search
 from .ignore import MOST_FILES, Listing, list_files
 from .index import Index, Unusable, Update
@@ -135,8 +135,8 @@ def look_up(root: str, request: Request) -> Answer:
 
     answer: Answer = _guarded(root, act)
     if request.rerank and answer.matches:
-        from ..model import ModelWorker
-        from ..world import Context, Interrupt
+        from ..effects.model import ModelWorker
+        from ..effects.world import Context, Interrupt
         from .rerank import rerank
 
         began = monotonic()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .search import Match
 
 if TYPE_CHECKING:
-    from ..world import Context
+    from ..effects.world import Context
     from .recall import Request
 
 _TOKENS = 1024

@@ -12,7 +12,7 @@ import os
 from typing import Any, NamedTuple
 
 from ..configuration import ModelEntry
-from ..prices import Price
+from ..effects.prices import Price
 
 
 class Provider(NamedTuple):

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from .. import masking
-from ..prices import Prices
-from ..worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
+from ..effects.prices import Prices
+from ..effects.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
+from ..store import masking
 from .choice import PROVIDERS, Model, Unavailable, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..world import Context
+    from ..effects.world import Context
 
 
 class ModelClient:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..worker import serve_in_parts
+from ..effects.worker import serve_in_parts
 
 # The tool by which a model gives a reply that has a schema.
 TOOL = "answer"

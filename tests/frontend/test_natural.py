@@ -15,7 +15,7 @@ from llc.frontend.natural import LOCK, Pin, key_of, pins_in, print_lock
 from llc.frontend.schema import NaturalSpec
 from llc.frontend.structure import read_loop
 from llc.ir.diagnostics import CompileError, Diagnostic
-from llc.runtime import cache
+from llc.runtime.compilation import cache
 from llc.vm.emit import emit
 
 WORDS = 'paradigm: natural\ndescription: "Fix all type errors"\ntools: ["/ll:fix"]\n'

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from llc.runtime import launch, options
+from llc.runtime import options
+from llc.runtime.execution import launch
 
 
 class Ran:

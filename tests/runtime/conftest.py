@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.world import Context, Interrupt, World
+from llc.runtime.effects.world import Context, Interrupt, World
 
 
 class Effect:

@@ -23,7 +23,7 @@ from typing import Any
 from llc.frontend import compile as _compile  # noqa: F401 - imported once for all
 from llc.ir import verify as _verify  # noqa: F401
 from llc.runtime import cli as _cli  # noqa: F401
-from llc.runtime import entry, lanes, launch, model, resumption, unknown  # noqa: F401
+from llc.runtime import entry
 from llc.vm import lift, snapshot  # noqa: F401
 
 RUNNING = "/.loops/.running/"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from llc.runtime import journal, locks
-from llc.runtime.past import History
+from llc.runtime.store import journal, locks
+from llc.runtime.store.past import History
 
 
 def at(seconds: float) -> str:

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime.agent import LONGEST_HANDOFF, handoff_of
-from llc.runtime.agent_stream import Stream
+from llc.runtime.effects.agent import LONGEST_HANDOFF, handoff_of
+from llc.runtime.effects.agent_stream import Stream
 
 Perform = Callable[..., dict[str, Any]]
 

@@ -16,8 +16,10 @@ from typing import Any
 import pexpect
 import pytest
 
-from llc.runtime import leftover, locks, runs, stopping
+from llc.runtime.effects import leftover
 from llc.runtime.errors import UserError
+from llc.runtime.inspection import stopping
+from llc.runtime.store import locks, runs
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llc.ir.diagnostics import CompileError
-from llc.runtime import case_reader, case_writer, difference, making, recorded, testing
-from llc.runtime.cases import Case
-from llc.runtime.recorded import Answer, Asked, Note, Recording
+from llc.runtime.records import case_reader, case_writer, difference, making, recorded, testing
+from llc.runtime.records.cases import Case
+from llc.runtime.records.recorded import Answer, Asked, Note, Recording
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 

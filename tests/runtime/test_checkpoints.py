@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_text
-from llc.runtime import checkpoint as checkpoints
-from llc.runtime import journal, launch, locks, options, resumption, runs
-from llc.runtime.checkpoint import Checkpoints
-from llc.runtime.display import Display
-from llc.runtime.driver import Driver
-from llc.runtime.journal import Journal
-from llc.runtime.world import Context, Interrupt, World
+from llc.runtime import options
+from llc.runtime.effects.world import Context, Interrupt, World
+from llc.runtime.execution import launch
+from llc.runtime.execution.driver import Driver
+from llc.runtime.store import checkpoint as checkpoints
+from llc.runtime.store import journal, locks, resumption, runs
+from llc.runtime.store.checkpoint import Checkpoints
+from llc.runtime.store.journal import Journal
+from llc.runtime.terminal.display import Display
 from llc.vm.emit import emit
 
 # Counts by itself, so that an effect given another's result is seen in the end.
@@ -101,7 +103,7 @@ def resume(run: runs.RunFolder) -> Any:
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Resumed runs go on in a world like the one they began in."""
-    monkeypatch.setattr("llc.runtime.world.World", lambda: Told(10**6))
+    monkeypatch.setattr("llc.runtime.effects.world.World", lambda: Told(10**6))
 
 
 EXPECTED = ("limit", STEPS + 5, STEPS + 5, str(STEPS + 5))
@@ -265,7 +267,7 @@ def test_a_scripted_run_goes_on_with_its_script_where_it_was(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rules that were used up stay used up, and the script's clock goes on."""
-    from llc.runtime.script import ScriptedWorld
+    from llc.runtime.effects.script import ScriptedWorld
 
     (project / "world.yaml").write_text(
         "rules:\n  - {state: work, times: 200, output: a}\n  - {state: work, output: b, duration_ms: 1000}\n"

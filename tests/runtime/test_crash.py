@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from llc.ir.text import parse_program
-from llc.runtime import journal
+from llc.runtime.store import journal
 from llc.vm.emit import emit
 
 IS_LARGE = bool(os.environ.get("LLC_CRASH"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_file
-from llc.runtime import creating, describing, drafts
+from llc.runtime.authoring import creating, describing, drafts
 from llc.runtime.commands.authoring import PARADIGMS
 from llc.runtime.errors import UserError
 
@@ -280,7 +280,9 @@ def test_an_api_that_fails_is_told(
 def test_a_time_out_ends_the_call(project: Path, messages_server: Any, answers: Any) -> None:
     """A server that says nothing is not waited for longer than the limit."""
     messages_server.then(answers.stall())
-    code = LLC.replace("from llc", "import llc.runtime.describing as d; d.TIMEOUT = 0.5\nfrom llc", 1)
+    code = LLC.replace(
+        "from llc", "import llc.runtime.authoring.describing as d; d.TIMEOUT = 0.5\nfrom llc", 1
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, "create", "--describe", "x", "--yes"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,

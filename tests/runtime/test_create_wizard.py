@@ -11,8 +11,8 @@ import pexpect
 import pytest
 
 from llc.frontend.compile import compile_file
-from llc.runtime import drafts, wizard
-from llc.runtime.wizard import Choice
+from llc.runtime.authoring import drafts, wizard
+from llc.runtime.authoring.wizard import Choice
 
 LLC = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())"
 DOWN = "\x1b[B"

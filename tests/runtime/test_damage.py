@@ -16,12 +16,14 @@ import pytest
 
 from llc.frontend.compile import compile_text
 from llc.ir.text import parse_program
-from llc.runtime import journal, launch, locks, options, runs
-from llc.runtime.checkpoint import Checkpoints
-from llc.runtime.display import Display
-from llc.runtime.driver import Driver
-from llc.runtime.journal import Journal
-from llc.runtime.world import Context, Interrupt, World
+from llc.runtime import options
+from llc.runtime.effects.world import Context, Interrupt, World
+from llc.runtime.execution import launch
+from llc.runtime.execution.driver import Driver
+from llc.runtime.store import journal, locks, runs
+from llc.runtime.store.checkpoint import Checkpoints
+from llc.runtime.store.journal import Journal
+from llc.runtime.terminal.display import Display
 from llc.vm.emit import emit
 from llc.vm.image import Image
 from llc.vm.machine import Machine
@@ -74,7 +76,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / ".loops").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("llc.runtime.world.World", Counting)
+    monkeypatch.setattr("llc.runtime.effects.world.World", Counting)
     monkeypatch.setattr(os, "fdatasync", lambda fd: None)
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     # The program is our own, and verified with the rest of the tests.

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime import display as displays
-from llc.runtime.display import ProgressDisplay
-from llc.runtime.outcome import Outcome
-from llc.runtime.screen import Screen, columns, fit, printable
+from llc.runtime.execution.outcome import Outcome
+from llc.runtime.terminal import display as displays
+from llc.runtime.terminal.display import ProgressDisplay
+from llc.runtime.terminal.screen import Screen, columns, fit, printable
 
 Show = Callable[..., str]
 

@@ -28,13 +28,13 @@ from llc.ir.nodes import (
 )
 from llc.ir.nodes import Fail as FailExit
 from llc.ir.nodes import Note as NoteInstruction
-from llc.runtime import journal as journals
-from llc.runtime import runs
-from llc.runtime.display import Display
-from llc.runtime.driver import LONGEST_ACTION, Driver
-from llc.runtime.journal import Journal, JournalError
-from llc.runtime.outcome import Outcome
-from llc.runtime.world import Context, Interrupt, Interrupted, World
+from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
+from llc.runtime.execution.driver import LONGEST_ACTION, Driver
+from llc.runtime.execution.outcome import Outcome
+from llc.runtime.store import journal as journals
+from llc.runtime.store import runs
+from llc.runtime.store.journal import Journal, JournalError
+from llc.runtime.terminal.display import Display
 from llc.vm.emit import emit
 from llc.vm.image import Image
 from llc.vm.machine import Machine

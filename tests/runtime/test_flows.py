@@ -16,7 +16,7 @@ import pytest
 
 import llc as package
 from llc.ir.text import parse_program
-from llc.runtime.script import ScriptedWorld
+from llc.runtime.effects.script import ScriptedWorld
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from llc.runtime import forking, launch, options, recorded
+from llc.runtime import options
 from llc.runtime.errors import UserError
+from llc.runtime.execution import launch
+from llc.runtime.records import forking, recorded
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -240,7 +242,7 @@ def test_a_fork_that_was_killed_while_it_was_made_leaves_no_run(
     with monkeypatch.context() as patch:
         patch.setattr(forking, "_beginning", killed)
         patch.setattr(
-            "llc.runtime.runs.RunFolder.discard", lambda self: (Path(self.path) / "outputs").mkdir()
+            "llc.runtime.store.runs.RunFolder.discard", lambda self: (Path(self.path) / "outputs").mkdir()
         )
         with pytest.raises(KeyboardInterrupt):
             forking.fork("work", 2, None, None, None)

@@ -16,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llc.ir.diagnostics import CompileError
-from llc.runtime import cleaning, configuration, entry, history, journal, runs
-from llc.runtime.runs import RunFolder
+from llc.runtime import configuration, entry
+from llc.runtime.inspection import history
+from llc.runtime.store import cleaning, journal, runs
+from llc.runtime.store.runs import RunFolder
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from joint_programs import FIX, World, drive, program_of, write
 
-from llc.runtime.session import Session
-from llc.runtime.world import Interrupt
+from llc.runtime.effects.world import Interrupt
+from llc.runtime.terminal.session import Session
 from llc.vm.faults import Fault
 
 INNER = """\

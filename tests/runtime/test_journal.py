@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime import journal
-from llc.runtime.journal import BLOB_LIMIT, BlobError, Blobs, Journal, JournalError
+from llc.runtime.store import journal
+from llc.runtime.store.journal import BLOB_LIMIT, BlobError, Blobs, Journal, JournalError
 
 TS = "2024-01-15T10:30:00.000Z"
 
@@ -216,7 +216,7 @@ def test_what_is_flushed_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     script = f"""
         import os, signal
-        from llc.runtime.journal import Journal
+        from llc.runtime.store.journal import Journal
         book = Journal.create({str(path)!r}, lambda: "t")
         book.write("note", {{"n": 1}}); book.flush()
         book.write("note", {{"n": 2}})
@@ -231,7 +231,7 @@ def test_a_full_disk_is_an_error_and_leaves_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     script = f"""
         import resource, signal
-        from llc.runtime.journal import Journal, JournalError
+        from llc.runtime.store.journal import Journal, JournalError
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (500, resource.RLIM_INFINITY))
         book = Journal.create({str(path)!r}, lambda: "t")

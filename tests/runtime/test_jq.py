@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llc.runtime import jq_worker
-from llc.runtime.jq import JqWorker
-from llc.runtime.world import Context, Interrupt, Interrupted
+from llc.runtime.effects import jq_worker
+from llc.runtime.effects.jq import JqWorker
+from llc.runtime.effects.world import Context, Interrupt, Interrupted
 
 Ask = Callable[[str, str], dict[str, Any]]
 

@@ -18,12 +18,14 @@ from typing import Any
 import pytest
 
 from llc.ir.text import parse_program
-from llc.runtime import journal, launch, options, runs
-from llc.runtime.display import Display
-from llc.runtime.driver import Driver
-from llc.runtime.past import History
-from llc.runtime.replay import replay
-from llc.runtime.world import Context, Interrupt, World
+from llc.runtime import options
+from llc.runtime.effects.world import Context, Interrupt, World
+from llc.runtime.execution import launch
+from llc.runtime.execution.driver import Driver
+from llc.runtime.store import journal, runs
+from llc.runtime.store.past import History
+from llc.runtime.store.replay import replay
+from llc.runtime.terminal.display import Display
 from llc.vm.emit import emit
 from llc.vm.image import Image
 from llc.vm.machine import Machine

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from llc.runtime import leftover
-from llc.runtime.leftover import end_leftover, start_time
+from llc.runtime.effects import leftover
+from llc.runtime.effects.leftover import end_leftover, start_time
 
 EFFECT = "lint-20240115-103000-ab12/3"
 Start = Callable[..., subprocess.Popen[str]]

@@ -18,9 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime import entry, history, journal, live, masked, runs, status, stopping, summary, telling
-from llc.runtime.display import Display
-from llc.runtime.events import EVENT_ROWS
+from llc.runtime import entry
+from llc.runtime.inspection import history, live, status, stopping, summary, telling
+from llc.runtime.store import journal, runs
+from llc.runtime.store.events import EVENT_ROWS
+from llc.runtime.terminal import masked
+from llc.runtime.terminal.display import Display
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 

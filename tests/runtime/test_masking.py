@@ -17,9 +17,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from llc.runtime import journal, kept_image, masking, runs, stopping
 from llc.runtime.errors import UserError
-from llc.runtime.masking import MASK, Secrets, Stream
+from llc.runtime.inspection import stopping
+from llc.runtime.store import journal, kept_image, masking, runs
+from llc.runtime.store.masking import MASK, Secrets, Stream
 
 # Everything in it that quoting, JSON or a URL would write in another way.
 SECRET = "hunter2'$x\"\\ü&/z"
@@ -415,7 +416,7 @@ def test_an_error_of_ours_is_masked(project: Path) -> None:
     """The file with a traceback, and the line that names it, show no secret."""
 
     code = (
-        "import sys; from llc.runtime import entry, launch\n"
+        "import sys; from llc.runtime import entry; from llc.runtime.execution import launch\n"
         "def fail(values): launch.Command(values).configure(); raise RuntimeError('sk-plain-1234')\n"
         "launch.run = fail; sys.argv = ['llc', 'run', 'leaks', '--context', 'x=sk-plain-1234']\n"
         "sys.exit(entry.main())"

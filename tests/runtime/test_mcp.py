@@ -16,7 +16,7 @@ import pytest
 from llc.frontend.mcp_servers import signature
 from llc.ir.diagnostics import CompileError
 from llc.runtime import configuration
-from llc.runtime.leftover import is_alive, start_time
+from llc.runtime.effects.leftover import is_alive, start_time
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 SERVER = Path(__file__).with_name("mcp_tools_server.py")

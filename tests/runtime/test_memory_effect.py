@@ -17,9 +17,9 @@ from memory_projects import repository
 
 from llc.frontend.documents import text_source
 from llc.ir.diagnostics import CompileError
+from llc.runtime.effects.script import NoRule, ScriptedWorld
+from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
 from llc.runtime.memory import index
-from llc.runtime.script import NoRule, ScriptedWorld
-from llc.runtime.world import Context, Interrupt, Interrupted, World
 
 Perform = Callable[..., dict[str, Any]]
 FILES: dict[str, str | bytes] = {

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.model import ModelWorker
-from llc.runtime.prices import Prices, load_prices
-from llc.runtime.world import Context, Interrupt, Interrupted, World
+from llc.runtime.effects.model import ModelWorker
+from llc.runtime.effects.prices import Prices, load_prices
+from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
 
 SCHEMA = {
     "type": "object",

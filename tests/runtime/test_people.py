@@ -18,9 +18,9 @@ import pytest
 import llc
 from llc.frontend.compile import compile_text
 from llc.ir.diagnostics import CompileError
-from llc.runtime import stopping
-from llc.runtime.people import pick
-from llc.runtime.script import ScriptedWorld
+from llc.runtime.effects.people import pick
+from llc.runtime.effects.script import ScriptedWorld
+from llc.runtime.inspection import stopping
 
 CONFIRM = """
 name: confirm
@@ -251,8 +251,8 @@ def test_of_several_questions_one_is_named(project: Path) -> None:
 
 def test_of_two_who_answer_one_is_heard(project: Path) -> None:
     """The file of an answer is made once, so a run cannot be told two things."""
-    from llc.runtime import answering
     from llc.runtime.errors import UserError
+    from llc.runtime.inspection import answering
 
     run = start("confirm")
     asked()
@@ -362,7 +362,7 @@ def test_choices_may_be_worked_out() -> None:
 
 def test_a_script_cannot_answer_what_is_no_choice() -> None:
     """The rule is named."""
-    from llc.runtime.script import NoRule
+    from llc.runtime.effects.script import NoRule
 
     world = ScriptedWorld.read(_source("- {kind: ask, answer: z}"))
     with pytest.raises(NoRule, match="none of the choices"):

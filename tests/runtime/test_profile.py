@@ -14,8 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llc.runtime import entry, journal, profiles, profiling
-from llc.runtime.profiling import Profile, of_journal
+from llc.runtime import entry
+from llc.runtime.execution import profiling
+from llc.runtime.execution.profiling import Profile, of_journal
+from llc.runtime.inspection import profiles
+from llc.runtime.store import journal
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -147,7 +150,7 @@ def test_without_the_options_nothing_is_measured(project: Path) -> None:
     """A run that was not asked to does not even load what measures."""
     code = (
         "import sys; from llc.runtime.entry import main; main();"
-        "print([name for name in sys.modules if 'profil' in name or name == 'llc.runtime.tiers'])"
+        "print([name for name in sys.modules if 'profil' in name or name == 'llc.runtime.execution.tiers'])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "run", "one", "-q"], capture_output=True, text=True, check=True

@@ -11,9 +11,9 @@ import pytest
 
 from llc.ir.diagnostics import CompileError
 from llc.runtime import configuration
+from llc.runtime.effects.world import Context, World
 from llc.runtime.models import choice
 from llc.runtime.models.choice import choose
-from llc.runtime.world import Context, World
 
 Do = Callable[..., dict[str, Any]]
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

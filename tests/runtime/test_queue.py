@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from llc.runtime import locks
+from llc.runtime.store import locks
 
 GATE = (
     "name: NAME\nscope: [SCOPE]\ninitial: a\nstates:\n"
@@ -105,7 +105,7 @@ def test_a_waiting_run_is_listed_with_what_it_waits_for(project: Path) -> None:
     wait_for((project / "here.one").exists)
     second = begin("run", "two", "-q", "--queue")
     wait_for(lambda: is_queued(project, "two"))
-    from llc.runtime import status
+    from llc.runtime.inspection import status
 
     rows = {row["program"]: row for row in status.unfinished()}
     assert rows["two"]["status"] == "queued"
@@ -183,7 +183,7 @@ def test_a_run_that_was_cut_off_can_queue_to_go_on(project: Path) -> None:
 
 
 def run_of(project: Path, name: str) -> Any:
-    from llc.runtime import runs
+    from llc.runtime.store import runs
 
     return runs.find(name, str(project))
 
@@ -221,8 +221,8 @@ def test_a_run_in_the_background_may_queue(project: Path) -> None:
 # Each process takes its paths, says so, keeps them for a moment and says that it lets go.
 MANY = """
     import os, sys, time
-    from llc.runtime import locks
-    from llc.runtime.world import Interrupt
+    from llc.runtime.store import locks
+    from llc.runtime.effects.world import Interrupt
 
     scopes = [["a"], ["a/b"], ["a/b/c"], ["c"], ["c/d", "e"], ["e"], ["."], ["ab"], ["f"], ["g"]]
     log = os.open("log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)

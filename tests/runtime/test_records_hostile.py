@@ -17,20 +17,13 @@ from hypothesis import strategies as st
 
 from llc.frontend.documents import read_document, read_source
 from llc.ir.diagnostics import CompileError
-from llc.runtime import (
-    difference,
-    forking,
-    journal,
-    launch,
-    making,
-    options,
-    recorded,
-    testing,
-    tracing,
-)
+from llc.runtime import options
 from llc.runtime.errors import UserError
-from llc.runtime.recorded import bounded
-from llc.runtime.tape import Tape
+from llc.runtime.execution import launch
+from llc.runtime.records import difference, forking, making, recorded, testing, tracing
+from llc.runtime.records.recorded import bounded
+from llc.runtime.records.tape import Tape
+from llc.runtime.store import journal
 
 LOOP = """name: fix
 initial: check

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from llc.frontend.core import Core
 from llc.frontend.flows import lower_flow
-from llc.runtime import case_reader, case_writer, difference, making, testing
-from llc.runtime.cases import Case
-from llc.runtime.recorded import Answer, Asked, Recording
-from llc.runtime.retelling import Retelling
-from llc.runtime.tape import Tape
+from llc.runtime.records import case_reader, case_writer, difference, making, testing
+from llc.runtime.records.cases import Case
+from llc.runtime.records.recorded import Answer, Asked, Recording
+from llc.runtime.records.retelling import Retelling
+from llc.runtime.records.tape import Tape
 from llc.vm.emit import emit
 from llc.vm.image import Image
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_text
-from llc.runtime import difference, recorded
-from llc.runtime.difference import Comparison
-from llc.runtime.recorded import Asked, Note, Recording
+from llc.runtime.records import difference, recorded
+from llc.runtime.records.difference import Comparison
+from llc.runtime.records.recorded import Asked, Note, Recording
 from llc.vm.emit import emit
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
@@ -281,7 +281,7 @@ function work(n) locals(r)
     from llc.ir.text import parse_program
 
     image = emit(parse_program(text, "side.ir"))
-    from llc.runtime.recorded import Answer
+    from llc.runtime.records.recorded import Answer
 
     recording = Recording("side", {}, lambda name, size: "")
     for seq in (1, 2):

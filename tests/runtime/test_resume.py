@@ -18,8 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llc.frontend.compile import compile_text
-from llc.runtime import journal, launch, options, runs, status
+from llc.runtime import options
 from llc.runtime.errors import UserError
+from llc.runtime.execution import launch
+from llc.runtime.inspection import status
+from llc.runtime.store import journal, runs
 from llc.vm.emit import emit
 
 # Each action writes what it is into `log`, so that one done twice is seen.

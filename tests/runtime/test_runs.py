@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime import journal, runs
 from llc.runtime.errors import UserError
-from llc.runtime.runs import RunFolder
+from llc.runtime.store import journal, runs
+from llc.runtime.store.runs import RunFolder
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from llc.frontend.documents import text_source
 from llc.ir.diagnostics import CompileError
-from llc.runtime.script import NoRule, ScriptedWorld
-from llc.runtime.script_file import _TYPES, RULE_FIELDS
-from llc.runtime.world import Context, Interrupt, Interrupted
+from llc.runtime.effects.script import NoRule, ScriptedWorld
+from llc.runtime.effects.script_file import _TYPES, RULE_FIELDS
+from llc.runtime.effects.world import Context, Interrupt, Interrupted
 
 
 @pytest.fixture

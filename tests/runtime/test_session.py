@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from llc.runtime.session import SWEEP_AT, Answer, Session
-from llc.runtime.world import Context, Exited, Interrupt, World
+from llc.runtime.effects.world import Context, Exited, Interrupt, World
+from llc.runtime.terminal.session import SWEEP_AT, Answer, Session
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from llc.runtime.errors import UserError
-from llc.runtime.spending import UNITS, Spending, asked
+from llc.runtime.execution.spending import UNITS, Spending, asked
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 MANY = """

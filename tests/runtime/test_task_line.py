@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import llc
 from llc.frontend.declarations import Parameter, Signature
 from llc.frontend.declared import Declared
-from llc.runtime import task_line
 from llc.runtime.errors import UserError
+from llc.runtime.terminal import task_line
 
 REVIEW = Signature(
     "user:review",

@@ -142,7 +142,7 @@ def test_a_plain_run_imports_nothing_of_it(llc: Llc, tmp_path: Path) -> None:
         "import sys; from llc.runtime.entry import main\n"
         "sys.argv = ['llc', 'run', 'one', '-q']\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "unwanted = 'llc.runtime.models', 'llc.runtime.tasks'\n"
+        "unwanted = 'llc.runtime.models', 'llc.runtime.effects.tasks'\n"
         "print([name for name in sys.modules if name.startswith(unwanted)])"
     )
     for _ in range(2):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.world import Context, Interrupt, Interrupted, World
+from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
 
 Do = Callable[..., dict[str, Any]]
 SCHEMA = {
@@ -364,7 +364,7 @@ def test_what_a_model_says_is_shown_as_it_comes(
     do: Do, answers: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In parts, without secrets, also where a secret lies across two."""
-    from llc.runtime import masking
+    from llc.runtime.store import masking
 
     monkeypatch.setattr(masking, "known", masking.Secrets({"MY_TOKEN": "hunter2-hunter2"}))
     shown: list[str] = []
@@ -379,7 +379,7 @@ def test_a_secret_does_not_reach_a_prompt(
     do: Do, answers: ModuleType, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model can do its work without."""
-    from llc.runtime import masking
+    from llc.runtime.store import masking
 
     monkeypatch.setattr(masking, "known", masking.Secrets({"MY_TOKEN": "hunter2-hunter2"}))
     do(answers.text("ok"), instructions="{{x}}", inputs={"x": "it is hunter2-hunter2"})

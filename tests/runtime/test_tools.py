@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from llc.frontend.documents import text_source
 from llc.frontend.tools_file import read_tools
-from llc.runtime import system_tools
-from llc.runtime.world import Context, Interrupt, Interrupted, World
+from llc.runtime.effects import system_tools
+from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
 
 Use = Callable[..., dict[str, Any]]
 

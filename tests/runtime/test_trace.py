@@ -16,9 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llc.runtime import launch, options, recorded
-from llc.runtime import tape as tapes
-from llc.runtime.tape import Tape
+from llc.runtime import options
+from llc.runtime.execution import launch
+from llc.runtime.records import recorded
+from llc.runtime.records import tape as tapes
+from llc.runtime.records.tape import Tape
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 

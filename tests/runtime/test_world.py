@@ -16,8 +16,8 @@ import pytest
 
 import llc
 from llc.ir.effects import EFFECTS
-from llc.runtime import world as world_module
-from llc.runtime.world import Context, Interrupt, Interrupted, World, milliseconds, timestamp
+from llc.runtime.effects import world as world_module
+from llc.runtime.effects.world import Context, Interrupt, Interrupted, World, milliseconds, timestamp
 
 Perform = Callable[..., dict[str, Any]]
 
@@ -149,7 +149,7 @@ def test_the_world_imports_nothing_heavy(tmp_path: Path) -> None:
     """A run of a cached image that performs shell actions pays for none of these."""
     (tmp_path / "llc").symlink_to(Path(llc.__file__).parent)
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from llc.runtime import world, shell; "
+        "import sys; sys.path.insert(0, sys.argv[1]); from llc.runtime.effects import world, shell; "
         "heavy = 'attrs yaml typing dataclasses inspect typer rich lark anthropic jq re2 asyncio logging "
         "importlib.metadata pathlib subprocess socket'.split(); "
         "print([name for name in heavy if name in sys.modules])"

@@ -13,7 +13,7 @@ from spec.blocks import take, text_of
 from llc.frontend.natural import key_of
 from llc.frontend.schema import PARADIGMS, NaturalSpec
 from llc.frontend.structure import read_loop
-from llc.runtime.creating import OWN
+from llc.runtime.authoring.creating import OWN
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = take("create.md", "yaml", "console")
@@ -69,8 +69,8 @@ def test_every_option_of_a_paradigm_is_listed() -> None:
 
 def test_the_command_file_says_what_llc_does() -> None:
     """Its options are those of the verb, and its questions those of the wizard."""
+    from llc.runtime.authoring.wizard import KINDS
     from llc.runtime.commands.authoring import PARADIGMS as NAMES
-    from llc.runtime.wizard import KINDS
 
     text = (ROOT / "commands" / "create_loop.md").read_text("utf-8")
     assert text.startswith("---\ndescription: ")

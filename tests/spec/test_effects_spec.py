@@ -13,8 +13,8 @@ from spec.blocks import SPEC, take, text_of
 
 from llc.frontend.documents import text_source
 from llc.ir.effects import EFFECT_ROWS, NOTE_ROWS
-from llc.runtime.script import NoRule, ScriptedWorld
-from llc.runtime.world import Context, Interrupt, World
+from llc.runtime.effects.script import NoRule, ScriptedWorld
+from llc.runtime.effects.world import Context, Interrupt, World
 
 CHAPTER = SPEC / "effects.md"
 TEXT = text_of("effects.md")

@@ -12,7 +12,9 @@ import pytest
 from spec.blocks import SPEC, take, text_of
 
 from llc.ir.effects import NOTE_ROWS
-from llc.runtime import events, launch, options
+from llc.runtime import options
+from llc.runtime.execution import launch
+from llc.runtime.store import events
 
 CHAPTER = SPEC / "events.md"
 TEXT = text_of("events.md")
@@ -78,7 +80,7 @@ def test_every_event_is_one_of_the_table(ended: Path) -> None:
 
 
 def test_the_table_is_that_of_the_program(update: bool) -> None:
-    """Event kinds are declared once, in `runtime/events.py` and `ir/effects.py`."""
+    """Event kinds are declared once, in `runtime/store/events.py` and `ir/effects.py`."""
     place = re.compile(r"(<!-- table: events -->\n).*?(<!-- end -->)", re.DOTALL)
     assert place.search(TEXT)
     rows = "".join(f"{line}\n" for line in events.markdown())

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from spec.blocks import take, text_of
 
-from llc.runtime import masking, runs, stopping, telling
+from llc.runtime.inspection import stopping, telling
+from llc.runtime.store import masking, runs
 
 TEXT = text_of("operating.md")
 BLOCKS = take("operating.md", "yaml", "console")

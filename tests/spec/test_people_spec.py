@@ -14,7 +14,7 @@ from spec.blocks import take
 from spec.test_operating_spec import stable
 
 from llc.frontend.compile import compile_file
-from llc.runtime import stopping
+from llc.runtime.inspection import stopping
 
 BLOCKS = take("people.md", "yaml .loops/deploy.yaml", "yaml world", "sexp", "console")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from spec.blocks import Block, parameters, take, text_of
 
-from llc.runtime.repl import COMMANDS, Console
-from llc.runtime.screen import Screen
-from llc.runtime.session import Session
+from llc.runtime.terminal.repl import COMMANDS, Console
+from llc.runtime.terminal.screen import Screen
+from llc.runtime.terminal.session import Session
 
 DIALOGUES = take("repl.md", "repl")
 COMMAND = take("repl.md", "console")[0]

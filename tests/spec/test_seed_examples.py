@@ -12,7 +12,7 @@ import pytest
 
 import llc
 from llc.frontend.documents import text_source
-from llc.runtime.script import ScriptedWorld
+from llc.runtime.effects.script import ScriptedWorld
 
 WORLD = """
 - {tool: math:add, args: {x: 10, y: 5}, value: 15}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from spec.blocks import take, text_of
 
-from llc.runtime import cases
 from llc.runtime.commands import records  # noqa: F401 - declares its verbs
 from llc.runtime.commands.plumbing import app
+from llc.runtime.records import cases
 
 TEXT = text_of("testing.md")
 BLOCKS = take("testing.md", "yaml", "console")

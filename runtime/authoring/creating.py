@@ -1,0 +1,415 @@
+"""`llc create`: a loop from options, from answers or from a description; shown, checked, saved.
+
+Owns the order of that and what each option sets. The questions are `wizard`'s, YAML and files
+`drafts`', the model `describing`'s, pins `pinning`'s. `spec/create.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from ...frontend.documents import read_scalar
+from ...frontend.schema import PARADIGMS
+from ...ir.diagnostics import CompileError, render_all, suggest
+from ..effects.world import Interrupted
+from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
+from ..store.masking import masked
+from ..terminal.repl import Listening
+from ..terminal.screen import Screen, printable
+from . import describing, drafts, pinning, wizard
+from .describing import Described, Hopeless
+from .drafts import Draft
+
+# What belongs to which paradigm; all else belongs to every loop.
+OWN = {
+    "goal": ("goal", "tool"),
+    "convergence": ("check", "toward", "using", "tolerance", "direction"),
+    "invariants": ("constraint", "fix"),
+    "imperative": ("step", "until", "until_fails"),
+    "fsm": ("state", "route", "initial"),
+    "natural": ("tool",),
+}
+_SETTINGS = ("description", "max_iterations", "timeout", "backoff", "maintain", "maintain_delay", "scope")
+
+
+def run(given: dict[str, Any]) -> int:
+    """The verb; the exit code. given: its options by name."""
+    if given["pin"] or given["loops"]:
+        if not given["pin"]:
+            raise UserError(
+                "bad-option", "loops are named for --pin only", "to name the new loop: --name NAME"
+            )
+        return pinning.run(given)
+    try:
+        return _Creation(given).run()
+    except (KeyboardInterrupt, Interrupted):
+        _say("\ninterrupted; nothing was saved")
+        return EXIT_INTERRUPTED
+    except EOFError:
+        _say("\nnothing was saved")
+        return EXIT_FAILURE
+
+
+def _say(text: str) -> None:
+    Screen(sys.stderr).write(text + "\n")
+
+
+class _Creation:
+    """One loop that is made."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.given = given
+        self.out = Screen(sys.stdout)
+        self.errors = Screen(sys.stderr)
+        self.has_person = sys.stdin.isatty() and sys.stdout.isatty()
+        self.asker: wizard.Asker | None = None
+        self.described: Described | None = None
+
+    def run(self) -> int:
+        given = self.given
+        data = data_of(given)
+        if given["name"]:
+            drafts.check_name(given["name"])
+            self.refuse_taken(given["name"])
+        if given["describe"] is not None:
+            return self.describe(given["describe"], data)
+        if data.get("paradigm") == "natural":
+            return self.natural(data)
+        if self.is_incomplete(data):
+            data = wizard.ask(self.person(), given["paradigm"], data)
+            words = data.pop(wizard.DESCRIBED, None)
+            if words is not None:
+                return self.describe(words, data)
+        elif not data.get("name"):
+            data["name"] = drafts.fit_name(wizard.propose_name(data))
+        return self.finish(self.drafted(data))
+
+    # --- ways to a draft --------------------------------------------------------------------------
+
+    def is_incomplete(self, data: dict[str, Any]) -> bool:
+        """Whether there is somebody, and something, to ask."""
+        paradigm = data.get("paradigm")
+        if paradigm is None:
+            if any(self.given[name] for names in OWN.values() for name in names):
+                raise UserError(
+                    "bad-option", "it is not said what the loop is", f"--paradigm {'|'.join(PARADIGMS)}"
+                )
+            if not self.has_person:
+                help = "give the answers by options, as in llc create --paradigm goal --goal … --tool …"
+                raise UserError("no-terminal", "there is nobody to answer questions", help)
+            return True
+        return self.has_person and not self.given["yes"] and bool(_missing(data))
+
+    def person(self) -> wizard.Asker:
+        if self.asker is None:
+            from .menus import Menus
+
+            self.asker = Menus()
+        return self.asker
+
+    def drafted(self, data: dict[str, Any]) -> Draft:
+        missing = _missing(data)
+        if missing:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
+            raise UserError("bad-option", f"a loop of paradigm `{data['paradigm']}` needs {flags}")
+        try:
+            return drafts.draft(data)
+        except CompileError as error:
+            if self.asker is not None:  # what somebody has typed is theirs
+                self.errors.write(drafts.yaml_of(data) + "\n")
+            raise CompileError(error.diagnostics, error.sources) from None
+
+    def describe(self, words: str, data: dict[str, Any]) -> int:
+        """A loop that a model makes of words."""
+        if not words.strip():
+            raise UserError("bad-option", "the description is empty")
+        settings = {name: value for name, value in data.items() if name in _SETTINGS}
+        if self.given["paradigm"]:
+            words += f"\n\nWrite it in paradigm `{self.given['paradigm']}`."
+        self.described = made = self.ask_model(words, data.get("name"), self.given["tool"] or (), settings)
+        self.tell_cost(made)
+        return self.finish(made.draft)
+
+    def natural(self, data: dict[str, Any]) -> int:
+        """Words that are kept, and what a model makes of them pinned beside them."""
+        if not data.get("description"):
+            raise UserError("bad-option", "a loop of paradigm `natural` needs --description")
+        if not data.get("name"):
+            data["name"] = drafts.fit_name(wizard.propose_name(data))
+        drafts.check_name(data["name"])
+        text = drafts.yaml_of(data)
+        if self.given["no_pin"]:
+            return self.finish(Draft(data["name"], "natural", text, None))
+        self.described = made = self.ask_model(data["description"], data["name"], data.get("tools", ()), {})
+        self.tell_cost(made)
+        kept = Draft(data["name"], "natural", text, made.draft.compiled)
+        return self.finish(kept, made)
+
+    def ask_model(self, words: str, name: str | None, tools: Any, settings: dict[str, Any]) -> Described:
+        model = describing.model_name(self.given["model"])
+
+        def on_try(number: int) -> None:
+            again = "" if number == 0 else f": what it gave cannot be used, repair {number}"
+            self.errors.write(f"asking {printable(model)}{again} …\n")
+
+        try:
+            with Listening() as interrupt:
+                return describing.describe(
+                    words,
+                    name=name,
+                    tools=tools,
+                    model=self.given["model"],
+                    settings=settings,
+                    interrupt=interrupt,
+                    on_try=on_try,
+                )
+        except Hopeless as error:
+            raise refusal_of(error, self.errors) from None
+
+    def tell_cost(self, made: Described) -> None:
+        self.errors.write(f"{printable(made.model)}{cost_of(made.usage)}\n\n")
+
+    # --- what becomes of it -----------------------------------------------------------------------
+
+    def finish(self, made: Draft, pinned: Described | None = None) -> int:
+        """Show it, ask whether it is to be saved, save it."""
+        if self.given["print"]:
+            self.out.deliver(self.out.encode(made.text))
+            return EXIT_OK
+        self.refuse_taken(made.name)
+        if not self.given["json"]:
+            self.show(made, pinned)
+        if not self.given["yes"]:
+            if not self.has_person:
+                help = "--yes saves it, --print only prints the YAML"
+                raise UserError("not-confirmed", f"{made.path} is not saved: there is nobody to ask", help)
+            if not self.person().confirm(f"Save to {made.path}?"):
+                _say("nothing was saved")
+                return EXIT_FAILURE
+        may_replace = self.given["force"]
+        while drafts.taken(made.name) and not may_replace and self.has_person and not self.given["yes"]:
+            made, may_replace = self.settle(made)
+        path = drafts.save(made, may_replace)
+        if pinned is not None:
+            pinning.keep(path, pinned)
+        self.told(made, path, pinned)
+        return EXIT_OK
+
+    def settle(self, made: Draft) -> tuple[Draft, bool]:
+        """Another name for a draft whose name is taken, or leave to replace what is there."""
+        path = drafts.taken(made.name)
+        if path == made.path and self.person().confirm(
+            f"{path} is there already. Replace it?", default=False
+        ):
+            return made, True
+        self.person().tell(f"{path} is there already")
+        name = self.person().text("Another name?", check=drafts.problem_of_name)
+        return renamed(made, name), False
+
+    def refuse_taken(self, name: str) -> None:
+        """Where nobody can be asked about it, before anything is shown or paid for."""
+        if not (self.given["print"] or (self.has_person and not self.given["yes"])):
+            drafts.refuse_taken(name, self.given["force"])
+
+    def show(self, made: Draft, pinned: Described | None) -> None:
+        paint = self.errors.paint
+        parts = ["Here's the loop configuration:\n", made.text]
+        if pinned is not None:
+            parts += [f"which {printable(pinned.model)} reads as:\n", pinned.draft.text]
+        if made.compiled is not None:
+            parts += ["It compiles to:\n", made.states()]
+            warnings = [one for one in made.compiled.diagnostics if not one.is_error]
+            if warnings:
+                parts.append(render_all(warnings, made.compiled.sources, self.errors.color) + "\n")
+        text = "\n".join(paint(part, "bold") if part.endswith(":\n") else part for part in parts)
+        self.errors.write(masked("\n".join(map(_plain, text.split("\n")))) + "\n")
+
+    def told(self, made: Draft, path: str, pinned: Described | None) -> None:
+        if self.given["json"]:
+            about: dict[str, Any] = {
+                "name": made.name,
+                "path": path,
+                "paradigm": made.paradigm,
+                "yaml": made.text,
+                "pinned": pinned.draft.text if pinned is not None else None,
+                "model": self.described.model if self.described is not None else None,
+                "usage": self.described.usage if self.described is not None else None,
+            }
+            text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+        else:
+            text = f"saved {path}\nrun it with: llc run {made.name}\n"
+        self.out.deliver(self.out.encode(masked(text)))
+
+
+def _plain(line: str) -> str:
+    """A line that cannot steer the terminal, but for the colours that are ours."""
+    return line if "\x1b" in line else printable(line)
+
+
+def renamed(made: Draft, name: str) -> Draft:
+    """The same loop under another name, which stands in its text too."""
+    from ...frontend.yaml_text import entry
+
+    lines = made.text.split("\n")
+    at = next((i for i, line in enumerate(lines) if line.startswith("name:")), None)
+    new = entry("name", name, 0)
+    if at is None:
+        lines[1:1] = new
+    else:
+        lines[at : at + 1] = new
+    return Draft(name, made.paradigm, "\n".join(lines), made.compiled)
+
+
+def refusal_of(error: Hopeless, screen: Screen) -> UserError:
+    """Show what a model gave in the end, and say that it cannot be used."""
+    shown = "\n".join(map(printable, error.text[:4000].split("\n")))
+    screen.write(masked(f"{shown}\n\n{error.problem[:6000]}\n"))
+    tries = describing.REPAIRS + 1
+    message = f"the model gave no loop that can be used, in {tries} tries{cost_of(error.usage)}"
+    help = "say it in other words, name another --model, or answer questions: llc create"
+    return UserError("no-loop", message, help, EXIT_FAILURE)
+
+
+def cost_of(usage: dict[str, Any] | None) -> str:
+    if not usage:
+        return ""
+    usd = f", ${usage['usd']:.4f}" if usage.get("usd") is not None else ""
+    return f" ({usage.get('tokens', 0):,} tokens{usd})"
+
+
+# --- options ----------------------------------------------------------------------------------
+
+
+def data_of(given: dict[str, Any]) -> dict[str, Any]:
+    """The loop that the options describe, as far as they do. UserError where they contradict."""
+    paradigm = given["paradigm"]
+    if paradigm is not None and paradigm not in PARADIGMS:
+        raise UserError(
+            "bad-option", f"no paradigm `{paradigm[:40]}`", suggest(paradigm, PARADIGMS, "paradigms")
+        )
+    allowed = OWN.get(paradigm or "", ()) if given["describe"] is None else ("tool",)
+    for names in OWN.values():
+        for name in names:
+            if given[name] and name not in allowed and (paradigm or given["describe"] is not None):
+                owner = " or ".join(kind for kind, own in OWN.items() if name in own)
+                raise UserError("bad-option", f"--{name.replace('_', '-')} belongs to --paradigm {owner}")
+    data: dict[str, Any] = {"paradigm": paradigm} if paradigm is not None else {}
+    if given["name"]:
+        data["name"] = given["name"]
+    for name in ("description", "timeout", "backoff", "maintain_delay", "max_iterations"):
+        if given[name] is not None:
+            value = given[name]
+            data[name] = int(value) if isinstance(value, float) and value.is_integer() else value
+    if given["maintain"]:
+        data["maintain"] = True
+    if given["scope"]:
+        data["scope"] = list(given["scope"])
+    if given["describe"] is None and paradigm is not None:
+        data |= _READ[paradigm](given)
+    return data
+
+
+def _goal(given: dict[str, Any]) -> dict[str, Any]:
+    return _present(goal=given["goal"], tools=list(given["tool"] or ()))
+
+
+def _convergence(given: dict[str, Any]) -> dict[str, Any]:
+    toward, tolerance = given["toward"], given["tolerance"]
+    return _present(
+        check=given["check"],
+        toward=_scalar(toward) if toward is not None else None,
+        using=given["using"],
+        tolerance=_scalar(tolerance) if tolerance is not None else None,
+        direction=given["direction"],
+    )
+
+
+def _invariants(given: dict[str, Any]) -> dict[str, Any]:
+    fixes = dict(_pairs("--fix", given["fix"]))
+    found = []
+    for name, check in _pairs("--constraint", given["constraint"]):
+        if name not in fixes:
+            raise UserError("bad-option", f"nothing repairs `{name}`", f"add --fix {name}=COMMAND")
+        found.append({"name": name, "check": check, "fix": fixes.pop(name)})
+    if fixes:
+        name = next(iter(fixes))
+        raise UserError("bad-option", f"no constraint is called `{name}`", f"add --constraint {name}=COMMAND")
+    return _present(constraints=found)
+
+
+def _imperative(given: dict[str, Any]) -> dict[str, Any]:
+    until: dict[str, Any] | None = {"check": given["until"]} if given["until"] is not None else None
+    if given["until_fails"]:
+        if until is None:
+            raise UserError("bad-option", "--until-fails says how --until COMMAND is meant")
+        until["passes"] = False
+    return _present(steps=list(given["step"] or ()), until=until)
+
+
+def _fsm(given: dict[str, Any]) -> dict[str, Any]:
+    states: dict[str, dict[str, Any]] = {}
+    for name, action in _pairs("--state", given["state"]):
+        states[name] = {"action": action} if action.strip() else {"terminal": True}
+    for place, target in _pairs("--route", given["route"]):
+        name, dot, verdict = place.rpartition(".")
+        if not dot or name not in states:
+            help = suggest(name or place, states, "states") or "add --state NAME=COMMAND"
+            raise UserError("bad-option", f"--route takes STATE.VERDICT=STATE, not `{place[:60]}=…`", help)
+        if verdict == "status":
+            states[name]["status"] = target
+        elif verdict in ("next", "success", "failure", "error"):
+            states[name][verdict if verdict == "next" else f"on_{verdict}"] = target
+        else:
+            states[name].setdefault("route", {})[verdict] = target
+    return _present(initial=given["initial"] or next(iter(states), None), states=states)
+
+
+def _natural(given: dict[str, Any]) -> dict[str, Any]:
+    return _present(tools=list(given["tool"] or ()))
+
+
+_READ = {
+    "goal": _goal,
+    "convergence": _convergence,
+    "invariants": _invariants,
+    "imperative": _imperative,
+    "fsm": _fsm,
+    "natural": _natural,
+}
+_NEEDED = {
+    "goal": {"goal": "goal", "tools": "tool"},
+    "convergence": {"check": "check", "toward": "toward", "using": "using"},
+    "invariants": {"constraints": "constraint"},
+    "imperative": {"steps": "step", "until": "until"},
+    "fsm": {"states": "state"},
+}
+
+
+def _missing(data: dict[str, Any]) -> list[str]:
+    """The options that a loop lacks to be one."""
+    return [flag for key, flag in _NEEDED.get(str(data.get("paradigm")), {}).items() if key not in data]
+
+
+def _present(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None and value not in ([], {})}
+
+
+def _pairs(flag: str, texts: Any) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for text in texts or ():
+        name, sign, value = text.partition("=")
+        if not (name and sign):
+            raise UserError("bad-option", f"{flag} takes NAME=VALUE, not `{text[:60]}`")
+        if any(other == name for other, _ in found):
+            raise UserError("bad-option", f"{flag} {name}=… is given twice")
+        found.append((name, value))
+    return found
+
+
+def _scalar(text: str) -> Any:
+    try:
+        return read_scalar(text)
+    except ValueError:
+        return text

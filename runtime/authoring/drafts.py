@@ -1,0 +1,176 @@
+"""Loops that are being made: plain data as YAML, checked, shown and saved; `spec/create.md`.
+
+Owns the order of the keys, what a new loop may be called, and that nothing is overwritten which was
+not meant to be. Where the data come from is the business of `creating`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...frontend.compile import Compiled, compile_text
+from ...frontend.paradigms import slug
+from ...frontend.schema import PARADIGMS, LoopSettings
+from ...frontend.structure import fields_of
+from ...frontend.yaml_text import Word, bare, entry
+from ..compilation.plan import as_text, plan_of
+from ..compilation.programs import compile_options
+from ..errors import EXIT_FAILURE, UserError, reason
+from ..store import runs
+from ..store.journal import write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST_NAME = 80
+_NAME = re.compile(r"\w[\w.-]*")
+_RESERVED = ("config", "tools")
+# Words of the schema, which need no quotation marks.
+_WORDS = ("type", "operator", "direction", "match", "action_type", "status", "on_unknown")
+_FIRST = ("paradigm", "name", "description")
+_NOTHING_RUN = "Nothing was run."
+
+
+class Draft:
+    """A loop that is not saved. name: what it is called, and its file."""
+
+    __slots__ = ("compiled", "name", "paradigm", "text")
+
+    def __init__(self, name: str, paradigm: str, text: str, compiled: Compiled | None) -> None:
+        self.name = name
+        self.paradigm = paradigm
+        self.text = text
+        self.compiled = compiled
+
+    @property
+    def path(self) -> str:
+        return os.path.join(runs.LOOPS, f"{self.name}.yaml")
+
+    def states(self) -> str:
+        """The states that it compiles to, for people."""
+        if self.compiled is None:
+            return ""
+        return as_text(plan_of(self.compiled.program)).rstrip().removesuffix(_NOTHING_RUN).rstrip() + "\n"
+
+
+def draft(data: Mapping[str, Any]) -> Draft:
+    """The draft of plain data. Raises CompileError where it is no loop, UserError for its name."""
+    name = str(data.get("name") or "")
+    check_name(name)
+    text = yaml_of(data)
+    compiled = compile_text(text, os.path.join(runs.LOOPS, f"{name}.yaml"), compile_options())
+    return Draft(name, str(data.get("paradigm") or "fsm"), text, compiled)
+
+
+def yaml_of(data: Mapping[str, Any]) -> str:
+    """The data as YAML, as a person would write it: what it is first, its settings last."""
+    lines: list[str] = []
+    for key in ordered(data):
+        value = data[key]
+        if value is None:
+            continue
+        is_word = key == "paradigm" and isinstance(value, str)
+        lines += entry(key, Word(value) if is_word and value in PARADIGMS else _worded(key, value), 0)
+    return "\n".join(lines) + "\n"
+
+
+def ordered(data: Mapping[str, Any]) -> Iterator[str]:
+    """The keys in the order of the schema; those that it does not know last."""
+    cls = PARADIGMS.get(str(data.get("paradigm") or "fsm"), LoopSettings)
+    known = list(fields_of(cls))
+    settings = [key for key in fields_of(LoopSettings) if key not in _FIRST]
+    own = [key for key in known if key not in settings and key not in _FIRST]
+    order = dict.fromkeys((*_FIRST, *own, *settings, *data))
+    return (key for key in order if key in data)
+
+
+def _worded(key: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _worded(str(name), item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_worded("", item) for item in value]
+    return bare(value) if key in _WORDS and isinstance(value, str) else value
+
+
+# --- names ------------------------------------------------------------------------------------
+
+
+def check_name(name: str) -> None:
+    """UserError where no loop's file can have this name."""
+    problem = problem_of_name(name)
+    if problem is not None:
+        better = fit_name(name)
+        help = f"such as `{better}`" if better else "such as `fix-types`"
+        raise UserError("bad-name", problem, help)
+
+
+def problem_of_name(name: str) -> str | None:
+    """What is wrong with a name, None if nothing is."""
+    shown = name if len(name) <= 40 else name[:40] + "…"
+    if not name:
+        return "the loop has no name"
+    if len(name) > LONGEST_NAME or len(name.encode("utf-8", "replace")) > 2 * LONGEST_NAME:
+        return f"the name `{_printable(shown)}` is longer than {LONGEST_NAME} characters"
+    if not _NAME.fullmatch(name) or not name.isprintable() or name.endswith("."):
+        return f"a loop cannot be called `{_printable(shown)}`: a name is letters, digits and `_ . -`"
+    if name in _RESERVED:
+        return f"a loop cannot be called `{name}`: {runs.LOOPS}/{name}.yaml is the project's own"
+    if name.endswith((".fsm", *runs.SOURCE_SUFFIXES, runs.IMAGE_SUFFIX)):
+        return f"a loop cannot be called `{name}`: the name is written without its ending"
+    return None
+
+
+def fit_name(text: str) -> str:
+    """A name made of a text's words; '' where it has none."""
+    name = slug(text)
+    return "" if problem_of_name(name) else name
+
+
+def _printable(text: str) -> str:
+    return "".join(ch if ch.isprintable() else "�" for ch in text)
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def taken(name: str) -> str | None:
+    """The file that has a loop of this name already."""
+    for suffix in runs.SOURCE_SUFFIXES:
+        path = os.path.join(runs.LOOPS, name + suffix)
+        if os.path.lexists(path):
+            return path
+    return None
+
+
+def refuse_taken(name: str, may_replace: bool) -> None:
+    """UserError where saving a loop would replace one, or hide one of another kind."""
+    path = taken(name)
+    own = os.path.join(runs.LOOPS, f"{name}.yaml")
+    if path is None or (may_replace and path == own and os.path.isfile(path)):
+        return
+    if path != own or not os.path.isfile(path):
+        raise UserError("loop-exists", f"{path} has this name", "choose another: --name NAME", EXIT_FAILURE)
+    help = "--force replaces it; --name NAME gives another name"
+    raise UserError("loop-exists", f"{path} is there already", help, EXIT_FAILURE)
+
+
+def save(made: Draft, may_replace: bool = False) -> str:
+    """Write a draft to its file; its path. UserError where that is taken or cannot be written."""
+    refuse_taken(made.name, may_replace)
+    try:
+        os.makedirs(runs.LOOPS, exist_ok=True)
+        if not may_replace:
+            # Whoever was quicker keeps what they wrote.
+            os.close(os.open(made.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    except FileExistsError:
+        if os.path.isdir(runs.LOOPS):
+            refuse_taken(made.name, may_replace)
+        raise UserError("cannot-write", f"{runs.LOOPS} is no folder", exit_code=EXIT_FAILURE) from None
+    except OSError as error:
+        message = f"cannot write {made.path}: {reason(error)}"
+        raise UserError("cannot-write", message, exit_code=EXIT_FAILURE) from None
+    write_file(made.path, made.text.encode())
+    return made.path

@@ -1,0 +1,226 @@
+"""Questions in a terminal: menus to choose from and lines to write, on `prompt_toolkit`.
+
+Imported only where somebody is asked: it takes its time to load. A terminal that can do nothing
+(`TERM=dumb`) gets numbered lists. Ctrl-C is KeyboardInterrupt and Ctrl-D EOFError, everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import HSplit, Layout, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.styles import Style
+from prompt_toolkit.validation import ValidationError, Validator
+
+from ..terminal.screen import Screen
+from .wizard import Check, Choice
+
+_STYLE = Style.from_dict(
+    {"question": "bold", "at": "ansicyan", "answer": "ansigreen", "hint": "ansibrightblack"}
+)
+
+
+class Menus:
+    """Asks in the terminal of standard input and output."""
+
+    def __init__(self) -> None:
+        self._screen = Screen(sys.stdout)
+        self._depth = None if self._screen.color else ColorDepth.DEPTH_1_BIT
+        self._is_plain = os.environ.get("TERM", "dumb") in ("dumb", "")
+
+    def tell(self, text: str) -> None:
+        self._screen.write(text + "\n")
+
+    def choose(self, question: str, choices: Sequence[Choice]) -> Any:
+        if self._is_plain:
+            return choices[self._number(question, choices)].value
+        return choices[self._menu(question, choices, None)[0]].value
+
+    def choose_many(self, question: str, choices: Sequence[Choice]) -> list[Any]:
+        if self._is_plain:
+            found = self._numbers(question, choices)
+        else:
+            found = self._menu(question, choices, set())
+        return [choices[i].value for i in found]
+
+    def text(self, question: str, default: str = "", check: Check | None = None) -> str:
+        if self._is_plain:
+            hint = f" (Enter: {default})" if default else ""
+            return self._line(f"{question}{hint}\n> ", default, check)
+        shown: StyleAndTextTuples = [("class:question", question), ("", "\n> ")]
+        return self._prompt(shown, default, check)
+
+    def confirm(self, question: str, default: bool = True) -> bool:
+        hint = "[Y/n]" if default else "[y/N]"
+        words = {"": default, "y": True, "yes": True, "n": False, "no": False}
+
+        def check(text: str) -> str | None:
+            return None if text.lower() in words else "write y or n"
+
+        if self._is_plain:
+            return words[self._line(f"{question} {hint} ", "", check).lower()]
+        shown: StyleAndTextTuples = [("class:question", question), ("", f" {hint} ")]
+        return words[self._prompt(shown, "", check).lower()]
+
+    def _prompt(self, shown: StyleAndTextTuples, default: str, check: Check | None) -> str:
+        session: PromptSession[str] = PromptSession(
+            style=_STYLE,
+            color_depth=self._depth,
+            validator=_Checked(check),
+            validate_while_typing=False,
+            key_bindings=_leaving(),
+        )
+        return session.prompt(shown, default=default).strip()
+
+    def _line(self, shown: str, default: str, check: Check | None) -> str:
+        while True:
+            text = input(shown).strip() or default
+            problem = check(text) if check is not None else None
+            if problem is None:
+                return text
+            self.tell(problem)
+
+    # --- menus ------------------------------------------------------------------------------------
+
+    def _menu(self, question: str, choices: Sequence[Choice], marked: set[int] | None) -> list[int]:
+        """The indices that are chosen: one, or those that are marked; None where there are no marks."""
+        state = _State(marked, len(choices))
+        control = FormattedTextControl(
+            lambda: _lines(question, choices, state), focusable=True, show_cursor=False
+        )
+        window = Window(control, dont_extend_height=True, wrap_lines=True)
+        application: Application[list[int]] = Application(
+            layout=Layout(HSplit([window])),
+            key_bindings=_keys(state),
+            style=_STYLE,
+            color_depth=self._depth,
+            erase_when_done=True,
+        )
+        found = application.run()
+        answer = ", ".join(choices[i].label for i in found) or "nothing"
+        color = self._screen.paint
+        self._screen.write(f"{question}\n> {color(answer, 'green')}\n")
+        return found
+
+    def _number(self, question: str, choices: Sequence[Choice]) -> int:
+        self.tell(_numbered(question, choices))
+
+        def check(text: str) -> str | None:
+            return None if _index(text, len(choices)) is not None else f"write 1 to {len(choices)}"
+
+        return _index(self.text("Which one?", "1", check), len(choices)) or 0
+
+    def _numbers(self, question: str, choices: Sequence[Choice]) -> list[int]:
+        self.tell(_numbered(question, choices))
+
+        def check(text: str) -> str | None:
+            is_good = all(_index(word, len(choices)) is not None for word in text.replace(",", " ").split())
+            return None if is_good else f"write numbers from 1 to {len(choices)}"
+
+        said = self.text("Which ones? Several with spaces between them.", "", check)
+        return sorted({_index(word, len(choices)) or 0 for word in said.replace(",", " ").split()})
+
+
+class _State:
+    def __init__(self, marked: set[int] | None, count: int) -> None:
+        self.at = 0
+        self.marked = marked
+        self.count = count
+
+    def move(self, by: int) -> None:
+        self.at = (self.at + by) % self.count
+
+    def mark(self) -> None:
+        if self.marked is not None:
+            self.marked ^= {self.at}
+
+
+def _lines(question: str, choices: Sequence[Choice], state: _State) -> StyleAndTextTuples:
+    hint = "↑↓ Enter" if state.marked is None else "↑↓, space marks, Enter"
+    found: StyleAndTextTuples = [("class:question", question), ("class:hint", f"  ({hint})\n")]
+    for i, choice in enumerate(choices):
+        if state.marked is None:
+            mark = "●" if i == state.at else "○"
+        else:
+            mark = "☑" if i in state.marked else "☐"
+        style = "class:at" if i == state.at else ""
+        arrow = "›" if i == state.at else " "
+        found.append((style, f"{arrow} {mark} {choice.label}\n"))
+    return found
+
+
+def _keys(state: _State) -> KeyBindings:
+    keys = KeyBindings()
+
+    def on(*names: str) -> Callable[[Callable[[KeyPressEvent], None]], None]:
+        def bind(handler: Callable[[KeyPressEvent], None]) -> None:
+            for name in names:
+                keys.add(name)(handler)
+
+        return bind
+
+    on("up", "k", "c-p")(lambda event: state.move(-1))
+    on("down", "j", "c-n", "tab")(lambda event: state.move(1))
+    on("space")(lambda event: state.mark())
+
+    @on("enter")
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(result=[state.at] if state.marked is None else sorted(state.marked))
+
+    @on("c-c", "<sigint>")
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(exception=KeyboardInterrupt())
+
+    @on("c-d")
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(exception=EOFError())
+
+    for digit in "123456789":
+
+        @on(digit)
+        def _(event: KeyPressEvent) -> None:
+            state.at = min(int(event.data), state.count) - 1
+
+    return keys
+
+
+def _leaving() -> KeyBindings:
+    """Ctrl-D leaves, whatever stands in the line."""
+    keys = KeyBindings()
+
+    @keys.add("c-d", eager=True)
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(exception=EOFError())
+
+    return keys
+
+
+def _numbered(question: str, choices: Sequence[Choice]) -> str:
+    return "\n".join([question, *(f"  {i}. {choice.label}" for i, choice in enumerate(choices, 1))])
+
+
+def _index(text: str, count: int) -> int | None:
+    text = text.strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= count):
+        return None
+    return int(text) - 1
+
+
+class _Checked(Validator):
+    def __init__(self, check: Check | None) -> None:
+        self._check = check
+
+    def validate(self, document: Document) -> None:
+        problem = self._check(document.text.strip()) if self._check is not None else None
+        if problem is not None:
+            raise ValidationError(cursor_position=len(document.text), message=problem)

@@ -1,0 +1,164 @@
+"""`llc create --pin`: a model is asked what loops in words mean, and the answers are kept beside them.
+
+Owns when it is asked and what a lock file holds then; its format is `frontend.natural`'s. Nothing else in
+llc asks a model in order to compile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ...frontend.documents import Document, read_source
+from ...frontend.natural import Pin, key_of, lock_path, pins_in, print_lock
+from ...frontend.schema import NaturalSpec
+from ...frontend.structure import read_loop
+from ...ir.diagnostics import CompileError
+from ..effects.world import Interrupted
+from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
+from ..store import runs
+from ..store.journal import write_file
+from ..store.masking import masked
+from ..terminal.repl import Listening
+from ..terminal.screen import Screen, printable
+from . import describing
+from .describing import Described, Hopeless
+
+
+class Words:
+    """A loop in words, and its file."""
+
+    __slots__ = ("document", "path", "spec")
+
+    def __init__(self, path: str, spec: NaturalSpec, document: Document) -> None:
+        self.path = path
+        self.spec = spec
+        self.document = document
+
+    @property
+    def name(self) -> str:
+        return os.path.splitext(os.path.basename(self.path))[0]
+
+    @property
+    def lock(self) -> str:
+        lock = lock_path(self.path)
+        assert lock is not None
+        return lock
+
+    def is_pinned(self) -> bool:
+        key = key_of(self.spec)
+        return any(pin.key == key for pin in pins_in(self.lock))
+
+
+def words_in(targets: Sequence[str]) -> list[Words]:
+    """The loops in words among those named; without names, all of `.loops/`. UserError, CompileError."""
+    paths = [runs.resolve(target) for target in targets] or list(runs.loop_files().values())
+    found = []
+    for path in dict.fromkeys(paths):
+        if not targets and path.endswith(".sexp"):
+            continue
+        source = read_source(path)
+        spec, document, diagnostics = read_loop(source)
+        if isinstance(spec, NaturalSpec):
+            found.append(Words(path, spec, document))
+        elif targets and spec is None:
+            raise CompileError(diagnostics, [source])
+        elif targets:
+            raise UserError("not-natural", f"{path} is no loop in `paradigm: natural`", "it needs no pin")
+    return found
+
+
+def run(given: dict[str, Any]) -> int:
+    """The verb with `--pin`; the exit code."""
+    errors = Screen(sys.stderr)
+    rows: list[dict[str, Any]] = []
+    code = EXIT_OK
+    try:
+        for words in words_in(given["loops"] or []):
+            row = {"file": words.path, "lock": words.lock, "pinned": True, "model": None, "yaml": None}
+            rows.append(row)
+            if words.is_pinned() and not given["force"]:
+                continue
+            row["pinned"] = False
+            made = _ask(words, given, errors)
+            if not given["json"]:
+                shown = f"{words.path} reads as:\n\n{made.draft.text}\n{made.draft.states()}\n"
+                errors.write(masked("\n".join(map(printable, shown.split("\n")))))
+            if not _is_wanted(words, given):
+                code = EXIT_FAILURE
+                continue
+            keep(words.path, made)
+            row |= {"pinned": True, "model": made.model, "yaml": made.draft.text}
+    except (KeyboardInterrupt, Interrupted):
+        errors.write("\ninterrupted\n")
+        code = EXIT_INTERRUPTED
+    except EOFError:
+        code = EXIT_FAILURE
+    out = Screen(sys.stdout)
+    text = json.dumps(rows, indent=2, ensure_ascii=False) + "\n" if given["json"] else _as_text(rows)
+    out.deliver(out.encode(masked(text)))
+    return code
+
+
+def _as_text(rows: list[dict[str, Any]]) -> str:
+    if not rows:
+        return f"there is no loop in `paradigm: natural` in {runs.LOOPS}/\n"
+    lines = []
+    for row in rows:
+        what = "is not pinned"
+        if row["pinned"]:
+            what = f"pinned in {row['lock']}" if row["yaml"] else f"is pinned in {row['lock']} already"
+        lines.append(f"{row['file']} {what}\n")
+    return "".join(lines)
+
+
+def _ask(words: Words, given: dict[str, Any], errors: Screen) -> Described:
+    from .creating import cost_of, refusal_of
+
+    model = describing.model_name(given["model"])
+
+    def on_try(number: int) -> None:
+        errors.write(f"{words.path}: asking {printable(model)}{f', repair {number}' if number else ''} …\n")
+
+    spec = words.spec
+    try:
+        with Listening() as interrupt:
+            made = describing.describe(
+                spec.description,
+                name=spec.name or words.name,
+                tools=spec.tools or (),
+                model=given["model"],
+                interrupt=interrupt,
+                on_try=on_try,
+            )
+    except Hopeless as error:
+        raise refusal_of(error, errors) from None
+    errors.write(f"{printable(made.model)}{cost_of(made.usage)}\n\n")
+    return made
+
+
+def _is_wanted(words: Words, given: dict[str, Any]) -> bool:
+    if given["yes"]:
+        return True
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError(
+            "not-confirmed", f"{words.path} is not pinned: there is nobody to ask", "--yes pins it"
+        )
+    from .menus import Menus
+
+    return Menus().confirm(f"Pin this in {words.lock}?")
+
+
+def keep(path: str, made: Described) -> None:
+    """Pin what was made of the words in a file; what was pinned for them before goes. CompileError."""
+    spec, document, found = read_loop(read_source(path))
+    if not isinstance(spec, NaturalSpec):
+        raise CompileError(found, [document.source])
+    words = Words(path, spec, document)
+    pin = Pin(key_of(spec), words.name, made.model, made.draft.text)
+    others = [one for one in pins_in(words.lock) if one.key != pin.key and one.loop != words.name]
+    pins = sorted((*others, pin), key=lambda one: (one.loop, one.key))
+    write_file(words.lock, print_lock(pins).encode())

@@ -1,0 +1,271 @@
+"""What a dry run shows: the states of a program, read from its IR, and nothing is performed.
+
+It is the program that would run that is shown, so an image without its sources has a plan too.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+
+from ...ir.diagnostics import clean
+from ...ir.effects import EFFECTS
+from ...ir.nodes import (
+    Branch,
+    Call,
+    Closure,
+    Const,
+    Expr,
+    Function,
+    Goto,
+    InnerLoop,
+    Instruction,
+    Note,
+    Perform,
+    Prim,
+    Program,
+    Return,
+    Set,
+    Slot,
+    State,
+    Switch,
+)
+from ...vm.image import Image
+
+_QUOTING = ("shell_word", "shell_single", "shell_double", "shell_heredoc", "trim_newline", "text", "tail")
+
+
+def dry_run(image: Image, as_json: bool) -> str:
+    """The plan of a program as text or as JSON."""
+    from ...vm.lift import lift
+
+    plan = plan_of(lift(image))
+    return json.dumps(plan, indent=2, ensure_ascii=False) + "\n" if as_json else as_text(plan)
+
+
+def plan_of(program: Program) -> dict[str, Any]:
+    """The program's limits, scope and states: what each performs, how it is judged, where it leads."""
+    meta = program.meta
+    limits = {
+        name: value
+        for name in (field.name for field in attrs.fields(type(meta.limits)))
+        if (value := getattr(meta.limits, name)) not in (None, {})
+    }
+    plan: dict[str, Any] = {
+        "program": program.name,
+        "kind": meta.kind,
+        "paradigm": meta.paradigm,
+        "scope": list(meta.scope),
+        "limits": limits,
+        "maintain": meta.maintain,
+        "initial": None,
+        "states": [],
+    }
+    inner = {loop.function: loop for loop in meta.loops}
+    if meta.kind == "loop":
+        plan |= _loop(program.function(program.entry))
+        inner[program.entry] = InnerLoop(program.entry)
+    # Of what is no loop: what it asks of the world, by function and state.
+    plan["states"] += [
+        _state(f"{function.name}/{state.name}", [state], {})
+        for function in program.functions
+        for state in function.states
+        if function.name not in inner and isinstance(state.exit, Perform)
+    ]
+    if meta.loops:
+        plan["loops"] = [_inner(program.function(loop.function), loop) for loop in meta.loops]
+    return plan
+
+
+def _inner(function: Function, loop: InnerLoop) -> dict[str, Any]:
+    """A loop that the program runs within itself."""
+    limits = {name: value for name, value in attrs.asdict(loop.limits).items() if value not in (None, {})}
+    return {"loop": loop.name, "limits": limits, "maintain": loop.maintain, **_loop(function)}
+
+
+def _loop(function: Function) -> dict[str, Any]:
+    """Where a loop begins, and its states."""
+    by_name = {state.name: state for state in function.states}
+    owned: dict[str, list[State]] = {}
+    for state in function.states:
+        owned.setdefault(state.owner, []).append(state)
+    states = [_state(name, parts, by_name) for name, parts in owned.items() if name]
+    return {"initial": _initial(function.states), "states": states}
+
+
+def _initial(states: tuple[State, ...]) -> str | None:
+    """The author's state that the program's first ones lead to."""
+    by_name = {state.name: state for state in states}
+    state, seen = states[0], set()
+    while not state.owner and state.name not in seen:
+        seen.add(state.name)
+        match state.exit:
+            case Goto(target=target) | Perform(next=target):
+                state = by_name[target]
+            case Branch(otherwise=target):
+                state = by_name[target]
+            case _:
+                return None
+    return state.owner or None
+
+
+def _state(name: str, parts: list[State], by_name: dict[str, State]) -> dict[str, Any]:
+    plan: dict[str, Any] = {"state": name, "performs": [], "evaluators": [], "captures": [], "routes": {}}
+    for part in parts:
+        if not _is_only_for_crashes(part):
+            for instruction in part.body:
+                _instruction(instruction, plan)
+        match part.exit:
+            case Perform(kind=kind, args=args):
+                plan["performs"].append(_performed(kind, args))
+            case Call(callee=Closure(function=function)):
+                plan.setdefault("calls", []).append(function)
+            case Switch(cases=cases, default=default):
+                for verdict, target in cases:
+                    _route(verdict, by_name.get(target), plan)
+                if default is not None:
+                    _route("_", by_name.get(default), plan)
+            case Return(value=value) if "status" in (ends := _entries(value)):
+                plan["terminal"] = _show(ends["status"])
+    if not plan["routes"]:
+        # Nothing is judged: where it goes is in its route notes.
+        for part in parts:
+            _route("next", part, plan)
+    return plan
+
+
+def _is_only_for_crashes(state: State) -> bool:
+    """Whether a state gives the verdict of what crashed or could not be evaluated."""
+    return any(
+        isinstance(instruction, Set)
+        and isinstance(instruction.value, Prim)
+        and instruction.value.op in ("judge_crash", "judge_fault")
+        for instruction in state.body
+    )
+
+
+def _instruction(instruction: Instruction, plan: dict[str, Any]) -> None:
+    match instruction:
+        case Set(slot=slot) if slot.startswith("captured."):
+            plan["captures"].append(slot.removeprefix("captured."))
+        case Note(kind="evaluate", fields=fields):
+            evaluator = _show(_entries(fields).get("type", Const(None)))
+            if evaluator not in plan["evaluators"]:
+                plan["evaluators"].append(evaluator)
+
+
+def _route(verdict: str, state: State | None, plan: dict[str, Any]) -> None:
+    """What a state's route note says of where it leads, under a verdict."""
+    for instruction in state.body if state is not None else ():
+        if isinstance(instruction, Note) and instruction.kind == "route":
+            plan["routes"].setdefault(verdict, _show(_entries(instruction.fields).get("to", Const(None))))
+
+
+def _performed(kind: str, args: Expr) -> dict[str, Any]:
+    shown = {name: _show(value) for name, value in _entries(args).items() if name != "schema"}
+    return {"kind": kind, **shown}
+
+
+def _entries(fields: Expr) -> dict[str, Expr]:
+    """The entries of a map expression whose keys are written out."""
+    if isinstance(fields, Prim) and fields.op == "without_nulls":
+        return _entries(fields.args[0])
+    if isinstance(fields, Prim) and fields.op == "map":
+        pairs = zip(fields.args[::2], fields.args[1::2], strict=False)
+        return {str(key.value): value for key, value in pairs if isinstance(key, Const)}
+    if isinstance(fields, Const) and isinstance(fields.value, dict):
+        return {name: Const(value) for name, value in fields.value.items()}
+    return {}
+
+
+def _show(expr: Expr) -> Any:
+    """A constant as it is, a text with `${…}` where something is filled in when it runs."""
+    match expr:
+        case Const(value=value):
+            return list(value) if isinstance(value, tuple) else value
+        case Prim(op="concat", args=args):
+            return "".join(str(_show(arg)) for arg in args)
+        case Prim(op="lookup", args=(_, _, Const(value=str(variable)))):
+            return "${" + variable + "}"
+        case Prim(op="lookup_or", args=(base, Const(value=tuple(path)), *_)):
+            inner = str(_show(base)).removeprefix("${").removesuffix("}")
+            return "${" + ".".join((inner, *map(str, path))) + "}"
+        case Prim(op=op, args=(first, *_)) if op in _QUOTING:
+            return _show(first)
+        case Slot(name=name) if name.startswith("captured.") or name in ("prev", "result"):
+            return "${" + name + "}"
+        case _:
+            return "${…}"
+
+
+# --- for people -------------------------------------------------------------------------------
+
+
+def as_text(plan: dict[str, Any]) -> str:
+    head = f"{plan['program']}: {plan['paradigm'] or plan['kind']}"
+    lines = [head + (f", begins in {plan['initial']}" if plan["initial"] else "")]
+    limits = [_limit(name, value) for name, value in plan["limits"].items()]
+    lines.append(f"  limits: {', '.join(limits) or 'none'}")
+    lines.append(f"  scope: {', '.join(plan['scope']) or 'none'}")
+    if plan["maintain"]:
+        lines.append("  maintain: begins again after each cycle")
+    lines += _state_lines(plan["states"])
+    for loop in plan.get("loops", ()):
+        limits = [_limit(name, value) for name, value in loop["limits"].items()]
+        lines += ["", f"loop {loop['loop']}, begins in {loop['initial']}"]
+        lines.append(f"  limits: {', '.join(limits) or 'none'}")
+        lines += [f"  {line}" if line else "" for line in _state_lines(loop["states"])]
+    return clean("\n".join(lines), 1 << 24) + "\n\nNothing was run.\n"
+
+
+def _state_lines(states: list[dict[str, Any]]) -> list[str]:
+    lines: list[str] = []
+    for state in states:
+        lines += ["", state["state"] + (f" (ends: {state['terminal']})" if "terminal" in state else "")]
+        for performed in state["performs"]:
+            if EFFECTS[performed["kind"]].waits:
+                lines += _performed_lines(performed)
+        if "calls" in state:
+            lines.append(f"  call: {', '.join(state['calls'])}")
+        if state["captures"]:
+            lines.append(f"  capture: {', '.join(dict.fromkeys(state['captures']))}")
+        if state["evaluators"]:
+            lines.append(f"  evaluate: {', '.join(map(str, state['evaluators']))}")
+        lines += [f"  {verdict} → {target}" for verdict, target in state["routes"].items()]
+    return lines
+
+
+def _limit(name: str, value: Any) -> str:
+    if name == "state_budgets":
+        rows = [
+            f"{unit} {bound:g} in {state}" for state, given in value.items() for unit, bound in given.items()
+        ]
+        return ", ".join(rows)
+    if name == "timeout_ms":
+        return f"timeout {value / 1000:g} s"
+    return f"{name.removeprefix('budget_')} {value:g}" if name.startswith("budget_") else f"{name} {value}"
+
+
+def _performed_lines(performed: dict[str, Any]) -> list[str]:
+    facts = dict(performed)
+    kind = facts.pop("kind")
+    kind = "ask" if kind == "evaluate" else kind  # an evaluator's name follows
+    main = next(
+        (
+            facts[name]
+            for name in ("command", "question", "program", "name", "model")
+            if facts.get(name) is not None
+        ),
+        "",
+    )
+    lines = [
+        f"  {kind}: {line}" if not index else f"    {line}"
+        for index, line in enumerate(str(main).split("\n"))
+    ]
+    if facts.get("timeout_s") is not None:
+        lines.append(f"    timeout {facts['timeout_s']} s")
+    if facts.get("seconds") is not None:
+        lines[0] = f"  {kind}: {facts['seconds']} s"
+    return lines

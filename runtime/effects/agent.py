@@ -1,0 +1,339 @@
+"""Slash commands: handed to an agent program, and what it reports (`loops.md` 10; `spec/agents.md`).
+
+Owns which program that is, how it is given the command, and how its output becomes a result: the text,
+what it used, its session, an error, a hand-off. What it says while it works is read by `agent_stream`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from .agent_stream import Stream, amount, usage_of
+from .process import NotStarted, failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..configuration import AgentEntry
+    from .process import Runner
+    from .world import Context
+
+PROMPT = "{prompt}"
+DEFAULT_ARGV = (
+    *("claude", "--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose"),
+    *("-p", PROMPT),
+)
+VARIABLE = "LLC_AGENT"
+# How an output is read; `auto`: as events where it is events, as a report where it is one, else as text.
+OUTPUTS = ("auto", "text", "json", "stream-json")
+# Where a report of JSON has what counts, unless its agent's `fields` say otherwise.
+FIELDS = {
+    "result": "result",
+    "session": "session_id",
+    "usd": "total_cost_usd",
+    "input_tokens": "usage.input_tokens",
+    "output_tokens": "usage.output_tokens",
+    "error": "error",
+}
+_HELP = f"name the agent program in the loop's `agent:` or in {VARIABLE}"
+_HANDOFF = re.compile(r"^[ \t>*#`_-]*CONTEXT_HANDOFF:[*`_]*[ \t]*", re.MULTILINE)
+# Characters of a hand-off that are carried on, and of a result that stay in memory.
+LONGEST_HANDOFF = 64 * 1024
+_LONGEST = 1 << 20
+
+
+class Program:
+    """A program to run: its words, one of which may hold `{prompt}`, and how its output is read."""
+
+    __slots__ = ("argv", "fields", "output")
+
+    def __init__(
+        self, argv: tuple[str, ...], output: str = "auto", fields: dict[str, str] | None = None
+    ) -> None:
+        self.argv = argv
+        self.output = output
+        self.fields = {**FIELDS, **(fields or {})}
+
+    def words(self, prompt: str) -> list[str]:
+        """With the prompt in its place, which is the end where there is no other."""
+        if any(PROMPT in word for word in self.argv[1:]):
+            return [self.argv[0], *(word.replace(PROMPT, prompt) for word in self.argv[1:])]
+        return [*self.argv, prompt]
+
+
+class _Refused(Exception):
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        self.message = message
+        super().__init__(kind, message)
+
+
+def perform(args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
+    """The `agent` effect: what the agent makes of `args["command"]`.
+
+    args: also `agent`, a name of the configuration, or `argv`, a program with its arguments.
+    """
+    try:
+        program = chosen(args, runner.env)
+    except _Refused as error:
+        return failure(context, 126, kind=error.kind, message=error.message)
+    name = program.argv[0]
+    path = runner.find(name)
+    if path is None:
+        if "/" in name and os.path.exists(name):
+            return failure(
+                context, 126, kind="not-executable", message=f"`{name}` is not an executable file; {_HELP}"
+            )
+        where = "does not exist" if "/" in name else "is not on PATH"
+        return failure(context, 127, kind="not-found", message=f"`{name}` {where}; {_HELP}")
+    stream, listening = _listen(program, context)
+    try:
+        result = runner.run(path, program.words(args["command"]), args, listening)
+    except NotStarted as error:
+        return error.result(context)
+    if stream is not None:
+        stream.finish()
+    _read(result, program, stream, context)
+    handed = handoff_of(result["output"])
+    if handed is not None:
+        result["handoff"] = handed
+    return result
+
+
+def handoff_of(output: str) -> str | None:
+    """What an agent whose context is full hands on: all after `CONTEXT_HANDOFF:` at the start of a line.
+
+    Where nothing follows, what it said before; None where it does not hand over.
+    """
+    if "CONTEXT_HANDOFF:" not in output:
+        return None
+    found = _HANDOFF.search(output)
+    if found is None:
+        return None
+    after, before = output[found.end() :].strip(), output[: found.start()].strip()
+    return after[:LONGEST_HANDOFF] or before[-LONGEST_HANDOFF:] or "(it said nothing more)"
+
+
+# --- which program ----------------------------------------------------------------------------
+
+
+def chosen(args: dict[str, Any], env: dict[bytes, bytes]) -> Program:
+    """The program that an effect means: by name, by its words, by the environment, or the default."""
+    if args.get("agent"):
+        return _named(str(args["agent"]))
+    if args.get("argv"):
+        words = tuple(args["argv"])
+    else:
+        try:
+            words = configured(env)
+        except ValueError as error:
+            raise _Refused("failed-to-start", f"{VARIABLE} cannot be read: {error}") from None
+    if len(words) == 1 and (entry := _entries().get(words[0])) is not None:
+        return Program(entry.argv, entry.output, entry.fields)
+    return Program(words)
+
+
+def configured(env: dict[bytes, bytes]) -> tuple[str, ...]:
+    """The program and arguments that the environment names, else the default.
+
+    ValueError where the variable has an open quote.
+    """
+    text = env.get(VARIABLE.encode(), b"").decode("utf-8", "surrogateescape")
+    if not text.strip():
+        return DEFAULT_ARGV
+    import shlex
+
+    return tuple(shlex.split(text)) or DEFAULT_ARGV
+
+
+def _entries() -> dict[str, AgentEntry]:
+    """The agents of the project's configuration."""
+    from ...ir.diagnostics import CompileError
+    from .. import configuration
+    from ..store.runs import ROOT
+
+    try:
+        return configuration.load(ROOT).agents
+    except CompileError as error:
+        told = error.diagnostics[0].message if error.diagnostics else "it is wrong"
+        message = f".loops/config.yaml cannot be used: {told}"
+        raise _Refused("bad-configuration", message) from None
+
+
+def _named(name: str) -> Program:
+    entries = _entries()
+    entry = entries.get(name)
+    if entry is not None:
+        return Program(entry.argv, entry.output, entry.fields)
+    if name == "claude":
+        return Program(DEFAULT_ARGV)
+    from ...ir.diagnostics import suggest
+
+    help = suggest(name, ["claude", *entries], "there are") or "there are none"
+    message = f"no agent is called `{name}` under `agents` in .loops/config.yaml; {help}"
+    raise _Refused("unknown-agent", message)
+
+
+# --- what it says -----------------------------------------------------------------------------
+
+
+def _listen(program: Program, context: Context) -> tuple[Stream | None, Context]:
+    """A context in which what the agent says is read as it comes, and shown as people want it."""
+    if program.output in ("text", "json"):
+        return None, context
+    import copy
+
+    show = context.on_output
+    stream = Stream(None if show is None else lambda text: show("output", text))
+    listening = copy.copy(context)
+
+    def take(name: str, text: str) -> None:
+        if name == "output":
+            stream.feed(text)
+        elif show is not None:
+            show(name, text)
+
+    listening.on_output = take
+    return stream, listening
+
+
+def _read(result: dict[str, Any], program: Program, stream: Stream | None, context: Context) -> None:
+    """Turn what a program wrote into what it reports, in place."""
+    if stream is not None and stream.is_stream:
+        _read_stream(result, stream, context)
+    elif program.output == "json":
+        _read_json(result, program)
+    elif program.output == "stream-json":
+        _lacks(result, "it wrote none of the events of stream-json")
+    elif program.output == "auto" and (report := _report(result["output"])) is not None:
+        _take_report(result, report, usage_of(report), context)
+
+
+def _read_stream(result: dict[str, Any], stream: Stream, context: Context) -> None:
+    raw = result["output"]
+    if stream.session is not None:
+        result["session"] = stream.session
+    if stream.report is not None:
+        _take_report(result, stream.report, stream.usage, context, stream.said, raw)
+        return
+    if stream.usage:
+        result["usage"] = stream.usage
+    _put_output(result, stream.said, raw)
+    why = "a line of it was too long to be read" if stream.skipped else "its output ends in the middle"
+    _lacks(result, f"the agent ended without a result: {why}")
+
+
+def _take_report(
+    result: dict[str, Any],
+    report: dict[str, Any],
+    usage: dict[str, Any],
+    context: Context,
+    said: str = "",
+    raw: str = "",
+) -> None:
+    if usage:
+        result["usage"] = usage
+    session = report.get("session_id")
+    if isinstance(session, str) and session:
+        result["session"] = session
+    text = report.get("result")
+    if isinstance(text, str):
+        _put_output(result, text, raw)
+    elif raw:
+        _put_output(result, said, raw)
+    # An agent that was stopped by its number of turns did some work; one that failed did not do its work.
+    subtype = str(report.get("subtype") or "")
+    if report.get("is_error") is True and subtype != "error_max_turns" and "timed_out" not in result:
+        told = text if isinstance(text, str) and text.strip() else subtype or "it does not say why"
+        _lacks(result, f"the agent failed: {' '.join(told.split())[:500]}", kind="agent-failed", always=True)
+
+
+def _put_output(result: dict[str, Any], text: str, raw: str) -> None:
+    """Make a text the output. What was cut from the raw output is not cut from the text."""
+    truncated = result.get("truncated")
+    if truncated is not None and raw:
+        truncated.pop("output", None)
+        if not truncated:
+            del result["truncated"]
+    if len(text) > _LONGEST:
+        half = _LONGEST // 2
+        left_out = len(text) - 2 * half
+        text = f"{text[:half]}\n[llc: {left_out} of {len(text)} characters are left out here]\n{text[-half:]}"
+        result.setdefault("truncated", {})["output"] = len(text)
+    result["output"] = text
+
+
+def _lacks(result: dict[str, Any], message: str, kind: str = "no-result", always: bool = False) -> None:
+    """Note an error where nothing else says already why there is no result."""
+    told = "signal" in result or "timed_out" in result or "error" in result
+    if always or not (told or result["exit_code"]):
+        result["error"] = {"kind": kind, "message": message}
+
+
+def _report(output: str) -> dict[str, Any] | None:
+    """The object of type "result" that an output is, if it is one."""
+    if not output.lstrip().startswith("{"):
+        return None
+    import json
+
+    try:
+        report = json.loads(output)
+    except (ValueError, RecursionError):
+        return None
+    return report if isinstance(report, dict) and report.get("type") == "result" else None
+
+
+# --- reports of other agents ------------------------------------------------------------------
+
+
+def _read_json(result: dict[str, Any], program: Program) -> None:
+    """A report of JSON: all of the output, else the last line of it that is an object."""
+    import json
+
+    output = result["output"].strip()
+    report: Any = None
+    for text in (output, *reversed(output.splitlines()[-200:])):
+        try:
+            report = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(report, dict | list):
+            break
+    if not isinstance(report, dict | list):
+        _lacks(result, "what the agent wrote is no JSON", kind="invalid-json")
+        return
+    found = {name: _at(report, path) for name, path in program.fields.items()}
+    if isinstance(found["session"], str):
+        result["session"] = found["session"]
+    read, written = (int(amount(found[name]) or 0) for name in ("input_tokens", "output_tokens"))
+    usd = amount(found["usd"])
+    if read or written or usd is not None:
+        result["usage"] = {
+            "usd": usd,
+            "input_tokens": read,
+            "output_tokens": written,
+            "tokens": read + written,
+        }
+    text = found["result"]
+    if text is None and found["error"] in (None, False, ""):
+        _lacks(result, f"its report has no `{program.fields['result']}`")
+    elif text is not None:
+        _put_output(result, text if isinstance(text, str) else json.dumps(text, ensure_ascii=False), "")
+    if found["error"] not in (None, False, "") and "timed_out" not in result:
+        told = found["error"] if isinstance(found["error"], str) else json.dumps(found["error"])
+        _lacks(result, f"the agent failed: {told[:500]}", kind="agent-failed", always=True)
+
+
+def _at(value: Any, path: str) -> Any:
+    """What stands at a path such as `.choices.0.message.content`; None where nothing does."""
+    for key in path.strip(".").split("."):
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and key.lstrip("-").isdigit():
+            at = int(key)
+            value = value[at] if -len(value) <= at < len(value) else None
+        else:
+            return None
+    return value

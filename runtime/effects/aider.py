@@ -1,0 +1,145 @@
+"""The tools `aider:automatic` and `aider:interactive`: aider itself, as it is installed (`spec/agents.md`).
+
+Owns how it is called, how the terminal is handed over to it and taken back, and the TaskResult of both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+
+from .leftover import start_time
+from .process import NotStarted, end_process_group
+from .system_tools import ToolError
+from .world import TICK, Interrupted, milliseconds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .process import Runner
+    from .world import Context
+
+NAMES = ("aider:automatic", "aider:interactive")
+# Seconds that it may take where the call does not say.
+DEFAULT_TIMEOUT = 1800.0
+_LONGEST_PROMPT = 100_000
+
+
+def perform(name: str, args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
+    """The TaskResult of an effect. Raises ToolError, and `Interrupted`."""
+    values = args["args"]
+    path = runner.find("aider")
+    if path is None:
+        raise ToolError("not-found", "`aider` is not on PATH; see https://aider.chat for how to install it")
+    asked = str(values.get("prompt" if name == NAMES[0] else "query") or "")
+    files = values.get("file_context") or []
+    for file in files:
+        if not isinstance(file, str):
+            raise ToolError("type-error", f"`file_context` is a list of paths, not of {file!r:.60}")
+    if len(asked) > _LONGEST_PROMPT or any("\0" in text for text in (asked, *files)):
+        raise ToolError("unsendable-text", "aider cannot be given this text")
+    words = ["aider", *([f"--model={values['model']}"] if values.get("model") else [])]
+    words += [f"--file={file}" for file in files]
+    limits = {"deadline_ms": args.get("deadline_ms"), "timeout_s": values.get("timeout")}
+    if name == NAMES[0]:
+        limits["timeout_s"] = limits["timeout_s"] or DEFAULT_TIMEOUT
+        words += ["--yes-always", "--no-pretty", "--no-check-update", f"--message={asked}"]
+        try:
+            result = runner.run(path, words, limits, context)
+        except NotStarted as error:
+            raise ToolError("failed-to-start", str(error)) from None
+        return _task_result(result)
+    if context.on_prompt is None:
+        raise ToolError("no-terminal", "`aider:interactive` needs a terminal, and the run has none")
+    context.on_prompt("".join(f"{line}\n" for line in ("aider has the terminal", *asked.splitlines())))
+    return _task_result(_hand_over(path, words, limits, context, runner))
+
+
+def _task_result(result: dict[str, Any]) -> dict[str, Any]:
+    from ...ir.results import TaskError, TaskResult, unstructure
+
+    output, code = result["output"], result["exit_code"]
+    notes: dict[str, Any] = {"exit_code": code}
+    if not code and "timed_out" not in result:
+        return unstructure(TaskResult("COMPLETE", output, notes=notes))
+    reason, why = "subtask_failure", f"aider ended with exit code {code}"
+    if "timed_out" in result:
+        reason, why = "execution_timeout", f"aider took longer than {result.get('limit_ms', 0) / 1000:g} s"
+    told = (result["stderr"].strip() or output.strip())[-500:]
+    error = TaskError("TASK_FAILURE", reason, why + (f": {told}" if told else ""), {"exit_code": code})
+    return unstructure(TaskResult("FAILED", output or why, notes={**notes, "error": unstructure(error)}))
+
+
+# --- the terminal -----------------------------------------------------------------------------
+
+
+def _hand_over(
+    path: str, words: list[str], limits: dict[str, Any], context: Context, runner: Runner
+) -> dict[str, Any]:
+    """Run a program that has the terminal to itself; its result, without an output."""
+    import termios
+
+    began = time.monotonic()
+    limit, limited_by = context.limit(limits, own="action")
+    env = {
+        **runner.env,
+        b"LLC_EFFECT_ID": context.effect_id.encode(),
+        b"LLC_RUN_ID": context.run_id.encode(),
+    }
+    settings = termios.tcgetattr(0)
+    # A process that is not in front is stopped where it touches the terminal, unless it blocks the signal.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    try:
+        try:
+            pid = os.posix_spawn(
+                path,
+                words,
+                env,
+                setpgroup=0,
+                setsigmask=(),
+                setsigdef=(signal.SIGINT, signal.SIGPIPE, signal.SIGTTOU, signal.SIGTSTP),
+            )
+        except OSError as error:
+            raise ToolError("failed-to-start", f"aider could not be started: {error.strerror}") from None
+        try:
+            if context.on_process is not None:
+                context.on_process(pid, start_time(pid))
+            os.tcsetpgrp(0, pid)
+            os.kill(-pid, signal.SIGCONT)  # it may have wanted to read before
+            status, timed_out = _wait(pid, None if limit is None else began + limit, context)
+        except BaseException:
+            end_process_group(pid)
+            raise
+        finally:
+            with contextlib.suppress(OSError):
+                os.tcsetpgrp(0, os.getpgrp())
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(0, termios.TCSADRAIN, settings)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    code = os.waitstatus_to_exitcode(status)
+    result: dict[str, Any] = {"output": "", "stderr": "", "exit_code": code if code >= 0 else 128 - code}
+    if timed_out and limit is not None:
+        result |= {"timed_out": limited_by, "limit_ms": round(limit * 1000)}
+    return result
+
+
+def _wait(pid: int, end: float | None, context: Context) -> tuple[int, bool]:
+    """The status it ended with, and whether its time was over. Raises `Interrupted`."""
+    poller = select.poll()
+    poller.register(context.interrupt, select.POLLIN)
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+        if found and os.WIFSTOPPED(status):
+            os.kill(-pid, signal.SIGCONT)  # Ctrl-Z: there is no shell to go back to
+        elif found:
+            return status, False
+        if context.interrupt.is_set:
+            raise Interrupted
+        if end is not None and time.monotonic() >= end:
+            return end_process_group(pid), True
+        poller.poll(milliseconds(TICK))

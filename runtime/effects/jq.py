@@ -1,0 +1,47 @@
+"""jq programs: run by libjq in a helper process, bounded in time and memory (`loops.md`, evaluators)."""
+
+from __future__ import annotations
+
+import os
+
+from .worker import Worker, WorkerEnded, WorkerTimeout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .world import Context
+
+# Seconds one jq program may run.
+LIMIT = 5.0
+
+
+class JqWorker:
+    """Answers `jq` effects for one run."""
+
+    __slots__ = ("_limit", "_worker")
+
+    def __init__(self, limit: float = LIMIT) -> None:
+        self._limit = limit
+        # jq shall see its input and nothing else; what Python needs to start stays.
+        kept = {
+            name: value
+            for name, value in os.environb.items()
+            if name.startswith((b"PYTHON", b"LD_LIBRARY_PATH", b"DYLD_"))
+        }
+        self._worker = Worker("effects.jq_worker", kept)
+
+    def perform(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
+        """{"value"}: the first value of `args["program"]` on the text `args["input"]`, or {"error"}."""
+        request = {"program": args["program"], "input": args["input"], "limit": self._limit}
+        try:
+            return self._worker.ask(request, self._limit, context.interrupt, context.on_tick)
+        except WorkerTimeout:
+            message = f"the jq program ran for more than {self._limit:g} s"
+            return {"error": {"kind": "timeout", "message": message}}
+        except WorkerEnded as error:
+            message = f"the jq program was too much for its helper process: {error}"
+            return {"error": {"kind": "memory", "message": message}}
+
+    def close(self) -> None:
+        self._worker.close()

@@ -1,0 +1,559 @@
+"""The driver: runs a machine against a world, with the journal ahead of the world.
+
+Owns the order in which things happen to be safe: `effect started` is on disk before the world is
+touched, `effect finished` before the machine goes on. Effects that wait at the same time are performed
+at once (`lanes`); the program gets their results one by one, in the order of the journal. It knows no
+loops; what a loop means is in the program it runs. See `spec/events.md`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from time import monotonic
+
+from ...ir.effects import EFFECTS
+from ...vm.faults import Fault, show_place
+from ...vm.machine import Done, Effect, OutOfFuel
+from ..effects.world import Context, Exited, Interrupted, sleep_time, slept
+from ..store import masking
+from ..store.checkpoint import Checkpoints
+from ..store.state_file import StateFile
+from .bounding import FUEL
+from .outcome import EXIT_CODES, Outcome, error_of
+from .progress import QUANTUM, Progress, event_fields
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from ...vm.machine import Machine, Waiting
+    from ..effects.world import Interrupt, WorldLike
+    from ..store.journal import Journal
+    from ..store.runs import RunFolder
+    from ..terminal.display import Display
+    from .lanes import Lanes
+    from .progress import Where
+    from .spending import Spending
+
+    Stop = Effect | Waiting | Done | Fault | OutOfFuel
+    Answered = tuple[Effect, dict[str, Any]]
+
+# A run that waits longer says now and then that it is alive: after a kill its active time is known as well.
+ALIVE_EVERY = 30.0
+# Effects that act are performed so many at once where nobody says otherwise.
+JOBS = 8
+# What may need somebody at the terminal.
+_TALKING = ("ask", "tool")
+# A longer command stands whole among the arguments, and shortened as `action`.
+LONGEST_ACTION = 4096
+
+
+class Exhausted(Interrupted):
+    """The program has used all its fuel: it stops where it is, and can go on with more."""
+
+
+class OverBudget(Interrupted):
+    """The run has used all it may: it stops before its next call, and can go on with more."""
+
+
+class Driver:
+    """Drives one run to its end.
+
+    base_ms: for how long the run was active before. progress: how far it had come. begun: when it
+    began. refusals: what the world raises when it will not perform an effect; that ends the run.
+    settle(effect): the answer to an effect that is not to be performed, None for one that is.
+    jobs: how many effects are performed at once at most. checkpoints: where to keep them, None for
+    nowhere. doubtful(): what `Position.marks` gives. fuel: how many ticks the program may use in all.
+    spending: what the run may spend, None for what it likes.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        world: WorldLike,
+        journal: Journal,
+        run: RunFolder,
+        display: Display,
+        interrupt: Interrupt,
+        *,
+        progress: Progress | None = None,
+        base_ms: int = 0,
+        begun: str | None = None,
+        refusals: tuple[type[Exception], ...] = (),
+        settle: Callable[[Effect], dict[str, Any] | None] | None = None,
+        jobs: int | None = None,
+        checkpoints: Checkpoints | None = None,
+        doubtful: Callable[[], list[list[Any]]] = list,
+        fuel: int = FUEL,
+        spending: Spending | None = None,
+    ) -> None:
+        self._fuel = fuel
+        self._spending = spending
+        self._settles = settle
+        self._refusals = refusals
+        self._machine = machine
+        self._world = world
+        self._journal = journal
+        self._run = run
+        self._display = display
+        self._interrupt = interrupt
+        self._progress = progress or Progress()
+        self._base_ms = base_ms
+        self._origin = world.monotonic()
+        self._begun = begun or journal.now()
+        self._program = machine.image.name
+        self._kind: str = machine.image.meta["kind"]
+        self._state_file = StateFile(run, machine, self._progress, self._begun, journal.now)
+        self._checkpoints = checkpoints
+        self._doubtful = doubtful
+        self._jobs = jobs or JOBS
+        self._lanes: Lanes | None = None
+        # A world that can be had more than once performs several effects at once.
+        self._beside: Callable[[], Any] | None = getattr(world, "beside", None)
+        # Effects that were asked for: not looked at yet, and those that wait until fewer are performed.
+        self._asked: deque[Effect] = deque()
+        self._queued: deque[Effect] = deque()
+        # Those that started and have no result: their processes; those in lanes, with their displays.
+        self._open: dict[int, list[tuple[int, str]]] = {}
+        self._performed: dict[int, tuple[Effect, Display]] = {}
+        self._places: dict[int, Where] = {}
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._last = 0
+        self._paused: str | None = None
+        self._journal_size = 0
+        self._journal_grew = monotonic()
+
+    def elapsed_ms(self) -> int:
+        """The run's active time."""
+        return self._base_ms + round((self._world.monotonic() - self._origin) * 1000)
+
+    def run(
+        self,
+        stop: Stop | None = None,
+        notes: Iterable[tuple[str, dict[str, Any]]] = (),
+        answers: dict[int, dict[str, Any]] | None = None,
+        places: dict[int, Where] | None = None,
+    ) -> Outcome:
+        """Run to the end, or to an interrupt.
+
+        The rest is for a run that goes on: what its machine said last, what it noted that is not in
+        the journal, the results of effects that wait and are not to be performed, by number, and where
+        the program was when it asked for each that waits.
+        Raises JournalError when the journal cannot be written; then nothing more was performed.
+        """
+        machine = self._machine
+        self._answers = dict(answers or {})
+        self._last = machine.seq
+        for effect in machine.waiting.values():
+            self._ask(effect, (places or {}).get(effect.seq))
+        try:
+            for kind, fields in notes:
+                self._record_note(kind, fields)
+            while not machine.ended:
+                if machine.is_ready:
+                    stop = self._step()
+                else:
+                    effect, result = self._result()
+                    stop = self._step(result, effect.seq)
+        except Interrupted as why:
+            stop = self._wind_down()
+            if not machine.ended:
+                return self._interrupted(why)
+        except self._refusals as error:
+            return self._end(self._refused(error))
+        except Exited as exit:
+            return self._end(self._exited(exit.code))
+        finally:
+            self._close_lanes()
+        return self._end(self._done(stop) if isinstance(stop, Done) else self._fault(stop))
+
+    def _step(self, *answer: Any) -> Stop:
+        """Run the machine on, with an answer and its effect's number if there is one."""
+        machine = self._machine
+        if machine.ticks >= self._fuel:
+            raise Exhausted
+        machine.refuel(min(QUANTUM, self._fuel - machine.ticks))
+        stop = machine.resume(*answer)
+        for kind, fields in machine.take_notes():
+            self._note(kind, fields)
+        if isinstance(stop, Effect):
+            self._ask(stop)
+        elif isinstance(stop, OutOfFuel):
+            self._interrupt.check()
+            if self._beside is not None and (self._asked or self._queued):
+                self._begin_beside()
+        return stop
+
+    def _ask(self, effect: Effect, place: Where | None = None) -> None:
+        self._asked.append(effect)
+        self._places[effect.seq] = place or self._progress.place
+
+    # --- notes and effects --------------------------------------------------------------------
+
+    def _note(self, kind: str, fields: dict[str, Any]) -> None:
+        self._progress.note(kind, fields)
+        self._record_note(kind, fields)
+
+    def _record_note(self, kind: str, fields: dict[str, Any]) -> None:
+        fields = event_fields(kind, fields)
+        self._journal.write(kind, fields)
+        self._display.note(kind, fields)
+        self._state_file.is_old = True
+
+    def _result(self) -> Answered:
+        """The next result of an effect that waits: the machine can do nothing without it."""
+        if self._checkpoints is not None and self._checkpoints.is_due(self._journal.size):
+            self._write_checkpoint()
+        is_alone = len(self._asked) == 1 and not self._queued and not self._lanes
+        if self._beside is None or is_alone:
+            effect = self._asked.popleft()
+            return effect, self._perform(effect)
+        while True:
+            while self._asked:
+                effect = self._asked.popleft()
+                if not self._takes_long(effect):
+                    return effect, self._perform(effect)
+                self._queued.append(effect)
+            self._begin_beside()
+            answered = self._wait()
+            if answered is not None:
+                return answered
+
+    def _takes_long(self, effect: Effect) -> bool:
+        row = EFFECTS[effect.kind]
+        return (row.waits or row.acts or effect.kind == "jq") and effect.seq not in self._answers
+
+    def _perform(self, effect: Effect) -> dict[str, Any]:
+        """Perform one effect while all else waits; its result, which is on record then."""
+        kind, args = effect.kind, effect.args
+        row = EFFECTS[kind]
+        self._interrupt.check()
+        settled = self._settled(effect)
+        if settled is not None:
+            return settled
+        self._refuse_over_budget(effect)
+        self._record_start(effect)
+        if row.acts:
+            self._journal.sync()
+        elif row.waits:
+            self._journal.flush()
+        if row.waits:
+            self._display.effect_start(kind, args)
+            if self._state_file.is_due:
+                self._state_file.save()
+        try:
+            result = self._world.perform(effect, self._context(effect))
+        except Interrupted:
+            self._display.effect_cut()
+            raise
+        self._record_end(effect, result)
+        if kind == "pause":
+            self._paused = str(args.get("reason"))
+        if row.acts:
+            self._journal.sync()
+        if row.waits:
+            self._display.effect_end(kind, result)
+        self._state_file.is_old = True
+        return result
+
+    def _settled(self, effect: Effect) -> dict[str, Any] | None:
+        """The result of an effect that is not to be performed, on record; None for any other."""
+        answer = self._answers.pop(effect.seq, None)
+        if answer is None:
+            answer = self._settles(effect) if self._settles is not None else None
+            if answer is None:
+                return None
+            self._record_start(effect)
+        self._record_end(effect, answer)
+        self._journal.sync()
+        return answer
+
+    # --- several at once ------------------------------------------------------------------------
+
+    def _begin_beside(self) -> None:
+        """Begin to perform what was asked for, as far as there is room."""
+        lanes = self._lanes
+        if lanes is None:
+            from .lanes import Lanes
+
+            lanes = self._lanes = Lanes(self._world, self._interrupt)  # type: ignore[arg-type]
+        self._interrupt.check()
+        while self._asked and self._takes_long(self._asked[0]):
+            self._queued.append(self._asked.popleft())
+        begun: list[tuple[Effect, Context]] = []
+        room = self._jobs - lanes.busy
+        later: deque[Effect] = deque()
+        while self._queued:
+            effect = self._queued.popleft()
+            if effect.kind not in ("sleep", "ask") and room <= 0:
+                later.append(effect)
+                continue
+            settled = self._settles(effect) if self._settles is not None else None
+            if settled is None and self._is_over_budget(effect):
+                if not lanes.busy and not begun:
+                    self._refuse_over_budget(effect)
+                # What is performed now is paid for: its results are waited for.
+                later.append(effect)
+                continue
+            self._record_start(effect)
+            context = self._context(effect)
+            if settled is not None:
+                lanes.sleep(effect.seq, 0.0, lambda result=settled: result)  # type: ignore[misc]
+            elif effect.kind == "sleep":
+                seconds, is_cut = sleep_time(effect.args, context)
+                lanes.sleep(effect.seq, seconds, lambda c=context, cut=is_cut: slept(c, cut))  # type: ignore[misc]
+            else:
+                room -= effect.kind != "ask"
+                begun.append((effect, context))
+            display = self._display.beside(effect.seq)
+            self._performed[effect.seq] = (effect, display)
+            if EFFECTS[effect.kind].waits:
+                display.effect_start(effect.kind, effect.args)
+        self._queued = later
+        if begun:
+            self._journal.sync()
+            for effect, context in begun:
+                lanes.start(effect, context)
+        self._journal.flush()
+
+    def _is_over_budget(self, effect: Effect) -> bool:
+        return self._spending is not None and self._spending.refusal(effect.kind) is not None
+
+    def _refuse_over_budget(self, effect: Effect) -> None:
+        why = self._spending.refusal(effect.kind) if self._spending is not None else None
+        if why is not None:
+            raise OverBudget(why)
+
+    def _wait(self) -> Answered | None:
+        """What happens next to an effect in a lane; its result where it has one now."""
+        assert self._lanes is not None
+        return self._take(*self._lanes.wait(self._tick))
+
+    def _take(self, seq: int, what: str, about: Any) -> Answered | None:
+        effect, display = self._performed[seq]
+        if what == "output":
+            display.output(*about)
+        elif what == "prompt":
+            display.prompt(about)
+        elif what == "process":
+            self._record_process(seq, *about)
+        elif what == "failed":
+            raise about
+        else:
+            del self._performed[seq]
+            if what == "cut":
+                display.effect_cut()
+                return None
+            self._record_end(effect, about)
+            if EFFECTS[effect.kind].acts:
+                self._journal.sync()
+            if EFFECTS[effect.kind].waits:
+                display.effect_end(effect.kind, about)
+            self._state_file.is_old = True
+            return effect, about
+        return None
+
+    def _wind_down(self) -> Stop:
+        """End what is performed after an interrupt. What finished all the same is told to the program."""
+        stop: Stop = OutOfFuel()
+        is_stopped = False
+        for message in self._lanes.end() if self._lanes is not None else ():
+            if is_stopped and message[1] == "done":
+                continue
+            answered = self._take(*message)
+            if answered is None:
+                continue
+            effect, result = answered
+            try:
+                stop = self._step(result, effect.seq)
+                while self._machine.is_ready:
+                    stop = self._step()
+            except Interrupted:
+                # It computes for long: results that come after this one would not stand in their order.
+                is_stopped = True
+        return stop
+
+    def _close_lanes(self) -> None:
+        if self._lanes is not None:
+            self._lanes.close()
+            self._lanes = None
+
+    # --- the record -----------------------------------------------------------------------------
+
+    def _record_start(self, effect: Effect) -> None:
+        args, fields = effect.args, {"seq": effect.seq, "kind": effect.kind}
+        self._open[effect.seq] = []
+        if self._spending is not None:
+            self._spending.begin(effect.seq, effect.kind)
+        self._last = max(self._last, effect.seq)
+        if effect.kind not in ("shell", "agent"):
+            state, _ = self._places[effect.seq]
+            if state != self._progress.state:  # another call, side by side with its own, was somewhere last
+                fields["state"] = state
+            self._journal.write("effect_start", {**fields, "args": args})
+            return
+        action = args.get("command")
+        if isinstance(action, str) and len(action) > LONGEST_ACTION:
+            action = masking.masked(action)[:LONGEST_ACTION] + " …"
+        else:
+            args = {name: value for name, value in args.items() if name != "command"}
+        state, _ = self._places[effect.seq]
+        self._journal.write("action_start", {"action": action, **fields, "args": args, "state": state})
+
+    def _record_process(self, seq: int, pid: int, start_time: str) -> None:
+        self._open[seq].append((pid, start_time))
+        self._journal.write("process", {"seq": seq, "pid": pid, "start_time": start_time})
+        self._journal.flush()
+
+    def _record_end(self, effect: Effect, result: dict[str, Any]) -> None:
+        fields: dict[str, Any] = {"seq": effect.seq, "kind": effect.kind, "result": result}
+        if effect.kind in ("shell", "agent"):
+            facts = {"exit_code": result.get("exit_code"), "duration_ms": result.get("duration_ms")}
+            self._journal.write("action_complete", {**facts, **fields})
+        else:
+            self._journal.write("effect_complete", fields)
+        if self._spending is not None:
+            self._spending.take(effect.kind, result)
+        self._open.pop(effect.seq, None)
+        self._places.pop(effect.seq, None)
+
+    def _context(self, effect: Effect) -> Context:
+        run, seq = self._run, effect.seq
+        state, iteration = self._places[seq]
+        return Context(
+            run_id=run.id,
+            effect_id=f"{run.id}/{seq}",
+            loop=self._program,
+            state=state,
+            iteration=iteration,
+            elapsed_ms=self.elapsed_ms,
+            interrupt=self._interrupt,
+            output_dir=run.outputs,
+            on_output=self._display.output,
+            on_process=lambda pid, begun: self._record_process(seq, pid, begun),
+            on_tick=self._tick,
+            folder=run.path,
+            on_prompt=self._display.prompt if effect.kind in _TALKING and self._display.has_person else None,
+        )
+
+    def _write_checkpoint(self) -> None:
+        """Keep where the run stands: between two steps of the machine, with all notes on record."""
+        machine, progress = self._machine, self._progress
+        if self._checkpoints is None or machine.ended:
+            return
+        self._checkpoints.write(
+            self._journal,
+            {
+                "image": self._run.image_name,
+                "begun": self._begun,
+                "ts": self._journal.now(),
+                "active_ms": self.elapsed_ms(),
+                "last": self._last,
+                "open": [[seq, processes] for seq, processes in self._open.items()],
+                "places": [[seq, *place] for seq, place in self._places.items()],
+                "doubtful": self._doubtful(),
+                "progress": progress.to_data(),
+                "world": self._world.save(),
+                "snapshot": machine.snapshot(),
+            },
+        )
+
+    def _tick(self) -> None:
+        self._display.tick()
+        if self._state_file.is_old:
+            self._state_file.save()
+        now = monotonic()
+        if self._journal.size != self._journal_size:
+            self._journal_size, self._journal_grew = self._journal.size, now
+        elif now - self._journal_grew > ALIVE_EVERY:
+            self._journal.write("alive", {"elapsed_ms": self.elapsed_ms()})
+            self._journal.flush()
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def outcome(self, status: str) -> Outcome:
+        """How far the run is, ended with `status`."""
+        outcome = Outcome(self._run.id, self._program, self._kind, status)
+        outcome.final_state = self._progress.state
+        outcome.iterations = self._progress.iteration
+        outcome.steps = self._progress.steps
+        outcome.duration_ms = self.elapsed_ms()
+        return outcome
+
+    def _done(self, stop: Done) -> Outcome:
+        value = stop.value
+        if self._kind != "loop" or not isinstance(value, dict) or value.get("status") not in EXIT_CODES:
+            outcome = self.outcome("success")
+            outcome.terminated_by = "return"
+            outcome.value = value
+            return outcome
+        outcome = self.outcome(value["status"])
+        outcome.terminated_by = value.get("terminated_by")
+        outcome.final_state = value.get("final_state", outcome.final_state)
+        outcome.iterations = value.get("iterations", outcome.iterations)
+        outcome.steps = value.get("steps", outcome.steps)
+        return outcome
+
+    def _fault(self, stop: Any) -> Outcome:
+        outcome = self.outcome("error")
+        outcome.terminated_by = "error"
+        outcome.place = stop.span
+        outcome.error = error_of(stop)
+        return outcome
+
+    def _exited(self, code: int) -> Outcome:
+        outcome = self.outcome("success" if code == 0 else "failure")
+        outcome.terminated_by = "exit"
+        outcome.code = code
+        return outcome
+
+    def _refused(self, error: Exception) -> Outcome:
+        outcome = self.outcome("error")
+        outcome.terminated_by = "error"
+        outcome.error = {"kind": "not-performed", "message": str(error), "span": None}
+        return outcome
+
+    def _end(self, outcome: Outcome) -> Outcome:
+        self._close_lanes()
+        fields = outcome.to_json()
+        del fields["run"], fields["program"]
+        if outcome.code is not None:
+            fields["code"] = outcome.code
+        self._journal.write("run_end", fields)
+        self._journal.sync()
+        if self._checkpoints is not None:
+            self._checkpoints.discard()
+        self._state_file.save(outcome.status)
+        self._display.end(outcome)
+        return outcome
+
+    def _interrupted(self, why: Interrupted) -> Outcome:
+        outcome = self.outcome("interrupted")
+        outcome.terminated_by = "interrupt"
+        fields = {"state": outcome.final_state, "duration_ms": outcome.duration_ms}
+        if self._paused is not None:
+            outcome.terminated_by = fields["reason"] = self._paused
+        if isinstance(why, OverBudget):
+            outcome.terminated_by = fields["reason"] = "budget"
+            outcome.error = {
+                "kind": "over-budget",
+                "message": str(why),
+                "span": None,
+                "help": f"if it should go on: llc resume {self._run.id} --budget UNIT=N",
+            }
+        elif isinstance(why, Exhausted):
+            outcome.terminated_by = fields["reason"] = "fuel"
+            outcome.place = self._machine.frames(1)[-1].place
+            outcome.error = {
+                "kind": "out-of-fuel",
+                "message": f"the program has used all its fuel ({self._fuel:,} ticks) and runs on",
+                "span": show_place(outcome.place),
+                "help": f"if it should go on: llc resume {self._run.id} --fuel N",
+            }
+        self._journal.write("run_interrupted", fields)
+        self._journal.sync()
+        self._write_checkpoint()
+        self._state_file.save("interrupted")
+        self._display.end(outcome)
+        return outcome

@@ -1,0 +1,1 @@
+"""Runs seen from outside: status, history, logs, attaching, stopping, answering."""

@@ -1,0 +1,77 @@
+"""What `llc list` shows: the loops of a project, and the runs that have not ended (`status`)."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from ...ir.diagnostics import CompileError, clean
+from ...vm.primitives import duration
+from ..compilation.programs import compile_options
+from ..store import runs
+
+
+def loops() -> list[dict[str, Any]]:
+    """The loops here: name, file, paradigm and description; `valid` false where one cannot be read."""
+    from ...frontend.compile import compile_file, is_flow_path
+    from ...frontend.documents import read_source
+    from ...frontend.natural import loop_of
+    from ...frontend.structure import read_loop
+
+    rows = []
+    for name, path in runs.loop_files().items():
+        row: dict[str, Any] = {
+            "name": name,
+            "file": path,
+            "paradigm": None,
+            "description": None,
+            "valid": False,
+        }
+        if is_flow_path(path):
+            row["paradigm"] = "flow"
+            with contextlib.suppress(CompileError):
+                compile_file(path, compile_options())
+                row["valid"] = True
+            rows.append(row)
+            continue
+        try:
+            spec, document, found = read_loop(read_source(path))
+        except CompileError:
+            spec, found = None, []
+        if spec is not None:
+            loop, _ = loop_of(spec, document)
+            row["paradigm"] = "natural" if loop is None else loop.paradigm
+            row["description"] = spec.description
+            row["valid"] = not any(diagnostic.is_error for diagnostic in found)
+        rows.append(row)
+    return rows
+
+
+def as_table(rows: list[dict[str, Any]], running: bool) -> str:
+    """Rows in columns, for people."""
+    if not rows:
+        if running:
+            return f"no run is unfinished; {runs.HOW_TO_BEGIN}\n"
+        return f"there are no loops in {runs.LOOPS}/; write one to {runs.LOOPS}/NAME.yaml\n"
+    columns = (
+        ("run", "status", "state", "iteration", "age_ms") if running else ("name", "paradigm", "description")
+    )
+    lines = [["RUN", "STATUS", "STATE", "ITERATION", "BEGUN"]] if running else []
+    for row in rows:
+        cells = [_cell(row[column]) for column in columns]
+        if running:
+            if row["waits_for"]:
+                cells[1] += f" behind {row['waits_for'][-1]}"
+            age = row["age_ms"]
+            cells[-1] = "-" if age is None else f"{duration(age)} ago"
+        if not running and not row["valid"]:
+            cells[-1] = "(invalid: see `llc validate`)"
+        lines.append(cells)
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    table = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    return "".join(line.rstrip() + "\n" for line in table)
+
+
+def _cell(value: Any) -> str:
+    text = " ".join(clean(str(value)).split()) if value is not None else "-"
+    return text if len(text) <= 80 else text[:79] + "…"

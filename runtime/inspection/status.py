@@ -1,0 +1,389 @@
+"""What `llc status` tells of a run: where it is, what it does and how far it has come.
+
+From the journal, which is the truth; the values of captures from the state file and the running
+action's output from the live file, which may lag behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from ...vm.primitives import duration
+from ..errors import EXIT_OK, UserError
+from ..store import kept_image, locks, runs
+from ..store.journal import last_event
+from ..store.locks import is_live
+from ..store.runs import HISTORY, RunFolder, is_run_of
+from ..terminal.display import limits_of
+from ..terminal.screen import Screen, fit, printable
+from . import live
+from .summary import Follower, Summary, seconds
+
+# Seconds between two looks of `--watch`.
+INTERVAL = 0.25
+# Lines of a running action's output that are shown.
+TAIL_LINES = 10
+_WIDEST = 200
+_LABEL = 11
+_STYLES = {
+    "running": "green",
+    "queued": "yellow",
+    "success": "green",
+    "interrupted": "yellow",
+    "cut off": "red",
+    "failure": "red",
+    "error": "red",
+    "limit": "yellow",
+}
+
+
+class Look:
+    """A run that is looked at, once or again and again; `close` it."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
+        self.summary = Summary()
+        self._follower = Follower(run)
+        self.meta = _meta(run)
+        self.about = run.about()
+
+    def close(self) -> None:
+        self._follower.close()
+
+    def status(self) -> dict[str, Any]:
+        """The run as it is now."""
+        # In this order: a run that has let go of its lock writes nothing more.
+        alive = is_live(self.run)
+        for event in self._follower.events():
+            self.summary.take(event)
+        run, summary = self._moved(), self.summary
+        if alive and (not self.about.get("pid") or self.about.get("queued")):
+            self.about = run.about()
+        now = time.time()
+        state = _state_file(run)
+        tails = {tail.seq: tail for tail in live.read(run.live)} if alive else {}
+        end = summary.end or {}
+        limits = self.meta.get("limits", {})
+        place = end.get("final_state") if summary.end else summary.state or state.get("current_state")
+        return {
+            "run": run.id,
+            "program": self.about.get("program", run.name),
+            "path": self.about.get("path"),
+            "status": self._word(alive),
+            "terminated_by": end.get("terminated_by"),
+            "pid": self.about.get("pid") if alive else None,
+            "waits_for": self.about.get("waits_for", []) if alive else [],
+            "background": bool(self.about.get("background")),
+            "state": place,
+            "iteration": end.get("iterations", summary.iteration),
+            "max_iterations": self.most_iterations(place),
+            "steps": end.get("steps", summary.steps),
+            "started_at": summary.start.get("ts") or self.about.get("started_at"),
+            "ended_at": end.get("ts"),
+            "resumed": summary.resumed,
+            "elapsed_ms": summary.elapsed_ms(now if alive else None),
+            "timeout_ms": limits.get("timeout_ms"),
+            "actions": self._actions(now, tails) if alive else [],
+            "captured": state.get("captured") or {},
+            "last_verdict": self._verdict(run),
+            "budget": _budget(summary, limits),
+            "value": self._follower.whole(end.get("value")),
+            "error": self._follower.whole(end.get("error")),
+            "journal": run.journal,
+            "log": run.log if os.path.exists(run.log) else None,
+        }
+
+    def most_iterations(self, place: str | None) -> int | None:
+        """The limit of iterations of the loop that a state is in."""
+        if not self.meta:
+            return None
+        return limits_of(self.meta).get((place or "").rpartition("/")[0])
+
+    def _moved(self) -> RunFolder:
+        """The run where it is now: it may have ended and moved meanwhile."""
+        if not os.path.exists(self.run.path):
+            path = os.path.join(self.run.root, HISTORY, self.run.id)
+            if os.path.exists(path):
+                self.run = RunFolder(self.run.root, path)
+        return self.run
+
+    def _word(self, alive: bool) -> str:
+        if self.summary.end is not None:
+            return str(self.summary.end.get("status"))
+        if alive:
+            return "queued" if self.about.get("queued") else "running"
+        return "interrupted" if self.summary.is_interrupted else "cut off"
+
+    def _verdict(self, run: RunFolder) -> dict[str, Any] | None:
+        event = self.summary.verdict
+        if event is None:
+            return None
+        names = ("state", "type", "verdict", "confidence", "details")
+        told = {name: event[name] for name in names if name in event}
+        return self._follower.whole(told)  # type: ignore[no-any-return]
+
+    def _actions(self, now: float, tails: dict[int | None, live.Tail]) -> list[dict[str, Any]]:
+        """What is being performed, the oldest first."""
+        pending = sorted(self.summary.pending.items())
+        found = []
+        for seq, event in pending:
+            tail = tails.get(seq) or (tails.get(None) if len(pending) == 1 else None)
+            begun = seconds(event.get("ts"))
+            args = self._follower.whole(event.get("args"))
+            found.append(
+                {
+                    "seq": seq,
+                    "kind": event.get("kind"),
+                    "action": action_text(self._follower.whole(event.get("action")), args, event),
+                    "state": event.get("state") or self.summary.state,
+                    "elapsed_ms": 0 if begun is None else max(0, round((now - begun) * 1000)),
+                    "tail": tail.text if tail is not None else "",
+                }
+            )
+        return found
+
+
+def action_text(action: Any, args: Any, event: dict[str, Any]) -> str:
+    """What an effect does, in a line: the command, or what it is that waits."""
+    if isinstance(action, str):
+        return action
+    args = args if isinstance(args, dict) else {}
+    match event.get("kind"):
+        case "ask":
+            choices = [str(choice) for choice in args.get("choices") or ()]
+            return f"asking: {args.get('question')}" + (f" ({' / '.join(choices)})" if choices else "")
+        case "sleep":
+            return f"waiting {args.get('seconds')} s"
+        case "evaluate":
+            return f"asking {args.get('model')}"
+    named = args.get("command") or args.get("name")
+    return f"{event.get('kind')} {named}" if isinstance(named, str) else str(event.get("kind"))
+
+
+def _meta(run: RunFolder) -> dict[str, Any]:
+    """What the run's program says of itself; {} where the program cannot be read."""
+    from ...vm.image import Image, ImageError
+
+    try:
+        with open(run.image, "rb") as file:
+            return Image.from_bytes(kept_image.whole(file.read(), run.image)).meta
+    except (OSError, ImageError, UserError):
+        return {}
+
+
+def _state_file(run: RunFolder) -> dict[str, Any]:
+    """The run's state file; {} where there is none yet or it is damaged."""
+    try:
+        with open(run.state, "rb") as file:
+            found = json.loads(file.read(64 << 20))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def unfinished() -> list[dict[str, Any]]:
+    """The runs that have not ended, the latest first, as `llc list --running` shows them.
+
+    One that was cut off when it had ended and was only to be put away is `ended`.
+    """
+    rows = []
+    for run in locks.unfinished(runs.ROOT):
+        alive = is_live(run)
+        about, state = run.about(), _state_file(run)
+        last = {} if alive else last_event(run.journal) or {}
+        word = {"run_end": "ended", "run_interrupted": "interrupted"}.get(str(last.get("event")), "cut off")
+        begun = seconds(about.get("started_at"))
+        rows.append(
+            {
+                "run": run.id,
+                "program": about.get("program", run.name),
+                "status": ("queued" if about.get("queued") else "running") if alive else word,
+                "pid": about.get("pid") if alive else None,
+                "waits_for": about.get("waits_for", []) if alive else [],
+                "background": bool(about.get("background")),
+                "state": state.get("current_state"),
+                "iteration": state.get("iteration"),
+                "started_at": about.get("started_at"),
+                "age_ms": None if begun is None else max(0, round((time.time() - begun) * 1000)),
+            }
+        )
+    return rows
+
+
+# --- for people -------------------------------------------------------------------------------
+
+
+def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str:
+    """A status in lines of at most `width` columns."""
+    more = "…" if screen.unicode else "..."
+    lines: list[str] = []
+
+    def row(label: str, text: str, style: str = "") -> None:
+        shown = fit(_one_line(text), max(width - _LABEL - 2, 20), more)
+        lines.append(f"  {label.ljust(_LABEL)}{screen.paint(shown, style)}")
+
+    word = status["status"]
+    facts = []
+    if status["pid"] is not None:
+        facts.append(f"pid {status['pid']}" + (", in the background" if status["background"] else ""))
+    if status["terminated_by"] not in (None, "terminal", "return", "error", "interrupt"):
+        facts.append(f"by {status['terminated_by']}")
+    about = f" ({'; '.join(facts)})" if facts else ""
+    room = width - len(word) - 2
+    if len(status["run"]) + len(about) > room:
+        about = ""
+    name = fit(printable(status["run"]), room, more)
+    lines.append(f"{name}: {screen.paint(word, _STYLES.get(word, ''))}{about}")
+    file = f" ({status['path']})" if status["path"] else ""
+    row("program", f"{status['program']}{file}")
+    if status["waits_for"]:
+        row("waits for", ", ".join(status["waits_for"]))
+    if status["state"] is not None:
+        row("state", str(status["state"]))
+    if status["iteration"]:
+        limit = f" of {status['max_iterations']}" if status["max_iterations"] else ""
+        row("iteration", f"{status['iteration']}{limit}")
+    limit = f" of {duration(status['timeout_ms'])}" if status["timeout_ms"] else ""
+    times = {1: ", resumed once"}.get(status["resumed"], f", resumed {status['resumed']} times")
+    row("elapsed", duration(status["elapsed_ms"]) + limit + (times if status["resumed"] else ""))
+    for action in status["actions"]:
+        row("action", f"{action['action']} ({duration(action['elapsed_ms'])})")
+        lines += _tail_lines(action["tail"], screen, width, more)
+        if action["kind"] == "ask":
+            row("", f"answer with: llc answer {status['run']}", "yellow")
+    _about_values(status, row, screen.unicode)
+    if status["error"]:
+        row("error", str(status["error"].get("message")), "red")
+    if status["log"]:
+        row("log", status["log"])
+    if word in ("interrupted", "cut off"):
+        lines.append(fit(f"Resume with: llc resume {status['run']}", width, more))
+    return "".join(line + "\n" for line in lines)
+
+
+def _budget(summary: Summary, limits: dict[str, Any]) -> dict[str, Any]:
+    """What the run has used, and the sooner of what its program and the run itself allow."""
+    given = summary.start.get("budget")
+    used = {
+        "usd": round(summary.usd, 9),
+        "tokens": summary.tokens,
+        "calls": summary.calls,
+        "seconds": round(summary.call_seconds, 3),
+    }
+    told = {}
+    for unit, amount in used.items():
+        bounds = [limits.get(f"budget_{unit}"), given.get(unit) if isinstance(given, dict) else None]
+        known = [bound for bound in bounds if bound is not None]
+        told[unit] = {"used": amount, "limit": min(known) if known else None}
+    return told
+
+
+def _about_values(status: dict[str, Any], row: Any, is_unicode: bool) -> None:
+    verdict = status["last_verdict"]
+    if verdict is not None:
+        details = verdict.get("details")
+        details = details if isinstance(details, dict) else {}
+        facts = [f"in {verdict.get('state')}"]
+        if "confidence" in verdict:
+            facts.append(f"confidence {verdict['confidence']}")
+        for name in ("exit_code", "value", "current", "reason"):
+            if details.get(name) is not None:
+                facts.append(f"{name.replace('_', ' ')} {details[name]}")
+        row("verdict", f"{verdict.get('verdict')} ({', '.join(facts)})")
+    label = "captured"
+    for name, value in status["captured"].items():
+        row(label, f"{name} = {value_text(value)}")
+        label = ""
+    spent = []
+    for unit, told in status["budget"].items():
+        used, limit = told["used"], told["limit"]
+        if limit is not None or (used and unit != "seconds"):
+            amount = f"{used:.4f}" if unit == "usd" else f"{used:,}"
+            shown = "USD" if unit == "usd" else unit
+            spent.append(f"{amount}{f' of {limit:,}' if limit is not None else ''} {shown}")
+    if spent:
+        row("spent", ", ".join(spent))
+
+
+def value_text(value: Any) -> str:
+    """A captured value in a few words."""
+    if isinstance(value, dict) and "output" in value and "exit_code" in value:
+        lines = str(value["output"]).strip().splitlines()
+        text = lines[0].strip() if lines else "(no output)"
+        if len(lines) > 1:
+            text += f" (and {len(lines) - 1} more line{'s' if len(lines) > 2 else ''})"
+        return text + (f" (exit {value['exit_code']})" if value["exit_code"] else "")
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _tail_lines(text: str, screen: Screen, width: int, more: str) -> list[str]:
+    bar = "│" if screen.unicode else "|"
+    found = text.rstrip("\n").split("\n")[-TAIL_LINES:] if text.strip() else []
+    room = max(width - _LABEL - 4, 20)
+    shown = [printable(line.rstrip("\r").rpartition("\r")[2]) for line in found]
+    return [
+        f"  {' ' * _LABEL}{screen.paint(f'{bar} {fit(line, room, more)}', 'dim')}".rstrip() for line in shown
+    ]
+
+
+def _one_line(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return printable(lines[0].strip()) + (" …" if len(lines) > 1 else "")
+
+
+def watch(run: RunFolder, as_json: bool, write: Any) -> int:
+    """Show the run again and again until it ends, or is no longer run by anybody."""
+    screen = Screen(sys.stdout)
+    look = Look(run)
+    drawn = 0
+    before: Any = None
+    try:
+        while True:
+            status = look.status()
+            is_over = status["status"] not in ("running", "queued")
+            if as_json:
+                told = {name: status[name] for name in status if not name.endswith("elapsed_ms")}
+                told["actions"] = [{**action, "elapsed_ms": None} for action in status["actions"]]
+                if told != before:
+                    write(json.dumps(status, ensure_ascii=False) + "\n")
+                before = told
+            elif screen.is_live:
+                text = as_text(status, screen, screen.width - 1)
+                lines = text.splitlines()[: max(4, screen.height - 1)]
+                up = f"\x1b[{drawn}F" if drawn else ""
+                write(up + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
+                drawn = len(lines)
+            else:
+                place = (status["status"], status["state"], status["iteration"], status["steps"])
+                if place != before:
+                    write(as_text(status, screen) + "\n")
+                before = place
+            if is_over:
+                return EXIT_OK
+            time.sleep(INTERVAL)
+    finally:
+        look.close()
+
+
+def chosen(target: str | None) -> list[RunFolder]:
+    """The runs to show: one that is named, those of a loop that live (else its last), or all unfinished."""
+    found = locks.unfinished(runs.ROOT)
+    if target is None:
+        return found
+    living = [run for run in found if run.id != target and is_run_of(run, target) and is_live(run)]
+    return living if len(living) > 1 else [runs.look_up(target)]
+
+
+def of(run: RunFolder) -> dict[str, Any]:
+    """The status of a run as it is now. Raises UserError."""
+    look = Look(run)
+    try:
+        return look.status()
+    finally:
+        look.close()

@@ -1,0 +1,1 @@
+"""Runs as records: replayed, compared, kept as cases, forked, looked through."""

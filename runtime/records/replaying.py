@@ -1,0 +1,98 @@
+"""`llc replay`: a run told again with no world, with its own program or with a changed one.
+
+Owns which program is told, and how the answer is said.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from ...vm.image import Image
+from ..compilation.programs import load_program
+from ..options import RUN, Values
+from ..store import runs
+from . import case_reader, cases, difference
+from .cases import Case, is_case
+from .difference import LEAST_TICKS, PATIENCE, Comparison
+from .making import compile_case
+from .recorded import Recording, find_run, given_options
+
+
+@attrs.frozen
+class Replayed:
+    """What came of it. against: the changed program's path, if it is one."""
+
+    recording: Recording
+    comparison: Comparison
+    image: Image
+    against: str | None = None
+
+    @property
+    def is_identical(self) -> bool:
+        return self.comparison.difference is None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "run": self.recording.name,
+            "program": self.image.name,
+            "against": self.against,
+            **difference.as_json(self.comparison),
+        }
+
+    def as_text(self, color: bool) -> str:
+        name, comparison = self.recording.name, self.comparison
+        whom = f"{self.against}, told {name}," if self.against else name
+        if comparison.difference is not None:
+            shown = difference.as_text(comparison, difference.sources_of(self.image), color)
+            return f"{shown}\n{whom} differs\n"
+        effects = len(self.recording.answers)
+        events = f"{comparison.total} event{'' if comparison.total == 1 else 's'}"
+        count = f"{events}, {effects} result{'' if effects == 1 else 's'}"
+        if not comparison.is_ended:
+            return f"{whom} is identical as far as it is recorded: {count}; it had not ended\n"
+        end = difference.describe(difference.ending(self.recording.end or {}))
+        return f"{whom} is identical: {count}; {end}\n"
+
+
+def replay(target: str, against: str | None = None) -> Replayed:
+    """Tell the run that `target` means again, with its own program or the one in `against`.
+
+    A recorded case is told with the program that its source is now. Raises UserError, CompileError and
+    JournalError.
+    """
+    case = read_case(target)
+    ticks = 0
+    if case is not None:
+        recording, ticks = case.recording, case.ticks
+        overrides: Any = case.options
+    else:
+        files = find_run(target)
+        recording = files.recording()
+        overrides = recording.about.get("overrides")
+    if case is None or against is None:
+        own = compile_case(case) if case is not None else files.load_image()
+        most = ticks * PATIENCE + LEAST_TICKS if case is not None else None
+        comparison = difference.compare(recording, own, case is None, most)
+        if against is None or comparison.difference is not None:
+            return Replayed(recording, comparison, own)
+        ticks = comparison.ticks
+    path = runs.resolve(against)
+    changed = load_program(path, Values(RUN, path, **given_options(overrides)), lambda text: None)
+    most = ticks * PATIENCE + LEAST_TICKS
+    return Replayed(recording, difference.compare(recording.as_one(), changed, most=most), changed, path)
+
+
+def load(target: str) -> tuple[Recording, Image]:
+    """The record that `target` means, a run's or a case's, and its program."""
+    case = read_case(target)
+    if case is not None:
+        return case.recording, compile_case(case)
+    files = find_run(target)
+    return files.recording(), files.load_image()
+
+
+def read_case(target: str) -> Case | None:
+    """The case that is meant by its path; None where `target` means a run. Raises CompileError."""
+    return case_reader.read(target) if target.endswith(cases.SUFFIXES) and is_case(target) else None

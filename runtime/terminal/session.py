@@ -1,0 +1,358 @@
+"""A session: forms given one after another, each compiled and run, what they define kept.
+
+Owns what lives from one form to the next: the image that grows, a box for each variable, the last
+fault. Knows no terminal (`repl`) and records nothing. `spec/repl.md`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ...frontend.compile import DEFAULT_LLM_MODEL
+from ...frontend.core import Binding
+from ...frontend.datum import Atom
+from ...frontend.documents import read_source, text_source
+from ...frontend.expanded import expanded_text
+from ...frontend.interactive import Input, Name, Toplevel, names_defined
+from ...frontend.joint import Settings
+from ...frontend.reader import read
+from ...ir.diagnostics import CompileError, nearest
+from ...ir.nodes import Meta, Program
+from ...ir.spans import Source
+from ...ir.symbols import Symbol
+from ...ir.text import print_program
+from ...vm import linking
+from ...vm.disasm import disassemble_functions
+from ...vm.faults import Fault
+from ...vm.machine import Done, Effect, OutOfFuel
+from ...vm.values import Box, FunctionValue, to_host
+from ...vm.writing import written
+from ..effects.world import Context, Interrupt, Interrupted, World
+from ..errors import UserError
+from ..execution.outcome import Outcome
+from ..execution.progress import QUANTUM
+from .display import Display
+
+if TYPE_CHECKING:
+    from ...frontend.datum import Datum
+    from ...frontend.declared import Declared
+    from ...vm.faults import Place
+    from ...vm.machine import Machine
+    from ...vm.values import Value
+    from ..effects.world import WorldLike
+
+# Functions that nothing can call any more are left out once there are so many functions.
+SWEEP_AT = 256
+_LIBRARY = "stdlib/"
+
+
+class Answer:
+    """What became of a form.
+
+    value: what it gives, in `written` form, None where it gives nothing. error: why it was refused.
+    fault: how it failed. is_interrupted: it was stopped. input: what it was compiled to, if it was.
+    """
+
+    __slots__ = ("error", "fault", "input", "is_interrupted", "value")
+
+    def __init__(self, input: Input | None = None) -> None:
+        self.input = input
+        self.value: str | None = None
+        self.error: CompileError | None = None
+        self.fault: Fault | None = None
+        self.is_interrupted = False
+
+    @property
+    def is_good(self) -> bool:
+        return self.error is None and self.fault is None and not self.is_interrupted
+
+
+class Session:
+    """What was defined so far, and a world to go on in.
+
+    display: is told of notes and effects. fuel: how many ticks a form may use, None for any number.
+    longest: of longer values only so many characters are shown. tier: how programs are run.
+    """
+
+    def __init__(
+        self,
+        world: WorldLike | None = None,
+        display: Display | None = None,
+        declared: Declared | None = None,
+        settings: Settings | None = None,
+        *,
+        fuel: int | None = None,
+        longest: int | None = None,
+        tier: str = "auto",
+    ) -> None:
+        self._tier = tier
+        self._world: WorldLike = world or World()
+        self._display = display or Display()
+        self._declared = declared
+        self._settings = settings or Settings(DEFAULT_LLM_MODEL)
+        self._fuel = fuel
+        self._longest = longest
+        self._texts = 0
+        self._effects = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything that was defined."""
+        self.toplevel = Toplevel(self._declared, self._settings)
+        self._linker = linking.Linker("session")
+        self._boxes: dict[Binding, Box] = {
+            self.toplevel.config: Box(None),
+            self.toplevel.last: Box(None),
+        }
+        self._sweep_at = SWEEP_AT
+        self._last_functions: tuple[str, ...] = ()
+        self.fault: Fault | None = None
+        self.sources: tuple[Source, ...] = ()
+
+    def close(self) -> None:
+        self._world.close()
+
+    # --- evaluating -------------------------------------------------------------------------------
+
+    def source(self, text: str) -> Source:
+        """A text that was given, as the source of what it holds."""
+        self._texts += 1
+        return text_source(text, f"<input {self._texts}>")
+
+    def run(self, source: Source, interrupt: Interrupt) -> Iterator[Answer]:
+        """Evaluate the forms of a text, one after another, up to the first that does not end well.
+
+        What a later form of the same text defines may be used in functions without a warning.
+        """
+        data, found = read(source)
+        if found:
+            answer = Answer()
+            answer.error = CompileError(found, [source])
+            if any(finding.is_error for finding in found):
+                yield answer
+                return
+        names = [names_defined([datum]) for datum in data]
+        later = Counter(name for defined in names for name in defined)
+        for datum, defined in zip(data, names, strict=True):
+            later -= Counter(defined)
+            answer = self.evaluate(datum, source, interrupt, later.keys())
+            yield answer
+            if not answer.is_good:
+                return
+
+    def load(self, path: str, interrupt: Interrupt) -> Iterator[Answer]:
+        """Evaluate the forms of a file. Raises CompileError where it cannot be read."""
+        return self.run(read_source(path), interrupt)
+
+    def evaluate(
+        self, datum: Datum, source: Source, interrupt: Interrupt, expected: Collection[str] = ()
+    ) -> Answer:
+        """Compile a form and run it. Raises what the world raises to end everything (`Exited`)."""
+        self._sweep()
+        answer = Answer()
+        try:
+            answer.input = self._compile(datum, source, expected)
+            self._run(answer.input, answer, interrupt)
+        except CompileError as error:
+            answer.error = error
+        except (Interrupted, KeyboardInterrupt):
+            self._display.effect_cut()
+            answer.is_interrupted = True
+        return answer
+
+    def _run(self, compiled: Input, answer: Answer, interrupt: Interrupt) -> None:
+        for binding in compiled.starts:
+            self._box(binding).value = None
+        boxes = [self._box(binding) for binding in compiled.captures]
+        function = self._linker.function(compiled.functions[0].name, boxes)
+        try:
+            stop = self._drive(linking.start(self._linker.image, function, tier=self._tier), interrupt)
+        finally:
+            unset = [binding for binding in compiled.captures if not _is_set(self._boxes[binding])]
+            self.toplevel.retract(unset)
+            self._display.end(Outcome(None, None, "flow", "success"))
+        if isinstance(stop, Fault):
+            answer.fault = self.fault = stop
+            self.sources = self._sources_of(stop)
+        elif compiled.has_value:
+            answer.value = self.show(self._boxes[self.toplevel.last].value)
+
+    def _compile(
+        self, datum: Datum, source: Source, expected: Collection[str] = (), *, keep: bool = True
+    ) -> Input:
+        compiled = self.toplevel.compile(datum, source, expected, keep=keep)
+        self._linker.add(compiled.functions, compiled.sources)
+        self._last_functions = tuple(function.name for function in compiled.functions)
+        return compiled
+
+    def _drive(self, machine: Machine, interrupt: Interrupt) -> Done | Fault:
+        world, display = self._world, self._display
+        begun = world.monotonic()
+        result: dict[str, object] | None = None
+        stop: object = None
+        while True:
+            interrupt.check()
+            left = QUANTUM if self._fuel is None else min(QUANTUM, self._fuel - machine.ticks)
+            if left <= 0:
+                return Fault(
+                    "out-of-fuel", f"it did not end within {self._fuel:,} ticks", self._place(machine)
+                )
+            machine.refuel(left)
+            stop = machine.resume(result) if isinstance(stop, Effect) else machine.resume()
+            for kind, fields in machine.take_notes():
+                display.note(kind, fields)
+            if isinstance(stop, Effect):
+                self._effects += 1
+                context = Context(
+                    run_id=f"session-{os.getpid()}",
+                    effect_id=f"session-{os.getpid()}/{self._effects}",
+                    loop=None,
+                    state=None,
+                    iteration=None,
+                    elapsed_ms=lambda: round((world.monotonic() - begun) * 1000),
+                    interrupt=interrupt,
+                    on_output=display.output,
+                    on_tick=display.tick,
+                    on_prompt=display.prompt if display.has_person else None,
+                )
+                display.effect_start(stop.kind, stop.args)
+                result = world.perform(stop, context)
+                display.effect_end(stop.kind, result)
+            elif not isinstance(stop, OutOfFuel):
+                assert isinstance(stop, Done | Fault)
+                return stop
+
+    def _place(self, machine: Machine) -> Place | None:
+        """Where a machine stands in the source."""
+        return machine.frames(1)[-1].place
+
+    # --- what lives on ----------------------------------------------------------------------------
+
+    def _box(self, binding: Binding) -> Box:
+        box = self._boxes.get(binding)
+        if box is None:
+            box = self._boxes[binding] = Box()
+            box.value = box
+        return box
+
+    def _sweep(self) -> None:
+        """Leave out the functions that nothing can call any more, now and then."""
+        linker = self._linker
+        if linker.count < self._sweep_at:
+            return
+        linker.forget(self._boxes.values())
+        self.toplevel.forget_library(linker.names)
+        self._sweep_at = max(SWEEP_AT, 2 * linker.count)
+
+    def _sources_of(self, fault: Fault) -> tuple[Source, ...]:
+        """The texts that a fault has places in."""
+        places = [fault.span, *(place for _, _, place in fault.backtrace)]
+        paths = {place[0] for place in places if place is not None}
+        sources = self._linker.image.sources
+        return tuple(Source(one.path, one.sha256, one.text) for one in sources if one.path in paths)
+
+    # --- looking at things ------------------------------------------------------------------------
+
+    def show(self, value: Value) -> str:
+        """A value as the language writes it."""
+        functions = self._linker.image.functions
+        return written(value, self._longest, lambda index: functions[index].name)
+
+    @property
+    def last(self) -> object:
+        """The last value as plain data; as text where it holds what is none."""
+        value = self._boxes[self.toplevel.last].value
+        try:
+            return to_host(value)
+        except (TypeError, ValueError):
+            return self.show(value)
+
+    def variables(self) -> Iterator[tuple[str, str]]:
+        """What was defined, by name: each name with what it is."""
+        for name, binding in sorted(self.toplevel.defined.items()):
+            if not isinstance(binding, Binding):
+                meaning = self.find(name)
+                yield name, f"{meaning.kind} {meaning.usage}"
+            elif binding is self.toplevel.last and self._boxes[binding].value is None:
+                continue
+            elif (box := self._boxes.get(binding)) is not None and _is_set(box):
+                usage = self.toplevel.outline(binding)
+                yield name, usage if usage is not None else self.show(box.value)
+
+    def find(self, name: str) -> Name:
+        """What a name means; UserError where it means nothing."""
+        found = self.toplevel.find(name)
+        if found is None:
+            near = nearest(name, self.toplevel.names())
+            raise UserError(
+                "unbound-name", f"`{name}` is not bound", f"did you mean `{near}`?" if near else None
+            )
+        return found
+
+    def expanded(self, source: Source) -> str:
+        """The forms of a text in core. Raises CompileError."""
+        out = []
+        for datum in self._read(source):
+            compiled = self._compile(datum, source, keep=False)
+            text = expanded_text(compiled.core)
+            out.append(text if compiled.has_value else text.removesuffix("null\n"))
+        return "".join(out)
+
+    def ir(self, text: str = "") -> str:
+        """The functions of a name, of forms, or of what came last, as IR. Raises CompileError."""
+        functions = self._linker.lifted(self._functions(text))
+        program = Program("session", "", functions, Meta(scope=()))
+        return print_program(program, spans=False).partition("\n\n")[2]
+
+    def bytecode(self, text: str = "") -> str:
+        """The same as bytecode."""
+        return disassemble_functions(self._linker.image, self._functions(text))
+
+    def _functions(self, text: str) -> list[int]:
+        """The functions that a text is about, by index: of the library only what is named itself."""
+        linker = self._linker
+        name = text.strip()
+        binding = self.toplevel.defined.get(name)
+        if isinstance(binding, Binding):
+            value = self._boxes[binding].value if binding in self._boxes else None
+            if not isinstance(value, FunctionValue):
+                raise UserError("no-code", f"`{name}` is no function, so it has no code")
+            return self._own(linker.made_by(value.function), value.function)
+        if not name:
+            return self._own([linker.index(name) for name in self._last_functions if name in linker])
+        found: list[int] = []
+        source = self.source(text)
+        for datum in self._read(source):
+            compiled = self._compile(datum, source, keep=False)
+            first = linker.index(compiled.functions[0].name)
+            made = linker.made_by(first)
+            if datum == Atom(Symbol(name)) and len(made) > 1:
+                # A function of the library, or of a tool or task: with what is inside it.
+                known = self.toplevel.library_function(name) or name
+                names = {index: linker.image.functions[index].name for index in made}
+                return [i for i, other in names.items() if other == known or other.startswith(f"{known}/")]
+            found += self._own(made)
+        return found
+
+    def _own(self, functions: Iterable[int], named: int = -1) -> list[int]:
+        """Without those of the library, which stand in its files or, being made, nowhere."""
+        image = self._linker.image
+        places = {index: image.place(image.functions[index].span) for index in functions}
+        return [
+            index
+            for index, place in places.items()
+            if index == named or (place is not None and not place[0].startswith(_LIBRARY))
+        ]
+
+    def _read(self, source: Source) -> list[Datum]:
+        data, found = read(source)
+        if any(finding.is_error for finding in found):
+            raise CompileError(found, [source])
+        return data
+
+
+def _is_set(box: Box) -> bool:
+    return box.value is not box

@@ -1,0 +1,402 @@
+"""A line that asks for a task: `user:review diff=… --strict`, or an expression; `spec/task.md`.
+
+Owns how such a line is read, by the shell or by the session, and the call it becomes, written in the
+language so that it is compiled as any program is. Must not be in here: running it (`task_run`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ...frontend.declarations import TYPES, Parameter, Signature, fits, is_parameter_name
+from ...frontend.declared import Declared
+from ...frontend.pending import Pending
+from ...ir.diagnostics import CompileError, clean, suggest
+from .. import options
+from ..errors import EXIT_USAGE, UserError
+from ..options import FLAG, MANY, PAIR, Option
+from ..store import runs
+
+# What the words after a task's name may set of llc, where the task has no such parameter.
+OPTIONS = options.TASK
+HELP = ("--help", "-h")
+_JSON_BEGINS = ("[", "{", '"')
+_KEY = re.compile(r"([^\s=\"'\[{(]+)=")
+_WORDS = {"true": True, "yes": True, "false": False, "no": False}
+_LONGEST_SHOWN = 60
+_NOTHING: Mapping[str, Any] = {}
+
+
+class Call:
+    """What a line asks for. text: as a program. name: of the run. given: llc's own options in it."""
+
+    __slots__ = ("given", "name", "signature", "text", "wants_help")
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+        self.given: dict[str, Any] = {}
+        self.signature: Signature | None = None
+        self.wants_help = False
+
+
+def is_expression(text: str) -> bool:
+    """Whether a line is an S-expression: it begins with `(` or `'(`."""
+    return text.lstrip().startswith(("(", "'("))
+
+
+def expression(text: str) -> str:
+    """The program of a line that is one: without the quotation marks around it, its columns kept."""
+    rest = text.lstrip()
+    if not rest.startswith("'("):
+        return text
+    space = text[: len(text) - len(rest)]
+    body = rest[1:].rstrip()
+    return f"{space} {body.removesuffix(chr(39))}"
+
+
+def read(
+    words: Sequence[str],
+    declared: Declared | None = None,
+    sides: Iterable[str] = (),
+    own: Mapping[str, Any] = _NOTHING,
+) -> Call:
+    """The call that a shell's words ask for. UserError, and CompileError for the project's files.
+
+    declared: the tools and tasks there are, by default the project's with those that `sides` names.
+    own: what a session has defined by itself.
+    """
+    first, rest = words[0], list(words[1:])
+    if not is_expression(first):
+        if declared is None:
+            declared = Declared(runs.LOOPS, [*sides, *_declared_in(rest)])
+        if declared.wrong:
+            raise CompileError(declared.wrong)
+        signature = find(first, declared, own.get(first))
+        return _named(signature, *_split(rest, signature))
+    more, given, wants_help = _split(rest, None)
+    if more:
+        raise _refused(
+            f"`{_short(more[0][0])}` stands after an expression",
+            "an expression is one argument; write it in quotation marks, as in llc task '(+ 1 2)'",
+        )
+    call = Call("expression", expression(first))
+    call.given, call.wants_help = given, wants_help
+    return call
+
+
+def read_text(text: str, declared: Declared, own: Mapping[str, Any] = _NOTHING) -> Call:
+    """The call that a line of a session asks for, `/task` left out."""
+    if is_expression(text):
+        return Call("expression", expression(text))
+    return read(split(text), declared, own=own)
+
+
+def is_complete(text: str) -> bool:
+    """Whether a line of a session, `/task` left out, waits for nothing: a call is one line."""
+    return not is_expression(text) or Pending(expression(text)).is_complete
+
+
+# --- words ------------------------------------------------------------------------------------
+
+
+def split(text: str) -> list[str]:
+    """The words of a line as a shell has them; JSON behind a `=` needs no quotation marks around it."""
+    words: list[str] = []
+    at = 0
+    decoder = json.JSONDecoder()
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        key = _KEY.match(text, at)
+        if key is not None and text.startswith(_JSON_BEGINS, key.end()):
+            try:
+                _, end = decoder.raw_decode(text, key.end())
+            except (ValueError, RecursionError):
+                end = 0
+            if end and (end == len(text) or text[end].isspace()):
+                words.append(text[at:end])
+                at = end
+                continue
+        word, at = _word(text, at)
+        words.append(word)
+    return words
+
+
+def _word(text: str, at: int) -> tuple[str, int]:
+    """The word that begins at a place, its quotation marks taken off, and where it ends."""
+    end = at
+    quote = ""
+    while end < len(text) and (quote or not text[end].isspace()):
+        ch = text[end]
+        if quote:
+            end += 1 if ch != "\\" or quote == "'" else 2
+            quote = "" if ch == quote else quote
+        else:
+            quote = ch if ch in "\"'" else ""
+            end += 2 if ch == "\\" else 1
+    if quote or end > len(text):
+        raise _refused(f"a quotation mark of `{_short(text[at:])}` is not closed", None)
+    return "".join(shlex.split(text[at:end])), end
+
+
+def _declared_in(words: list[str]) -> list[str]:
+    """What `--declare` names among the words, which says what the others may be."""
+    name = options.DECLARE.names[0]
+    pairs = [after for word, after in itertools.pairwise(words) if word == name]
+    return pairs + [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
+
+
+def _split(
+    words: list[str], signature: Signature | None
+) -> tuple[list[tuple[str, str | None]], dict[str, Any], bool]:
+    """The words behind the name: the task's as (key, text), llc's own options, whether help is asked for.
+
+    A text of None is a flag. A flag that the task and llc both have is the task's.
+    """
+    own: list[tuple[str, str | None]] = []
+    known = {name: row for row in OPTIONS for name in row.names}
+    given: dict[str, Any] = {}
+    wants_help = False
+    queue = list(words)
+    while queue:
+        word = queue.pop(0)
+        name, sign, value = word.partition("=")
+        row = known.get(name)
+        if word in HELP:
+            wants_help = True
+        elif row is None or (signature is not None and signature.parameter(name.lstrip("-")) is not None):
+            own.append((name, value if sign else None))
+        elif row.kind == FLAG:
+            given[row.name] = True
+        else:
+            if not sign and not queue:
+                raise _refused(f"{name} needs a value", None)
+            _set(given, row, value if sign else queue.pop(0))
+    return own, given, wants_help
+
+
+def _set(given: dict[str, Any], row: Option, text: str) -> None:
+    if row.kind == MANY:
+        given[row.name] = (*given.get(row.name, ()), text)
+    elif row.kind == PAIR:
+        key, sign, value = text.partition("=")
+        if not (key and sign):
+            raise _refused(f"{row.names[0]} takes K=V, not `{_short(text)}`", None)
+        given[row.name] = (*given.get(row.name, ()), (key, value))
+    elif row.kind == options.COUNT:
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
+            raise _refused(f"{row.names[0]} takes a number from 1 on, not `{_short(text)}`", None)
+        given[row.name] = int(text)
+    else:
+        given[row.name] = text
+
+
+# --- a call by name ---------------------------------------------------------------------------
+
+
+def find(name: str, declared: Declared, own: Any = None) -> Signature:
+    """The task or tool of a name. UserError where there is none, CompileError where none can be known."""
+    signature = declared.find(name, own if isinstance(own, Signature) else None)
+    if signature is None and declared.found is not None and declared.is_broken:
+        raise CompileError(declared.found.diagnostics, declared.found.sources)
+    if signature is None:
+        help = suggest(name, declared.names(), "there are")
+        raise UserError("unknown-task", f"no task or tool is called `{_short(name)}`", help, EXIT_USAGE)
+    return signature
+
+
+def usage(signature: Signature) -> str:
+    """How a line asks for it."""
+    parts = [signature.name]
+    for parameter in signature.order:
+        shown = f"{parameter.name}=…" if parameter.type != "boolean" else f"--{parameter.name}"
+        parts.append(shown if parameter.is_required else f"[{shown}]")
+    if signature.parameters is None:
+        parts.append("[name=value]…")
+    return " ".join(parts)
+
+
+def _named(
+    signature: Signature, words: list[tuple[str, str | None]], given: dict[str, Any], wants_help: bool
+) -> Call:
+    call = Call(signature.name, "")
+    call.signature, call.given, call.wants_help = signature, given, wants_help
+    if wants_help:
+        return call
+    values: dict[str, Any] = {}
+    for word, text in words:
+        key = _key(word, text, signature)
+        if key in values:
+            raise _refused(f"`{key}` is given twice", None)
+        values[key] = _value(key, text, signature)
+    missing = [p.name for p in signature.order if p.is_required and p.name not in values]
+    if missing:
+        lacking = ", ".join(f"`{one}`" for one in missing)
+        raise _refused(f"`{signature.name}` needs {lacking}", f"write {usage(signature)}")
+    parts = [f"({key} {written(value)})" for key, value in values.items()]
+    call.text = f"({' '.join([signature.name, *parts])})"
+    return call
+
+
+def _key(word: str, text: str | None, signature: Signature) -> str:
+    """The parameter that a word names: `key`, `--key`, with `-` for `_` where it has none."""
+    is_flag = word.startswith("-")
+    if not is_flag and text is None:
+        first = next((p.name for p in signature.order), "name")
+        raise _refused(f"`{_short(word)}` has no `=`", f"write {first}={_short(word)}")
+    bare = word.lstrip("-") if is_flag else word
+    for key in (bare, bare.replace("-", "_")):
+        if is_parameter_name(key) and signature.takes(key):
+            return key
+    known = [p.name for p in signature.order]
+    if is_flag:
+        known = [*(f"--{one}" for one in known), *(name for row in OPTIONS for name in row.names)]
+    help = suggest(word, known, "it has") or f"write {usage(signature)}"
+    raise _refused(f"`{signature.name}` has no parameter `{_short(bare)}`", help)
+
+
+def _value(key: str, text: str | None, signature: Signature) -> Any:
+    parameter = signature.parameter(key)
+    type = parameter.type if parameter is not None else "any"
+    if parameter is None and signature.is_reserved(key):
+        type = "list" if key == "files" else "map"
+    value = True if text is None else _read_value(key, text, type)
+    if key == "files" and type == "list" and parameter is None and isinstance(value, str):
+        value = [value]
+    if not fits(value, type):
+        shown = "a flag" if text is None else f"`{_short(text)}`"
+        raise _refused(f"`{key}` is {TYPES[type]}, not {shown}", _how(key, type))
+    _check_choice(parameter, value)
+    return value
+
+
+def _read_value(key: str, text: str, type: str) -> Any:
+    """What a text gives: JSON where it begins so, else what the parameter's type makes of it."""
+    if text.startswith(_JSON_BEGINS):
+        try:
+            return json.loads(text, parse_constant=_refuse_constant)
+        except RecursionError:
+            raise _refused(f"`{key}` is nested too deep", None) from None
+        except ValueError as error:
+            help = f"a text that begins with `{text[0]}` is written as JSON: {key}='{json.dumps(text[:20])}'"
+            raise _refused(f"`{key}` begins as JSON and is none: {error}", help) from None
+    match type:
+        case "number" | "integer":
+            try:
+                number = json.loads(text, parse_constant=_refuse_constant)
+            except (ValueError, RecursionError):
+                return text
+            return text if isinstance(number, bool) or not isinstance(number, int | float) else number
+        case "boolean":
+            return _WORDS.get(text.lower(), text)
+    return text
+
+
+def _refuse_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _how(key: str, type: str) -> str | None:
+    examples = {
+        "string": f"write {key}=text",
+        "number": f"write {key}=1.5",
+        "integer": f"write {key}=3",
+        "boolean": f"write --{key}, {key}=true or {key}=false",
+        "list": f"""write {key}='["a", "b"]'""",
+        "map": f"""write {key}='{{"a": 1}}'""",
+    }
+    return examples.get(type)
+
+
+def _check_choice(parameter: Parameter | None, value: Any) -> None:
+    if parameter is not None and not parameter.allows(value):
+        help = suggest(str(value), parameter.choices, "it may be")
+        raise _refused(f"`{parameter.name}` cannot be `{_short(str(value))}`", help)
+
+
+# --- values as the language writes them -------------------------------------------------------
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+_ESCAPED = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
+
+
+def written(value: Any) -> str:
+    """Plain data as an expression that gives it. UserError for what the language cannot hold."""
+    try:
+        return _written(value)
+    except RecursionError:
+        raise _refused("a value is nested too deep", None) from None
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise _refused(f"`{_short(value)}` is not UTF-8", None) from None
+        return '"' + _ESCAPED.sub(lambda f: _ESCAPES.get(f[0]) or f"\\u{ord(f[0]):04x}", value) + '"'
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"({' '.join(['list', *map(_written, value)])})"
+    if isinstance(value, dict):
+        pairs = [f"({_written(key)} {_written(item)})" for key, item in value.items()]
+        return f"({' '.join(['dict', *pairs])})"
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _refused("a number is too large", None)
+    return repr(value)
+
+
+def _short(text: str) -> str:
+    return clean(text, _LONGEST_SHOWN)
+
+
+def _refused(message: str, help: str | None) -> UserError:
+    return UserError("bad-task", message, help, EXIT_USAGE)
+
+
+# --- completion -------------------------------------------------------------------------------
+
+
+def words_after(words: Sequence[str], declared: Declared, own: Mapping[str, Any] = _NOTHING) -> list[str]:
+    """What may stand next behind the words of a line: a name, else what its task takes."""
+    if not words:
+        return [*own_tasks(own), *declared.names()]
+    mine = own.get(words[0])
+    signature = declared.find(words[0], mine if isinstance(mine, Signature) else None)
+    given = {word.partition("=")[0].lstrip("-") for word in words[1:]}
+    found = []
+    for parameter in signature.order if signature is not None else ():
+        if parameter.name not in given:
+            is_flag = parameter.type == "boolean"
+            found.append(f"--{parameter.name}" if is_flag else f"{parameter.name}=")
+    return found
+
+
+def own_tasks(own: Mapping[str, Any]) -> list[str]:
+    return [name for name, meaning in own.items() if isinstance(meaning, Signature)]
+
+
+def completions(
+    text: str, declared: Declared, own: Mapping[str, Any] = _NOTHING
+) -> Iterator[tuple[str, int]]:
+    """What the last word of a session's line may go on to, and where that word begins, from the end."""
+    if is_expression(text):
+        word = re.split(r"[\s()\[\]'\"`,;]", text)[-1]
+        known = [*own_tasks(own), *declared.names()] if word else []
+    else:
+        *words, word = [*text.split(), ""] if not text or text[-1].isspace() else text.split()
+        known = words_after(words, declared, own)
+    for found in known:
+        if found.startswith(word):
+            yield found, -len(word)
