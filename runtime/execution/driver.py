@@ -9,13 +9,13 @@ loops; what a loop means is in the program it runs. See `spec/events.md`.
 from __future__ import annotations
 
 from collections import deque
-from time import monotonic
 
 from ...ir.effects import EFFECTS
 from ...vm.faults import Fault, show_place
 from ...vm.machine import Done, Effect, OutOfFuel
 from ..effects.world import Context, Exited, Interrupted, sleep_time, slept
 from ..store import masking
+from ..store.active_time import ActiveFile
 from ..store.checkpoint import Checkpoints
 from ..store.state_file import StateFile
 from .bounding import FUEL
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     Stop = Effect | Waiting | Done | Fault | OutOfFuel
     Answered = tuple[Effect, dict[str, Any]]
 
-# A run that waits longer says now and then that it is alive: after a kill its active time is known as well.
-ALIVE_EVERY = 30.0
 # Effects that act are performed so many at once where nobody says otherwise.
 JOBS = 8
 # What may need somebody at the terminal.
@@ -121,8 +119,7 @@ class Driver:
         self._answers: dict[int, dict[str, Any]] = {}
         self._last = 0
         self._paused: str | None = None
-        self._journal_size = 0
-        self._journal_grew = monotonic()
+        self._active = ActiveFile(run.path, self.elapsed_ms)
 
     def elapsed_ms(self) -> int:
         """The run's active time."""
@@ -166,6 +163,7 @@ class Driver:
             return self._end(self._exited(exit.code))
         finally:
             self._close_lanes()
+            self._active.close()
         return self._end(self._done(stop) if isinstance(stop, Done) else self._fault(stop))
 
     def _step(self, *answer: Any) -> Stop:
@@ -181,6 +179,7 @@ class Driver:
             self._ask(stop)
         elif isinstance(stop, OutOfFuel):
             self._interrupt.check()
+            self._active.tick()
             if self._beside is not None and (self._asked or self._queued):
                 self._begin_beside()
         return stop
@@ -463,12 +462,7 @@ class Driver:
         self._display.tick()
         if self._state_file.is_old:
             self._state_file.save()
-        now = monotonic()
-        if self._journal.size != self._journal_size:
-            self._journal_size, self._journal_grew = self._journal.size, now
-        elif now - self._journal_grew > ALIVE_EVERY:
-            self._journal.write("alive", {"elapsed_ms": self.elapsed_ms()})
-            self._journal.flush()
+        self._active.tick()
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -524,6 +518,7 @@ class Driver:
         self._journal.sync()
         if self._checkpoints is not None:
             self._checkpoints.discard()
+        self._active.discard()
         self._state_file.save(outcome.status)
         self._display.end(outcome)
         return outcome

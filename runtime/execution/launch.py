@@ -355,6 +355,7 @@ class Command:
             {
                 "state": progress.state,
                 "iteration": progress.iteration,
+                "elapsed_ms": history.active_ms,
                 "unknown": {str(seq): policy for seq, policy in policies.items()},
                 "lost": position.lost,
                 "set_aside": kept,

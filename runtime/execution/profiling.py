@@ -14,7 +14,7 @@ from typing import Any
 
 from ...ir.effects import EFFECTS
 from ..store import journal as journals
-from ..store.past import elapsed_of, seconds_of
+from ..store.active_time import elapsed_of, seconds
 from .progress import state_shown
 
 MACHINE, JOURNAL, OTHER, ALL = "machine", "journal", "other", "llc"
@@ -199,9 +199,8 @@ def of_journal(name: str, path: str) -> Profile:
         if event is None:
             continue
         kind, seq = event["event"], event.get("seq")
-        try:
-            time = seconds_of(event.get("ts"))
-        except (ValueError, OverflowError):
+        time = seconds(event.get("ts"))
+        if time is None:
             continue
         if kind == "run_start":
             profile.program = str(event.get("program", name))

@@ -15,6 +15,7 @@ from typing import Any
 from ..effects.world import TICK
 from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..execution.outcome import Outcome
+from ..store.active_time import seconds
 from ..store.locks import is_live
 from ..store.runs import RunFolder
 from ..terminal.display import Display, ProgressDisplay, limits_of
@@ -22,7 +23,7 @@ from ..terminal.screen import Screen
 from . import live
 from .status import Look
 from .stopping import Holder
-from .summary import Follower, Summary, seconds
+from .summary import Follower, Summary
 
 _STARTS = ("action_start", "effect_start")
 _ENDS = ("action_complete", "effect_complete")

@@ -14,14 +14,15 @@ from typing import Any
 
 from ...vm.primitives import duration
 from ..errors import EXIT_OK, UserError
-from ..store import kept_image, locks, runs
+from ..store import active_time, kept_image, locks, runs
+from ..store.active_time import seconds
 from ..store.journal import last_event
 from ..store.locks import is_live
 from ..store.runs import HISTORY, RunFolder, is_run_of
 from ..terminal.display import limits_of
 from ..terminal.screen import Screen, fit, printable
 from . import live
-from .summary import Follower, Summary, seconds
+from .summary import Follower, Summary
 
 # Seconds between two looks of `--watch`.
 INTERVAL = 0.25
@@ -85,7 +86,7 @@ class Look:
             "started_at": summary.start.get("ts") or self.about.get("started_at"),
             "ended_at": end.get("ts"),
             "resumed": summary.resumed,
-            "elapsed_ms": summary.elapsed_ms(now if alive else None),
+            "elapsed_ms": max(summary.elapsed_ms(now if alive else None), active_time.told(run.path)),
             "timeout_ms": limits.get("timeout_ms"),
             "actions": self._actions(now, tails) if alive else [],
             "captured": state.get("captured") or {},

@@ -6,18 +6,15 @@ the program means; `replay` does that.
 
 from __future__ import annotations
 
-import calendar
 import contextlib
 import os
-import re
-import time
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import EXIT_FAILURE, UserError, reason
 from ..execution.progress import Progress, state_shown
 from ..execution.spending import CALLS
 from ..store import journal
+from ..store.active_time import ActiveTime, seconds
 from ..store.journal import BlobError, Blobs
 from ..store.locks import is_live
 from ..store.masking import hidden
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 _STARTS = ("action_start", "effect_start")
 _ENDS = ("action_complete", "effect_complete")
 _CHUNK = 1 << 20
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z")
 
 
 class Follower:
@@ -163,8 +159,7 @@ class Summary:
         self.calls = 0
         self.call_seconds = 0.0
         self.last = ""
-        self._segments_ms = 0
-        self._since: float | None = None
+        self._active = ActiveTime()
         self._until: float | None = None
         self._entered: float | None = None
 
@@ -187,7 +182,6 @@ class Summary:
             self.start = event
         elif kind == "run_resume":
             self._leave_state(self._until)
-            self._close_segment()
             self.is_interrupted = False
             self.resumed += 1
             self.pending.clear()
@@ -226,9 +220,8 @@ class Summary:
             self.processes.pop(event.get("seq", 0), None)
             self._spend(event, begun.get("state") or self.state)
         self.last = event.get("ts") or self.last
-        if moment is not None:
-            self._since = moment if self._since is None else self._since
-            self._until = moment
+        self._active.add(event)
+        self._until = self._until if moment is None else moment
 
     def _of(self, state: Any) -> StateSummary:
         return self.states.setdefault(str(state), StateSummary())
@@ -254,19 +247,9 @@ class Summary:
             of_state.usd += usd
             of_state.tokens += tokens
 
-    def _close_segment(self) -> None:
-        if self._since is not None and self._until is not None:
-            self._segments_ms += max(0, round((self._until - self._since) * 1000))
-        self._since = self._until = None
-
     def elapsed_ms(self, now: float | None = None) -> int:
         """For how long the run was active; up to `now` where it goes on."""
-        if self.end is not None and isinstance(self.end.get("duration_ms"), int):
-            return int(self.end["duration_ms"])
-        until = self._until if now is None else now
-        if self._since is None or until is None:
-            return self._segments_ms
-        return self._segments_ms + max(0, round((until - self._since) * 1000))
+        return self._active.total(now)
 
     def elapsed_here_ms(self, now: float) -> int:
         """Milliseconds since the state was entered."""
@@ -283,25 +266,6 @@ def of(run: RunFolder) -> Summary:
         return summary
     finally:
         follower.close()
-
-
-def seconds(ts: Any) -> float | None:
-    """Seconds since 1970 for a time stamp of a journal; None for what is none."""
-    match = _TIME.fullmatch(ts) if isinstance(ts, str) else None
-    if match is None:
-        return None
-    day = _day(match[1])
-    if day is None:
-        return None
-    return day + int(match[2]) * 3600 + int(match[3]) * 60 + int(match[4]) + int(match[5]) / 1000
-
-
-@lru_cache(16)
-def _day(text: str) -> int | None:
-    try:
-        return calendar.timegm(time.strptime(text, "%Y-%m-%d"))
-    except (ValueError, OverflowError):
-        return None
 
 
 def _amount(value: Any) -> float:

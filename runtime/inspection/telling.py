@@ -23,7 +23,7 @@ from .summary import Follower
 MOST_LINES = 20
 # Seconds between two looks at a journal that is followed.
 INTERVAL = 0.1
-_HIDDEN = frozenset(("process", "alive"))
+_HIDDEN = frozenset(("process",))
 
 
 class Teller:

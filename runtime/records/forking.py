@@ -30,7 +30,7 @@ from .retelling import Retelling
 _STARTS = ("action_start", "effect_start")
 _ENDS = ("action_complete", "effect_complete")
 # Of what the driver tells, what says how long the run was active, and in which program.
-_KEPT = ("run_interrupted", "run_resume", "alive", "program_changed")
+_KEPT = ("run_interrupted", "run_resume", "program_changed")
 
 
 @attrs.frozen

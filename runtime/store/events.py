@@ -57,11 +57,6 @@ OWN_ROWS = (
     ),
     EventKind("effect_complete", "seq kind result", "Any other effect has its result."),
     EventKind(
-        "alive",
-        "elapsed_ms",
-        "Nothing else happened for half a minute; for so long the run has been active.",
-    ),
-    EventKind(
         "run_interrupted",
         "state duration_ms reason?",
         "Ctrl-C, SIGTERM or SIGHUP stopped the run, or it is out of fuel or of its budget (`reason` is "
@@ -70,11 +65,11 @@ OWN_ROWS = (
     ),
     EventKind(
         "run_resume",
-        "state iteration unknown lost set_aside doubtful?",
-        "The run goes on. `unknown`: what becomes of each effect that was cut off, by its number "
-        "(`rerun` or `fail`); `lost`: what damage to the journal cost, a sentence each; `set_aside`: the "
-        "file for what was cut off; `doubtful`: later effects that may have happened, each with its kind "
-        "and a CRC-32 of its command.",
+        "state iteration elapsed_ms unknown lost set_aside doubtful?",
+        "The run goes on. `elapsed_ms`: for how long it was active before; `unknown`: what becomes of each "
+        "effect that was cut off, by its number (`rerun` or `fail`); `lost`: what damage to the journal "
+        "cost, a sentence each; `set_aside`: the file for what was cut off; `doubtful`: later effects that "
+        "may have happened, each with its kind and a CRC-32 of its command.",
     ),
     EventKind(
         "program_changed",

@@ -5,9 +5,10 @@ Owns how events are put together; what follows from them for a run that is to go
 
 from __future__ import annotations
 
-import time
+import os
 
-from . import journal
+from . import active_time, journal
+from .active_time import ActiveTime, seconds
 from .events import OWN
 from .journal import Damage
 
@@ -80,11 +81,11 @@ class History:
     def load(cls, path: str, checkpoint: Checkpoint | None = None) -> History:
         """What the journal at `path` holds. Raises journal.JournalError."""
         history = cls(checkpoint)
-        clock = _ActiveTime()
+        clock = ActiveTime()
         offset = 0
         if checkpoint is not None:
             offset = checkpoint.offset
-            clock.known(checkpoint.facts["active_ms"], checkpoint.facts["ts"])
+            clock.known(checkpoint.facts["active_ms"], seconds(checkpoint.facts["ts"]))
         for record in journal.read(path, offset, history.lines):
             history.lines = record.line
             event = record.event
@@ -96,7 +97,7 @@ class History:
                 continue
             history._add(event, record.offset)
             clock.add(event)
-        history.active_ms = clock.total()
+        history.active_ms = max(clock.total(), active_time.told(os.path.dirname(path)))
         return history
 
     def _add(self, event: dict[str, Any], offset: int) -> None:
@@ -121,48 +122,6 @@ class History:
             self.notes.setdefault(len(self.order), []).append((event, offset))
 
 
-class _ActiveTime:
-    """How long a run was active by its journal: what it says itself, else by its time stamps."""
-
-    def __init__(self) -> None:
-        self._ms = 0
-        self._since: Any = None
-        self._until: Any = None
-
-    def known(self, ms: int, ts: Any) -> None:
-        """At `ts` it had been active for so long."""
-        self._ms = max(self._ms, ms)
-        self._since = self._until = ts
-
-    def add(self, event: dict[str, Any]) -> None:
-        if event["event"] == "run_resume":
-            self._ms = self.total()
-            self._since = None
-        ts = event.get("ts")
-        self._since = ts if self._since is None else self._since
-        self._until = ts
-        ms = elapsed_of(event)
-        if ms is not None:
-            self.known(ms, ts)
-
-    def total(self) -> int:
-        return self._ms + _milliseconds(self._since, self._until)
-
-
-def elapsed_of(event: dict[str, Any]) -> int | None:
-    """The run's active time as an event tells it."""
-    kind = event["event"]
-    result = event.get("result")
-    ms: Any = None
-    if kind in _ENDS and isinstance(result, dict):
-        ms = result.get("elapsed_ms")
-    elif kind == "run_interrupted":
-        ms = event.get("duration_ms")
-    elif kind == "alive":
-        ms = event.get("elapsed_ms")
-    return ms if type(ms) is int and ms >= 0 else None
-
-
 def _take(effect: Recorded, kind: str, event: dict[str, Any], offset: int) -> None:
     if kind in _STARTS:
         effect.started = True
@@ -181,22 +140,6 @@ def _take(effect: Recorded, kind: str, event: dict[str, Any], offset: int) -> No
         effect.finished = True
         effect.result = event["result"]
         effect.end_offset = offset
-
-
-def _milliseconds(since: Any, until: Any) -> int:
-    """The time between two time stamps of a journal; 0 where one is none or the clock went back."""
-    try:
-        return max(0, int((seconds_of(until) - seconds_of(since)) * 1000))
-    except (ValueError, OverflowError):
-        return 0
-
-
-def seconds_of(ts: Any) -> float:
-    """Seconds since 1970. ValueError for what is no time stamp."""
-    import calendar
-
-    whole, _, milli = str(ts).rstrip("Z").partition(".")
-    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + int(milli or 0) / 1000
 
 
 def read_marks(rows: Any) -> dict[int, Mark | None]:

@@ -4,7 +4,7 @@
     .loops/config.yaml                    see `configuration`
     .loops/.running/<run>/                a run that has not ended: `<name>.events.jsonl` (its journal),
                                           `<name>.state.json`, `<name>.log`, `<name>.live`, `program.llb`,
-                                          `lock`, `outputs/`
+                                          `lock`, `active`, `outputs/`
     .loops/.history/<run>/                the same folder once the run has ended
     .loops/.cache/                        compiled images; see `cache`
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.store import journal, locks
+from llc.runtime.store import active_time, journal, locks
 from llc.runtime.store.past import History
 
 
@@ -48,38 +48,87 @@ def test_the_time_between_a_cut_and_going_on_does_not_count(tmp_path: Path) -> N
 def test_what_a_run_says_of_its_time_comes_before_time_stamps(tmp_path: Path) -> None:
     """A laptop that was closed for ten minutes was not active, though the time stamps go on."""
     assert active_ms(tmp_path, START, (600, ended(1, 3000)), (601, {"event": "log"})) == 4000
-    assert active_ms(tmp_path, START, (600, {"event": "alive", "elapsed_ms": 3000})) == 3000
     assert active_ms(tmp_path, START, (600, {"event": "run_interrupted", "duration_ms": 3000})) == 3000
+    resumed = {**RESUME, "elapsed_ms": 9000}
+    assert active_ms(tmp_path, START, (1, {"event": "log"}), (600, resumed), (602, {"event": "log"})) == 11000
 
 
-def test_time_that_was_spent_before_a_cut_counts_towards_the_time_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that was killed in the middle of a long action has not got that time back."""
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (journal.seal({"event": "active", "elapsed_ms": 7000}), 7000),
+        (journal.seal({"event": "active", "elapsed_ms": 1}), 2000),
+        (journal.seal({"event": "active", "elapsed_ms": "7000"}), 2000),
+        (journal.seal({"event": "active", "elapsed_ms": 7000})[:-9], 2000),
+        (b"", 2000),
+        (bytes(range(256)), 2000),
+    ],
+)
+def test_the_file_counts_where_it_is_ahead_of_the_journal(tmp_path: Path, line: bytes, expected: int) -> None:
+    """One that is behind, damaged or no such file is left aside."""
+    (tmp_path / "active").write_bytes(line)
+    assert active_ms(tmp_path, START, (2, {"event": "process", "seq": 1})) == expected
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / ".loops").mkdir()
     (tmp_path / ".loops" / "job.yaml").write_text(
-        "name: job\ninitial: a\ntimeout: 1000\nstates:\n"
-        "  a: {action: 'echo x >> log; touch here; sleep 600', next: z}\n  z: {terminal: true}\n"
+        "name: job\ninitial: a\ntimeout: 4\nstates:\n"
+        "  a: {action: 'echo x >> log; exec sleep 600', next: z}\n  z: {terminal: true}\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
+    return tmp_path
+
+
+def kill_when_active_for(ms: int, folder: Path, *words: str) -> None:
+    """kill -9, as soon as the run has said that it was active for so long."""
+    process = subprocess.Popen([sys.executable, "-m", "llc", *words])
     end = time.monotonic() + 60
-    while not (tmp_path / "here").exists():
+    while not any(active_time.told(str(path)) >= ms for path in folder.glob(".loops/.running/*/")):
         assert time.monotonic() < end
+        assert process.poll() is None
         time.sleep(0.02)
     process.kill()
     process.wait()
-    (path,) = tmp_path.glob(".loops/.running/*/job.events.jsonl")
-    with path.open("ab") as file:
-        last = journal.last_event(str(path)) or {}
-        file.write(journal.seal({"event": "alive", "elapsed_ms": 999_990, "ts": last["ts"]}))
-    done = subprocess.run(
-        [sys.executable, "-m", "llc", "resume", "job", "--json", "-q"], capture_output=True, text=True
-    )
-    answer = json.loads(done.stdout)
-    assert (answer["status"], answer["terminated_by"]) == ("limit", "timeout")
-    assert 999_990 <= answer["duration_ms"] < 1_200_000
+
+
+def answer(*words: str) -> Any:
+    done = subprocess.run([sys.executable, "-m", "llc", *words, "--json"], capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def test_time_that_was_spent_before_a_kill_counts_towards_the_time_limit(project: Path) -> None:
+    """A run that was killed in the middle of a long action has not got that time back."""
+    kill_when_active_for(3000, project, "run", "job", "-q")
+    assert answer("status", "job")["elapsed_ms"] >= 3000
+    ended = answer("resume", "job", "-q")
+    assert (ended["status"], ended["terminated_by"]) == ("limit", "timeout")
+    (path,) = project.glob(".loops/.history/*/job.events.jsonl")
+    events = [record.event for record in journal.read(str(path)) if record.event is not None]
+    (resumed,) = [event for event in events if event["event"] == "run_resume"]
+    assert resumed["elapsed_ms"] >= 3000
+    assert len(events) < 20
+    assert not (path.parent / "active").exists()
+
+
+def test_each_life_of_a_run_adds_its_time(project: Path) -> None:
+    """Killed twice in the same action, it knows of both times, also where the file was lost between them."""
+    kill_when_active_for(1000, project, "run", "job", "-q")
+    kill_when_active_for(2000, project, "resume", "job", "-q")
+    (folder,) = project.glob(".loops/.running/*/")
+    assert answer("status", "job")["elapsed_ms"] >= 2000
+    (folder / "active").unlink()
+    assert answer("status", "job")["elapsed_ms"] >= 1000
+    assert answer("resume", "job", "-q")["terminated_by"] == "timeout"
+
+
+def test_a_program_that_only_computes_says_how_long(project: Path) -> None:
+    """Time that is spent without any effect is not lost by a kill either."""
+    (project / "spin.sexp").write_text("(let again ((n 0)) (again (+ n 1)))\n")
+    kill_when_active_for(1000, project, "run", "spin.sexp", "-q", "--fuel", "1000000000000")
+    assert answer("status", "spin.sexp")["elapsed_ms"] >= 1000
 
 
 def test_a_loop_may_run_twice_at_once_where_its_paths_are_apart(tmp_path: Path) -> None:
