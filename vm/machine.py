@@ -181,6 +181,7 @@ class Machine:
         "image",
         "limit",
         "notes",
+        "obstacle",
         "outside",
         "ready",
         "room",
@@ -212,6 +213,8 @@ class Machine:
         self.ticks = 1
         self.limit = float("inf") if fuel is None else fuel
         self.direct: Direct | None = None
+        # Why the program is not translated though it was to be, in words.
+        self.obstacle: str | None = None
         self.warm: float = TIERS[tier]
 
     @property
@@ -295,9 +298,10 @@ class Machine:
         """The program has run for a while: from now on it runs in the direct tier, where that can do it."""
         self.warm = float("inf")
         from .direct.tier import Direct
-        from .direct.translate import is_translatable
+        from .direct.translate import obstacle
 
-        if is_translatable(self.image):
+        self.obstacle = obstacle(self.image)
+        if self.obstacle is None:
             self.direct = Direct(self)
 
     @property

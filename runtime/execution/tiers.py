@@ -35,9 +35,6 @@ def told(machine: Machine, tier: str) -> str:
     text = f"the program ran in the interpreter ({machine.ticks:,} ticks)"
     if tier == "interpreter":
         return f"{text}, as asked"
-    from ...vm.direct.translate import obstacle
-
-    why = obstacle(machine.image)
-    if why is not None:
-        return f"{text}: it cannot be translated: {why}"
+    if machine.obstacle is not None:
+        return f"{text}: it cannot be translated: {machine.obstacle}"
     return f"{text}: only after {TIERS['auto']:,} ticks is it worth translating"

@@ -14,11 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llc.ir.text import parse_program
 from llc.runtime import entry
-from llc.runtime.execution import profiling
+from llc.runtime.execution import profiling, tiers
 from llc.runtime.execution.profiling import Profile, of_journal
 from llc.runtime.inspection import profiles
 from llc.runtime.store import journal
+from llc.vm.emit import emit
+from llc.vm.machine import Machine
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -377,3 +380,15 @@ def test_verbose_says_what_could_not_be_translated(llc: Llc, project: Path) -> N
     (project / ".loops" / "large.yaml").write_text(text)
     done = llc("run", "large", "-v", "--tier", "direct")
     assert re.search(r"cannot be translated: `\w+` has [\d,]+ states, and 3,000 are the most", done.stderr)
+
+
+def test_what_python_refused_is_told() -> None:
+    """The function is named and Python's words are given."""
+    nested = f"{'upper(' * 150}x{')' * 150}"
+    text = f"program deep entry main\nfunction main(x)\n state start\n  return {nested}\n"
+    machine = Machine(emit(parse_program(text, "deep.ir")), ["a"], tier="direct")
+    assert repr(machine.resume()) == "Done('A')"
+    assert re.match(
+        r"the program ran in the interpreter \(1 ticks\): it cannot be translated: `main`: \w+: .*nested",
+        tiers.told(machine, "direct"),
+    )

@@ -17,6 +17,8 @@ from llc.frontend.flows import lower_flow
 from llc.ir.nodes import Program
 from llc.ir.text import parse_program
 from llc.vm import bounds
+from llc.vm.direct import library
+from llc.vm.direct.text import Text
 from llc.vm.direct.translate import MOST_STATES, Translator
 from llc.vm.emit import emit
 from llc.vm.faults import Fault
@@ -121,6 +123,25 @@ def test_programs_of_any_shape_run_alike(program: Program, quantum: int, turns: 
 def test_generated_flows_run_alike(node: Any, quantum: int, turns: int) -> None:
     """Closures, boxes, `try`, loops, recursion and calls at once."""
     assert_alike(image_of_core(node), quantum, [], turns)
+
+
+@LAWS
+@given(FLOWS, st.integers(1, 40), st.integers(0, 1 << 24), st.integers(1, 4))
+def test_where_translation_fails_the_interpreter_goes_on(
+    node: Any, quantum: int, turns: int, part: int
+) -> None:
+    """Whichever functions cannot be had, and wherever in the run that is found."""
+
+    class Refusing(Translator):
+        def function(self, index: int) -> Text:
+            return super().function(index) if index % 5 < part else Text("", ["("])
+
+        def entry(self, index: int, state: int) -> Text:
+            return super().entry(index, state) if (index + state) % 5 < part else Text("", ["("])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "Translator", Refusing)
+        assert_alike(image_of_core(node), quantum, [], turns)
 
 
 # --- what generated programs do not reach --------------------------------------------------------
@@ -263,6 +284,51 @@ def test_a_machine_too_large_to_translate_stays_as_it_is() -> None:
     machine = Machine(emit(parse_program(text, "p.ir")), tier="direct")
     assert told(machine.resume()) == ("done", "1")
     assert machine.tier == "interpreter"
+
+
+DEEP = """
+program deep entry main
+function main() locals(a, b)
+  state start
+    call closure down()("a", 3) -> a then again
+  state again
+    parallel closure late() over list("b", "c") -> b then end
+  state end
+    return list(a, b)
+function down(x, n) locals(y)
+  state start
+    branch gt(n, 0) more done
+  state more
+    call closure down()(x, sub(n, 1)) -> y then up
+  state up
+    call closure nested()(y) -> y then end
+  state end
+    return y
+  state done
+    return x
+function late(x) locals(y)
+  state start
+    perform shell map("command", x) -> y then end
+  state end
+    tailcall closure nested()(x)
+function nested(x)
+  state start
+    return %s
+"""
+
+
+@pytest.mark.parametrize("depth", [20, 200, 5_000])
+def test_what_python_refuses_runs_in_the_interpreter(depth: int) -> None:
+    """It has bounds for how deep parentheses may be; a run that meets them goes on and says so."""
+    image = emit(parse_program(DEEP % f"{'upper(' * depth}x{')' * depth}", "deep.ir"))
+    for quantum in (1, 3, 100):
+        assert_alike(image, quantum, [], 0b011010)
+    machine = Machine(image, tier="direct")
+    machine.resume()
+    assert (machine.tier, machine.obstacle is None) == (
+        ("direct", True) if depth < 100 else ("interpreter", False)
+    )
+    assert machine.obstacle is None or machine.obstacle.startswith("`nested`: ")
 
 
 def test_a_function_reads_like_one() -> None:

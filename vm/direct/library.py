@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 _TABLES = re.compile(r"(?m)^C(\d+)\[")
 
 
+class Untranslatable(Exception):
+    """A function cannot be had as Python; why, in words."""
+
+
 class Library:
     """What an image is in Python."""
 
@@ -88,24 +92,46 @@ class Library:
         exec(f"def {name}(c{given}):\n return {target}(c{given})\n", self.names)
         return self.names[name]
 
-    def add(self, function: int, text: Text) -> Any:
-        source = text.source
-        for count in {int(number) for number in _TABLES.findall(source)}:
+    def add(self, function: int, write: Callable[[], Text]) -> Any:
+        """What a text defines. Raises Untranslatable, whatever keeps it from being written or compiled."""
+        name = self.image.functions[function].name
+        try:
+            text = write()
+            code = compile(text.source, f"<{name}>", "exec")
+        except Exception as error:
+            # Python has bounds of its own for a text, and an error of ours need not end a run.
+            raise Untranslatable(f"`{name}`: {type(error).__name__}: {error}") from error
+        for count in {int(number) for number in _TABLES.findall(text.source)}:
             self.table(count)
-        exec(compile(source, f"<{self.image.functions[function].name}>", "exec"), self.names)
+        exec(code, self.names)
         made = self.names[text.name]
         self.codes[made.__code__] = (function, text.offsets)
         return made
 
     def load(self, function: int) -> Any:
         """The function, translated; callers find it under its name from now on."""
-        return self.add(function, self.translator.function(function))
+        try:
+            return self.add(function, lambda: self.translator.function(function))
+        except Untranslatable as error:
+            return self.interpreted(function, str(error))
+
+    def interpreted(self, function: int, why: str) -> Any:
+        """What takes the place of a function that cannot be translated: it never returns."""
+        count = self.image.functions[function].captures
+
+        def leave(captures: tuple[Value, ...], *arguments: Value) -> Value:
+            if len(captures) != count:  # arguments are filled in, and this takes none
+                return self.applied(function, captures)
+            return self.names["LEAVE"](why, function, (*arguments, *captures))
+
+        return leave
 
     def entry(self, function: int, state: int) -> Callable[[list[Value]], Value]:
-        """The function from a state on, with all its slots as one argument."""
+        """The function from a state on, with all its slots as one argument. Raises Untranslatable."""
         made = self.entries.get((function, state))
         if made is None:
-            made = self.entries[function, state] = self.add(function, self.translator.entry(function, state))
+            made = self.add(function, lambda: self.translator.entry(function, state))
+            self.entries[function, state] = made
         return made
 
     def table(self, count: int) -> list[Any]:
@@ -140,7 +166,7 @@ class Library:
             return self.names[name]
         code = self.image.functions[function]
         if not filled and count and (text := self.translator.spread(function, count)) is not None:
-            return self.add(function, text)
+            return self.add(function, lambda: text)
         texts = [f"a{number}" for number in range(count)] + [f"c[{number}]" for number in range(filled)]
         if code.rest and len(texts) >= code.parameters - 1:
             more = texts[code.parameters - 1 :]

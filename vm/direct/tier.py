@@ -25,7 +25,7 @@ from ..operands import items as items_of
 from ..outcomes import Effect, OutOfFuel
 from ..steps import plain_map
 from ..strands import Raised, Strand, catch, walk
-from .library import Library
+from .library import Library, Untranslatable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +49,14 @@ class _Fork:
     def __init__(self, callee: Value, items: tuple[Value, ...]) -> None:
         self.callee = callee
         self.items = items
+
+
+class _Left:
+    """Why a greenlet stops: the interpreter must go on, with `callee` where a function was called."""
+
+    def __init__(self, why: str, callee: Frame | None = None) -> None:
+        self.why = why
+        self.callee = callee
 
 
 class _Returned:
@@ -102,6 +110,7 @@ class Direct:
             "FORK": self.fork,
             "NOTE": self.note,
             "CAUGHT": self.caught,
+            "LEAVE": self.leave,
         }
 
     # --- ticks ----------------------------------------------------------------------------
@@ -189,6 +198,12 @@ class Direct:
 
     def note(self, kind: str, fields: Value) -> None:
         self.machine.notes.append((kind, plain_map(fields, f"the fields of note `{kind}`")))
+
+    def leave(self, why: str, function: int, slots: tuple[Value, ...]) -> None:
+        """A function is called that cannot be translated: with that call the interpreter goes on."""
+        self.count()
+        self.machine.ticks += 1
+        self.host.switch(_Left(why, Frame(self.machine.functions[function], slots)))
 
     def is_dead(self, code: CodeType, line: int) -> bool:
         """Whether a frame that called another did so by a tail call."""
@@ -278,6 +293,8 @@ class Direct:
                 said = live.greenlet.switch()
             if said is _SETTLE or type(said) is _Fork:
                 self.settle(strand)
+            elif type(said) is _Left:
+                self.settle(strand, said.callee)
         finally:
             sys.setrecursionlimit(limit)
         if said is _SETTLE:
@@ -292,6 +309,11 @@ class Direct:
                 frame = machine.calls[-1]
                 return machine._unwind(fault, len(frame.function.block(frame.state)) - 1)
             return None
+        if kind is _Left:
+            self.settle_all()
+            machine.direct = None
+            machine.obstacle = said.why
+            return None
         strand.live = None
         if kind is _Returned:
             if strand.within is not None:
@@ -305,7 +327,10 @@ class Direct:
         calls = strand.calls
         while True:
             frame = calls[-1]
-            entry = library.entry(frame.function.index, frame.state)
+            try:
+                entry = library.entry(frame.function.index, frame.state)
+            except Untranslatable as error:
+                self.host.switch(_Left(str(error)))
             slots = frame.slots
             calls.pop()
             del frame
@@ -353,16 +378,16 @@ class Direct:
         calls += frames
         return raised
 
-    def settle(self, strand: Strand) -> None:
-        """Make the frames of a strand the machine's own."""
+    def settle(self, strand: Strand, callee: Frame | None = None) -> None:
+        """Make the frames of a strand the machine's own; `callee` is of a function that they just called."""
         live = strand.live
         if live is None:
             return
         strand.live = None
         machine, library = self.machine, self.library
-        found: list[Frame] = []
+        found = [] if callee is None else [callee]
         frame = live.greenlet.gr_frame
-        is_inner = False
+        is_inner = callee is not None
         while frame is not None:
             known = library.codes.get(frame.f_code)
             if known is not None:

@@ -30,11 +30,6 @@ MOST_STATES = 3000
 _LONG = 400
 
 
-def is_translatable(image: Image) -> bool:
-    """Whether every function can be translated: one strand runs in one tier."""
-    return obstacle(image) is None
-
-
 def obstacle(image: Image) -> str | None:
     """Why a program cannot be translated, in words; None where it can."""
     for code in image.functions:
