@@ -91,21 +91,25 @@ def pause(context: Context) -> dict[str, Any]:
 class Interrupt:
     """A request to stop that ends every wait at once; `set` may be called in a signal handler.
 
-    The first request asks (processes get TERM and time to clean up), the second one insists.
+    The first request asks (processes get TERM and time to clean up), the second one insists. One that
+    `is_looked_at` is noticed only by who looks: nothing can wait for it, and it takes no descriptors.
     """
 
     __slots__ = ("_read", "_write", "count")
 
-    def __init__(self) -> None:
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._write, False)
+    def __init__(self, is_looked_at: bool = False) -> None:
         self.count = 0
+        self._read = self._write = -1
+        if not is_looked_at:
+            self._read, self._write = os.pipe()
+            os.set_blocking(self._write, False)
 
     def set(self) -> None:
         self.count += 1
-        # A full pipe is full of earlier requests: whoever waits wakes up all the same.
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._write, b"!")
+        if self._write >= 0:
+            # A full pipe is full of earlier requests: whoever waits wakes up all the same.
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._write, b"!")
 
     @property
     def is_set(self) -> bool:
@@ -140,8 +144,9 @@ class Interrupt:
                 on_tick()
 
     def close(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
+        for descriptor in (self._read, self._write):
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 def milliseconds(seconds: float) -> int:
@@ -269,6 +274,22 @@ class World:
         turns = self.turns if not self._kinds or "task" in self._kinds else None
         return World(self._kinds, turns, self._servers)
 
+    def take_over(self, used: World) -> None:
+        """Go on with what another one has started, which is of no run any more, or of another."""
+        used.part()
+        for name in ("_shell", "_jq", "_model"):
+            if getattr(self, name) is None:
+                setattr(self, name, getattr(used, name))
+                setattr(used, name, None)
+        used.close()
+
+    def part(self) -> None:
+        """End what belongs to the run; what serves any run stays."""
+        for kept in (self._tasks, self._tools):
+            if kept is not None:
+                kept.close()
+        self._tools = self._tasks = None
+
     def save(self) -> Any:
         """What a checkpoint has to keep of it: what tasks said, null where there were none."""
         return None if self._turns is None else self._turns.save()
@@ -278,10 +299,11 @@ class World:
         return saved is None or self.turns.restore(saved)
 
     def close(self) -> None:
-        for kept in (self._tasks, self._tools, self._shell, self._jq, self._model):
+        self.part()
+        for kept in (self._shell, self._jq, self._model):
             if kept is not None:
                 kept.close()
-        self._shell = self._jq = self._model = self._tools = self._tasks = None
+        self._shell = self._jq = self._model = None
         while self._servers and not self._is_beside:
             self._servers.popitem()[1].close()
 

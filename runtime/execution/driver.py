@@ -2,8 +2,9 @@
 
 Owns the order in which things happen to be safe: `effect started` is on disk before the world is
 touched, `effect finished` before the machine goes on. Effects that wait at the same time are performed
-at once (`lanes`); the program gets their results one by one, in the order of the journal. It knows no
-loops; what a loop means is in the program it runs. See `spec/events.md`.
+at once (`lanes`); the program gets their results one by one, in the order of the journal. Where it has to
+wait it yields what it waits for (`waiting`), so that one run and many are driven alike. It knows no loops;
+what a loop means is in the program it runs. See `spec/events.md`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from collections import deque
 from ...ir.effects import EFFECTS
 from ...vm.faults import Fault, show_place
 from ...vm.machine import Done, Effect, OutOfFuel
-from ..effects.world import Context, Exited, Interrupted, sleep_time, slept
+from ..effects.world import TICK, Context, Exited, Interrupted, sleep_time, slept
 from ..store import masking
 from ..store.active_time import ActiveFile
 from ..store.checkpoint import Checkpoints
-from ..store.state_file import StateFile
+from ..store.state_file import EVERY, StateFile
+from ..waiting import alone
 from .bounding import FUEL
 from .outcome import EXIT_CODES, Outcome, error_of
 from .progress import QUANTUM, Progress, event_fields
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
     from ..store.journal import Journal
     from ..store.runs import RunFolder
     from ..terminal.display import Display
-    from .lanes import Lanes
+    from ..waiting import Steps
+    from .lanes import Lanes, Message, Pool
     from .progress import Where
     from .spending import Spending
 
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
 # Effects that act are performed so many at once where nobody says otherwise.
 JOBS = 8
+# A run that shares its process looks after its files less and less often while nothing happens, down to this.
+_SELDOM = 30.0
 # What may need somebody at the terminal.
 _TALKING = ("ask", "tool")
 # A longer command stands whole among the arguments, and shortened as `action`.
@@ -61,9 +66,10 @@ class Driver:
     base_ms: for how long the run was active before. progress: how far it had come. begun: when it
     began. refusals: what the world raises when it will not perform an effect; that ends the run.
     settle(effect): the answer to an effect that is not to be performed, None for one that is.
-    jobs: how many effects are performed at once at most. checkpoints: where to keep them, None for
-    nowhere. doubtful(): what `Position.marks` gives. fuel: how many ticks the program may use in all.
-    spending: what the run may spend, None for what it likes.
+    jobs: how many effects are performed at once at most. pool: where they are performed, and how many at
+    once, where it is shared with other runs; whoever gives one takes the `steps` of the run, and waits for
+    it. checkpoints: where to keep them, None for nowhere. doubtful(): what `Position.marks` gives. fuel:
+    how many ticks the program may use in all. spending: what the run may spend, None for what it likes.
     """
 
     def __init__(
@@ -81,6 +87,7 @@ class Driver:
         refusals: tuple[type[Exception], ...] = (),
         settle: Callable[[Effect], dict[str, Any] | None] | None = None,
         jobs: int | None = None,
+        pool: Pool | None = None,
         checkpoints: Checkpoints | None = None,
         doubtful: Callable[[], list[list[Any]]] = list,
         fuel: int = FUEL,
@@ -106,6 +113,8 @@ class Driver:
         self._checkpoints = checkpoints
         self._doubtful = doubtful
         self._jobs = jobs or JOBS
+        self._pool = pool
+        self._pace = EVERY
         self._lanes: Lanes | None = None
         # A world that can be had more than once performs several effects at once.
         self._beside: Callable[[], Any] | None = getattr(world, "beside", None)
@@ -132,9 +141,19 @@ class Driver:
         answers: dict[int, dict[str, Any]] | None = None,
         places: dict[int, Where] | None = None,
     ) -> Outcome:
-        """Run to the end, or to an interrupt.
+        """Run to the end, or to an interrupt, and wait for nothing else meanwhile; see `steps`."""
+        return alone(self.steps(stop, notes, answers, places))
 
-        The rest is for a run that goes on: what its machine said last, what it noted that is not in
+    def steps(
+        self,
+        stop: Stop | None = None,
+        notes: Iterable[tuple[str, dict[str, Any]]] = (),
+        answers: dict[int, dict[str, Any]] | None = None,
+        places: dict[int, Where] | None = None,
+    ) -> Steps[Outcome]:
+        """Run to the end, or to an interrupt, step by step.
+
+        The arguments are for a run that goes on: what its machine said last, what it noted that is not in
         the journal, the results of effects that wait and are not to be performed, by number, and where
         the program was when it asked for each that waits.
         Raises JournalError when the journal cannot be written; then nothing more was performed.
@@ -151,18 +170,22 @@ class Driver:
                 if machine.is_ready:
                     stop = self._step()
                 else:
-                    effect, result = self._result()
+                    effect, result = yield from self._result()
                     stop = self._step(result, effect.seq)
+                if isinstance(stop, OutOfFuel):
+                    yield None
         except Interrupted as why:
-            stop = self._wind_down()
+            stop = yield from self._wind_down()
             if not machine.ended:
                 return self._interrupted(why)
         except self._refusals as error:
+            yield from self._close_lanes()
             return self._end(self._refused(error))
         except Exited as exit:
+            yield from self._close_lanes()
             return self._end(self._exited(exit.code))
         finally:
-            self._close_lanes()
+            yield from self._close_lanes()
             self._active.close()
         return self._end(self._done(stop) if isinstance(stop, Done) else self._fault(stop))
 
@@ -200,11 +223,11 @@ class Driver:
         self._display.note(kind, fields)
         self._state_file.is_old = True
 
-    def _result(self) -> Answered:
+    def _result(self) -> Steps[Answered]:
         """The next result of an effect that waits: the machine can do nothing without it."""
         if self._checkpoints is not None and self._checkpoints.is_due(self._journal.size):
             self._write_checkpoint()
-        is_alone = len(self._asked) == 1 and not self._queued and not self._lanes
+        is_alone = self._pool is None and len(self._asked) == 1 and not self._queued and not self._lanes
         if self._beside is None or is_alone:
             effect = self._asked.popleft()
             return effect, self._perform(effect)
@@ -215,7 +238,7 @@ class Driver:
                     return effect, self._perform(effect)
                 self._queued.append(effect)
             self._begin_beside()
-            answered = self._wait()
+            answered = yield from self._wait()
             if answered is not None:
                 return answered
 
@@ -276,16 +299,19 @@ class Driver:
         if lanes is None:
             from .lanes import Lanes
 
-            lanes = self._lanes = Lanes(self._world, self._interrupt)  # type: ignore[arg-type]
+            world: Any = self._world
+            lanes = self._lanes = Lanes(world, self._interrupt, self._tick, self._pool, self._jobs)
         self._interrupt.check()
         while self._asked and self._takes_long(self._asked[0]):
             self._queued.append(self._asked.popleft())
         begun: list[tuple[Effect, Context]] = []
-        room = self._jobs - lanes.busy
+        room = lanes.room
+        wants_room = False
         later: deque[Effect] = deque()
         while self._queued:
             effect = self._queued.popleft()
             if effect.kind not in ("sleep", "ask") and room <= 0:
+                wants_room = True
                 later.append(effect)
                 continue
             settled = self._settles(effect) if self._settles is not None else None
@@ -310,6 +336,7 @@ class Driver:
             if EFFECTS[effect.kind].waits:
                 display.effect_start(effect.kind, effect.args)
         self._queued = later
+        lanes.want_room(wants_room)
         if begun:
             self._journal.sync()
             for effect, context in begun:
@@ -324,15 +351,26 @@ class Driver:
         if why is not None:
             raise OverBudget(why)
 
-    def _wait(self) -> Answered | None:
+    def _wait(self) -> Steps[Answered | None]:
         """What happens next to an effect in a lane; its result where it has one now."""
-        assert self._lanes is not None
-        return self._take(*self._lanes.wait(self._tick))
+        lanes = self._lanes
+        assert lanes is not None
+        if self._pool is not None:
+            # Many runs may wait for long: what each keeps open is no more than its lock.
+            self._journal.close()
+            self._active.close()
+            if self._state_file.is_old:
+                self._pace = EVERY
+                lanes.tick_within(EVERY)
+        message: Message | None = yield lanes
+        return None if message is None else self._take(*message)
 
     def _take(self, seq: int, what: str, about: Any) -> Answered | None:
         effect, display = self._performed[seq]
         if what == "output":
             display.output(*about)
+            assert self._lanes is not None
+            self._lanes.tick_within(TICK)
         elif what == "prompt":
             display.prompt(about)
         elif what == "process":
@@ -353,12 +391,14 @@ class Driver:
             return effect, about
         return None
 
-    def _wind_down(self) -> Stop:
+    def _wind_down(self) -> Steps[Stop]:
         """End what is performed after an interrupt. What finished all the same is told to the program."""
         stop: Stop = OutOfFuel()
         is_stopped = False
-        for message in self._lanes.end() if self._lanes is not None else ():
-            if is_stopped and message[1] == "done":
+        lanes = self._lanes
+        while lanes is not None and lanes.end():
+            message: Message | None = yield lanes
+            if message is None or (is_stopped and message[1] == "done"):
                 continue
             answered = self._take(*message)
             if answered is None:
@@ -373,9 +413,13 @@ class Driver:
                 is_stopped = True
         return stop
 
-    def _close_lanes(self) -> None:
-        if self._lanes is not None:
-            self._lanes.close()
+    def _close_lanes(self) -> Steps[None]:
+        """End what is performed, whatever it says."""
+        lanes = self._lanes
+        while lanes is not None and lanes.end():
+            yield lanes
+        if lanes is not None:
+            lanes.close()
             self._lanes = None
 
     # --- the record -----------------------------------------------------------------------------
@@ -458,11 +502,17 @@ class Driver:
             },
         )
 
-    def _tick(self) -> None:
+    def _tick(self) -> float:
+        """Look after what is seen from outside; after how many seconds to do so again."""
         self._display.tick()
         if self._state_file.is_old:
             self._state_file.save()
         self._active.tick()
+        if self._pool is None:
+            return TICK
+        self._active.close()
+        self._pace = min(2 * self._pace, _SELDOM)
+        return self._pace
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -509,7 +559,6 @@ class Driver:
         return outcome
 
     def _end(self, outcome: Outcome) -> Outcome:
-        self._close_lanes()
         fields = outcome.to_json()
         del fields["run"], fields["program"]
         if outcome.code is not None:

@@ -2,16 +2,19 @@
 
 Owns the threads and how what happens in them comes to the one that drives the run: in messages, which
 that one takes out when it waits. So the journal, the display and the machine have one owner, and each
-kind of effect is performed by the same code as where it is alone. Sleeping takes no thread.
+kind of effect is performed by the same code as where it is alone. Sleeping takes no thread. A pool has
+the threads of one run, or those that many runs share.
 """
 
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
 import queue
 import select
 import threading
+from itertools import count
 from time import monotonic
 
 from ..effects.world import TICK, Context, Interrupt, Interrupted, milliseconds
@@ -28,39 +31,144 @@ if TYPE_CHECKING:
     Message = tuple[int, str, Any]
 
 OUTPUT, PROMPT, PROCESS, DONE, CUT, FAILED = "output", "prompt", "process", "done", "cut", "failed"
+_LAST = (DONE, CUT, FAILED)
 # Messages that wait at most: an action that writes faster than it can be shown has to wait.
 _ROOM = 256
+_TICK_SEQ = 0  # effects count from 1
+_FOREVER = float("inf")
 
 
 class _Lane:
-    __slots__ = ("interrupt", "is_asking", "thread", "world")
+    """A thread's place: what it works with stays for the next effect."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    __slots__ = ("interrupt", "is_asking", "owner", "thread", "world")
+
+    def __init__(self) -> None:
+        self.world: World | None = None
+        self.owner: Lanes | None = None  # whose world it is
         self.interrupt = Interrupt()
         self.thread: threading.Thread | None = None
         self.is_asking = False  # a person, who may take long
 
+    def close(self) -> None:
+        if self.world is not None:
+            self.world.close()
+        self.interrupt.close()
 
-class Lanes:
-    """The effects that are performed now. `interrupt` is the run's."""
 
-    def __init__(self, world: World, interrupt: Interrupt) -> None:
-        self._world = world
-        self._interrupt = interrupt
+class Pool:
+    """The threads and the timers of a run, or of many. at_once: so many effects do something at most."""
+
+    def __init__(self, at_once: int) -> None:
+        self.at_once = at_once
+        self.working = 0
+        # Those that have more to begin, in the order in which they came for room.
+        self.hungry: dict[Lanes, None] = {}
         self._idle: list[_Lane] = []
-        self._busy: dict[int, _Lane] = {}
-        self._sleeping: dict[int, tuple[float, Callable[[], dict[str, Any]]]] = {}
-        self._messages: queue.Queue[Message] = queue.Queue(_ROOM)
-        self._next_tick = monotonic() + TICK
+        self._messages: queue.Queue[tuple[Lanes, Message]] = queue.Queue(_ROOM)
+        self._timers: list[tuple[float, int, Lanes, int, Callable[[], dict[str, Any]] | None]] = []
+        self._number = count()
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         os.set_blocking(self._read, False)
 
+    def say(self, lanes: Lanes, message: Message) -> None:
+        """In a thread: tell what happened."""
+        self._messages.put((lanes, message))
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._write, b"!")
+
+    def at(self, when: float, lanes: Lanes, seq: int, result: Callable[[], dict[str, Any]] | None) -> int:
+        """`result()` is the result of effect `seq` at that time; a number for that."""
+        number = next(self._number)
+        heapq.heappush(self._timers, (when, number, lanes, seq, result))
+        return number
+
+    def next(self) -> tuple[Lanes, Message] | None:
+        """What happened next, if something did: a message, or a sleep that is over. Gives ticks meanwhile."""
+        timers = self._timers
+        while timers and timers[0][0] <= monotonic():
+            when, number, lanes, seq, result = heapq.heappop(timers)
+            if result is None:
+                lanes.tick(when)
+            elif lanes.is_over(seq, number):
+                return lanes, (seq, DONE, result())
+        try:
+            lanes, message = self._messages.get_nowait()
+        except queue.Empty:
+            return None
+        if message[1] in _LAST:
+            self._idle.append(lanes.leave(message[0]))
+        return lanes, message
+
+    def pause(self, seconds: float, *descriptors: int) -> None:
+        """Wait for a message, a timer or one of the descriptors, for so many seconds at most."""
+        poller = select.poll()
+        for descriptor in (self._read, *descriptors):
+            poller.register(descriptor, select.POLLIN)
+        if self._timers:
+            seconds = min(seconds, self._timers[0][0] - monotonic())
+        poller.poll(None if seconds == _FOREVER else milliseconds(max(0.0, seconds)))
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read, 1 << 12)
+
+    def lane(self, lanes: Lanes) -> _Lane:
+        """One that is free, of the same run if there is one."""
+        idle = self._idle
+        for index in range(len(idle) - 1, -1, -1):
+            if idle[index].owner is lanes:
+                return idle.pop(index)
+        return idle.pop() if idle else _Lane()
+
+    def forget(self, lanes: Lanes) -> None:
+        """A run is over: what is its own goes, what the next one can use stays."""
+        self.hungry.pop(lanes, None)
+        for lane in self._idle:
+            if lane.owner is lanes and lane.world is not None:
+                lane.owner = None
+                lane.world.part()
+
+    def close(self) -> None:
+        for lane in self._idle:
+            lane.close()
+        self._idle.clear()
+        os.close(self._read)
+        os.close(self._write)
+
+
+class Lanes:
+    """The effects of one run that are performed now, in `pool`; without one in a pool of its own.
+
+    interrupt: the run's. on_tick: is called now and then while it waits, and says after how many seconds
+    it wants to be called again.
+    """
+
+    def __init__(
+        self, world: World, interrupt: Interrupt, on_tick: Callable[[], float], pool: Pool | None, jobs: int
+    ) -> None:
+        self._world = world
+        self._interrupt = interrupt
+        self._on_tick = on_tick
+        self._pool = pool or Pool(jobs)
+        self._is_own = pool is None
+        self._busy: dict[int, _Lane] = {}
+        self._sleeping: dict[int, int] = {}
+        self._tick_at = _FOREVER
+        self._is_ending = False
+        self.tick_within(TICK)
+
+    @property
+    def room(self) -> int:
+        """How many effects more may begin to do something; what waits for a person does not."""
+        pool = self._pool
+        if pool.hungry and next(iter(pool.hungry)) is not self:
+            return 0
+        return pool.at_once - pool.working
+
     @property
     def busy(self) -> int:
-        """How many of them do something; what waits for a person does not."""
-        return sum(not lane.is_asking for lane in self._busy.values())
+        """How many are performed in threads."""
+        return len(self._busy)
 
     def __len__(self) -> int:
         """How many effects are performed now."""
@@ -70,105 +178,116 @@ class Lanes:
 
     def sleep(self, seq: int, seconds: float, result: Callable[[], dict[str, Any]]) -> None:
         """`result()` is the result of effect `seq`, in so many seconds."""
-        self._sleeping[seq] = (monotonic() + seconds, result)
+        self._sleeping[seq] = self._pool.at(monotonic() + seconds, self, seq, result)
 
     def start(self, effect: Effect, context: Context) -> None:
         """Perform an effect in a thread; what the context is told comes as messages."""
-        lane = self._idle.pop() if self._idle else _Lane(self._world.beside())
-        seq = effect.seq
+        pool, seq = self._pool, effect.seq
+        lane = pool.lane(self)
+        if lane.owner is not self:
+            world = self._world.beside()
+            if lane.world is not None:
+                world.take_over(lane.world)
+            lane.world, lane.owner = world, self
         context.interrupt = lane.interrupt
-        context.on_output = lambda stream, text: self._say(seq, OUTPUT, (stream, text))
-        context.on_process = lambda pid, begun: self._say(seq, PROCESS, (pid, begun))
+        context.on_output = lambda stream, text: pool.say(self, (seq, OUTPUT, (stream, text)))
+        context.on_process = lambda pid, begun: pool.say(self, (seq, PROCESS, (pid, begun)))
         context.on_tick = None
         if context.on_prompt is not None:
-            context.on_prompt = lambda text: self._say(seq, PROMPT, text)
+            context.on_prompt = lambda text: pool.say(self, (seq, PROMPT, text))
         lane.is_asking = effect.kind == "ask"
+        pool.working += not lane.is_asking
         self._busy[seq] = lane
         lane.thread = threading.Thread(target=self._perform, args=(lane, effect, context), daemon=True)
         lane.thread.start()
 
     def _perform(self, lane: _Lane, effect: Effect, context: Context) -> None:
         """In the lane's thread."""
+        assert lane.world is not None
         try:
             result = lane.world.perform(effect, context)
         except Interrupted:
-            self._say(effect.seq, CUT, None)
+            self._pool.say(self, (effect.seq, CUT, None))
         except BaseException as error:
-            self._say(effect.seq, FAILED, error)
+            self._pool.say(self, (effect.seq, FAILED, error))
         else:
-            self._say(effect.seq, DONE, result)
+            self._pool.say(self, (effect.seq, DONE, result))
 
-    def _say(self, seq: int, what: str, about: Any) -> None:
-        self._messages.put((seq, what, about))
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._write, b"!")
+    def want_room(self, is_wanted: bool) -> None:
+        """Whether there is more to begin once there is room."""
+        if is_wanted:
+            self._pool.hungry.setdefault(self)
+        else:
+            self._pool.hungry.pop(self, None)
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    def leave(self, seq: int) -> _Lane:
+        """An effect in a thread is over: its lane."""
+        lane = self._busy.pop(seq)
+        assert lane.thread is not None
+        lane.thread.join()
+        lane.thread = None
+        self._pool.working -= not lane.is_asking
+        if lane.interrupt.count:
+            lane.interrupt.close()
+            lane.interrupt = Interrupt()
+        return lane
+
+    def is_over(self, seq: int, number: int) -> bool:
+        """Whether the sleep whose time has come is still one."""
+        if self._sleeping.get(seq) != number:
+            return False
+        del self._sleeping[seq]
+        return True
+
+    def tick(self, when: float) -> None:
+        """A tick's time has come, unless another one was wanted since."""
+        if when == self._tick_at:
+            self._tick_at = _FOREVER
+            self.tick_within(self._on_tick())
+
+    def tick_within(self, seconds: float) -> None:
+        """Call `on_tick` in so many seconds at the latest."""
+        when = monotonic() + seconds
+        if when < self._tick_at:
+            self._tick_at = when
+            self._pool.at(when, self, _TICK_SEQ, None)
 
     # --- waiting --------------------------------------------------------------------------------
 
-    def wait(self, on_tick: Callable[[], object]) -> Message:
-        """What happens next. Raises `Interrupted` once a stop was asked for."""
+    def wait(self) -> Message | None:
+        """What happens next, where nothing else is waited for. Raises `Interrupted` on a request to stop."""
+        pool = self._pool
+        if self._is_ending:
+            found = pool.next()
+            if found is None:
+                pool.pause(TICK / 2)
+                found = pool.next()
+            return None if found is None else found[1]
         while True:
             self._interrupt.check()
-            if monotonic() >= self._next_tick:
-                on_tick()
-                self._next_tick = monotonic() + TICK
-            message = self._next()
-            if message is not None:
-                return message
-            self._pause(TICK, self._interrupt)
+            found = pool.next()
+            if found is not None:
+                return found[1]
+            pool.pause(_FOREVER, self._interrupt.fileno())
 
-    def end(self) -> list[Message]:
-        """End what is performed, and what happened until then; a further request to stop insists."""
+    def end(self) -> bool:
+        """End what is performed; whether something still is.
+
+        To be called again until nothing is: a further request to stop insists.
+        """
+        self._is_ending = True
         self._sleeping.clear()
-        found: list[Message] = []
-        while self._busy:
-            for lane in self._busy.values():
-                while lane.interrupt.count < max(1, self._interrupt.count):
-                    lane.interrupt.set()
-            message = self._next()
-            if message is None:
-                self._pause(TICK / 2)
-            else:
-                found.append(message)
-        return found
+        self._pool.hungry.pop(self, None)
+        for lane in self._busy.values():
+            while lane.interrupt.count < max(1, self._interrupt.count):
+                lane.interrupt.set()
+        return bool(self._busy)
 
     def close(self) -> None:
-        """End everything at once and let go."""
-        self.end()
-        for lane in self._idle:
-            lane.world.close()
-            lane.interrupt.close()
-        self._idle.clear()
-        os.close(self._read)
-        os.close(self._write)
-
-    def _next(self) -> Message | None:
-        """A message, or a sleep that is over; None where there is nothing yet."""
-        try:
-            message = self._messages.get_nowait()
-        except queue.Empty:
-            now = monotonic()
-            for seq, (end, result) in self._sleeping.items():
-                if end <= now:
-                    del self._sleeping[seq]
-                    return seq, DONE, result()
-            return None
-        seq, what, _ = message
-        if what in (DONE, CUT, FAILED):
-            lane = self._busy.pop(seq)
-            assert lane.thread is not None
-            lane.thread.join()
-            self._idle.append(lane)
-        return message
-
-    def _pause(self, seconds: float, interrupt: Interrupt | None = None) -> None:
-        """Wait for a message, a request to stop or the end of a sleep."""
-        poller = select.poll()
-        poller.register(self._read, select.POLLIN)
-        if interrupt is not None:
-            poller.register(interrupt, select.POLLIN)
-        now = monotonic()
-        left = min((end - now for end, _ in self._sleeping.values()), default=seconds)
-        poller.poll(milliseconds(max(0.0, min(seconds, left))))
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._read, 1 << 12)
+        """Let go, once everything has been ended."""
+        self._tick_at = _FOREVER
+        self._pool.forget(self)
+        if self._is_own:
+            self._pool.close()

@@ -381,6 +381,7 @@ class Journal:
         if not self._buffer:
             return
         data = b"".join(self._buffer)
+        self._wake()
         try:
             _write_all(self._fd, data)
         except OSError as error:
@@ -393,10 +394,19 @@ class Journal:
     def sync(self) -> None:
         """Put what is waiting onto the disk."""
         self.flush()
+        self._wake()
         try:
             os.fdatasync(self._fd)
         except OSError as error:
             raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
+
+    def _wake(self) -> None:
+        """Open the file again, if it is not."""
+        if self._fd < 0:
+            try:
+                self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            except OSError as error:
+                raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
 
     def _cut(self) -> None:
         """After a write that broke off: leave no half line behind, keep nothing for later."""
@@ -406,14 +416,13 @@ class Journal:
             os.ftruncate(self._fd, self._size)
 
     def close(self) -> None:
-        """Write what is waiting and let go; safe to call twice."""
-        if self._fd < 0:
-            return
+        """Write what is waiting and let go of the file; it is opened again where there is more to write."""
         try:
             self.flush()
         finally:
-            os.close(self._fd)
-            self._fd = -1
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
 
 
 # --- reading ----------------------------------------------------------------------------------
