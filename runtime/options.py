@@ -167,6 +167,21 @@ class Values:
         def __getattr__(self, name: str) -> Any: ...
 
 
+def given(overrides: Any) -> dict[str, Any]:
+    """The options a run was started with, by its `overrides`, as `read` gives them."""
+    found = dict(overrides) if isinstance(overrides, dict) else {}
+    options: dict[str, Any] = {}
+    for row in OVERRIDES:
+        value = found.get(row.name)
+        if row.kind == PAIR:
+            value = tuple((str(key), str(text)) for key, text in value or ())
+        elif isinstance(value, list):
+            value = tuple(map(str, value))
+        if value:
+            options[row.name] = value
+    return options
+
+
 def read(options: Sequence[Option], words: Sequence[str]) -> Values | None:
     """The values in a command's words; None where they are not plainly right.
 

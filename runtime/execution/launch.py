@@ -13,7 +13,7 @@ import os
 import sys
 from time import monotonic
 
-from ..compilation.programs import load_expression, load_image, load_program
+from ..compilation.programs import load_expression, load_program
 from ..effects.world import Interrupted, timestamp
 from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError
 from ..inspection.live import LiveDisplay, LiveFile
@@ -267,15 +267,9 @@ class Command:
             from . import spending
 
             self.budget = spending.recorded(start, values.budget)
-        if not os.path.exists(folder.image):
-            raise UserError(
-                "no-program",
-                f"{folder.id} has no program.llb, so it cannot go on",
-                f"its journal is {folder.journal}",
-                EXIT_FAILURE,
-            )
-        self.image = image = load_image(folder.image, f"its journal is {folder.journal}, untouched")
-        from ..store import changes
+        from ..store import changes, own_program
+
+        self.image = image = own_program.load(folder.id, folder.journal, folder.image_name, self.warn)
         from ..store.resumption import Resumption
 
         about = {name: value for name, value in folder.about().items() if name not in _OF_HOLDER}
@@ -330,7 +324,7 @@ class Command:
         machine, history, progress = position.machine, resumption.history, position.progress
         for sentence in position.lost:
             self.warn(f"warning: {folder.journal}: {sentence}")
-        change = changes.find(folder.start(), machine.image)
+        change = changes.find(folder.start(), machine.image, folder.outputs)
         is_accepted = change is not None and self.values.accept_changes
         if change is not None:
             if change.image is not None or not is_accepted:

@@ -14,9 +14,9 @@ import attrs
 from ...ir.diagnostics import suggest
 from .. import options
 from ..errors import UserError
-from ..options import RUN, Values
+from ..options import RUN, Values, given
 from ..store import runs
-from .recorded import Recording, given_options
+from .recorded import Recording
 
 FORMAT = 1
 KEYS = ("llc_case", "source", "expression", "options", "limits", "normalized", "ticks", "trace", "outcome")
@@ -60,7 +60,7 @@ class Case:
 
     def values(self) -> Values:
         """The options to compile its source with."""
-        return Values(RUN, self.source, expression=self.expression, **given_options(self.options))
+        return Values(RUN, self.source, expression=self.expression, **given(self.options))
 
 
 def outputs_of(path: str) -> str:

@@ -19,12 +19,12 @@ from ...vm.outcomes import Effect
 from ..compilation.programs import load_program
 from ..errors import EXIT_FAILURE, UserError
 from ..execution.progress import state_shown
-from ..options import OVERRIDES, Values
+from ..options import OVERRIDES, Values, given
 from ..store import journal as journals
 from ..store import kept_image, locks, runs
 from ..store.events import OWN
 from . import difference
-from .recorded import Note, Recording, RunFiles, bounded, find_run, given_options
+from .recorded import Note, Recording, RunFiles, bounded, find_run
 from .retelling import Retelling
 
 _STARTS = ("action_start", "effect_start")
@@ -146,7 +146,7 @@ def _no_such_state(recording: Recording, state: str, iteration: int | None) -> U
 
 def _changed(recording: Recording, point: Point, changes: Values, about: dict[str, Any]) -> Image:
     """The program with what is changed, if the shared past is the same under it; `about` is told of it."""
-    overrides = given_options(recording.about.get("overrides"))
+    overrides = given(recording.about.get("overrides"))
     for name, value in vars(changes).items():
         if name != "target" and value:
             is_pairs = isinstance(value, tuple) and name in ("context", "arguments")

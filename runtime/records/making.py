@@ -20,10 +20,11 @@ from ...vm.emit import emit
 from ...vm.image import Image
 from ..compilation.programs import load_program, overrides
 from ..errors import EXIT_FAILURE, UserError
+from ..options import given
 from ..store import journal, masking, runs
 from . import difference
 from .cases import Case, free_path, is_case
-from .recorded import Answer, Asked, Note, Recording, RunFiles, bounded, given_options, unpacked
+from .recorded import Answer, Asked, Note, Recording, RunFiles, bounded, unpacked
 from .retelling import Endless, Retelling
 
 # When a normalised clock stands: the day of the seed's examples, as in scripted worlds.
@@ -144,7 +145,7 @@ def _source(about: dict[str, Any]) -> str:
 
 
 def _options(about: dict[str, Any], recording: Recording) -> dict[str, Any]:
-    options = given_options(about.get("overrides"))
+    options = given(about.get("overrides"))
     model = os.environ.get("LLC_LLM_MODEL")
     asked = {event.args.get("model") for event in recording.events if isinstance(event, Asked)}
     if model in asked and "llm_model" not in options:

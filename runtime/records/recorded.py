@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -16,19 +15,16 @@ from typing import Any
 import attrs
 
 from ...vm.image import Image
-from ..compilation.programs import load_image
 from ..errors import EXIT_FAILURE, UserError
 from ..execution.bounding import Bounds, keeping
-from ..options import OVERRIDES, PAIR
 from ..store import journal as journals
-from ..store import runs
+from ..store import own_program, runs
 from ..store.events import OWN
 from ..store.runs import RunFolder
 
 _STARTS = ("action_start", "effect_start")
 _ENDS = ("action_complete", "effect_complete")
 JOURNAL_SUFFIX = ".events.jsonl"
-_PROGRAM = re.compile(r"program(-\d{1,9})?\.llb")
 
 
 @attrs.frozen
@@ -130,10 +126,6 @@ class RunFiles:
     journal: str
 
     @property
-    def image(self) -> str:
-        return os.path.join(self.folder, "program.llb")
-
-    @property
     def outputs(self) -> str:
         return os.path.join(self.folder, "outputs")
 
@@ -143,14 +135,7 @@ class RunFiles:
 
     def load_image(self) -> Image:
         """The program the run began with. Raises UserError and CompileError."""
-        if not os.path.exists(self.image):
-            raise UserError(
-                "no-program",
-                f"{self.name} has no program.llb",
-                f"its journal is {self.journal}",
-                EXIT_FAILURE,
-            )
-        return load_image(self.image, f"its journal is {self.journal}")
+        return self.load_program(runs.FIRST_IMAGE)
 
     def recording(self) -> Recording:
         """What its journal holds. UserError where that is damaged, JournalError if it cannot be read."""
@@ -170,9 +155,7 @@ class RunFiles:
 
     def load_program(self, name: str) -> Image:
         """A program that the run went on with. Raises UserError and CompileError."""
-        if not _PROGRAM.fullmatch(name):
-            raise UserError("no-program", f"{self.name} went on with a program of no usable name")
-        return load_image(os.path.join(self.folder, name))
+        return own_program.load(self.name, self.journal, name)
 
 
 def take_apart(name: str, events: Iterable[dict[str, Any]], fetch: Callable[[str, int], str]) -> Recording:
@@ -230,21 +213,6 @@ def bounded(about: dict[str, Any]) -> Iterator[None]:
     with keeping():
         Bounds.recorded(about).apply()
         yield
-
-
-def given_options(overrides: Any) -> dict[str, Any]:
-    """The options a run was started with, by its `overrides`, as `options.read` gives them."""
-    found = dict(overrides) if isinstance(overrides, dict) else {}
-    given: dict[str, Any] = {}
-    for row in OVERRIDES:
-        value = found.get(row.name)
-        if row.kind == PAIR:
-            value = tuple((str(key), str(text)) for key, text in value or ())
-        elif isinstance(value, list):
-            value = tuple(map(str, value))
-        if value:
-            given[row.name] = value
-    return given
 
 
 # --- which run is meant -----------------------------------------------------------------------

@@ -11,13 +11,13 @@ import attrs
 
 from ...vm.image import Image
 from ..compilation.programs import load_program
-from ..options import RUN, Values
+from ..options import RUN, Values, given
 from ..store import runs
 from . import case_reader, cases, difference
 from .cases import Case, is_case
 from .difference import LEAST_TICKS, PATIENCE, Comparison
 from .making import compile_case
-from .recorded import Recording, find_run, given_options
+from .recorded import Recording, find_run
 
 
 @attrs.frozen
@@ -79,7 +79,7 @@ def replay(target: str, against: str | None = None) -> Replayed:
             return Replayed(recording, comparison, own)
         ticks = comparison.ticks
     path = runs.resolve(against)
-    changed = load_program(path, Values(RUN, path, **given_options(overrides)), lambda text: None)
+    changed = load_program(path, Values(RUN, path, **given(overrides)), lambda text: None)
     most = ticks * PATIENCE + LEAST_TICKS
     return Replayed(recording, difference.compare(recording.as_one(), changed, most=most), changed, path)
 

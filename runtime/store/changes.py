@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 
 from ...ir.digests import sha256
-from ..compilation.programs import load_image, load_program
 from ..errors import EXIT_FAILURE, UserError
-from ..options import RUN, Values
-from . import kept_image, runs
+from . import kept_image, own_program, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,8 +71,11 @@ class Change:
         return "\n".join(lines)
 
 
-def find(start: Mapping[str, Any], image: Image) -> Change | None:
-    """How the source of a run that began with `start` differs from its program; None where it does not."""
+def find(start: Mapping[str, Any], image: Image, outputs: str) -> Change | None:
+    """How the source of a run that began with `start` differs from its program; None where it does not.
+
+    outputs: where long texts of the run are.
+    """
     path = start.get("path")
     if not isinstance(path, str) or not path:
         return None
@@ -84,16 +85,8 @@ def find(start: Mapping[str, Any], image: Image) -> Change | None:
         return None
     from ...ir.diagnostics import CompileError
 
-    given = start.get("overrides")
-    known = {option.name for option in RUN}
-    overrides = {
-        name: value for name, value in (given if isinstance(given, dict) else {}).items() if name in known
-    }
-    for name in ("context", "arguments"):
-        if name in overrides:
-            overrides[name] = tuple((key, text) for key, text in overrides[name])
     try:
-        new = load_program(path, Values(RUN, path, **overrides), lambda text: None)
+        new = own_program.source_now(start, outputs)
     except (CompileError, UserError):
         return Change(path, None, "has changed and is not valid now (`llc validate` says why)")
     if new.program_hash == image.program_hash:
@@ -139,10 +132,10 @@ def scopes(run: RunFolder, first: Image, start: Mapping[str, Any] | None) -> lis
     """All paths that the programs of a run work on; with `start`, one that it may take on included."""
     found = set(first.meta["scope"])
     number = 2
-    while os.path.exists(path := os.path.join(run.path, f"program-{number}.llb")):
-        found.update(load_image(path).meta["scope"])
+    while os.path.exists(os.path.join(run.path, name := f"program-{number}.llb")):
+        found.update(own_program.load(run.id, run.journal, name).meta["scope"])
         number += 1
-    change = find(start, first) if start is not None else None
+    change = find(start, first, run.outputs) if start is not None else None
     if change is not None and change.image is not None:
         found.update(change.image.meta["scope"])
     return sorted(found)

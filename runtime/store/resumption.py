@@ -5,13 +5,11 @@ Owns the choice of what a replay starts from. The world is not touched here; `la
 
 from __future__ import annotations
 
-import re
-
-from ..compilation.programs import load_image
 from ..errors import UserError
 from ..execution.progress import Progress
 from . import checkpoint as checkpoints
 from . import journal as journals
+from . import own_program
 from .checkpoint import Checkpoints
 from .past import History
 from .replay import replay
@@ -28,9 +26,6 @@ if TYPE_CHECKING:
     from .checkpoint import Checkpoint
     from .replay import Position
     from .runs import RunFolder
-
-
-_PROGRAM = re.compile(r"program(-\d{1,9})?\.llb")
 
 
 class Resumption:
@@ -74,10 +69,9 @@ class Resumption:
 
     def _program(self, name: str) -> Image:
         """A program that the run went on with. Raises UserError and CompileError."""
-        if not _PROGRAM.fullmatch(name):
-            raise UserError("no-program", f"{self._run.id} went on with a program of no usable name")
+        image = own_program.load(self._run.id, self._run.journal, name, self._warn)
         self._run.image_name = name
-        return load_image(self._run.image)
+        return image
 
     def checkpoints(self) -> Checkpoints:
         """For the checkpoints to come: the newest one that is there is written over last."""

@@ -209,12 +209,7 @@ class RunFolder:
 
     def start(self) -> dict[str, Any]:
         """The `run_start` its journal begins with; {} where that is missing or damaged."""
-        try:
-            with open(self.journal, "rb") as file:
-                event = unseal(file.readline(_LONGEST_START)[:-1])
-        except OSError:
-            return {}
-        return event if event is not None and event["event"] == "run_start" else {}
+        return start_of(self.journal)
 
     def end(self) -> dict[str, Any] | None:
         """The `run_end` its journal ends with; None where it has not ended."""
@@ -262,6 +257,16 @@ class RunFolder:
                 "cannot-write", f"cannot move the run to {target}: {reason(error)}", exit_code=EXIT_FAILURE
             ) from None
         self.path = target
+
+
+def start_of(journal: str) -> dict[str, Any]:
+    """The `run_start` that a journal begins with; {} where that is missing or damaged."""
+    try:
+        with open(journal, "rb") as file:
+            event = unseal(file.readline(_LONGEST_START)[:-1])
+    except OSError:
+        return {}
+    return event if event is not None and event["event"] == "run_start" else {}
 
 
 def make_private(path: str) -> None:

@@ -247,6 +247,6 @@ def test_a_flow_tells_its_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         parse_program(text.replace("BODY", "2") + "function more()\n  state s\n    return 3\n", "p.ir")
     )
     Path("p.llb").write_bytes(new.to_bytes())
-    change = changes.find({"path": "p.llb"}, old)
+    change = changes.find({"path": "p.llb"}, old, "outputs")
     assert change is not None
     assert (change.added, change.removed, list(change.changed)) == (["more"], [], ["main"])

@@ -14,6 +14,7 @@ import pytest
 
 from llc.frontend.compile import compile_text
 from llc.runtime import options
+from llc.runtime.compilation.programs import load_image
 from llc.runtime.effects.world import Context, Interrupt, World
 from llc.runtime.execution import launch
 from llc.runtime.execution.driver import Driver
@@ -142,7 +143,7 @@ def test_what_a_checkpoint_speaks_for_is_not_replayed(project: Path) -> None:
     """Of a run of 400 steps only the last few are read and run again."""
     run = cut_run(Told(STEPS))
     found = resumption.Resumption(run, pytest.fail)
-    image = launch.load_image(run.image)
+    image = load_image(run.image)
     position = found.come_back(image, Told(0))
     machine = position.machine
     assert 0 < len(found.history.effects) < 150
@@ -187,7 +188,7 @@ def test_a_checkpoint_whose_output_file_is_lost_is_left_aside(project: Path) -> 
     shutil.rmtree(run.outputs)
     found = []
     resumed = resumption.Resumption(run, found.append)
-    position = resumed.come_back(launch.load_image(run.image), Told(0))
+    position = resumed.come_back(load_image(run.image), Told(0))
     assert resumed.history.checkpoint is None
     assert any("cannot be read" in sentence for sentence in found)
     assert any("the result of effect 1 is lost" in sentence for sentence in position.lost)

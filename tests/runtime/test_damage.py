@@ -20,7 +20,7 @@ from llc.runtime import options
 from llc.runtime.effects.world import Context, Interrupt, World
 from llc.runtime.execution import launch
 from llc.runtime.execution.driver import Driver
-from llc.runtime.store import journal, locks, runs
+from llc.runtime.store import journal, locks, own_program, runs
 from llc.runtime.store.checkpoint import Checkpoints
 from llc.runtime.store.journal import Journal
 from llc.runtime.terminal.display import Display
@@ -80,7 +80,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(os, "fdatasync", lambda fd: None)
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     # The program is our own, and verified with the rest of the tests.
-    monkeypatch.setattr(launch, "load_image", lambda path, _: Image.from_bytes(Path(path).read_bytes()))
+    monkeypatch.setattr(own_program, "load_image", lambda path: Image.from_bytes(Path(path).read_bytes()))
     return tmp_path
 
 

@@ -1,0 +1,180 @@
+"""The program of a run that was lost: made again from the source where that makes the same one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.frontend.compile import compile_text
+from llc.vm.emit import emit
+
+LOOP = """
+name: job
+initial: first
+context: {word: hello}
+states:
+  first: {action: 'echo first >> log', next: second}
+  second:
+    action: 'echo second ${context.word} >> log; touch here; until [ -e go ]; do sleep 0.02; done'
+    next: done
+  done: {terminal: true}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "job.yaml").write_text(LOOP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def cut(project: Path, *words: str) -> Path:
+    """The folder of a run that was killed in its second action, which would end now."""
+    process = subprocess.Popen([sys.executable, "-m", "llc", *words, "-q"])
+    end = time.monotonic() + 60
+    while not (project / "here").exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    (project / "here").unlink()
+    (project / "go").touch()
+    (folder,) = project.glob(".loops/.running/job-*")
+    return folder
+
+
+def llc(*words: str) -> dict[str, Any]:
+    """What a command answers, its exit code and what it shows beside that."""
+    command = [sys.executable, "-m", "llc", *words, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    answer = json.loads(done.stdout) if done.stdout else {}
+    return {**answer, "exit": done.returncode, "shown": done.stderr}
+
+
+def lose(path: Path) -> None:
+    path.unlink()
+
+
+def damage(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2] + b"?" + data[len(data) // 2 + 1 :])
+
+
+def replace(path: Path) -> None:
+    path.write_bytes(emit(compile_text(LOOP.replace("first >>", "other >>"), "job.yaml").program).to_bytes())
+
+
+LOSSES = pytest.mark.parametrize("lost", [lose, damage, replace])
+
+
+@LOSSES
+def test_a_lost_program_is_made_again_from_its_source(project: Path, lost: Callable[[Path], None]) -> None:
+    """With the options of then; the run goes on, a notice says so, and it is there again."""
+    folder = cut(project, "run", "job", "--context", "word=you")
+    whole = (folder / "program.llb").read_bytes()
+    lost(folder / "program.llb")
+    answer = llc("resume", "job")
+    assert (answer["exit"], answer["status"]) == (0, "success"), answer["shown"]
+    assert "; made it again from .loops/job.yaml, which makes the same program" in answer["shown"]
+    assert (project / "log").read_text() == "first\nsecond you\nsecond you\n"
+    assert (project / ".loops" / ".history" / folder.name / "program.llb").read_bytes() == whole
+
+
+@LOSSES
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (LOOP.replace("first >>", "more >>"), ".loops/job.yaml makes another program now"),
+        ("name: job\nstates: [\n", ".loops/job.yaml is not valid now"),
+        (None, ".loops/job.yaml is not there any more"),
+    ],
+)
+def test_one_whose_source_changed_cannot_go_on(
+    project: Path, lost: Callable[[Path], None], text: str | None, why: str
+) -> None:
+    """Nothing is performed; what to bring back is said, and once it is back the run goes on."""
+    folder = cut(project, "run", "job")
+    lost(folder / "program.llb")
+    record = (folder / "job.events.jsonl").read_bytes()
+    source = project / ".loops" / "job.yaml"
+    source.unlink()
+    if text is not None:
+        source.write_text(text)
+    answer = llc("resume", "job")
+    assert answer["exit"] == 1
+    assert (
+        answer["error"]["kind"] == {lose: "no-program", damage: "bad-image", replace: "wrong-program"}[lost]
+    )
+    assert answer["error"]["message"].endswith(f", and {why}")
+    assert "bring back " in answer["error"]["help"]
+    assert (folder / "job.events.jsonl").read_bytes() == record
+    source.write_text(LOOP)
+    assert llc("resume", "job")["status"] == "success"
+
+
+@LOSSES
+def test_a_program_that_was_taken_on_later_is_made_again_too(
+    project: Path, lost: Callable[[Path], None]
+) -> None:
+    """`program-2.llb` from the source that was accepted, while that is as it was."""
+    cut(project, "run", "job")
+    (project / "go").unlink()
+    (project / ".loops" / "job.yaml").write_text(LOOP.replace("second $", "changed $"))
+    folder = cut(project, "resume", "job", "--accept-changes")
+    lost(folder / "program-2.llb")
+    answer = llc("resume", "job")
+    assert (answer["exit"], answer["status"]) == (0, "success"), answer["shown"]
+    assert (project / "log").read_text() == "first\nsecond hello\nchanged hello\nchanged hello\n"
+
+
+@pytest.mark.parametrize("verb", ["replay", "trace", "record", "fork"])
+def test_whoever_reads_a_run_has_its_program_again(project: Path, verb: str) -> None:
+    """Of a run in the history as well."""
+    (project / "go").touch()
+    assert llc("run", "job")["exit"] == 0
+    (image,) = project.glob(".loops/.history/*/program.llb")
+    image.unlink()
+    more = {"fork": ["--at", "2", "-q"], "record": ["-o", "case.yaml"]}.get(verb, [])
+    command = [sys.executable, "-m", "llc", verb, "job", *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert image.exists()
+
+
+def test_a_secret_in_an_option_is_that_of_then(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that was made with a secret is made again with it, and with no other."""
+    monkeypatch.setenv("MY_TOKEN", "correct-horse")
+    folder = cut(project, "run", "job", "--context", "word=correct-horse")
+    (folder / "program.llb").unlink()
+    monkeypatch.setenv("MY_TOKEN", "wrong-horse")
+    answer = llc("resume", "job")
+    assert (answer["exit"], answer["error"]["kind"]) == (1, "no-program")
+    monkeypatch.delenv("MY_TOKEN")
+    assert llc("resume", "job")["exit"] == 1
+    monkeypatch.setenv("MY_TOKEN", "correct-horse")
+    assert llc("resume", "job")["status"] == "success"
+    assert "second correct-horse" in (project / "log").read_text()
+
+
+def test_an_edited_source_is_compared_under_the_options_of_then(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where one of them holds a secret, or a text that is kept in a file of its own."""
+    monkeypatch.setenv("MY_TOKEN", "correct-horse")
+    word = "correct-horse" + "x" * 40_000
+    cut(project, "run", "job", "--context", f"word={word}")
+    source = project / ".loops" / "job.yaml"
+    source.write_text(LOOP.replace("first >>", "more >>"))
+    answer = llc("resume", "job", "--accept-changes")
+    assert answer["status"] == "success", answer["shown"]
+    assert "~ first: action" in answer["shown"]
+    assert "correct-horse" not in answer["shown"]
