@@ -1,9 +1,10 @@
-"""What tokens cost: `stdlib/prices.json`, which has its date, and what a project says of its own models."""
+"""What tokens cost: `stdlib/prices.json`, which has its dates, and what a project says of its own models."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,14 +13,22 @@ if TYPE_CHECKING:
 
 # USD per million tokens of input and of output.
 Price = tuple[float, float]
+# What a cache costs where nobody says otherwise, in prices of input.
+CACHE_READ, CACHE_WRITE = 0.1, 1.25
+_DATED = re.compile(r"-(\d{8}|\d{4}-\d\d-\d\d)$")
 
 
 def load_prices() -> dict[str, Any]:
-    """The file: `models`, name → price; `cache`: what to `read` and to `write` costs, in prices of input."""
+    """The rows of the file by the model's name: `input`, `output`, `cache_read`, `cache_write`, `long`?"""
     path = os.path.join(os.path.dirname(__file__), os.pardir, os.pardir, "stdlib", "prices.json")
     with open(path, encoding="utf-8") as file:
-        found: dict[str, Any] = json.load(file)
-    return found
+        told: dict[str, Any] = json.load(file)
+    del told["unit"]
+    return {
+        name: {"cache_read": provider["cache_read"], "cache_write": provider["cache_write"], **row}
+        for provider in told.values()
+        for name, row in provider["models"].items()
+    }
 
 
 class Prices:
@@ -30,20 +39,33 @@ class Prices:
     def __init__(self) -> None:
         self._known: dict[str, Any] | None = None
 
+    def row(self, model: str, price: Price | None = None) -> dict[str, Any] | None:
+        """What is known of a model's price, that price first; None where nobody knows it."""
+        if price is not None:
+            return {
+                "input": price[0],
+                "output": price[1],
+                "cache_read": CACHE_READ,
+                "cache_write": CACHE_WRITE,
+            }
+        if self._known is None:
+            self._known = load_prices()
+        # `claude-haiku-4-5-20251001` costs what `claude-haiku-4-5` does.
+        found: dict[str, Any] | None = self._known.get(model) or self._known.get(_DATED.sub("", model))
+        return found
+
     def cost(self, model: str, usage: Mapping[str, Any], price: Price | None = None) -> float | None:
-        """USD for what a model used, at its known price or at that one; None where none is known.
+        """USD for what one call to a model used, at its known price or at that one; None where none is known.
 
         Of the input, `cache_read_tokens` came from a cache and `cache_write_tokens` went there.
         """
-        if self._known is None:
-            self._known = load_prices()
-        models, cache = self._known["models"], self._known["cache"]
-        # `claude-haiku-4-5-20251001` costs what `claude-haiku-4-5` does.
-        name, _, date = model.rpartition("-")
-        known = price or models.get(model) or (models.get(name) if len(date) == 8 else None)
-        if known is None:
+        row = self.row(model, price)
+        if row is None:
             return None
+        read = usage["input_tokens"]
+        if "long" in row and read > row["long"]["above"]:
+            row = {**row, **row["long"]}
         came, went = usage.get("cache_read_tokens", 0), usage.get("cache_write_tokens", 0)
-        read = usage["input_tokens"] - came - went + came * cache["read"] + went * cache["write"]
-        cost: float = round((read * known[0] + usage["output_tokens"] * known[1]) / 1_000_000, 9)
+        paid = read - came - went + came * row["cache_read"] + went * row["cache_write"]
+        cost: float = round((paid * row["input"] + usage["output_tokens"] * row["output"]) / 1_000_000, 9)
         return cost

@@ -7,31 +7,16 @@ from typing import Any
 import anthropic
 
 from . import provider
-from .provider import ASK_FOR_TOOL, LEAST_CACHED, TOOL, TOOL_DOC, Broken, Reply
+from .provider import ASK_FOR_TOOL, LEAST_CACHED, TOOL, TOOL_DOC, Reply
 
-# Models that refused forced tool use: extended thinking that cannot be switched off excludes it.
-_unforced: set[str] = set()
-_clients: dict[tuple[str | None, str | None], anthropic.Anthropic] = {}
 _STOPS = {"end_turn": "end", "stop_sequence": "end", "tool_use": "end", "max_tokens": "length"}
 
 
 def main() -> None:
-    provider.serve(complete, anthropic)
+    provider.serve(anthropic, anthropic.Anthropic, send)
 
 
-def complete(request: dict[str, Any], reply: Reply) -> None:
-    model = request["model"]
-    is_forced = request["schema"] is not None and model not in _unforced
-    try:
-        _send(request, reply, is_forced)
-    except anthropic.BadRequestError as error:
-        if not is_forced or not provider.is_refused_tool(error):
-            raise
-        _unforced.add(model)
-        _send(request, reply, is_forced=False)
-
-
-def _send(request: dict[str, Any], reply: Reply, is_forced: bool) -> None:
+def send(client: Any, request: dict[str, Any], reply: Reply, is_forced: bool) -> None:
     sent: dict[str, Any] = {
         "model": request["model"],
         "max_tokens": request["max_tokens"],
@@ -46,21 +31,15 @@ def _send(request: dict[str, Any], reply: Reply, is_forced: bool) -> None:
         sent["tool_choice"] = {"type": "tool", "name": TOOL} if is_forced else {"type": "auto"}
         if not is_forced:
             sent["messages"][-1]["content"].append({"type": "text", "text": ASK_FOR_TOOL})
-    is_begun = is_ended = False
-    with _client(request).messages.create(**sent) as stream:
+    with client.messages.create(**sent) as stream:
         for event in stream:
-            is_begun |= event.type == "message_start"
-            is_ended |= event.type == "message_stop"
             _take(event, reply)
-    if not is_begun:
-        raise Broken("invalid-reply", "the reply is no stream of the Messages API")
-    if not is_ended:
-        raise Broken("connection", "the reply broke off")
 
 
 def _take(event: Any, reply: Reply) -> None:
     match event.type:
         case "message_start":
+            reply.is_begun = True
             _use(event.message.usage, reply)
         case "content_block_start":
             block = event.content_block
@@ -75,6 +54,8 @@ def _take(event: Any, reply: Reply) -> None:
             stop = event.delta.stop_reason
             reply.stop = _STOPS.get(stop, stop or "")
             _use(event.usage, reply)
+        case "message_stop":
+            reply.is_ended = True
 
 
 def _use(usage: Any, reply: Reply) -> None:
@@ -114,13 +95,3 @@ def _block(text: str, *, is_stable: bool) -> dict[str, Any]:
     if is_stable and len(text) >= LEAST_CACHED:
         block["cache_control"] = {"type": "ephemeral"}
     return block
-
-
-def _client(request: dict[str, Any]) -> anthropic.Anthropic:
-    address = request["base_url"], request["key"]
-    client = _clients.get(address)
-    if client is None:
-        given = {"base_url": request["base_url"], "api_key": request["key"]}
-        client = anthropic.Anthropic(**{name: value for name, value in given.items() if value is not None})
-        _clients[address] = client
-    return client

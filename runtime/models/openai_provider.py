@@ -10,30 +10,16 @@ from typing import Any
 import openai
 
 from . import provider
-from .provider import ASK_FOR_TOOL, TOOL, TOOL_DOC, Broken, Reply
+from .provider import ASK_FOR_TOOL, TOOL, TOOL_DOC, Reply
 
-_unforced: set[str] = set()
-_clients: dict[tuple[str | None, str | None], openai.OpenAI] = {}
 _STOPS = {"stop": "end", "tool_calls": "end", "function_call": "end", "content_filter": "refusal"}
 
 
 def main() -> None:
-    provider.serve(complete, openai)
+    provider.serve(openai, openai.OpenAI, send)
 
 
-def complete(request: dict[str, Any], reply: Reply) -> None:
-    model = request["model"]
-    is_forced = request["schema"] is not None and model not in _unforced
-    try:
-        _send(request, reply, is_forced)
-    except openai.BadRequestError as error:
-        if not is_forced or not provider.is_refused_tool(error):
-            raise
-        _unforced.add(model)
-        _send(request, reply, is_forced=False)
-
-
-def _send(request: dict[str, Any], reply: Reply, is_forced: bool) -> None:
+def send(client: Any, request: dict[str, Any], reply: Reply, is_forced: bool) -> None:
     # OpenAI's own models take the one name of the limit, other servers know the other.
     limit = "max_completion_tokens" if request["base_url"] is None else "max_tokens"
     sent: dict[str, Any] = {
@@ -50,18 +36,16 @@ def _send(request: dict[str, Any], reply: Reply, is_forced: bool) -> None:
         sent["tool_choice"] = {"type": "function", "function": {"name": TOOL}} if is_forced else "auto"
         if not is_forced:
             sent["messages"][-1]["content"] += "\n\n" + ASK_FOR_TOOL
-    is_ended = False
-    with _client(request).chat.completions.create(**sent) as stream:
+    with client.chat.completions.create(**sent) as stream:
         for chunk in stream:
+            reply.is_begun = True
             if chunk.usage is not None:
                 _use(chunk.usage, reply)
             for choice in (chunk.choices or ())[:1]:
                 _take(choice.delta, reply)
                 if choice.finish_reason:
-                    is_ended = True
+                    reply.is_ended = True
                     reply.stop = _STOPS.get(choice.finish_reason, choice.finish_reason)
-    if not is_ended:
-        raise Broken("connection", "the reply broke off")
 
 
 def _take(delta: Any, reply: Reply) -> None:
@@ -76,9 +60,13 @@ def _take(delta: Any, reply: Reply) -> None:
 
 def _use(usage: Any, reply: Reply) -> None:
     details = getattr(usage, "prompt_tokens_details", None)
-    cached = getattr(details, "cached_tokens", None) or 0
-    read = usage.prompt_tokens or 0
-    reply.use(read=max(0, read - cached), written=usage.completion_tokens or 0, cache_read=cached)
+    came, went = (getattr(details, name, None) or 0 for name in ("cached_tokens", "cache_write_tokens"))
+    reply.use(
+        read=max(0, (usage.prompt_tokens or 0) - came - went),
+        written=usage.completion_tokens or 0,
+        cache_read=came,
+        cache_write=went,
+    )
 
 
 def _messages(request: dict[str, Any]) -> list[dict[str, str]]:
@@ -87,13 +75,3 @@ def _messages(request: dict[str, Any]) -> list[dict[str, str]]:
         text = "\n\n".join(part["text"] for part in message["parts"])
         sent.append({"role": message["role"], "content": text})
     return sent
-
-
-def _client(request: dict[str, Any]) -> openai.OpenAI:
-    address = request["base_url"], request["key"]
-    client = _clients.get(address)
-    if client is None:
-        given = {"base_url": request["base_url"], "api_key": request["key"]}
-        client = openai.OpenAI(**{name: value for name, value in given.items() if value is not None})
-        _clients[address] = client
-    return client

@@ -1,7 +1,7 @@
 """What a provider of models is: the helper process's side that they share.
 
-A provider is a module with a function `complete(request, reply)` that sends a request with its own
-client and tells the reply as it comes, and a `main` that serves it (`serve`). A request is plain data:
+A provider is a module with a function `send(client, request, reply, is_forced)` that sends a request and
+tells the reply as it comes, and a `main` that serves it with its client (`serve`). A request is plain data:
 
     model, max_tokens, system    as they are sent
     messages                     [{role: user | assistant, parts: [{text, stable}]}]; a stable part is
@@ -9,6 +9,9 @@ client and tells the reply as it comes, and a `main` that serves it (`serve`). A
     schema                       a JSON Schema of an object that the reply is to be, or None for text
     timeout                      seconds that the whole of it may take, retries included
     base_url, key                where the model is and its key, None for what the client finds itself
+
+The frame is here: clients by address, the use of the tool that is forced where the model lets it be,
+what counts as a whole reply, and what went wrong in words.
 """
 
 from __future__ import annotations
@@ -42,7 +45,10 @@ class Broken(Exception):
 
 
 class Reply:
-    """A reply as it comes. `say` tells parts of it: {"text"}, and {"usage"} as far as it is known."""
+    """A reply as it comes. `say` tells parts of it: {"text"}, and {"usage"} as far as it is known.
+
+    is_begun, is_ended: whether its first event came, and its last.
+    """
 
     def __init__(self, say: Callable[[Any], None], seconds: float) -> None:
         self._say = say
@@ -53,6 +59,7 @@ class Reply:
         self.usage: dict[str, int] | None = None
         self.stop = ""
         self.called = False
+        self.is_begun = self.is_ended = False
 
     def add_text(self, text: str) -> None:
         self._take(text)
@@ -98,34 +105,62 @@ class Reply:
         return found
 
 
-Complete = Callable[[dict[str, Any], Reply], None]
+# send(client, request, reply, is_forced): whether the use of the tool is forced.
+Send = Callable[[Any, dict[str, Any], Reply, bool], None]
 
 
-def serve(complete: Complete, package: Any) -> None:
-    """Answer requests by a provider. package: its client's, which has the exceptions of its kind."""
-    serve_in_parts(lambda request, say: answer(request, say, complete, package))
+def serve(package: Any, connect: Callable[..., Any], send: Send) -> None:
+    """Answer requests. package: the client's, which has the exceptions of its kind. connect: its class."""
+    provider = Provider(package, connect, send)
+    serve_in_parts(provider.answer)
 
 
-def answer(
-    request: dict[str, Any], say: Callable[[Any], None], complete: Complete, package: Any
-) -> dict[str, Any]:
-    """What `Reply.result` gives, or {"error": {kind, message}}; either with `usage` if it is known."""
-    reply = Reply(say, request["timeout"])
-    result: dict[str, Any]
-    try:
-        complete(request, reply)
-        result = reply.result()
-    except Exception as error:  # whatever a broken body makes a client raise
-        kind, message = explain(error, package, request["timeout"])
-        result = {"error": {"kind": kind, "message": message[:MAX_MESSAGE]}}
-    if reply.usage is not None:
-        result["usage"] = reply.usage
-    return result
+class Provider:
+    def __init__(self, package: Any, connect: Callable[..., Any], send: Send) -> None:
+        self._package = package
+        self._connect = connect
+        self._send = send
+        self._clients: dict[tuple[str | None, str | None], Any] = {}
+        # Models that refused forced tool use: thinking that cannot be switched off excludes it.
+        self._unforced: set[str] = set()
 
+    def answer(self, request: dict[str, Any], say: Callable[[Any], None]) -> dict[str, Any]:
+        """What `Reply.result` gives, or {"error": {kind, message}}; either with `usage` if it is known."""
+        reply = Reply(say, request["timeout"])
+        result: dict[str, Any]
+        try:
+            self._complete(request, reply)
+            result = reply.result()
+        except Exception as error:  # whatever a broken body makes a client raise
+            kind, message = explain(error, self._package, request["timeout"])
+            result = {"error": {"kind": kind, "message": message[:MAX_MESSAGE]}}
+        if reply.usage is not None:
+            result["usage"] = reply.usage
+        return result
 
-def is_refused_tool(error: Exception) -> bool:
-    """Whether a request was refused because the use of the tool was forced."""
-    return "tool_choice" in str(error)
+    def _complete(self, request: dict[str, Any], reply: Reply) -> None:
+        model, client = request["model"], self._client(request)
+        is_forced = request["schema"] is not None and model not in self._unforced
+        try:
+            self._send(client, request, reply, is_forced)
+        except self._package.BadRequestError as error:
+            if not is_forced or "tool_choice" not in str(error):
+                raise
+            self._unforced.add(model)
+            self._send(client, request, reply, False)
+        if not reply.is_begun:
+            raise Broken("invalid-reply", "what came is no reply of this API")
+        if not reply.is_ended:
+            raise Broken("connection", "the reply broke off")
+
+    def _client(self, request: dict[str, Any]) -> Any:
+        address = request["base_url"], request["key"]
+        client = self._clients.get(address)
+        if client is None:
+            given = {"base_url": request["base_url"], "api_key": request["key"]}
+            client = self._connect(**{name: value for name, value in given.items() if value is not None})
+            self._clients[address] = client
+        return client
 
 
 def explain(error: Exception, package: Any, seconds: float) -> tuple[str, str]:

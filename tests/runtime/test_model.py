@@ -361,11 +361,32 @@ def test_the_client_starts_while_the_agent_works(
 def test_prices_are_known_for_dated_names_and_unknown_for_strangers() -> None:
     """`usd` is null for a model that is not in `stdlib/prices.json`, never a guess."""
     prices = Prices()
-    used = {"input_tokens": 1_000_000, "output_tokens": 0}
-    assert prices.cost("claude-haiku-4-5", {**used, "output_tokens": 1_000_000}) == 6
-    assert prices.cost("claude-haiku-4-5-20251001", used) == 1
-    assert prices.cost("gpt-5", used) is None
-    assert prices.cost("gpt-5", used, (0, 0)) == 0
-    cached = {**used, "cache_read_tokens": 500_000, "cache_write_tokens": 500_000}
-    assert prices.cost("claude-haiku-4-5", cached) == 0.675
-    assert all(0 < read <= written for read, written in load_prices()["models"].values())
+    used = {"input_tokens": 50_000, "output_tokens": 0}
+    assert prices.cost("claude-haiku-4-5", {**used, "output_tokens": 50_000}) == 0.3
+    assert prices.cost("claude-haiku-4-5-20251001", used) == 0.05
+    assert prices.cost("gpt-4.1-2025-04-14", used) == 0.1
+    assert prices.cost("mystery", used) is None
+    assert prices.cost("mystery", used, (0, 0)) == 0
+    assert prices.cost("mystery", {**used, "cache_read_tokens": 50_000}, (1, 5)) == 0.005
+
+
+def test_a_cache_and_a_long_prompt_have_their_own_price() -> None:
+    """As the model's row says, else the provider's; a long prompt makes all of the call dearer."""
+    prices = Prices()
+    cached = {"input_tokens": 100, "output_tokens": 0, "cache_read_tokens": 50, "cache_write_tokens": 50}
+    assert prices.cost("claude-haiku-4-5", cached) == pytest.approx(67.5 / 1e6)
+    assert prices.cost("claude-opus-5-5", cached) == pytest.approx(4 * (2.5 + 62.5) / 1e6)
+    short, long = ({"input_tokens": count, "output_tokens": 1000} for count in (100_000, 100_001))
+    assert prices.cost("claude-haiku-5-5", short) == pytest.approx(0.0105)
+    assert prices.cost("claude-haiku-5-5", long) == pytest.approx(0.0525005)
+
+
+def test_every_price_is_one() -> None:
+    """Output costs no less than input, a cache less than input, a long prompt more."""
+    for row in load_prices().values():
+        assert 0 < row["input"] <= row["output"]
+        assert row["cache_read"] < 1 <= row["cache_write"]
+        if "long" in row:
+            assert row["long"]["above"] > 0
+            assert row["long"]["input"] > row["input"]
+            assert row["long"]["output"] > row["output"]

@@ -135,9 +135,11 @@ def test_errors_have_the_same_names(do: Do, chat: ModuleType, code: int, kind: s
 def test_a_broken_connection_and_an_early_end(do: Do, chat: ModuleType, answers: ModuleType) -> None:
     """In the middle of a stream."""
     assert error(do(answers.half(chat.text("word " * 100))))["details"]["kind"] == "connection"
-    assert (
-        error(do(answers.body(b"data: [DONE]\n\n", "text/event-stream")))["message"] == "the reply broke off"
-    )
+    begun = b'data: {"id": "1", "choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
+    early = error(do(answers.body(begun + b"data: [DONE]\n\n", "text/event-stream")))
+    assert early["message"] == "the reply broke off"
+    nothing = error(do(answers.body(b"data: [DONE]\n\n", "text/event-stream")))
+    assert nothing["details"]["kind"] == "invalid-reply"
     assert error(do(answers.body(b"data: {\n\n", "text/event-stream")))["details"]["kind"] == "invalid-reply"
 
 
