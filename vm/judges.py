@@ -56,6 +56,8 @@ def number_in(value: Value) -> int | float | None:
 
     None where there is none. A whole float is given as an integer.
     """
+    if type(value) is int:
+        return value
     if isinstance(value, str):
         text = value.strip()
         if len(text) > MAX_DIGITS or re.fullmatch(texts.NUMBER, text) is None:

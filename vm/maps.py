@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Value = Any
 
+_TEXT = frozenset({str})
 # How many fields a message names.
 _SHOWN = 12
 
@@ -26,9 +27,8 @@ def make_map(*entries: Value) -> Value:
     keys = entries[::2]
     if len(entries) % 2:
         raise PrimitiveFault("type-error", f"a map is made of pairs, not of {len(entries)} operands")
-    for name in keys:
-        if type(name) is not str:
-            raise expected("a string as key", name)
+    if not _TEXT.issuperset(map(type, keys)):
+        raise expected("a string as key", next(name for name in keys if type(name) is not str))
     return dict(zip(keys, entries[1::2], strict=True))
 
 

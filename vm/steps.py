@@ -11,7 +11,7 @@ from .faults import PrimitiveFault
 from .opcodes import BY_NAME
 from .operands import items as items_of
 from .outcomes import Effect
-from .values import MAX_HOST_DEPTH, Box, FunctionValue, show, to_host
+from .values import MAX_HOST_DEPTH, Box, FunctionValue, show, small_map, to_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     Outcome = Effect | Waiting | Done | Fault
     Step = Callable[["Machine", "Frame", Any], Outcome | None]
 
+NOTE_FIELDS = "the fields of note"
+EFFECT_ARGUMENTS = "the arguments of effect"
+
 
 def plain(value: Value, what: str) -> Any:
     """A value in host form; a fault where it has none."""
@@ -38,10 +41,14 @@ def plain(value: Value, what: str) -> Any:
         raise PrimitiveFault("too-large", f"{what}: {error}") from None
 
 
-def plain_map(value: Value, what: str) -> dict[str, Any]:
+def plain_map(value: Value, what: str, kind: str) -> dict[str, Any]:
+    """What an effect or a note tells, in host form."""
+    made = small_map(value)
+    if made is not None:
+        return made
     if type(value) is not dict:
-        raise PrimitiveFault("type-error", f"{what} are a map, not {show(value)}")
-    return plain(value, what)  # type: ignore[no-any-return]
+        raise PrimitiveFault("type-error", f"{what} `{kind}` are a map, not {show(value)}")
+    return plain(value, f"{what} `{kind}`")  # type: ignore[no-any-return]
 
 
 def _const(machine: Machine, frame: Frame, value: Value) -> None:
@@ -79,7 +86,7 @@ def _setbox(machine: Machine, frame: Frame, operands: Any) -> None:
 
 
 def _note(machine: Machine, frame: Frame, kind: str) -> None:
-    machine.notes.append((kind, plain_map(machine.stack.pop(), f"the fields of note `{kind}`")))
+    machine.notes.append((kind, plain_map(machine.stack.pop(), NOTE_FIELDS, kind)))
 
 
 def _jump(machine: Machine, frame: Frame, target: int) -> None:
@@ -114,7 +121,7 @@ def _tailcall(machine: Machine, frame: Frame, count: int) -> None:
 
 def _perform(machine: Machine, frame: Frame, operands: Any) -> Effect:
     kind = operands[0]
-    args = plain_map(machine.stack.pop(), f"the arguments of effect `{kind}`")
+    args = plain_map(machine.stack.pop(), EFFECT_ARGUMENTS, kind)
     machine.seq += 1
     place = frame.function.exit_place(frame.state)
     strand = machine.strand

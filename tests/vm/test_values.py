@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.vm.values import MAX_SHOWN, Box, FunctionValue, equal, from_host, show, to_host, type_name
+from llc.ir.symbols import Symbol
+from llc.vm.values import (
+    MAX_SHOWN,
+    Box,
+    FunctionValue,
+    equal,
+    from_host,
+    show,
+    small_map,
+    to_host,
+    type_name,
+)
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 HOST = st.recursive(
@@ -28,6 +39,36 @@ def deep(depth: int) -> Any:
 def test_host_data_survives_the_way_in_and_out(data: Any) -> None:
     """`to_host(from_host(x))` is x, types included."""
     assert repr(to_host(from_host(data))) == repr(data)
+
+
+@given(st.dictionaries(st.text(), SCALARS | st.dictionaries(st.text(), SCALARS, max_size=3), max_size=6))
+def test_a_small_map_is_what_the_host_would_get(data: Any) -> None:
+    """The quick way for small maps gives what `to_host` gives, and none of the machine's own maps."""
+    value = from_host(data)
+    small = small_map(value)
+    assert repr(small) == repr(to_host(value))
+    assert small is not None
+    assert small is not value
+    assert all(small[key] is not item for key, item in value.items() if type(item) is dict)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ("a",),
+        {"a": ("b",)},
+        {"a": {"b": {"c": 1}}},
+        {"a": "x" * 200_000},
+        {"x" * 200_000: 1},
+        {str(number): number for number in range(100)},
+        {"a": Symbol("b")},
+        {"a": Box(1)},
+    ],
+    ids=["list", "with a list", "deep", "long", "long key", "wide", "symbol", "box"],
+)
+def test_what_is_no_small_map_is_left_to_the_rule(value: Any) -> None:
+    """Whatever has to be counted, converted or refused does not take the quick way."""
+    assert small_map(value) is None
 
 
 @given(HOST, HOST)

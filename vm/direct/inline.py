@@ -209,6 +209,13 @@ def _put(operands: Sequence[Typed]) -> Typed | None:
     return _guarded(f"{{**{map_}, {key}: {value}}}", test, "put", operands), "any"
 
 
+def _map(operands: Sequence[Typed]) -> Typed | None:
+    if len(operands) % 2 or any(kind != "str" for _, kind in operands[::2]):
+        return None
+    entries = [f"{key}: {value}" for (key, _), (value, _) in zip(operands[::2], operands[1::2], strict=True)]
+    return f"{{{', '.join(entries)}}}", "any"
+
+
 def _joined(operands: Sequence[Typed]) -> Typed | None:
     """Short strings, and integers that are not long; others may be more than a text may hold."""
     if not 0 < len(operands) < 9:
@@ -271,6 +278,7 @@ RULES: dict[str, Rule] = {
     "get": _get,
     "get_or": _get_or,
     "put": _put,
+    "map": _map,
     "string_append": _joined,
     "select": _select,
 }

@@ -23,7 +23,7 @@ from ..machine import DEEPER, NEAR, SLICE, Frame, is_library
 from ..opcodes import BY_NAME, decode
 from ..operands import items as items_of
 from ..outcomes import Effect, OutOfFuel
-from ..steps import plain_map
+from ..steps import EFFECT_ARGUMENTS, NOTE_FIELDS, plain_map
 from ..strands import Raised, Strand, catch, walk
 from .library import Library, Untranslatable
 
@@ -173,7 +173,7 @@ class Direct:
 
     def perform(self, kind: str, args: Value) -> Value:
         machine, library = self.machine, self.library
-        given = plain_map(args, f"the arguments of effect `{kind}`")
+        given = plain_map(args, EFFECT_ARGUMENTS, kind)
         frame = sys._getframe(1)
         function, offsets = library.codes[frame.f_code]
         offset = offsets[frame.f_lineno]
@@ -197,7 +197,7 @@ class Direct:
         return ()
 
     def note(self, kind: str, fields: Value) -> None:
-        self.machine.notes.append((kind, plain_map(fields, f"the fields of note `{kind}`")))
+        self.machine.notes.append((kind, plain_map(fields, NOTE_FIELDS, kind)))
 
     def leave(self, why: str, function: int, slots: tuple[Value, ...]) -> None:
         """A function is called that cannot be translated: with that call the interpreter goes on."""
