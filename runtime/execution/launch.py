@@ -25,6 +25,7 @@ from ..store.journal import Journal, JournalError
 from ..store.runs import ROOT
 from ..terminal.display import Display, ProgressDisplay, QuietDisplay, limits_of
 from ..terminal.screen import Screen
+from ..waiting import alone
 from .bounding import Bounds, keeping
 from .driver import Driver
 from .outcome import Outcome
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
     from ..store.locks import Lock
     from ..store.resumption import Resumption
     from ..store.runs import RunFolder
+    from ..waiting import Steps
     from .background import Leaving
+    from .many import Many
     from .profiling import Meter
     from .progress import Progress
     from .spending import Spending
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
 
 # What a lock file tells of the process that holds it, and not of its run.
 _OF_HOLDER = (
-    *("run", "pid", "start_time", "since", "scope", "parent", "background"),
+    *("run", "pid", "start_time", "since", "scope", "parent", "background", "host"),
     *("queued", "ticket", "waits_for"),
 )
 
@@ -64,6 +67,11 @@ def run(values: Values) -> int:
 def resume(values: Values) -> int:
     """`llc resume`; the exit code."""
     return _start(values, Command.resume)
+
+
+def fork(values: Values, make: Callable[[], RunFolder]) -> int:
+    """`llc resume` of a new run that `make` makes; the exit code."""
+    return _start(values, lambda command: command.fork(make))
 
 
 def _start(values: Values, action: Callable[[Command], Outcome | None]) -> int:
@@ -94,8 +102,15 @@ def outcome(values: Values) -> Outcome:
 class Command:
     """One `run` or `resume`: where it shows what, and how it answers."""
 
-    def __init__(self, values: Values, is_silent: bool = False, leaving: Leaving | None = None) -> None:
+    def __init__(
+        self,
+        values: Values,
+        is_silent: bool = False,
+        leaving: Leaving | None = None,
+        many: Many | None = None,
+    ) -> None:
         self.values = values
+        self.many = many
         self.is_silent = is_silent
         self.leaving = leaving
         self.is_background = leaving is not None
@@ -107,6 +122,7 @@ class Command:
         self.find_streams()
         self.image: Image | None = None
         self.folder: RunFolder | None = None
+        self.queued: RunFolder | None = None
         self.driver: Driver | None = None
         self.is_unrecorded = False
         self.tier = "auto"
@@ -150,24 +166,30 @@ class Command:
         if values.dry_run and self.is_background:
             raise UserError("bad-option", "--dry-run runs nothing, so there is nothing for the background")
         path, image = self.load()
-        self.image = image
         if values.dry_run:
             from ..compilation.plan import dry_run
 
             Screen(sys.stdout).deliver(masking.masked(dry_run(image, values.json)).encode("utf-8", "replace"))
             return None
-        world, refusals = self.world(values.script)
-        about: dict[str, Any] = {"program": image.name, "path": path}
-        if self.is_background:
-            about["background"] = True
-        if values.script:
-            about["script"] = os.path.abspath(values.script)
-        scope = [] if values.script else image.meta["scope"]
         with Stopping(self.is_silent, self.is_background) as interrupt:
-            ended = self.start(image, world, refusals, about, scope, interrupt)
+            ended = alone(self.begin(path, image, interrupt))
         if values.record:
             self.record(ended)
         return ended
+
+    def begin(
+        self, path: str, image: Image, interrupt: Interrupt, scope: list[str] | None = None
+    ) -> Steps[Outcome]:
+        """A new run of `image`, from its folder to its end; it works on `scope`, or what its program says."""
+        self.image = image
+        script = self.values.script
+        world, refusals = self.world(script)
+        about: dict[str, Any] = {"program": image.name, "path": path, **self.held_by()}
+        if script:
+            about["script"] = os.path.abspath(script)
+        wanted = [] if script else image.meta["scope"] if scope is None else scope
+        facts = {"scope": scope} if scope is not None else {}
+        return (yield from self.start(image, world, refusals, about, wanted, interrupt, facts))
 
     def load(self) -> tuple[str, Image]:
         """The path of what is run, '' where it has none, and its image."""
@@ -207,16 +229,21 @@ class Command:
         about: dict[str, Any],
         scope: list[str],
         interrupt: Interrupt,
-    ) -> Outcome:
-        """A folder, a lock and a journal for a new run, and then the run."""
+        more: dict[str, Any],
+    ) -> Steps[Outcome]:
+        """A folder, a lock and a journal for a new run, and then the run.
+
+        more: what the journal's beginning tells beside the rest.
+        """
         facts = {**about, "started_at": timestamp(world.time())}
-        self.folder, lock = locks.start(ROOT, image.name, scope, facts, self.queue(interrupt))
+        queue, ours = self.queue(interrupt), self.many.ours if self.many is not None else None
+        self.folder, lock = yield from locks.starting(ROOT, image.name, scope, facts, queue, ours)
         folder = self.folder
         begun = timestamp(world.time())
         try:
             kept_image.keep(folder.image, image)
             journal = Journal.create(folder.journal, lambda: timestamp(world.time()))
-            journal.write("run_start", self.start_fields(about), begun)
+            journal.write("run_start", {**self.start_fields(about), **more}, begun)
             journal.sync()
             self.prepare(folder)
         except BaseException:
@@ -242,11 +269,30 @@ class Command:
             begun=begun,
             refusals=refusals,
             jobs=self.values.jobs,
+            pool=self.many.pool if self.many is not None else None,
             checkpoints=Checkpoints(folder),
             fuel=self.bounds.fuel,
             spending=self.spending(),
         )
-        return self.drive(driver.run, world, journal, lock)
+        return (yield from self.drive(driver.steps(), world, journal, lock))
+
+    def fork(self, make: Callable[[], RunFolder]) -> Outcome | None:
+        """Go on with a new run that has its past already; one that cannot is none, but where it has to wait."""
+        self.choose_tier()
+        self.configure()
+        if self.values.budget:
+            from . import spending
+
+            spending.asked(self.values.budget, {})
+        made = make()
+        self.values.target = made.id
+        try:
+            return self.resume()
+        except UserError as error:
+            if error.id != locks.CONFLICT:
+                made.discard()
+                self.folder = None
+            raise
 
     def resume(self) -> Outcome | None:
         from ..store.unknown import POLICIES
@@ -256,7 +302,14 @@ class Command:
         self.configure()
         if values.on_unknown not in (None, *POLICIES):
             raise UserError("bad-option", f"--on-unknown is one of {', '.join(POLICIES)}")
-        self.folder = folder = runs.find(values.target, ROOT)
+        folder = runs.find(values.target, ROOT)
+        with Stopping(self.is_silent, self.is_background) as interrupt:
+            return alone(self.take_up(folder, interrupt))
+
+    def take_up(self, folder: RunFolder, interrupt: Interrupt) -> Steps[Outcome]:
+        """A run that was cut off, from where it stands to its end."""
+        values = self.values
+        self.folder = folder
         start = folder.start()
         if not start:
             raise _no_record(folder)
@@ -273,22 +326,29 @@ class Command:
         from ..store.resumption import Resumption
 
         about = {name: value for name, value in folder.about().items() if name not in _OF_HOLDER}
-        if self.is_background:
-            about["background"] = True
+        about |= self.held_by()
         script = start.get("script")
         scope = [] if script else changes.scopes(folder, image, start if values.accept_changes else None)
-        with Stopping(self.is_silent, self.is_background) as interrupt:
-            lock = locks.take_over(folder, scope, about, self.queue(interrupt))
+        ours = self.many.ours if self.many is not None else None
+        lock = yield from locks.taking_over(folder, scope, about, self.queue(interrupt), ours)
+        try:
             resumption = Resumption(folder, self.warn, self.tier)
             if resumption.history.end is not None:
                 ended = self.recorded(resumption.history.end)
                 folder.finish()
-                lock.close()
                 self.warn(f"note: {folder.id} had ended already; this is how")
                 return ended
             world, refusals = self.world(script)
             self.prepare(folder)
-            return self.go_on(image, world, refusals, resumption, lock, interrupt)
+            return (yield from self.go_on(image, world, refusals, resumption, lock, interrupt))
+        finally:
+            lock.close()
+
+    def held_by(self) -> dict[str, Any]:
+        """What a run's lock file tells of the process that runs it."""
+        if self.many is not None:
+            return self.many.held_by()
+        return {"background": True} if self.is_background else {}
 
     def recorded(self, end: dict[str, Any]) -> Outcome:
         """How a run ended that was cut off before it was put away."""
@@ -312,7 +372,7 @@ class Command:
         resumption: Resumption,
         lock: Lock,
         interrupt: Interrupt,
-    ) -> Outcome:
+    ) -> Steps[Outcome]:
         """Replay what is on record, and go on from there."""
         from ...vm.machine import TIERS
         from ..store import changes
@@ -379,27 +439,24 @@ class Command:
             refusals=refusals,
             settle=unknown.settle_again,
             jobs=self.values.jobs,
+            pool=self.many.pool if self.many is not None else None,
             checkpoints=resumption.checkpoints(),
             doubtful=position.marks,
             fuel=self.bounds.fuel,
             spending=self.spending(is_begun=True),
         )
         answers = {seq: RESULT for seq, policy in policies.items() if policy == "fail"}
-        return self.drive(
-            lambda: driver.run(position.outcome, position.notes, answers, position.places),
-            world,
-            journal,
-            lock,
-        )
+        steps = driver.steps(position.outcome, position.notes, answers, position.places)
+        return (yield from self.drive(steps, world, journal, lock))
 
-    def drive(self, go: Callable[[], Outcome], world: WorldLike, journal: Journal, lock: Lock) -> Outcome:
+    def drive(self, steps: Steps[Outcome], world: WorldLike, journal: Journal, lock: Lock) -> Steps[Outcome]:
         """Drive to the end and put everything away; a run that has ended goes to the history."""
         if not self.is_silent:
             # What there is by now stays to the end (`entry`); only what the run makes is looked through.
             gc.freeze()
             gc.enable()
         try:
-            ended = go()
+            ended = yield from steps
             if ended.status != "interrupted" and self.folder is not None:
                 self.folder.finish()
                 lock.close()
@@ -423,6 +480,7 @@ class Command:
             return None
 
         def on_wait(run: RunFolder, others: list[locks.Holder]) -> None:
+            self.queued = run
             holder = others[-1]
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
             if not self.values.quiet:

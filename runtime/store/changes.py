@@ -130,7 +130,8 @@ def keep(run: RunFolder, image: Image) -> None:
 
 def scopes(run: RunFolder, first: Image, start: Mapping[str, Any] | None) -> list[str]:
     """All paths that the programs of a run work on; with `start`, one that it may take on included."""
-    found = set(first.meta["scope"])
+    own = run.start().get("scope")
+    found = set(own if isinstance(own, list) else first.meta["scope"])
     number = 2
     while os.path.exists(os.path.join(run.path, name := f"program-{number}.llb")):
         found.update(own_program.load(run.id, run.journal, name).meta["scope"])

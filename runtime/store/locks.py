@@ -20,21 +20,25 @@ import time
 
 from ..effects.leftover import is_alive, start_time
 from ..errors import EXIT_FAILURE, UserError, reason
+from ..waiting import alone
 from .runs import RunFolder, make_running_folder, runs_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
     from typing import Any
 
     from ..effects.world import Interrupt
+    from ..waiting import Steps
 
 # Looking whether a run lives takes its lock for a moment; starting has to outwait that.
 _TRIES = 20
 _PAUSE = 0.01
 # A queued run looks again after so many seconds at the latest: who held the lock that it sleeps on may have
 # died, and somebody behind it in the queue have taken it over.
-_LOOK_AGAIN = 5.0
+LOOK_AGAIN = 5.0
+# The id of the error that another run holds a path.
+CONFLICT = "scope-conflict"
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
@@ -109,13 +113,40 @@ def start(
     `about` goes into the lock file. With a `queue` it waits for its turn. Raises UserError, and
     Interrupted where the queue was left; nothing of the run is left then.
     """
+    return alone(starting(root, name, scope, about, queue))
+
+
+def sweep(root: str) -> None:
+    """Remove what starts left that were killed: nothing was performed there."""
+    with _Gate(root):
+        _sweep(root)
+
+
+def _sweep(root: str) -> None:
+    for other in runs_in(root):
+        if other.is_husk() and not is_live(other):
+            other.discard()
+
+
+def starting(
+    root: str,
+    name: str,
+    scope: Iterable[str],
+    about: dict[str, Any],
+    queue: Queue | None,
+    ours: Container[str] | None = None,
+) -> Steps[tuple[RunFolder, Lock]]:
+    """As `start`, step by step.
+
+    ours: runs that are known not to be in the way, of somebody who starts many, and has swept before.
+    """
     gate = _Gate(root)
     wanted = resolve_scope(scope, root)
     with gate:
-        for other in runs_in(root):
-            if other.is_husk() and not is_live(other):
-                other.discard()
-        others = _in_the_way(root, wanted, None)
+        if ours is None:
+            _sweep(root)
+            ours = ()
+        others = _in_the_way(root, wanted, None, ours)
         if others and queue is None:
             raise _conflict(others, root)
         run = RunFolder.create(root, name)
@@ -126,7 +157,7 @@ def start(
             raise
     if others and queue is not None:
         try:
-            _wait_turn(gate, run, wanted, lock, queue)
+            yield from _turn(gate, run, wanted, lock, queue, ours)
         except BaseException:
             run.discard()
             lock.close()
@@ -141,6 +172,18 @@ def take_over(
 
     With a `queue` it waits for its turn; Interrupted where the queue was left.
     """
+    return alone(taking_over(run, scope, about, queue))
+
+
+def taking_over(
+    run: RunFolder,
+    scope: Iterable[str],
+    about: dict[str, Any],
+    queue: Queue | None,
+    ours: Container[str] | None = None,
+) -> Steps[Lock]:
+    """As `take_over`, step by step; ours as for `starting`."""
+    ours = ours or ()
     gate = _Gate(run.root)
     wanted = resolve_scope(scope, run.root)
     with gate:
@@ -153,13 +196,13 @@ def take_over(
                 + (f" (pid {pid})" if pid else ""),
                 exit_code=EXIT_FAILURE,
             )
-        others = _in_the_way(run.root, wanted, run)
+        others = _in_the_way(run.root, wanted, run, ours)
         if others and queue is None:
             raise _conflict(others, run.root)
         lock = _hold(run, wanted, about, _next_ticket(run.root) if others else None)
     if others and queue is not None:
         try:
-            _wait_turn(gate, run, wanted, lock, queue)
+            yield from _turn(gate, run, wanted, lock, queue, ours)
         except BaseException:
             lock.close()
             raise
@@ -206,17 +249,20 @@ class _Gate:
         os.close(self._fd)
 
 
-def _wait_turn(gate: _Gate, run: RunFolder, wanted: list[str], lock: Lock, queue: Queue) -> None:
+def _turn(
+    gate: _Gate, run: RunFolder, wanted: list[str], lock: Lock, queue: Queue, ours: Container[str]
+) -> Steps[None]:
     """Wait until nobody stands in the way of `run`, which is in the queue."""
     ticket = _ticket(run.about())
     shown: list[str] | None = None
-    release: _Release | None = None
+    release: Release | None = None
     try:
         while True:
+            queue.interrupt.check()
             with gate:
                 others = [
                     other
-                    for other in _in_the_way(run.root, wanted, run)
+                    for other in _in_the_way(run.root, wanted, run, ours)
                     if not other.is_queued or other.ticket < ticket
                 ]
                 names = [other.run.id for other in others]
@@ -230,13 +276,11 @@ def _wait_turn(gate: _Gate, run: RunFolder, wanted: list[str], lock: Lock, queue
                 shown = names
             # The last one to get its turn before us: until that is gone there is nothing to look for.
             last = max(others, key=lambda other: (other.is_queued, other.ticket, other.run.id)).run.lock
-            if release is None or release.path != last:
-                if release is not None:
-                    release.close()
-                release = _Release(last)
-            if release.wait(queue.interrupt):
+            if release is not None and (release.path != last or release.is_over):
                 release.close()
                 release = None
+            release = release or Release(last, queue.interrupt)
+            yield release
     except OSError as error:
         raise UserError(
             "cannot-write", f"cannot write {run.lock}: {reason(error)}", exit_code=EXIT_FAILURE
@@ -246,25 +290,34 @@ def _wait_turn(gate: _Gate, run: RunFolder, wanted: list[str], lock: Lock, queue
             release.close()
 
 
-class _Release:
+class Release:
     """Notices when the holder of a lock file lets it go: a thread sleeps in the system until then.
 
     Such a wait cannot be called off. Where it is not needed any more its thread stays behind.
     """
 
-    __slots__ = ("_read", "path")
+    __slots__ = ("_interrupt", "_read", "path")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, interrupt: Interrupt) -> None:
         import threading
 
         self.path = path
+        self._interrupt = interrupt
         self._read, write = os.pipe()
         threading.Thread(target=_await, args=(path, write), daemon=True).start()
 
-    def wait(self, interrupt: Interrupt) -> bool:
-        """Wait for that, for a while; whether it was let go. Raises Interrupted."""
-        interrupt.wait(_LOOK_AGAIN, wake=self._read)
+    @property
+    def is_over(self) -> bool:
+        """Whether it was let go."""
         return bool(select.select([self._read], [], [], 0)[0])
+
+    def wait(self) -> None:
+        """Wait for that, for a while. Raises Interrupted."""
+        self._interrupt.wait(LOOK_AGAIN, wake=self._read)
+
+    def fileno(self) -> int:
+        """Readable once it is let go; whoever waits looks again after `LOOK_AGAIN` all the same."""
+        return self._read
 
     def close(self) -> None:
         os.close(self._read)
@@ -298,13 +351,15 @@ def is_live(run: RunFolder) -> bool:
         os.close(fd)
 
 
-def _in_the_way(root: str, wanted: list[str], own: RunFolder | None) -> list[Holder]:
+def _in_the_way(
+    root: str, wanted: list[str], own: RunFolder | None, ours: Container[str] = ()
+) -> list[Holder]:
     """The living runs, and those in the queue, whose paths overlap with the wanted ones."""
     if not wanted:
         return []
     above = _ancestors(root)
     found: list[Holder] = []
-    for other in runs_in(root):
+    for other in runs_in(root, but=ours):
         if other.id in above or (own is not None and other.id == own.id):
             continue
         about = other.about()
@@ -352,7 +407,7 @@ def _conflict(others: list[Holder], root: str) -> UserError:
     if holder.is_queued:
         what = f"is before you in the queue for {_shown(holder.path, root)}"
     return UserError(
-        "scope-conflict",
+        CONFLICT,
         f"{_shown(holder.mine, root)} {how} {holder.run.id} (pid {holder.pid}{since}), which {what}",
         "with `--queue` it begins when its turn comes; loops with a `scope:` apart run side by side",
         EXIT_FAILURE,

@@ -25,7 +25,7 @@ from .journal import last_event, unseal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
     from typing import Any
 
 # The project: the directory we are in.
@@ -230,7 +230,8 @@ class RunFolder:
         """What is known of the run: program, path, script by its journal; pid, scope … by its lock file."""
         start = self.start()
         told: dict[str, Any] = {name: start[name] for name in ("program", "path", "script") if name in start}
-        return {**self._held(), **told, **({"started_at": start["ts"]} if "ts" in start else {})}
+        more = {"started_at": begun_at(start), "forked_from": forked_from(start)}
+        return {**self._held(), **told, **{name: value for name, value in more.items() if value is not None}}
 
     def _held(self) -> dict[str, Any]:
         try:
@@ -269,6 +270,23 @@ def start_of(journal: str) -> dict[str, Any]:
     return event if event is not None and event["event"] == "run_start" else {}
 
 
+def begun_at(start: dict[str, Any]) -> str | None:
+    """When a run began, by its `run_start`: one that is forked has the past of another before that."""
+    told = start.get("forked_from")
+    forked = told.get("ts") if isinstance(told, dict) else None
+    ts = forked if isinstance(forked, str) else start.get("ts")
+    return ts if isinstance(ts, str) else None
+
+
+def forked_from(start: dict[str, Any]) -> dict[str, Any] | None:
+    """The `run` whose past a run shares, and the effect `at` which they part; None for a run of its own."""
+    told = start.get("forked_from")
+    if not isinstance(told, dict) or not isinstance(told.get("run"), str):
+        return None
+    at = told.get("at")
+    return {"run": told["run"], "at": at if type(at) is int else None}
+
+
 def make_private(path: str) -> None:
     """Make a folder for what we keep; version control is told to leave it alone. Raises OSError."""
     if os.path.isdir(path):
@@ -293,14 +311,14 @@ def make_running_folder(root: str) -> str:
     return path
 
 
-def runs_in(root: str, folder: str = RUNNING) -> Iterator[RunFolder]:
-    """The runs in RUNNING or HISTORY, those that began last first."""
+def runs_in(root: str, folder: str = RUNNING, but: Container[str] = ()) -> Iterator[RunFolder]:
+    """The runs in RUNNING or HISTORY, those that began last first, `but` these."""
     parent = os.path.join(root, folder)
     try:
         names = os.listdir(parent)
     except OSError:
         return
-    found = [name for name in names if _RUN_ID.fullmatch(name)]
+    found = [name for name in names if name not in but and _RUN_ID.fullmatch(name)]
     for name in sorted(found, key=_begun, reverse=True):
         path = os.path.join(parent, name)
         if os.path.isdir(path):
