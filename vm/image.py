@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .faults import Place
+    from .machine import Functions
     from .values import Value
 
     Words = array[int]
@@ -148,9 +149,21 @@ class Image:
     constants: plain values (no functions or boxes).
     spans: span i ≥ 1 is five words from 5 * (i - 1): path, line, column, end line, end column,
     where path is an index into `paths`.
+    loaded: its functions as machines run them, for the first machine to make.
     """
 
-    __slots__ = ("_hash", "constants", "entry", "functions", "meta", "name", "paths", "sources", "spans")
+    __slots__ = (
+        "_hash",
+        "constants",
+        "entry",
+        "functions",
+        "loaded",
+        "meta",
+        "name",
+        "paths",
+        "sources",
+        "spans",
+    )
 
     def __init__(
         self,
@@ -171,6 +184,7 @@ class Image:
         self.paths = tuple(paths)
         self.spans = words() if spans is None else spans
         self.sources = tuple(sources)
+        self.loaded: Functions | None = None
         self._hash: str | None = None
 
     @property

@@ -59,7 +59,7 @@ LIBRARY = "stdlib/"
 NEAR = 32
 
 
-# After how many ticks a program is translated: before, that would take longer than it saves.
+# After how many ticks and effects a program is translated: before, that would take longer than it saves.
 TIERS = {"auto": 1_500, "interpreter": float("inf"), "direct": 0}
 # So many it runs in the interpreter where it is too deep for the other tier.
 SLICE = 10_000
@@ -132,6 +132,20 @@ class LoadedFunction:
                 return word
 
 
+class Functions(dict[int, LoadedFunction]):
+    """The functions of an image by index, each loaded when it is first looked up.
+
+    The machines of an image share them: what one has decoded is there for all.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self.image = image
+
+    def __missing__(self, index: int) -> LoadedFunction:
+        function = self[index] = LoadedFunction(self.image, index)
+        return function
+
+
 class Frame:
     """An active function. Its operand stack is the machine's: between states there is none."""
 
@@ -199,7 +213,9 @@ class Machine:
         if len(args) != entry.parameters:
             raise ValueError(f"`{entry.name}` takes {entry.parameters} arguments, not {len(args)}")
         self.image = image
-        self.functions = [LoadedFunction(image, index) for index in range(len(image.functions))]
+        if image.loaded is None:
+            image.loaded = Functions(image)
+        self.functions = image.loaded
         self.stack: list[Value] = []
         self.calls = [Frame(self.functions[image.entry], [from_host(arg) for arg in args])]
         self.strand = Strand(self.calls)
@@ -263,8 +279,8 @@ class Machine:
             direct = self.direct
             outcome: Outcome | OutOfFuel | None
             if direct is None:
-                outcome = self._interpret(min(self.limit, self.warm))
-                if outcome is None and self.ticks >= self.warm:
+                outcome = self._interpret(min(self.limit, self.warm - self.seq))
+                if outcome is None and self.ticks + self.seq >= self.warm:
                     self._warm_up()
             else:
                 outcome = direct.run()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from .faults import PrimitiveFault
-from .machine import Machine
+from .machine import Functions, Machine
 from .outcomes import Effect
 from .snapshot import SnapshotError
 from .steps import STEPS
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .image import FunctionCode, Image
-    from .machine import LoadedFunction
     from .strands import Strand
 
 # Steps after which the operand stack is empty: what follows the last of them in a state is its exit.
@@ -76,13 +75,13 @@ class _Functions:
     """The functions of the new program."""
 
     def __init__(self, image: Image) -> None:
-        loaded = Machine(image, [None] * image.functions[image.entry].parameters).functions
-        self._loaded: dict[str, LoadedFunction] = {function.code.name: function for function in loaded}
+        self._loaded = Functions(image)
+        self._index = {code.name: index for index, code in enumerate(image.functions)}
 
     def code(self, name: str) -> FunctionCode:
-        if name not in self._loaded:
+        if name not in self._index:
             raise RenewalError(f"the function `{name}`, in which it is, is not there any more")
-        return self._loaded[name].code
+        return self._loaded[self._index[name]].code
 
     def check(self, code: FunctionCode, state: str) -> None:
         if state not in code.states:
@@ -108,7 +107,7 @@ class _Functions:
 
     def _kind(self, code: FunctionCode, state: str) -> str | None:
         """What a state performs."""
-        step, operands = self._loaded[code.name].block(code.states.index(state))[-1]
+        step, operands = self._loaded[self._index[code.name]].block(code.states.index(state))[-1]
         return str(operands[0]) if step is STEPS["PERFORM"] else None
 
 

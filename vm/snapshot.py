@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .image import FunctionCode, Image
-    from .machine import LoadedFunction
+    from .machine import Functions
 
 FORMAT = 1
 OLDEST = 1
@@ -212,7 +212,7 @@ class _Restoring:
             machine.ready.append(next(reversed(machine.asked.values())))
         machine.switch()
 
-    def frames(self, rows: Any, functions: list[LoadedFunction]) -> list[Frame]:
+    def frames(self, rows: Any, functions: Functions) -> list[Frame]:
         """The frames of a strand: all but the innermost stand at a call."""
         if type(rows) is not list or not rows:
             raise HeapError("frames are missing")
@@ -222,7 +222,7 @@ class _Restoring:
                 raise HeapError("a frame stands in a state that calls nothing")
         return frames
 
-    def fork(self, strand: Strand, row: dict[str, Any], functions: list[LoadedFunction]) -> Fork:
+    def fork(self, strand: Strand, row: dict[str, Any], functions: Functions) -> Fork:
         """What a strand waits for, as yet without strands."""
         frame = strand.calls[-1]
         if strand.effect is not None or frame.function.block(frame.state)[-1][0] is not STEPS["PARALLEL"]:
@@ -234,7 +234,7 @@ class _Restoring:
             fork.raised = self.raised(row["fault"], functions, len(fork.results))
         return fork
 
-    def raised(self, row: Any, functions: list[LoadedFunction], items: int) -> Raised:
+    def raised(self, row: Any, functions: Functions, items: int) -> Raised:
         item, at, omitted = _count(row, "item"), _count(row, "at"), _count(row, "omitted")
         kind, message, span, details = (
             self.heap.read(row.get(key)) for key in ("kind", "message", "span", "details")
@@ -257,7 +257,7 @@ class _Restoring:
             raise HeapError("a fault happened at no instruction")
         return Raised(PrimitiveFault(kind, message, details, span), places, at, omitted, item)
 
-    def frame(self, row: Any, functions: list[LoadedFunction]) -> Frame:
+    def frame(self, row: Any, functions: Functions) -> Frame:
         if type(row) is not dict or type(row.get("slots")) is not dict:
             raise HeapError("a frame is malformed")
         name = row.get("function")

@@ -37,4 +37,4 @@ def told(machine: Machine, tier: str) -> str:
         return f"{text}, as asked"
     if machine.obstacle is not None:
         return f"{text}: it cannot be translated: {machine.obstacle}"
-    return f"{text}: only after {TIERS['auto']:,} ticks is it worth translating"
+    return f"{text}: only after {TIERS['auto']:,} ticks and effects is it worth translating"

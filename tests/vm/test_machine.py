@@ -159,8 +159,22 @@ def test_only_states_that_are_entered_are_decoded(machine_of: MachineOf, states:
             return i
     """)
     assert isinstance(machine.resume(), Done)
-    (main,) = machine.functions
+    (main,) = machine.functions.values()
     assert len(main.blocks) == 3
+
+
+def test_only_functions_that_are_called_are_loaded(machine_of: MachineOf) -> None:
+    """A machine begins at once however many functions there are, and machines of an image share them."""
+    unused = "\n".join(f"function f{i}()\n state s\n return {i}" for i in range(100))
+    machine = machine_of(f"""
+        function main()
+          state only
+            return 1
+        {unused}
+    """)
+    assert isinstance(machine.resume(), Done)
+    assert len(machine.functions) == 1
+    assert Machine(machine.image).functions is machine.functions
 
 
 def test_a_long_run_keeps_nothing(machine_of: MachineOf) -> None:
