@@ -12,7 +12,7 @@ import typer
 
 from .. import options
 from ..errors import EXIT_FAILURE, EXIT_OK, UserError
-from ..options import Values
+from ..store.runs import RunFolder
 from ..terminal.screen import Screen
 from .plumbing import JSON, argument, command, complete_any_run, option, values, warn, write, write_json
 
@@ -174,12 +174,16 @@ def fork(given: dict[str, Any]) -> int:
     target = given.pop("with_") or ""
     changes = values(options.OVERRIDES, target, {row.name: given.pop(row.name) for row in options.OVERRIDES})
     is_changed = bool(target) or any(value for value in vars(changes).values())
-    forked = forking.fork(
-        own["run"], own["at"], own["state"], own["iteration"], changes if is_changed else None
-    )
-    if not given["quiet"]:
-        Screen(sys.stderr).write(f"{forked}\n")
-    return launch.resume(Values(options.RESUME, forked.run.id, **given))
+
+    def make() -> RunFolder:
+        forked = forking.fork(
+            own["run"], own["at"], own["state"], own["iteration"], changes if is_changed else None
+        )
+        if not given["quiet"]:
+            Screen(sys.stderr).write(f"{forked}\n")
+        return forked.run
+
+    return launch.fork(values(options.RESUME, "", given), make)
 
 
 @command(

@@ -20,7 +20,7 @@ from ..terminal.screen import Screen, fit, printable
 from . import summary
 from .summary import StateSummary
 
-FORMAT = 2
+FORMAT = 3
 FILE = "summary.json"
 
 
@@ -73,7 +73,8 @@ def _facts(run: RunFolder) -> dict[str, Any]:
         "status": str(end.get("status", "cut off")),
         "terminated_by": end.get("terminated_by"),
         "final_state": end.get("final_state"),
-        "started_at": start.get("ts"),
+        "forked_from": runs.forked_from(start),
+        "started_at": runs.begun_at(start),
         "ended_at": end.get("ts"),
         "duration_ms": told.elapsed_ms(),
         "iterations": end.get("iterations", told.iteration),
@@ -137,7 +138,8 @@ def as_text(told: dict[str, Any], target: str | None, screen: Screen) -> str:
         return f"{what} has ended yet; {runs.HOW_TO_BEGIN}, or see `llc list --running`\n"
     has_cost = any(row["usd"] or row["tokens"] or row["calls"] for row in rows)
     head = ["RUN", "BEGUN (UTC)", "DURATION", "STATUS", "ITERATIONS"]
-    table = [head + (["CALLS", "USD", "TOKENS"] if has_cost else [])]
+    has_fork = any(row["forked_from"] for row in rows)
+    table = [head + (["CALLS", "USD", "TOKENS"] if has_cost else []) + (["FORKED FROM"] if has_fork else [])]
     for row in rows:
         status = row["status"]
         if status == "limit":
@@ -150,7 +152,8 @@ def as_text(told: dict[str, Any], target: str | None, screen: Screen) -> str:
             str(row["iterations"]),
         ]
         spent = [str(row["calls"]), f"{row['usd']:.4f}", f"{row['tokens']:,}"]
-        table.append(cells + (spent if has_cost else []))
+        parent = [row["forked_from"]["run"] if row["forked_from"] else "-"]
+        table.append(cells + (spent if has_cost else []) + (parent if has_fork else []))
     text = columns(table, screen)
     text += "\n" + _sentence(told, has_cost) + "\n"
     if len({row["program"] for row in rows}) == 1 and told["states"]:

@@ -62,6 +62,8 @@ def as_table(rows: list[dict[str, Any]], running: bool) -> str:
         if running:
             if row["waits_for"]:
                 cells[1] += f" behind {row['waits_for'][-1]}"
+            if row["forked_from"]:
+                cells[1] += f" (forked from {row['forked_from']['run']})"
             age = row["age_ms"]
             cells[-1] = "-" if age is None else f"{duration(age)} ago"
         if not running and not row["valid"]:

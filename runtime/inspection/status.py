@@ -83,7 +83,8 @@ class Look:
             "iteration": end.get("iterations", summary.iteration),
             "max_iterations": self.most_iterations(place),
             "steps": end.get("steps", summary.steps),
-            "started_at": summary.start.get("ts") or self.about.get("started_at"),
+            "forked_from": runs.forked_from(summary.start),
+            "started_at": runs.begun_at(summary.start) or self.about.get("started_at"),
             "ended_at": end.get("ts"),
             "resumed": summary.resumed,
             "elapsed_ms": max(summary.elapsed_ms(now if alive else None), active_time.told(run.path)),
@@ -208,6 +209,7 @@ def unfinished() -> list[dict[str, Any]]:
                 "background": bool(about.get("background")),
                 "state": state.get("current_state"),
                 "iteration": state.get("iteration"),
+                "forked_from": about.get("forked_from"),
                 "started_at": about.get("started_at"),
                 "age_ms": None if begun is None else max(0, round((time.time() - begun) * 1000)),
             }
@@ -241,6 +243,8 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
     lines.append(f"{name}: {screen.paint(word, _STYLES.get(word, ''))}{about}")
     file = f" ({status['path']})" if status["path"] else ""
     row("program", f"{status['program']}{file}")
+    if status["forked_from"]:
+        row("fork of", f"{status['forked_from']['run']} before effect {status['forked_from']['at']}")
     if status["waits_for"]:
         row("waits for", ", ".join(status["waits_for"]))
     if status["state"] is not None:

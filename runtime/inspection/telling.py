@@ -14,7 +14,7 @@ from ..execution.progress import state_shown
 from ..store import masking
 from ..store.journal import to_json
 from ..store.locks import is_live
-from ..store.runs import RunFolder
+from ..store.runs import RunFolder, forked_from
 from ..terminal.display import failure_text
 from ..terminal.screen import Screen, printable
 from .summary import Follower
@@ -59,7 +59,9 @@ class Teller:
             case "run_start":
                 path = event.get("path")
                 of = f"{event.get('program')}" + (f" ({path})" if path else "")
-                yield paint(printable(f"run {event.get('run')} of {of} begins"), "bold")
+                parent = forked_from(event)
+                how = f"shares the past of {parent['run']}, to effect {parent['at']}" if parent else "begins"
+                yield paint(printable(f"run {event.get('run')} of {of} {how}"), "bold")
                 for name, value in (event.get("overrides") or {}).items():
                     yield printable(f"  {name}: {_short(value)}")
             case "run_resume":

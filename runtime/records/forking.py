@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ import attrs
 from ...vm.image import Image
 from ...vm.outcomes import Effect
 from ..compilation.programs import load_program
+from ..effects.world import timestamp
 from ..errors import EXIT_FAILURE, UserError
 from ..execution.progress import state_shown
 from ..options import OVERRIDES, Values, given
@@ -211,7 +213,7 @@ def _create(
 def _beginning(
     folder: runs.RunFolder, files: RunFiles, image: Image, point: Point, about: dict[str, Any]
 ) -> dict[str, Any]:
-    """The `run_start` of the new run. It began when its parent did: the past is its own too."""
+    """The `run_start` of the new run. Its time is its parent's: the past is its own too."""
     from ... import __version__
 
     event = {name: value for name, value in about.items() if name not in ("event", "ts", "crc")}
@@ -220,7 +222,7 @@ def _beginning(
         "program": image.name,
         "program_hash": image.program_hash,
         "llc": __version__,
-        "forked_from": {"run": files.name, "at": point.seq},
+        "forked_from": {"run": files.name, "at": point.seq, "ts": timestamp(time.time())},
     }
     # What was taken apart when it was read is packed again: options may hold secrets.
     packed = {name: journals.pack(value, _as_it_is) for name, value in event.items()}

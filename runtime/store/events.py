@@ -31,7 +31,7 @@ OWN_ROWS = (
         "format run program program_hash llc path script? overrides? limits? budget? forked_from?",
         "A run begins. `format` is the journal's, 1; `path` the file it was started from; `limits` its "
         "`fuel`, `depth` and `size` where not the default; `budget` what it may spend; `forked_from` "
-        "the `run` whose past it shares, and the effect `at` which they part.",
+        "the `run` whose past it shares, the effect `at` which they part, and when it was (`ts`).",
     ),
     EventKind(
         "action_start",

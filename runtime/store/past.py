@@ -11,6 +11,7 @@ from . import active_time, journal
 from .active_time import ActiveTime, seconds
 from .events import OWN
 from .journal import Damage
+from .runs import begun_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class History:
             if effect.finished and not had_finished:
                 self.order.append(seq)
         elif kind == "run_start":
-            self.begun = self.begun or event.get("ts")
+            self.begun = self.begun or begun_at(event)
         elif kind == "run_end":
             self.end = event
         elif kind == "run_resume":

@@ -97,7 +97,7 @@ def test_a_fork_performs_only_what_comes_after_its_point(llc: Llc, project: Path
     assert (project / "log").read_text().splitlines() == [*log, "report 4"]
     assert files(folder(project, parent["run"])) == before
     told = events(folder(project, child["run"]))
-    assert told[0]["forked_from"] == {"run": parent["run"], "at": 6}
+    assert told[0]["forked_from"] == {"run": parent["run"], "at": 6, "ts": told[0]["forked_from"]["ts"]}
     assert [event["seq"] for event in told if event["event"] == "action_complete"] == [1, 2, 3, 4, 5, 6]
     assert llc("replay", child["run"]).returncode == 0
 
@@ -258,3 +258,49 @@ def test_words_that_do_not_say_where_are_refused(llc: Llc, project: Path) -> Non
         done = llc("fork", "work", *words)
         assert done.returncode == 2, words
     assert "llc fork fix-types --at 12" in llc("fork", "--help").stdout
+
+
+def test_a_fork_says_whose_past_it_has_and_when_it_began(llc: Llc, project: Path) -> None:
+    """In history, status, list and logs; it began when it was forked, not when its parent did."""
+    parent = json.loads(llc("run", "work", "--json").stdout)["run"]
+    child = json.loads(llc("fork", parent, "--at", "6", "--json").stdout)["run"]
+    rows = {row["run"]: row for row in json.loads(llc("history", "work", "--json").stdout)["runs"]}
+    assert rows[parent]["forked_from"] is None
+    assert rows[child]["forked_from"] == {"run": parent, "at": 6}
+    assert rows[child]["started_at"] > rows[parent]["ended_at"]
+    lines = llc("history", "work").stdout.splitlines()
+    assert lines[0].endswith("FORKED FROM")
+    assert [line.split()[0] for line in lines[1:3]] == [child, parent]
+    assert [line.split()[-1] for line in lines[1:3]] == [parent, "-"]
+    assert f"fork of    {parent} before effect 6" in llc("status", child).stdout
+    told = json.loads(llc("status", child, "--json").stdout)
+    assert (told["forked_from"], told["started_at"]) == ({"run": parent, "at": 6}, rows[child]["started_at"])
+    assert f"shares the past of {parent}, to effect 6" in llc("logs", child).stdout
+    shutil.move(folder(project, child), project / ".loops" / ".running" / child)
+    (row,) = json.loads(llc("list", "--running", "--json").stdout)
+    assert (row["forked_from"], row["started_at"]) == ({"run": parent, "at": 6}, rows[child]["started_at"])
+    assert f"(forked from {parent})" in llc("list", "--running").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ((), "missing-secret"),
+        (("--budget", "horses=1"), "bad-option"),
+        (("--tier", "first"), "bad-option"),
+    ],
+)
+def test_a_fork_that_may_not_go_on_leaves_nothing_behind(
+    llc: Llc, project: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], error: str
+) -> None:
+    """What it cannot begin with is said; there is no run of it."""
+    monkeypatch.setenv("MY_TOKEN", "correct-horse")
+    (project / ".loops" / "work.yaml").write_text(LOOP.replace("seq 9000", "echo $MY_TOKEN"))
+    llc("run", "work")
+    monkeypatch.delenv("MY_TOKEN")
+    done = llc("fork", "work", "--at", "4", "--json", *words)
+    assert f"error[{error}]" in done.stderr
+    assert "is forked from" not in done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["run"], answer["error"]["kind"]) == (None, error)
+    assert llc("status").stdout.startswith("no run is unfinished")
