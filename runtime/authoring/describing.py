@@ -22,7 +22,7 @@ from ..effects.world import Context, Interrupt
 from ..errors import EXIT_FAILURE, UserError
 from ..models import choice
 from ..models.client import ModelClient, add_usage
-from ..models.prompt import message
+from ..models.prompt import json_output, message
 from ..store import runs
 from . import drafts
 from .drafts import Draft
@@ -156,7 +156,7 @@ class _Asking:
             "system": stdlib_text("create-loop.txt"),
             "messages": messages,
             "max_tokens": MAX_TOKENS,
-            "schema": schema(),
+            "output": json_output(schema(), "its limit of tokens"),
         }
         limits = {"timeout_s": TIMEOUT}
         reply = self.client.complete(self.model, request, self.context(), limits)

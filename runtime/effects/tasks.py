@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ...ir.diagnostics import CompileError
 from ...ir.results import TaskError, TaskResult, unstructure
 from .. import configuration
-from ..models import choice, files, replies
+from ..models import choice, files
 from ..models.client import ModelClient, add_usage
 from ..models.files import Outside, Shown
-from ..models.prompt import JSON_ONLY, BadInput, field_of, fill, message
+from ..models.prompt import JSON_ONLY, BadInput, field_of, fill, json_output, message
 from ..models.turns import bounded
 from ..store.runs import ROOT
 
@@ -283,16 +283,17 @@ class _Task:
                 (JSON_ONLY if self.is_json and schema is None else "", False),
             )
         )
+        limit = f"`max_tokens` of `tasks` ({self.tasks.settings.tasks.max_tokens})"
         request = {
             "system": system,
             "messages": messages,
             "max_tokens": self.tasks.settings.tasks.max_tokens,
-            "schema": replies.tool_schema(schema) if schema is not None else None,
+            "output": json_output(schema, limit) if self.is_json else None,
         }
         reply = self.ask(model, request)
         if not self.is_json:
             return _text_result(reply, self.notes)
-        data, problem = replies.read(reply, schema)
+        problem = reply.get("problem")
         if problem and self.output.get("repair"):
             self.notes["repaired"] = problem
             said = said_of(reply) or "(nothing)"
@@ -301,8 +302,7 @@ class _Task:
                 message("user", (_REPAIR.format(problem=problem), False)),
             ]
             reply = self.ask(model, {**request, "messages": [*messages, *again]})
-            data, problem = replies.read(reply, schema)
-        return self.json_result(said_of(reply), data, problem)
+        return self.json_result(said_of(reply), reply)
 
     def model_name(self) -> str:
         """The task's own, else the project's, else the default."""
@@ -337,18 +337,19 @@ class _Task:
             raise Failed("subtask_failure", "the model refused to do it", kind="refusal", model=model.name)
         return reply
 
-    def json_result(self, content: str, data: Any, problem: str) -> Answer:
-        if problem:
-            raise Failed("output_format_failure", problem, content=bounded(content))
-        result = TaskResult("COMPLETE", content, data, notes=self.notes)
-        made = unstructure(result)
+    def json_result(self, content: str, found: Answer) -> Answer:
+        """found: a reply's `value`, or its `problem`."""
+        if "problem" in found:
+            raise Failed("output_format_failure", found["problem"], content=bounded(content))
+        made = unstructure(TaskResult("COMPLETE", content, notes=self.notes))
         # Null is a value that JSON may have.
-        return {"result": {**made, "parsedContent": data}}
+        return {"result": {**made, "parsedContent": found["value"]}}
 
     # --- by an agent --------------------------------------------------------------------------
 
     def by_agent(self, instructions: str, system: str, paths: list[str]) -> Answer:
         """The agent program is given the prompt; it reads the files itself."""
+        from ..models import replies
         from . import agent
 
         schema = self.output.get("schema") if self.is_json else None
@@ -389,8 +390,8 @@ class _Task:
         reply = {"text": result["output"], "stop": "length" if "handoff" in result else "end"}
         if not self.is_json:
             return _text_result(reply, self.notes)
-        data, problem = replies.read(reply, schema)
-        return self.json_result(reply["text"], data, problem)
+        found = replies.read(reply, schema, "the end of its context")
+        return self.json_result(reply["text"], found)
 
 
 def said_of(reply: Answer) -> str:

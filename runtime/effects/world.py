@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..models.turns import Turns
     from .jq import JqWorker
     from .mcp import Servers
-    from .model import ModelWorker
+    from .model import Judge
     from .shell import Shell
     from .tasks import Tasks
     from .tools import Tools
@@ -248,7 +248,7 @@ class World:
         self._tasks: Tasks | None = None
         self._shell: Shell | None = None
         self._jq: JqWorker | None = None
-        self._model: ModelWorker | None = None
+        self._model: Judge | None = None
         self._tools: Tools | None = None
 
     def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
@@ -324,11 +324,11 @@ class World:
         return self._jq
 
     @property
-    def model(self) -> ModelWorker:
+    def model(self) -> Judge:
         if self._model is None:
-            from .model import ModelWorker
+            from .model import Judge
 
-            self._model = ModelWorker()
+            self._model = Judge()
         return self._model
 
     @property

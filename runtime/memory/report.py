@@ -135,21 +135,21 @@ def look_up(root: str, request: Request) -> Answer:
 
     answer: Answer = _guarded(root, act)
     if request.rerank and answer.matches:
-        from ..effects.model import ModelWorker
+        from ..effects.model import Judge
         from ..effects.world import Context, Interrupt
         from .rerank import rerank
 
         began = monotonic()
         interrupt = Interrupt()
-        worker = ModelWorker()
+        judge = Judge()
         context = Context(
             run_id="", effect_id="", loop=None, state=None, iteration=None,
             elapsed_ms=lambda: round((monotonic() - began) * 1000), interrupt=interrupt,
         )  # fmt: skip
         try:
-            matches, _ = rerank(request, answer.matches, None, context, worker.perform, answer.notices)
+            matches, _ = rerank(request, answer.matches, None, context, judge.perform, answer.notices)
         finally:
-            worker.close()
+            judge.close()
             interrupt.close()
         answer = answer._replace(matches=matches)
     return answer

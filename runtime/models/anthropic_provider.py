@@ -7,7 +7,7 @@ from typing import Any
 import anthropic
 
 from . import provider
-from .provider import ASK_FOR_TOOL, LEAST_CACHED, TOOL, TOOL_DOC, Reply
+from .provider import ASK_FOR_TOOL, LEAST_CACHED, Reply
 
 _STOPS = {"end_turn": "end", "stop_sequence": "end", "tool_use": "end", "max_tokens": "length"}
 
@@ -26,24 +26,27 @@ def send(client: Any, request: dict[str, Any], reply: Reply, is_forced: bool) ->
     }
     if request["system"]:
         sent["system"] = [_block(request["system"], is_stable=True)]
-    if request["schema"] is not None:
-        sent["tools"] = [{"name": TOOL, "description": TOOL_DOC, "input_schema": request["schema"]}]
-        sent["tool_choice"] = {"type": "tool", "name": TOOL} if is_forced else {"type": "auto"}
+    tool = request["tool"]
+    if tool is not None:
+        sent["tools"] = [
+            {"name": tool["name"], "description": tool["description"], "input_schema": tool["schema"]}
+        ]
+        sent["tool_choice"] = {"type": "tool", "name": tool["name"]} if is_forced else {"type": "auto"}
         if not is_forced:
-            sent["messages"][-1]["content"].append({"type": "text", "text": ASK_FOR_TOOL})
+            sent["messages"][-1]["content"].append({"type": "text", "text": ASK_FOR_TOOL.format(**tool)})
     with client.messages.create(**sent) as stream:
         for event in stream:
-            _take(event, reply)
+            _take(event, reply, tool)
 
 
-def _take(event: Any, reply: Reply) -> None:
+def _take(event: Any, reply: Reply, tool: dict[str, Any] | None) -> None:
     match event.type:
         case "message_start":
             reply.is_begun = True
             _use(event.message.usage, reply)
         case "content_block_start":
             block = event.content_block
-            if block.type == "tool_use" and block.name == TOOL:
+            if block.type == "tool_use" and tool is not None and block.name == tool["name"]:
                 reply.called = True
         case "content_block_delta":
             if event.delta.type == "text_delta":

@@ -6,13 +6,14 @@ known of its usage by then is told all the same, for it was paid for.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
 from ..effects.prices import Prices
 from ..effects.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 from ..store import masking
-from .choice import PROVIDERS, Model, Unavailable, address
+from .choice import DEFAULT, PROVIDERS, Model, Unavailable, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,11 +22,22 @@ if TYPE_CHECKING:
 
 
 class ModelClient:
-    """Asks models for one run."""
+    """Asks models for one run. env: the environment of the helpers, this process's where it is absent."""
 
-    def __init__(self) -> None:
+    def __init__(self, env: dict[bytes, bytes] | None = None) -> None:
+        self._env = dict(os.environb) if env is None else env
         self._workers: dict[str, Worker] = {}
         self._prices = Prices()
+
+    def start(self) -> None:
+        """Begin to import the client that most models have, for a call that is to come."""
+        with contextlib.suppress(WorkerEnded):  # the call itself will say so
+            self._worker(DEFAULT).start()
+
+    def _worker(self, provider: str) -> Worker:
+        if provider not in self._workers:
+            self._workers[provider] = Worker(f"models.{PROVIDERS[provider].module}", self._env)
+        return self._workers[provider]
 
     def close(self) -> None:
         for worker in self._workers.values():
@@ -40,7 +52,7 @@ class ModelClient:
         limits: dict[str, Any],
         is_shown: bool = True,
     ) -> dict[str, Any]:
-        """{text, data?, stop} or {error}, with `usage` where it is known, and `timed_out`.
+        """{text, stop, called, data?} or {error}, with `usage` where it is known, and `timed_out`.
 
         limits: `timeout_s` and `deadline_ms`. is_shown: what comes is shown as it comes.
         """
@@ -48,10 +60,7 @@ class ModelClient:
             request = {**request, "model": model.name, **address(model)}
         except Unavailable as error:
             return _error(error.kind, error.message)
-        worker = self._workers.get(model.provider)
-        if worker is None:
-            module = f"models.{PROVIDERS[model.provider].module}"
-            worker = self._workers[model.provider] = Worker(module, dict(os.environb))
+        worker = self._worker(model.provider)
         shown = _Shown(context.on_output if is_shown else None)
         seconds = None
         try:

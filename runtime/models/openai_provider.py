@@ -10,7 +10,7 @@ from typing import Any
 import openai
 
 from . import provider
-from .provider import ASK_FOR_TOOL, TOOL, TOOL_DOC, Reply
+from .provider import ASK_FOR_TOOL, Reply
 
 _STOPS = {"stop": "end", "tool_calls": "end", "function_call": "end", "content_filter": "refusal"}
 
@@ -30,12 +30,14 @@ def send(client: Any, request: dict[str, Any], reply: Reply, is_forced: bool) ->
         "stream_options": {"include_usage": True},
         limit: request["max_tokens"],
     }
-    if request["schema"] is not None:
-        function = {"name": TOOL, "description": TOOL_DOC, "parameters": request["schema"]}
+    tool = request["tool"]
+    if tool is not None:
+        function = {"name": tool["name"], "description": tool["description"], "parameters": tool["schema"]}
         sent["tools"] = [{"type": "function", "function": function}]
-        sent["tool_choice"] = {"type": "function", "function": {"name": TOOL}} if is_forced else "auto"
+        named = {"type": "function", "function": {"name": tool["name"]}}
+        sent["tool_choice"] = named if is_forced else "auto"
         if not is_forced:
-            sent["messages"][-1]["content"] += "\n\n" + ASK_FOR_TOOL
+            sent["messages"][-1]["content"] += "\n\n" + ASK_FOR_TOOL.format(**tool)
     with client.chat.completions.create(**sent) as stream:
         for chunk in stream:
             reply.is_begun = True

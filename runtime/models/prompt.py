@@ -63,6 +63,11 @@ def text_of(value: Any, name: str) -> str:
     return text
 
 
+def json_output(schema: dict[str, Any] | None, limit: str) -> dict[str, Any]:
+    """What a request says of JSON that it asks for. limit: that of its tokens, in words."""
+    return {"schema": schema, "limit": limit, "tool": "answer", "description": "Give the result of the task."}
+
+
 def message(role: str, *parts: tuple[str, bool]) -> dict[str, Any]:
     """A message of these texts, each with whether it stays the same; those that are empty are left out."""
     kept = [{"text": text, "stable": is_stable} for text, is_stable in parts if text]

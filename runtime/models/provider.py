@@ -6,12 +6,14 @@ tells the reply as it comes, and a `main` that serves it with its client (`serve
     model, max_tokens, system    as they are sent
     messages                     [{role: user | assistant, parts: [{text, stable}]}]; a stable part is
                                  the same in the next request, so it is worth caching
-    schema                       a JSON Schema of an object that the reply is to be, or None for text
+    output                       None for text; for JSON {schema, tool, description, limit}: its JSON Schema,
+                                 None for any; the tool by which it is given; its limit of tokens, in words
     timeout                      seconds that the whole of it may take, retries included
     base_url, key                where the model is and its key, None for what the client finds itself
 
 The frame is here: clients by address, the use of the tool that is forced where the model lets it be,
-what counts as a whole reply, and what went wrong in words.
+what counts as a whole reply, whether its data fit (a pattern of a schema may take for ever, and this
+process can be ended), and what went wrong in words.
 """
 
 from __future__ import annotations
@@ -22,12 +24,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..effects.worker import serve_in_parts
+from . import replies
 
-# The tool by which a model gives a reply that has a schema.
-TOOL = "answer"
-TOOL_DOC = "Give the result of the task."
 # Appended where a model does not let itself be forced to use the tool.
-ASK_FOR_TOOL = f"Answer by calling the tool `{TOOL}`."
+ASK_FOR_TOOL = "Answer by calling the tool `{name}`."
 # Characters of a reply; no model writes as many, so a longer one is a server gone wrong.
 MAX_REPLY = 4 << 20
 MAX_MESSAGE = 500
@@ -93,8 +93,8 @@ class Reply:
         self._say({"usage": self.usage})
 
     def result(self) -> dict[str, Any]:
-        """{text, data?, stop}; `data` is what the tool was called with."""
-        found: dict[str, Any] = {"text": "".join(self._text), "stop": self.stop}
+        """{text, stop, called, data?}; `data` is what the tool was called with, where that is JSON."""
+        found: dict[str, Any] = {"text": "".join(self._text), "stop": self.stop, "called": self.called}
         if self.called:
             text = "".join(self._data).strip() or "{}"
             try:
@@ -125,12 +125,19 @@ class Provider:
         self._unforced: set[str] = set()
 
     def answer(self, request: dict[str, Any], say: Callable[[Any], None]) -> dict[str, Any]:
-        """What `Reply.result` gives, or {"error": {kind, message}}; either with `usage` if it is known."""
+        """What `Reply.result` gives, or {"error": {kind, message}}; either with `usage` if it is known.
+
+        Where JSON is asked for also `value`, or `problem`: why there is none that fits.
+        """
+        output = request["output"]
+        request["tool"] = replies.tool(output)
         reply = Reply(say, request["timeout"])
         result: dict[str, Any]
         try:
             self._complete(request, reply)
             result = reply.result()
+            if output is not None:
+                result |= replies.read(result, output["schema"], output["limit"])
         except Exception as error:  # whatever a broken body makes a client raise
             kind, message = explain(error, self._package, request["timeout"])
             result = {"error": {"kind": kind, "message": message[:MAX_MESSAGE]}}
@@ -140,7 +147,7 @@ class Provider:
 
     def _complete(self, request: dict[str, Any], reply: Reply) -> None:
         model, client = request["model"], self._client(request)
-        is_forced = request["schema"] is not None and model not in self._unforced
+        is_forced = request["tool"] is not None and model not in self._unforced
         try:
             self._send(client, request, reply, is_forced)
         except self._package.BadRequestError as error:

@@ -15,40 +15,48 @@ _FENCED = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 _MOST = 300
 
 
-def tool_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of the tool by which a model gives a value: itself, or an object that holds it."""
-    if is_object(schema):
-        return schema
-    wrapped: dict[str, Any] = {"type": "object", "properties": {"value": schema}, "required": ["value"]}
-    # What `$ref`s point to is looked for at the root.
-    return wrapped | {name: schema[name] for name in ("$defs", "definitions") if name in schema}
+def tool(output: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The tool by which a model gives a value, or an object that holds it where that is none."""
+    if output is None or output["schema"] is None:
+        return None
+    schema = output["schema"]
+    if not is_object(schema):
+        wrapped: dict[str, Any] = {"type": "object", "properties": {"value": schema}, "required": ["value"]}
+        # What `$ref`s point to is looked for at the root.
+        schema = wrapped | {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+    return {"name": output["tool"], "description": output["description"], "schema": schema}
 
 
 def is_object(schema: dict[str, Any]) -> bool:
     return schema.get("type") == "object" and not any(word in schema for word in _COMPOSED)
 
 
-def read(reply: dict[str, Any], schema: dict[str, Any] | None) -> tuple[Any, str]:
-    """The data in a reply and '', or None and why there are none that fit."""
-    cut = " (the reply was cut off at its limit of tokens)" if reply["stop"] == "length" else ""
+def read(reply: dict[str, Any], schema: dict[str, Any] | None, limit: str) -> dict[str, Any]:
+    """{"value"}: the data in a reply, or {"problem"}: why there are none that fit."""
+    data, problem = _data(reply, schema)
+    if not problem and schema is not None:
+        problem = _problem(data, schema)
+    if not problem:
+        return {"value": data}
+    return {"problem": problem + (f"; it was cut off at {limit}" if reply["stop"] == "length" else "")}
+
+
+def _data(reply: dict[str, Any], schema: dict[str, Any] | None) -> tuple[Any, str]:
     if "data" in reply:
         data = reply["data"]
-        if schema is not None and not is_object(schema):
-            if not isinstance(data, dict) or "value" not in data:
-                return None, f"the reply has no `value`{cut}"
-            data = data["value"]
-    else:
-        text = reply["text"]
-        fenced = _FENCED.fullmatch(text)
-        try:
-            data = json.loads(fenced[1] if fenced else text, parse_constant=_refuse)
-        except RecursionError:
-            return None, "the reply is nested too deep"
-        except ValueError as error:
-            what = "the reply is empty" if not text.strip() else f"the reply is not JSON: {error}"
-            return None, what + cut
-    problem = _problem(data, schema) if schema is not None else ""
-    return (None, problem + cut) if problem else (data, "")
+        if schema is None or is_object(schema):
+            return data, ""
+        if not isinstance(data, dict) or "value" not in data:
+            return None, "the reply has no `value`"
+        return data["value"], ""
+    text = reply["text"]
+    fenced = _FENCED.fullmatch(text)
+    try:
+        return json.loads(fenced[1] if fenced else text, parse_constant=_refuse), ""
+    except RecursionError:
+        return None, "the reply is nested too deep"
+    except ValueError as error:
+        return None, "the reply is empty" if not text.strip() else f"the reply is not JSON: {error}"
 
 
 def _refuse(name: str) -> None:

@@ -211,7 +211,8 @@ def test_rule_11_a_model_judges_by_forced_tool_use(real: Run, server: Any, answe
     assert request["max_tokens"] == 256
     (message,) = request["messages"]
     prompt = "Evaluate whether this action succeeded based on its output."
-    assert message["content"] == f"{prompt}\n\n<action_output>\ndid it\n\n</action_output>"
+    (part,) = message["content"]
+    assert part["text"] == f"{prompt}\n\n<action_output>\ndid it\n\n</action_output>"
     assert request["tools"][0]["input_schema"]["required"] == ["verdict", "confidence", "reason"]
 
 

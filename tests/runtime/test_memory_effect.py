@@ -194,6 +194,8 @@ def test_a_model_puts_the_best_first(rank: Perform, answers: ModuleType, server:
         "input_tokens": 120,
         "output_tokens": 30,
         "tokens": 150,
+        "cache_read_tokens": 0,
+        "cache_write_tokens": 0,
         "usd": result["usage"]["usd"],
     }
     (request,) = server.requests

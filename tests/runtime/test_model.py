@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.effects.model import ModelWorker
+from llc.runtime.effects.model import Judge
 from llc.runtime.effects.prices import Prices, load_prices
 from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
 
@@ -40,20 +40,20 @@ def server(answers: ModuleType) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def worker(server: Any) -> Iterator[ModelWorker]:
+def worker(server: Any) -> Iterator[Judge]:
     """One client for the module: its import takes more than a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANTHROPIC_BASE_URL", server.url)
         patch.setenv("ANTHROPIC_API_KEY", "test-key")
         patch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
         patch.setenv("NO_PROXY", "127.0.0.1")
-        worker = ModelWorker()
+        worker = Judge()
     yield worker
     worker.close()
 
 
 @pytest.fixture
-def evaluate(worker: ModelWorker, server: Any, context: Callable[..., Context]) -> Evaluate:
+def evaluate(worker: Judge, server: Any, context: Callable[..., Context]) -> Evaluate:
     """`evaluate(answer, …, model="x")`: the result of a call that the server answers like this."""
 
     def evaluate(*given: Any, within: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
@@ -81,7 +81,15 @@ def test_the_request_is_the_seeds(evaluate: Evaluate, answers: ModuleType, serve
             "model": "claude-haiku-4-5",
             "max_tokens": 256,
             "messages": [
-                {"role": "user", "content": "Did it work?\n\n<action_output>\nall good\n</action_output>"}
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "text",
+                            "text": "Did it work?\n\n<action_output>\nall good\n</action_output>",
+                        }
+                    ],
+                }
             ],
             "tools": [
                 {
@@ -91,6 +99,7 @@ def test_the_request_is_the_seeds(evaluate: Evaluate, answers: ModuleType, serve
                 }
             ],
             "tool_choice": {"type": "tool", "name": "evaluate"},
+            "stream": True,
         }
     ]
 
@@ -110,7 +119,7 @@ def test_a_verdict_is_the_reply(evaluate: Evaluate, answers: ModuleType) -> None
     """With what it used and what that cost."""
     result = evaluate(answers.verdict("success", 0.92, "fixed", tokens=(1000, 200)))
     assert result["reply"] == {"verdict": "success", "confidence": 0.92, "reason": "fixed"}
-    assert result["usage"] == {"input_tokens": 1000, "output_tokens": 200, "tokens": 1200, "usd": 0.002}
+    assert result["usage"].items() >= {"input_tokens": 1000, "output_tokens": 200, "usd": 0.002}.items()
     assert "error" not in result
 
 
@@ -136,7 +145,7 @@ def test_a_model_that_cannot_be_forced_is_asked_to_use_the_tool(
     first, second = server.requests
     assert first["tool_choice"]["type"] == "tool"
     assert second["tool_choice"]["type"] == "auto"
-    assert second["messages"][0]["content"].endswith("\n\nAnswer by calling the tool `evaluate`.")
+    assert second["messages"][0]["content"][-1]["text"] == "Answer by calling the tool `evaluate`."
     assert evaluate(answer, model="claude-sonnet-5-5")["reply"]["verdict"] == "success"
     assert len(server.requests) == 1
 
@@ -257,10 +266,11 @@ def test_a_page_instead_of_a_message_is_an_error(evaluate: Evaluate, answers: Mo
 
 
 def test_a_dropped_connection_is_tried_again(evaluate: Evaluate, answers: ModuleType, server: Any) -> None:
-    """Before and in the middle of a body."""
-    given = (answers.drop(), answers.half(answers.verdict("success")), answers.verdict("partial"))
-    assert evaluate(*given)["reply"]["verdict"] == "partial"
-    assert len(server.requests) == 3
+    """Where nothing has come yet: a reply that broke off was paid for."""
+    assert evaluate(answers.drop(), answers.verdict("partial"))["reply"]["verdict"] == "partial"
+    assert len(server.requests) == 2
+    assert kind_of(evaluate(answers.half(answers.verdict("success")))) == "connection"
+    assert len(server.requests) == 1
 
 
 def test_connections_that_always_drop_are_an_error(evaluate: Evaluate, answers: ModuleType) -> None:
@@ -281,7 +291,7 @@ def test_a_schema_that_cannot_be_used_is_an_error(
 
 
 def test_an_interrupt_ends_a_call(
-    evaluate: Evaluate, answers: ModuleType, interrupt: Interrupt, worker: ModelWorker
+    evaluate: Evaluate, answers: ModuleType, interrupt: Interrupt, worker: Judge
 ) -> None:
     """At once, wherever the client is."""
     threading.Timer(0.3, interrupt.set).start()
@@ -316,7 +326,7 @@ def test_a_missing_key_is_an_error_that_says_what_to_set(fresh: Evaluate) -> Non
     """No request is made."""
     assert fresh()["error"] == {
         "kind": "missing-key",
-        "message": "there is no API key; set ANTHROPIC_API_KEY",
+        "message": "there is no API key for `claude-haiku-4-5`; set ANTHROPIC_API_KEY",
     }
 
 
@@ -350,7 +360,7 @@ def test_the_client_starts_while_the_agent_works(
     monkeypatch.setenv("LLC_AGENT", "true")
     world = World(frozenset(("agent", "evaluate")))
     world.perform(effect("agent", command="/x"), context())
-    assert world.model._worker._pid
+    assert world.model.client._workers["anthropic"]._pid
     world.close()
     world = World(frozenset(("agent",)))
     world.perform(effect("agent", command="/x"), context())

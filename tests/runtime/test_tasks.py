@@ -318,10 +318,21 @@ def test_one_attempt_at_repair_on_request(do: Do, answers: ModuleType, server: A
     assert len(server.requests) == 2
 
 
+def test_a_pattern_that_takes_for_ever_ends_in_time(do: Do, answers: ModuleType) -> None:
+    """A reply is held against its schema where it can be ended."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
+    answer = do(
+        answers.result({"a": "a" * 40 + "b"}),
+        output_format={"type": "json", "schema": schema},
+        args={"timeout_s": 1.5},
+    )
+    assert error(answer)["reason"] == "execution_timeout"
+
+
 def test_half_a_json_says_where_it_was_cut(do: Do, answers: ModuleType) -> None:
     """At the limit of tokens, as words or as a tool's input."""
     found = error(do(answers.text('{"n": ', stop_reason="max_tokens"), output_format=AS_JSON))
-    assert "cut off at its limit of tokens" in found["message"]
+    assert "cut off at `max_tokens` of `tasks` (8192)" in found["message"]
 
 
 def test_a_text_that_was_cut_off_is_a_continuation(do: Do, answers: ModuleType) -> None:
