@@ -152,6 +152,19 @@ RESUME = (
     *PROFILING,
     *_SHOWING,
 )
+AT_ONCE = Option(
+    "at_once", "--at-once", COUNT, "Perform so many actions at once over all runs (default 8).", "N"
+)
+BATCH = (
+    AT_ONCE,
+    *OVERRIDES,
+    *LIMITS,
+    TIER,
+    BUDGET,
+    *(row for row in (*RUN, *RESUME) if row.name in ("script", "on_unknown")),
+    Option("json", "--json", FLAG, "Write a JSON object to stdout for each run that is over, one in a line."),
+    Option("quiet", "--quiet -q", FLAG, "Show nothing but errors."),
+)
 
 
 class Values:

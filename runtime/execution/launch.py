@@ -239,6 +239,8 @@ class Command:
         queue, ours = self.queue(interrupt), self.many.ours if self.many is not None else None
         self.folder, lock = yield from locks.starting(ROOT, image.name, scope, facts, queue, ours)
         folder = self.folder
+        if self.many is not None:
+            self.many.ours.add(folder.id)
         begun = timestamp(world.time())
         try:
             kept_image.keep(folder.image, image)
@@ -564,7 +566,8 @@ class Command:
             return None
         from . import spending
 
-        found = spending.Spending(self.budget)
+        # A scripted world asks no model.
+        found = spending.Spending(self.budget, None if self.is_scripted else spending.unpriced)
         if is_begun:
             from ..inspection.summary import Follower
 
@@ -650,18 +653,33 @@ class Command:
         return self.answer(outcome, outcome.exit_code or (EXIT_FAILURE if self.is_unrecorded else EXIT_OK))
 
     def refuse_journal(self, error: JournalError) -> int:
-        help = None
-        if self.folder is not None:
-            help = f"nothing recorded is lost; when that is mended: llc resume {self.folder.id}"
+        help = self.journal_help
         refusal = UserError("journal", error.message, help, EXIT_FAILURE)
         self.show(as_diagnostics(refusal))
         return self.refuse("journal", error.message, [], EXIT_FAILURE, help)
+
+    @property
+    def journal_help(self) -> str | None:
+        """What to do where a journal cannot be written."""
+        if self.folder is None:
+            return None
+        return f"nothing recorded is lost; when that is mended: llc resume {self.folder.id}"
 
     def refuse(
         self, kind: str, message: str, diagnostics: Any, exit_code: int, help: str | None = None
     ) -> int:
         """Answer for a run that did not come to an end, or did not begin."""
         status = "interrupted" if exit_code == EXIT_INTERRUPTED else "error"
+        outcome = self.not_ended(kind, message, status, help)
+        if diagnostics:
+            from ...ir.diagnostics import in_order, to_json
+
+            assert outcome.error is not None
+            outcome.error["diagnostics"] = [to_json(diagnostic) for diagnostic in in_order(diagnostics)]
+        return self.answer(outcome, exit_code)
+
+    def not_ended(self, kind: str, message: str, status: str, help: str | None = None) -> Outcome:
+        """The outcome of a run that did not come to an end, or did not begin."""
         if self.driver is not None:
             outcome = self.driver.outcome(status)
         else:
@@ -670,11 +688,7 @@ class Command:
             outcome.duration_ms = int((monotonic() - self.begun) * 1000)
         outcome.terminated_by = "interrupt" if status == "interrupted" else "error"
         outcome.error = {"kind": kind, "message": message, "span": None, "help": help}
-        if diagnostics:
-            from ...ir.diagnostics import in_order, to_json
-
-            outcome.error["diagnostics"] = [to_json(diagnostic) for diagnostic in in_order(diagnostics)]
-        return self.answer(outcome, exit_code)
+        return outcome
 
     def answer(self, outcome: Outcome, exit_code: int) -> int:
         """The one JSON object, where it was asked for; the exit code, or that it could not be written."""
