@@ -24,7 +24,7 @@ from .declarations import Signature
 from .declared import Declared
 from .foreign import explain
 from .forms import FORMS, INTERNAL, FormRow, Steps, count_words
-from .library import LIBRARY, PRIVATE, Spread
+from .library import LIBRARY, OPERATIONS, PRIVATE, Spread
 from .printer import show
 from .reader import MAX_DEPTH
 from .resolve import Expected
@@ -122,6 +122,7 @@ class Expander:
         self.root = root_scope()
         self.inner = Scope(self.root)
         self.inner.names.update({Symbol(row.name): row for row in INTERNAL.values()})
+        self.inner.names.update({Symbol(name): LibraryName(name) for name in OPERATIONS})
         self.main = FunctionMark()
         # Local variables, for what is to be said of those never used.
         self.locals: list[Binding] = []

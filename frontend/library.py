@@ -100,8 +100,10 @@ def stdlib_text(file: str) -> str:
 
 
 ROWS = tuple(_rows(stdlib_text("library.txt")))
-# What calls of tools and tasks come to; programs do not see these names.
-PRIVATE: dict[str, Entry] = {
+# Operations that have names in `stdlib/` only.
+OPERATIONS: dict[str, Entry] = {"list:array": Primitive("array", 1, 1)}
+# These, and what calls of tools and tasks come to: programs do not see their names.
+PRIVATE: dict[str, Entry] = OPERATIONS | {
     f"calls:{name}": Defined("calls.sexp", count, count)
     for name, count in (
         ("argument", 3),

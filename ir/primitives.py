@@ -119,6 +119,7 @@ ROWS = (
     _row("third", "list", "The third item; fault `out-of-range`."),
     _row("rest_of_rest", "list", "All but the first two items; fault `out-of-range`."),
     _row("last", "list", "The last item; fault `empty-list`."),
+    _row("array", "list", "The same list, kept so that each of its items is found in constant time."),
     _row("nth", "index list", "The item at an index from 0, operands in either order; fault `out-of-range`."),
     _row("length", "list", "How many items a list has."),
     _row("append", "list…", "The items of all the lists."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from llc.vm.lists import Pair, is_list, iterate
+from llc.vm.lists import is_list, iterate, pair
 
 
 def mixed(value: Any, chance: random.Random) -> Any:
@@ -18,5 +18,5 @@ def mixed(value: Any, chance: random.Random) -> Any:
     cut = chance.choice([0, len(items), chance.randint(0, len(items))])
     made: Any = tuple(items[cut:])
     for item in reversed(items[:cut]):
-        made = Pair(item, made)
+        made = pair(item, made)
     return made

@@ -16,7 +16,7 @@ memory is one node; depth never becomes nesting. Same values, same sharing: same
 from __future__ import annotations
 
 from ..ir.symbols import Symbol
-from .lists import Pair, is_list
+from .lists import Pair, is_list, pairs
 from .values import ATOMS, SCALARS, Box, FunctionValue
 
 TYPE_CHECKING = False
@@ -236,7 +236,7 @@ class HeapReader:
             *items, tail = map(self.read, node[1:])
             if is_list(tail):
                 self._runs[index] = len(items)
-                return _pairs_before(tail, items)
+                return pairs(items, tail)
         elif tag == "map" and len(node) % 2 == 1:
             keys = [self.read(key) for key in node[1::2]]
             if all(type(key) is str for key in keys) and len(set(keys)) == len(keys):
@@ -252,12 +252,6 @@ class HeapReader:
             except ValueError:
                 pass
         raise HeapError(f"node {index} is malformed")
-
-
-def _pairs_before(tail: Value, items: Sequence[Value]) -> Value:
-    for item in reversed(items):
-        tail = Pair(item, tail)
-    return tail
 
 
 def _hex_int(text: str) -> int:

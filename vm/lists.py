@@ -12,7 +12,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
     Value = Any
@@ -25,18 +25,23 @@ _SHORT = 8
 class Pair:
     """A list that begins with `head`; `tail` is a list. Nobody changes one once it is made.
 
-    `length` counts the items of the whole list. Truth is Python's: a pair is true.
+    `length` counts the items of the whole list: whoever makes a pair knows it (`pair`). Truth is Python's:
+    a pair is true.
     """
 
     __slots__ = ("head", "length", "tail")
 
-    def __init__(self, head: Value, tail: List) -> None:
+    def __init__(self, head: Value, tail: List, length: int) -> None:
         self.head = head
         self.tail = tail
-        self.length: int = tail.length + 1 if type(tail) is Pair else len(tail) + 1
+        self.length = length
 
     def __repr__(self) -> str:
         return f"<list of {self.length}>"
+
+
+def pair(head: Value, tail: List) -> Pair:
+    return Pair(head, tail, length(tail) + 1)
 
 
 def is_list(value: Value) -> bool:
@@ -60,15 +65,26 @@ def _walk(items: List) -> Iterator[Value]:
 
 
 def to_tuple(items: List) -> tuple[Value, ...]:
-    return items if type(items) is tuple else tuple(_walk(items))
+    if type(items) is tuple:
+        return items
+    found = []
+    while type(items) is Pair:
+        found.append(items.head)
+        items = items.tail
+    return (*found, *items)
 
 
 def from_iterable(items: Iterable[Value], tail: List = ()) -> List:
     """The items before those of `tail`, which is shared and not copied where it is made of pairs."""
-    if type(tail) is tuple:
-        return (*items, *tail)
-    for item in reversed(tuple(items)):
-        tail = Pair(item, tail)
+    return (*items, *tail) if type(tail) is tuple else pairs(tuple(items), tail)
+
+
+def pairs(items: Sequence[Value], tail: List) -> List:
+    """A pair for each item, before `tail`."""
+    count = length(tail)
+    for item in reversed(items):
+        count += 1
+        tail = Pair(item, tail, count)
     return tail
 
 
@@ -93,7 +109,4 @@ def _end(items: tuple[Value, ...], start: int) -> List:
     """The items of a tuple from an index on, so that walking on from there copies nothing again."""
     if len(items) - start < _SHORT:
         return items[start:]
-    tail: List = items[-_SHORT:]
-    for index in range(len(items) - _SHORT - 1, start - 1, -1):
-        tail = Pair(items[index], tail)
-    return tail
+    return pairs(items[start:-_SHORT], items[-_SHORT:])

@@ -48,10 +48,10 @@ def make_list(*values: Value) -> Value:
 
 
 def cons(item: Value, tail: Value) -> Value:
-    made = Pair(item, tail if type(tail) is Pair else any_list(tail))
-    if made.length > bounds.MAX_ITEMS:
-        bounds.check_items(made.length)
-    return made
+    count = lists.length(tail if type(tail) is Pair else any_list(tail)) + 1
+    if count > bounds.MAX_ITEMS:
+        bounds.check_items(count)
+    return Pair(item, () if tail is None else tail, count)
 
 
 def first(values: Value) -> Value:
@@ -137,6 +137,8 @@ def make_range(start: Value, end: Value = None, step: Value = 1) -> Value:
         raise PrimitiveFault("type-error", "the step of a range is not 0")
     size = max(0, -int((start - end) // step))
     bounds.check_items(size)
+    if type(start) is int:
+        return tuple(range(start, end, step))
     return tuple(start + index * step for index in range(size))
 
 
@@ -297,6 +299,7 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "third": third,
     "rest_of_rest": rest_of_rest,
     "last": last,
+    "array": items,
     "nth": nth,
     "length": length,
     "append": append,

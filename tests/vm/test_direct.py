@@ -125,7 +125,7 @@ def test_generated_flows_run_alike(node: Any, quantum: int, turns: int) -> None:
     assert_alike(image_of_core(node), quantum, [], turns)
 
 
-@LAWS
+@settings(LAWS, max_examples=12)
 @given(FLOWS, st.integers(1, 40), st.integers(0, 1 << 24), st.integers(1, 4))
 def test_where_translation_fails_the_interpreter_goes_on(
     node: Any, quantum: int, turns: int, part: int

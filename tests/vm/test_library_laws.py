@@ -19,7 +19,7 @@ from llc.ir.spans import Source
 from llc.ir.symbols import Symbol
 from llc.vm import bounds
 from llc.vm.faults import PrimitiveFault
-from llc.vm.lists import Pair, from_iterable, is_list, iterate, to_tuple
+from llc.vm.lists import from_iterable, is_list, iterate, pair, to_tuple
 from llc.vm.primitives import HANDLERS
 from llc.vm.values import Box, FunctionValue, equal, from_host, show, to_host
 from llc.vm.writing import written
@@ -259,7 +259,7 @@ for _ in range(100_000):
 DOUBLED: Value = ("text" * 20_000,)
 EMPTIES: Value = ()
 for _ in range(60):
-    DOUBLED = (DOUBLED, Pair(DOUBLED, ()))
+    DOUBLED = (DOUBLED, pair(DOUBLED, ()))
     EMPTIES = (EMPTIES, EMPTIES)
 
 
@@ -300,7 +300,7 @@ def test_bounds_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
         "mul": (1 << 32, 1 << 33),
         "range": (51,),
         "append": ((1,) * 30, (1,) * 30),
-        "cons": (1, from_iterable(range(49), Pair(0, ()))),
+        "cons": (1, from_iterable(range(49), pair(0, ()))),
         "split": ("x" * 60, ""),
         "lines": ("\n" * 60,),
         "regex_find_all": ("x", "x" * 60),

@@ -14,7 +14,7 @@ from list_forms import mixed
 
 from llc.ir.symbols import Symbol
 from llc.vm import values
-from llc.vm.lists import Pair, drop, first, from_iterable, is_list, iterate, length, rest, to_tuple
+from llc.vm.lists import drop, first, from_iterable, is_list, iterate, length, pair, rest, to_tuple
 from llc.vm.values import equal, from_host, show, to_host, type_name
 
 ATOMS = st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3) | st.just(Symbol("a"))
@@ -58,13 +58,13 @@ def test_values_do_not_show_their_forms(value: Any, another: Any, chance: random
 
 def test_a_chain_may_be_longer_than_any_stack() -> None:
     """Hundreds of thousands of pairs are compared, shown and written out; deep nesting too."""
-    chain, other = from_iterable(range(300_000), Pair(0, ())), from_iterable(range(300_000), Pair(0, ()))
+    chain, other = from_iterable(range(300_000), pair(0, ())), from_iterable(range(300_000), pair(0, ()))
     assert equal(chain, other)
     assert show(chain).startswith("[0, 1, 2")
     assert to_host(chain) == [*range(300_000), 0]
     deep: Any = ()
     for _ in range(100_000):
-        deep = Pair(deep, ())
+        deep = pair(deep, ())
     assert equal(deep, from_host(to_host(deep)))
 
 
@@ -72,11 +72,11 @@ def test_lists_that_share_their_ends_compare_quickly() -> None:
     """Every end of a long list, twice over: what is known to be equal is not compared again."""
 
     def ends() -> Any:
-        items: Any = Pair(0, ())
+        items: Any = pair(0, ())
         made: Any = ()
         for number in range(20_000):
-            items = Pair(number, items)
-            made = Pair(items, made)
+            items = pair(number, items)
+            made = pair(items, made)
         return made
 
     assert equal(ends(), ends())
@@ -87,7 +87,7 @@ def test_a_list_that_doubles_compares_at_once() -> None:
     left: Any = ("a",)
     right: Any = ("a",)
     for _ in range(60):
-        left, right = (left, left), Pair(right, Pair(right, ()))
+        left, right = (left, left), pair(right, pair(right, ()))
     assert equal(left, right)
     with pytest.raises(ValueError, match="too large"):
         to_host(right)
@@ -96,10 +96,10 @@ def test_a_list_that_doubles_compares_at_once() -> None:
 def test_many_ends_of_a_list_are_too_large_to_write_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host does not share ends, so two thousand items become two million."""
     monkeypatch.setattr(values, "MAX_HOST_SIZE", 1_000_000)
-    items: Any = Pair(0, ())
+    items: Any = pair(0, ())
     made: list[Any] = []
     for number in range(2_000):
-        items = Pair(number, items)
+        items = pair(number, items)
         made.append(items)
     with pytest.raises(ValueError, match="too large"):
         to_host(tuple(made))
@@ -132,5 +132,5 @@ def test_a_symbol_is_no_string() -> None:
     assert bool(Symbol(""))
     assert show((Symbol("a"), "a")) == '[\'a, "a"]'
     assert to_host(Symbol("a")) == "a"
-    assert to_host({"k": (Symbol("a"), Pair(Symbol("b"), ()))}) == {"k": ["a", ["b"]]}
+    assert to_host({"k": (Symbol("a"), pair(Symbol("b"), ()))}) == {"k": ["a", ["b"]]}
     assert type_name(Symbol("a")) == "symbol"

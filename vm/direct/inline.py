@@ -21,13 +21,21 @@ if TYPE_CHECKING:
 
 # Beyond this a product of two might be larger than an integer may be.
 _SMALL = 1 << 64
+# Lists of fewer items are no more than a list may be, whatever bounds a host sets within reason.
+_MANY = 1 << 20
 # Eight strings this long are no more than a text may be, whatever bounds a host sets within reason.
 _SHORT = 1 << 16
 
 
 def fits(name: str) -> bool:
     """Whether what a rule leaves unchecked is within the bounds that hold (`vm.bounds`)."""
-    return bounds.MAX_TEXT >= 8 * _SHORT if name == "string_append" else bounds.MAX_BITS >= 128
+    match name:
+        case "string_append":
+            return bounds.MAX_TEXT >= 8 * _SHORT
+        case "cons":
+            return bounds.MAX_ITEMS >= _MANY
+        case _:
+            return bounds.MAX_BITS >= 128
 
 
 def _are_ints(operands: Sequence[Typed]) -> str | None:
@@ -184,6 +192,30 @@ def _rest(operands: Sequence[Typed]) -> Typed | None:
     return _guarded(f"{items}.tail", f"type({items}) is Pair", "rest", operands), "any"
 
 
+def _cons(operands: Sequence[Typed]) -> Typed | None:
+    (item, _), (tail, _) = operands
+    if not tail.isidentifier():
+        return None
+    quick = f"Pair({item}, {tail}, {tail}.length + 1)"
+    return _guarded(quick, f"type({tail}) is Pair and {tail}.length < {_MANY}", "cons", operands), "any"
+
+
+def _nth(operands: Sequence[Typed]) -> Typed | None:
+    """Of an array: where an item of a chain is, takes a search."""
+    for (items, _), (index, kind) in (operands, operands[::-1]):
+        if kind == "int" and items.isidentifier():
+            test = f"type({items}) is tuple and -1 < {index} < len({items})"
+            return _guarded(f"{items}[{index}]", test, "nth", operands), "any"
+    return None
+
+
+def _length(operands: Sequence[Typed]) -> Typed | None:
+    ((items, _),) = operands
+    if not items.isidentifier():
+        return None
+    return _guarded(f"len({items})", f"type({items}) is tuple", "length", operands), "int"
+
+
 def _get(operands: Sequence[Typed]) -> Typed | None:
     (map_, _), (key, kind) = operands
     if not map_.isidentifier():
@@ -263,7 +295,7 @@ RULES: dict[str, Rule] = {
     "eq": _equal,
     "not": _is("not {}"),
     "is_null": _is("{} is None"),
-    "is_nil": _is("{0} is None or {0} == ()"),
+    "is_nil": _is("not {0} and ({0} is None or {0} == ())"),
     "is_string": _is("type({}) is str"),
     "is_map": _is("type({}) is dict"),
     "is_symbol": _is("type({}) is Symbol"),
@@ -273,6 +305,9 @@ RULES: dict[str, Rule] = {
     "is_list": _is("type({0}) is Pair or type({0}) is tuple"),
     "unbox": _unbox,
     "unbox_set": _unbox_set,
+    "cons": _cons,
+    "nth": _nth,
+    "length": _length,
     "first": _first,
     "rest": _rest,
     "get": _get,

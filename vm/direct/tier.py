@@ -11,6 +11,7 @@ Must not be in here: what instructions become (`translate`), order of strands (`
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import deque
 from itertools import islice, repeat
@@ -41,6 +42,9 @@ _DEEP = 5_000
 _SAMPLE = 1_000
 # Python's own bound must not be met: depth is bounded by the machine's.
 _RECURSION = 1 << 30
+# After how many objects Python looks for cycles, to which nothing but boxes leads: with its own number
+# that takes most of the time in which a long list is made.
+_OBJECTS = 100_000
 
 
 class _Fork:
@@ -278,8 +282,10 @@ class Direct:
         strand = machine.strand
         if len(strand.calls) + SLICE > machine.room:
             return DEEPER  # the interpreter knows when it is too deep
-        limit = sys.getrecursionlimit()
+        limit, objects = sys.getrecursionlimit(), gc.get_threshold()
         sys.setrecursionlimit(_RECURSION)
+        if 0 < objects[0] < _OBJECTS:
+            gc.set_threshold(_OBJECTS, *objects[1:])
         self.host = getcurrent()
         self.allow()
         try:
@@ -297,6 +303,7 @@ class Direct:
                 self.settle(strand, said.callee)
         finally:
             sys.setrecursionlimit(limit)
+            gc.set_threshold(*objects)
         if said is _SETTLE:
             return None
         kind = type(said)
