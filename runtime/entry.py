@@ -12,6 +12,7 @@ import os
 import sys
 from errno import ENOSPC
 
+from . import early
 from .errors import EXIT_FAILURE, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_PIPE, reason
 from .store.masking import masked
 
@@ -45,6 +46,8 @@ def main_ll_loop() -> int:
 
 
 def _start(program: str, words: list[str]) -> int:
+    if words and words[0] in early.VERBS:
+        early.take()
     if words and words[0] in ("run", "resume") and not any(name.endswith("_COMPLETE") for name in os.environ):
         from . import options
 

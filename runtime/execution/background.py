@@ -20,6 +20,7 @@ from ..terminal.screen import Screen, flush_standard_streams
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from ..options import Values
     from ..store.runs import RunFolder
@@ -79,8 +80,14 @@ def start(values: Values, go: Callable[[Leaving], int]) -> int:
         os.close(read)
         return go(Leaving(write))
     os.close(write)
-    # Ctrl-C reaches the child too, which decides what comes of it.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(OSError):
+            os.kill(child, number)
+
+    # What comes of a request to stop the child decides, which Ctrl-C and the end of the terminal reach too.
+    handlers = {signal.SIGINT: signal.SIG_IGN, signal.SIGHUP: signal.SIG_IGN, signal.SIGTERM: pass_on}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         with os.fdopen(read, "rb") as pipe:
             told = pipe.readline()
@@ -88,7 +95,8 @@ def start(values: Values, go: Callable[[Leaving], int]) -> int:
             return _tell(values, json.loads(told))
         _, status = os.waitpid(child, 0)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         raise UserError(

@@ -13,6 +13,7 @@ import os
 import sys
 from time import monotonic
 
+from .. import early
 from ..compilation.programs import load_expression, load_program
 from ..effects.world import Interrupted, timestamp
 from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError
@@ -279,14 +280,18 @@ class Command:
         return (yield from self.drive(driver.steps(), world, journal, lock))
 
     def fork(self, make: Callable[[], RunFolder]) -> Outcome | None:
-        """Go on with a new run that has its past already; one that cannot is none, but where it has to wait."""
+        """Go on with a new run that has its past; one that may not is none, unless it is to wait."""
         self.choose_tier()
         self.configure()
         if self.values.budget:
             from . import spending
 
             spending.asked(self.values.budget, {})
-        made = make()
+        with Stopping(self.is_silent) as interrupt:
+            made = make()
+            if interrupt.count:
+                made.discard()
+                raise Interrupted
         self.values.target = made.id
         try:
             return self.resume()
@@ -621,6 +626,8 @@ class Command:
         try:
             outcome = action(self)
         except (KeyboardInterrupt, Interrupted):
+            if self.driver is None:
+                self.warn(early.SAID)
             return self.refuse("interrupt", "interrupted", [], EXIT_INTERRUPTED)
         except UserError as error:
             self.show(as_diagnostics(error))

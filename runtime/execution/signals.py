@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 
+from .. import early
 from ..effects.world import Interrupt
 from ..errors import EXIT_INTERRUPTED
 
@@ -15,8 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
-
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
@@ -39,11 +38,12 @@ class Signals:
         self._interrupt.set()
 
     def take(self) -> None:
-        for number in _STOPPING:
+        for number in early.STOPPING:
             before = signal.getsignal(number)
             if number != signal.SIGTERM and before == signal.SIG_IGN:
                 continue
-            self._before[number] = before
+            # When the run is over it has begun.
+            self._before[number] = _leave if before is early.leave else before
             # What is ignored would be so in the run's actions too; what is handled is not.
             is_hangup = self._is_background and number == signal.SIGHUP
             signal.signal(number, _pass if is_hangup else self._handle)

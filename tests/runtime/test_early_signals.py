@@ -1,0 +1,123 @@
+"""A request to stop that comes before a run has begun: answer and exit code as later, no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.runtime import early
+from llc.runtime.execution.outcome import Outcome
+
+LOOP = """
+name: job
+initial: a
+states:
+  a: {action: 'echo a >> log; sleep 0.3', next: z}
+  z: {terminal: true}
+"""
+STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".loops").mkdir()
+    (tmp_path / ".loops" / "job.yaml").write_text(LOOP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+# A process that gets the signal when it imports the module that is named, which is before it has begun.
+SIGNALLED = """
+import os, sys
+number, name = int(sys.argv.pop(1)), sys.argv.pop(1)
+class Signalling:
+    def find_spec(self, module, path, target=None):
+        if module == name:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), number)
+sys.meta_path.insert(0, Signalling())
+from llc.runtime.entry import main
+raise SystemExit(main())
+"""
+
+
+def signalled(number: int, module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", SIGNALLED, str(int(number)), module, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("number", STOPPING)
+@pytest.mark.parametrize(
+    "module", ["llc.runtime.options", "llc.runtime.execution.launch", "llc.frontend.compile", "llc.vm.emit"]
+)
+def test_before_a_run_has_begun_it_ends_and_says_so(project: Path, number: int, module: str) -> None:
+    """While modules are imported, the loop is read and compiled."""
+    done = signalled(number, module, "run", "job")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", early.SAID + "\n")
+    assert not (project / "log").exists()
+    assert not list(project.glob(".loops/.running/*/"))
+
+
+@pytest.mark.parametrize("verb", [["run", "job"], ["resume", "job"], ["fork", "job", "--at", "1"]])
+@pytest.mark.parametrize("module", ["llc.runtime.options", "llc.runtime.execution.launch", "llc.runtime.cli"])
+def test_where_one_object_was_asked_for_it_is_there(project: Path, verb: list[str], module: str) -> None:
+    """With the fields of any other end."""
+    if module == "llc.runtime.cli" and verb[0] != "fork":
+        verb = [*verb, "--jobs=0"]  # which the command-line library is to refuse
+    done = signalled(signal.SIGTERM, module, *verb, "--json")
+    assert done.returncode == 130
+    ended = Outcome(None, None, "loop", "interrupted")
+    ended.terminated_by = "interrupt"
+    ended.error = {"kind": "interrupt", "message": "interrupted", "span": None, "help": None}
+    assert json.loads(done.stdout) == ended.to_json()
+
+
+def test_a_signal_that_is_ignored_stays_so(project: Path) -> None:
+    """`nohup llc run` goes on."""
+    command = f"trap '' HUP; exec {sys.executable} -c '{SIGNALLED}' 1 llc.runtime.options run job -q"
+    assert subprocess.run(["sh", "-c", command], timeout=60).returncode == 0
+    assert (project / "log").read_text() == "a\n"
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_at_any_time_it_is_clean(project: Path, number: int) -> None:
+    """Whenever the signal comes: 130, no traceback, and what had begun can be resumed, or nothing had."""
+    for delay in range(15, 300, 15 if os.environ.get("LLC_CRASH") else 45):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "llc", "run", "job", "--json"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(delay / 1000)
+        process.send_signal(number)
+        out, shown = process.communicate(timeout=60)
+        if process.returncode == -number or "interpreter" in shown or "KeyboardInterrupt" in shown:
+            continue  # Python itself was not there yet
+        assert "Traceback" not in shown, delay
+        answer: dict[str, Any] = json.loads(out)
+        assert (process.returncode, answer["status"]) in ((130, "interrupted"), (0, "success")), delay
+        left = list(project.glob(".loops/.running/*/"))
+        assert len(left) == (answer["run"] is not None and answer["status"] == "interrupted"), delay
+        for folder in left:
+            done = subprocess.run([sys.executable, "-m", "llc", "resume", folder.name, "-q"], timeout=60)
+            assert done.returncode == 0, delay
+
+
+def test_a_start_in_the_background_passes_it_on(project: Path) -> None:
+    """Whoever waits for the run to begin leaves it to that what comes of it."""
+    # The run's process signals the one that waits for it, and gives it the time to pass that on.
+    text = SIGNALLED.replace("os.getpid(), number)", "os.getppid(), number); __import__('time').sleep(60)")
+    words = [str(int(signal.SIGTERM)), "llc.frontend.compile", "run", "job", "--background"]
+    done = subprocess.run([sys.executable, "-c", text, *words], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", early.SAID + "\n")
+    assert not list(project.glob(".loops/.running/*/"))
