@@ -120,6 +120,7 @@ class Command:
         self.older_than: int | None = None
         self.bounds = Bounds()
         self.budget: dict[str, float] = {}
+        self.is_scripted = False
         self.find_streams()
         self.image: Image | None = None
         self.folder: RunFolder | None = None
@@ -244,7 +245,8 @@ class Command:
             self.many.ours.add(folder.id)
         begun = timestamp(world.time())
         try:
-            kept_image.keep(folder.image, image)
+            if self.many is None or not self.many.link_program(image, folder):
+                kept_image.keep(folder.image, image)
             journal = Journal.create(folder.journal, lambda: timestamp(world.time()))
             journal.write("run_start", {**self.start_fields(about), **more}, begun)
             journal.sync()
@@ -467,7 +469,8 @@ class Command:
             if ended.status != "interrupted" and self.folder is not None:
                 self.folder.finish()
                 lock.close()
-                if runs.count_past(ROOT, self.folder.name) > self.keep:
+                # A batch has cleared away before it began: what it ran can be looked at.
+                if self.many is None and runs.count_past(ROOT, self.folder.name) > self.keep:
                     from ..store import cleaning
 
                     cleaning.after(self.folder, self.keep, self.older_than)
@@ -544,6 +547,7 @@ class Command:
             return World(), ()
         from ..effects.script import NoRule, ScriptedWorld
 
+        self.is_scripted = True
         return ScriptedWorld.load(script), (NoRule,)
 
     def start_fields(self, about: dict[str, Any]) -> dict[str, Any]:

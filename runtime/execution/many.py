@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from ...vm.image import Image
+    from ..store.runs import RunFolder
     from ..waiting import Steps
     from .launch import Command
     from .outcome import Outcome
 
 # Messages that are taken before others have a turn.
 _PORTION = 64
+_MOST_PROGRAMS = 256
 
 
 class Strand:
@@ -83,6 +86,8 @@ class Many:
         self._queued: dict[Strand, None] = {}
         os.set_blocking(interrupt.fileno(), False)
         self._bounds: Any = None
+        # The run that has the file of a program, which is never written to again.
+        self._programs: dict[Image, RunFolder] = {}
 
     def __len__(self) -> int:
         """How many runs are under way."""
@@ -99,6 +104,19 @@ class Many:
     def held_by(self) -> dict[str, Any]:
         """What the lock file of each run tells: how to reach one of them."""
         return {} if self._desk is None else {"host": self._desk.path}
+
+    def link_program(self, image: Image, folder: RunFolder) -> bool:
+        """Give a run the file of its program that another one has already; False where none has."""
+        first = self._programs.get(image)
+        if first is not None:
+            try:
+                os.link(first.image, folder.image)
+                return True
+            except OSError:
+                pass  # it was cleared away, or links are impossible here
+        if len(self._programs) < _MOST_PROGRAMS:
+            self._programs[image] = folder
+        return False
 
     def add(self, strand: Strand) -> None:
         """A run that begins."""

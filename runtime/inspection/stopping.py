@@ -1,6 +1,7 @@
 """Stopping runs from outside: ask, wait, insist; and say what came of it.
 
-The process that is signalled is the one that holds the run's lock, by its pid *and* start time. The
+The process that is signalled is the one that holds the run's lock, by its pid *and* start time; one that
+runs others too is told which run is meant. The
 first request lets it finish its journal and end its action, as Ctrl-C does; the second is not patient
 with the action; after that it is killed, and what it had started is ended for it. All leave a run that
 can be resumed.
@@ -16,7 +17,8 @@ import time
 from typing import Any
 
 from ..effects.leftover import end_leftover, start_time
-from ..errors import EXIT_FAILURE, UserError
+from ..errors import EXIT_FAILURE, UserError, reason
+from ..execution import desk
 from ..store import runs
 from ..store.journal import last_event
 from ..store.locks import is_live
@@ -32,13 +34,17 @@ _POLL = 0.01
 
 
 class Holder:
-    """The process that runs a run; closing lets go of what tells it from a later one."""
+    """The process that runs a run; closing lets go of what tells it from a later one.
 
-    __slots__ = ("_descriptor", "pid", "run")
+    host: where it takes requests, if it may run others too.
+    """
 
-    def __init__(self, run: RunFolder, pid: int, descriptor: int) -> None:
+    __slots__ = ("_descriptor", "host", "pid", "run")
+
+    def __init__(self, run: RunFolder, pid: int, descriptor: int, host: str | None) -> None:
         self.run = run
         self.pid = pid
+        self.host = host
         self._descriptor = descriptor
 
     @classmethod
@@ -52,7 +58,8 @@ class Holder:
                 descriptor = _open(pid)
                 # Asked after the process was pinned down: it cannot become another one any more.
                 if start_time(pid) == begun and is_live(run):
-                    return cls(run, pid, descriptor)
+                    host = about.get("host")
+                    return cls(run, pid, descriptor, host if isinstance(host, str) else None)
                 if descriptor >= 0:
                     os.close(descriptor)
             if time.monotonic() >= end:
@@ -82,8 +89,8 @@ class Holder:
             ) from None
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended within that time."""
-        if self._descriptor >= 0:
+        """Whether it has ended within that time, or has let go of the run."""
+        if self._descriptor >= 0 and self.host is None:
             poller = select.poll()
             poller.register(self._descriptor, select.POLLIN)
             return bool(poller.poll(min(max(0, int(seconds * 1000)), 2**31 - 1)))
@@ -96,9 +103,23 @@ class Holder:
 
     def ask(self) -> None:
         """Ask it to stop. Raises UserError."""
-        self.send(signal.SIGTERM)
+        self.insist()
         # One that was suspended (Ctrl-Z) hears it only when it goes on.
         self.send(signal.SIGCONT)
+
+    def insist(self) -> None:
+        """Ask it once, or once more. Raises UserError."""
+        if self.host is None:
+            self.send(signal.SIGTERM)
+            return
+        try:
+            desk.ask(self.host, self.run.id)
+        except OSError as error:
+            raise UserError(
+                "not-permitted",
+                f"{self.run.id} (pid {self.pid}) cannot be asked by {self.host}: {reason(error)}",
+                exit_code=EXIT_FAILURE,
+            ) from None
 
     def __enter__(self) -> Holder:
         return self
@@ -214,10 +235,18 @@ def stop(found: list[RunFolder], wait: float) -> list[Stopped]:
     left = holders
     for stage, seconds in ((None, wait), (signal.SIGTERM, INSISTING), (signal.SIGKILL, _LAST)):
         end = time.monotonic() + seconds
+        if stage == signal.SIGKILL:
+            left, kept = _apart(left, {run.id for run in found})
+            for holder in kept:
+                results[holder.run.id] = Stopped(
+                    holder.run.id,
+                    "failed",
+                    message=f"it does not end, and pid {holder.pid}, which has it, runs others too",
+                )
         if stage is not None:
             for holder in left:
                 with contextlib.suppress(UserError):
-                    holder.send(stage)
+                    holder.insist() if stage == signal.SIGTERM else holder.send(stage)
         still = []
         for holder in left:
             if holder.wait(end - time.monotonic()):
@@ -233,6 +262,18 @@ def stop(found: list[RunFolder], wait: float) -> list[Stopped]:
     for holder in holders:
         holder.close()
     return [results[run.id] if run.id in results else _what_came(run, 0.0, False) for run in found]
+
+
+def _apart(holders: list[Holder], wanted: set[str]) -> tuple[list[Holder], list[Holder]]:
+    """Those whose processes run nothing but runs that are to be stopped, and the others."""
+    shared = {holder.host for holder in holders if holder.host is not None}
+    needed = {
+        host
+        for run in (live_runs(None) if shared else ())
+        if run.id not in wanted and (host := run.about().get("host")) in shared
+    }
+    alone = [holder for holder in holders if holder.host not in needed or holder.host is None]
+    return alone, [holder for holder in holders if holder not in alone]
 
 
 def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
