@@ -345,12 +345,14 @@ class Lowering:
 
     def spend(self, chain: Chain, state: StateSpec, reply: str) -> None:
         """Add what a call reported as used to what was spent."""
-        for unit, slot, _ in self.budgets_of(state):
+        for unit, slot, bound in self.budgets_of(state):
             used: Expr | int = 1
             if unit == "seconds":
                 used = prim("div", prim("or", prim("lookup_or", Slot(reply), ("duration_ms",), 0), 0), 1000)
             elif unit != "calls":
-                used = prim("or", prim("lookup_or", Slot(reply), ("usage", unit), 0), 0)
+                told = prim("lookup_or", Slot(reply), ("usage", unit), 0)
+                # What nobody knows counts as all there is.
+                used = prim("select", prim("is_null", told), bound, told)
             chain.add(store(slot, prim("add", Slot(slot), used)))
 
     def in_time(self, chain: Chain, slot: str, then: str) -> None:

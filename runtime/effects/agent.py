@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from .agent_stream import Stream, amount, usage_of
+from .agent_stream import Stream, usage_of
 from .process import NotStarted, failure
 
 TYPE_CHECKING = False
@@ -96,6 +96,8 @@ def perform(args: dict[str, Any], context: Context, runner: Runner) -> dict[str,
     if stream is not None:
         stream.finish()
     _read(result, program, stream, context)
+    # It ran, and used what nobody knows where it does not say.
+    result.setdefault("usage", usage_of({}))
     handed = handoff_of(result["output"])
     if handed is not None:
         result["handoff"] = handed
@@ -218,8 +220,7 @@ def _read_stream(result: dict[str, Any], stream: Stream, context: Context) -> No
     if stream.report is not None:
         _take_report(result, stream.report, stream.usage, context, stream.said, raw)
         return
-    if stream.usage:
-        result["usage"] = stream.usage
+    result["usage"] = stream.usage
     _put_output(result, stream.said, raw)
     why = "a line of it was too long to be read" if stream.skipped else "its output ends in the middle"
     _lacks(result, f"the agent ended without a result: {why}")
@@ -233,8 +234,7 @@ def _take_report(
     said: str = "",
     raw: str = "",
 ) -> None:
-    if usage:
-        result["usage"] = usage
+    result["usage"] = usage
     session = report.get("session_id")
     if isinstance(session, str) and session:
         result["session"] = session
@@ -307,15 +307,8 @@ def _read_json(result: dict[str, Any], program: Program) -> None:
     found = {name: _at(report, path) for name, path in program.fields.items()}
     if isinstance(found["session"], str):
         result["session"] = found["session"]
-    read, written = (int(amount(found[name]) or 0) for name in ("input_tokens", "output_tokens"))
-    usd = amount(found["usd"])
-    if read or written or usd is not None:
-        result["usage"] = {
-            "usd": usd,
-            "input_tokens": read,
-            "output_tokens": written,
-            "tokens": read + written,
-        }
+    counts = {name: found[name] for name in ("input_tokens", "output_tokens")}
+    result["usage"] = usage_of({"total_cost_usd": found["usd"], "usage": counts})
     text = found["result"]
     if text is None and found["error"] in (None, False, ""):
         _lacks(result, f"its report has no `{program.fields['result']}`")

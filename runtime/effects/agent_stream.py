@@ -25,6 +25,7 @@ _TELLING = (
     *("file_path", "notebook_path", "path", "command", "pattern", "query", "url", "skill"),
     *("description", "prompt"),
 )
+_COUNTS = ("input_tokens", "output_tokens", "tokens")
 _INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -138,26 +139,26 @@ class Stream:
         if self.report is not None:
             return usage_of(self.report)
         found = [usage_of({"usage": usage}) for usage in self._usage.values()]
-        if not found:
-            return {}
-        counts = {
-            name: sum(one[name] for one in found) for name in ("input_tokens", "output_tokens", "tokens")
-        }
-        return {"usd": None, **counts}
+        told = [one for one in found if one["tokens"] is not None]
+        if not told:
+            return usage_of({})
+        return {"usd": None, **{name: sum(one[name] for one in told) for name in _COUNTS}}
 
 
 def usage_of(report: dict[str, Any]) -> dict[str, Any]:
-    """{usd, input_tokens, output_tokens, tokens} of a report; {} where it tells nothing.
+    """{usd, input_tokens?, output_tokens?, tokens} of a report; what it does not tell is null, or not there.
 
     Cached input counts as input: it was read, and it is part of what was paid for.
     """
-    counts = report.get("usage")
     usd = amount(report.get("total_cost_usd"))
-    if not isinstance(counts, dict):
-        return {} if usd is None else {"usd": usd, "input_tokens": 0, "output_tokens": 0, "tokens": 0}
-    read = sum(int(amount(counts.get(name)) or 0) for name in _INPUT_COUNTS)
-    written = int(amount(counts.get("output_tokens")) or 0)
-    return {"usd": usd, "input_tokens": read, "output_tokens": written, "tokens": read + written}
+    counts = report.get("usage")
+    told = counts if isinstance(counts, dict) else {}
+    read = [count for name in _INPUT_COUNTS if (count := amount(told.get(name))) is not None]
+    written = amount(told.get("output_tokens"))
+    if not read and written is None:
+        return {"usd": usd, "tokens": None}
+    counted = int(sum(read)), int(written or 0)
+    return {"usd": usd, **dict(zip(_COUNTS, (*counted, sum(counted)), strict=True))}
 
 
 def amount(value: Any) -> float | int | None:

@@ -6,7 +6,6 @@ TaskResult. What is sent and how is the business of `models`. See `spec/tasks.md
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -261,7 +260,7 @@ class _Task:
         return found
 
     def by_model(self, instructions: str, system: str, paths: list[str]) -> Answer:
-        model = choice.choose(self.model_name(), self.tasks.settings.models)
+        model = choice.of_task(self.definition, self.tasks.settings)
         self.notes["model"] = model.name
         schema = self.output.get("schema") if self.is_json else None
         messages = [
@@ -303,17 +302,6 @@ class _Task:
             ]
             reply = self.ask(model, {**request, "messages": [*messages, *again]})
         return self.json_result(said_of(reply), reply)
-
-    def model_name(self) -> str:
-        """The task's own, else the project's, else the default."""
-        from ...frontend.compile import DEFAULT_LLM_MODEL
-
-        return (
-            self.definition.get("model")
-            or self.tasks.settings.tasks.model
-            or os.environ.get("LLC_LLM_MODEL")
-            or DEFAULT_LLM_MODEL
-        )
 
     def conversation(self) -> list[tuple[str, str]]:
         most = self.history.get("history_turns_to_include")
@@ -373,7 +361,7 @@ class _Task:
         asked = {"command": prompt, **chosen, **self.limits()}
         result = agent.perform(asked, self.context, self.tasks.runner)
         self.usage = add_usage(self.usage, result.get("usage"))
-        if self.usage is not None:
+        if self.usage is not None and any(count is not None for count in self.usage.values()):
             self.notes["usage"] = self.usage
         if "timed_out" in result:
             self.timed_out = result["timed_out"]

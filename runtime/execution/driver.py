@@ -1,10 +1,11 @@
 """The driver: runs a machine against a world, with the journal ahead of the world.
 
 Owns the order in which things happen to be safe: `effect started` is on disk before the world is
-touched, `effect finished` before the machine goes on. Effects that wait at the same time are performed
-at once (`lanes`); the program gets their results one by one, in the order of the journal. Where it has to
-wait it yields what it waits for (`waiting`), so that one run and many are driven alike. It knows no loops;
-what a loop means is in the program it runs. See `spec/events.md`.
+touched; `effect finished` is in the file before the machine goes on, and on disk before anything can
+follow from it. Effects that wait at the same time are performed at once (`lanes`); the program gets their
+results one by one, in the order of the journal. Where it has to wait it yields what it waits for
+(`waiting`), so that one run and many are driven alike. It knows no loops; what a loop means is in the
+program it runs. See `spec/events.md`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,14 @@ class Exhausted(Interrupted):
 
 
 class OverBudget(Interrupted):
-    """The run has used all it may: it stops before its next call, and can go on with more."""
+    """The run has used all it may, or nobody can say: it stops before its next call, and can go on.
+
+    help: how, with `{run}` for the run.
+    """
+
+    def __init__(self, why: str, help: str) -> None:
+        self.help = help
+        super().__init__(why)
 
 
 class Driver:
@@ -202,6 +210,7 @@ class Driver:
             self._ask(stop)
         elif isinstance(stop, OutOfFuel):
             self._interrupt.check()
+            self._journal.settle()
             self._active.tick()
             if self._beside is not None and (self._asked or self._queued):
                 self._begin_beside()
@@ -258,8 +267,8 @@ class Driver:
         self._record_start(effect)
         if row.acts:
             self._journal.sync()
-        elif row.waits:
-            self._journal.flush()
+        elif self._takes_long(effect):
+            self._journal.settle()
         if row.waits:
             self._display.effect_start(kind, args)
             if self._state_file.is_due:
@@ -273,7 +282,7 @@ class Driver:
         if kind == "pause":
             self._paused = str(args.get("reason"))
         if row.acts:
-            self._journal.sync()
+            self._journal.sync_later()
         if row.waits:
             self._display.effect_end(kind, result)
         self._state_file.is_old = True
@@ -341,15 +350,17 @@ class Driver:
             self._journal.sync()
             for effect, context in begun:
                 lanes.start(effect, context)
-        self._journal.flush()
+        self._journal.settle()
 
     def _is_over_budget(self, effect: Effect) -> bool:
-        return self._spending is not None and self._spending.refusal(effect.kind) is not None
+        return self._spending is not None and self._spending.refusal(effect.kind, effect.args) is not None
 
     def _refuse_over_budget(self, effect: Effect) -> None:
-        why = self._spending.refusal(effect.kind) if self._spending is not None else None
+        if self._spending is None:
+            return
+        why = self._spending.refusal(effect.kind, effect.args)
         if why is not None:
-            raise OverBudget(why)
+            raise OverBudget(*why)
 
     def _wait(self) -> Steps[Answered | None]:
         """What happens next to an effect in a lane; its result where it has one now."""
@@ -384,7 +395,7 @@ class Driver:
                 return None
             self._record_end(effect, about)
             if EFFECTS[effect.kind].acts:
-                self._journal.sync()
+                self._journal.sync_later()
             if EFFECTS[effect.kind].waits:
                 display.effect_end(effect.kind, about)
             self._state_file.is_old = True
@@ -584,7 +595,7 @@ class Driver:
                 "kind": "over-budget",
                 "message": str(why),
                 "span": None,
-                "help": f"if it should go on: llc resume {self._run.id} --budget UNIT=N",
+                "help": why.help.replace("{run}", self._run.id),
             }
         elif isinstance(why, Exhausted):
             outcome.terminated_by = fields["reason"] = "fuel"

@@ -8,13 +8,13 @@ What a loop's own `budget:` allows is in its program, and none of this. See `spe
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.effects import EFFECTS
 from ..errors import UserError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
 UNITS = ("usd", "tokens", "calls", "seconds")
@@ -23,17 +23,30 @@ SPENDERS = frozenset(row.name for row in EFFECTS.values() if "usage?" in row.res
 CALLS = SPENDERS - {"context"}
 
 
+class Refusal(NamedTuple):
+    """Why an effect is not performed, and what to do, with `{run}` for the run."""
+
+    message: str
+    help: str
+
+
 class Spending:
-    """limits: by unit; those that are not there are none. Money of which nobody knows how much it was
-    counts as all there is.
+    """limits: by unit; those that are not there are none. What nobody knows counts as all there is.
+
+    unpriced(kind, args): the model that an effect will ask, where nobody knows what it costs.
     """
 
-    __slots__ = ("_begun", "limits", "unpriced", "used")
+    __slots__ = ("_begun", "_unpriced", "limits", "unknown", "used")
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        limits: Mapping[str, float],
+        unpriced: Callable[[str, Mapping[str, Any]], str | None] | None = None,
+    ) -> None:
         self.limits = dict(limits)
         self.used: dict[str, float] = dict.fromkeys(UNITS, 0)
-        self.unpriced = False
+        self.unknown: set[str] = set()
+        self._unpriced = unpriced
         self._begun: set[int] = set()
 
     def begin(self, seq: int, kind: str) -> None:
@@ -46,22 +59,29 @@ class Spending:
         """An effect has its result."""
         usage = result.get("usage")
         if isinstance(usage, dict):
-            tokens = _amount(usage.get("tokens"))
-            self.used["tokens"] += tokens
-            self.used["usd"] += _amount(usage.get("usd"))
-            self.unpriced |= usage.get("usd") is None and tokens > 0
+            for unit in ("usd", "tokens"):
+                self.used[unit] += _amount(usage.get(unit))
+                if usage.get(unit) is None:
+                    self.unknown.add(unit)
         if kind in CALLS:
             self.used["seconds"] += _amount(result.get("duration_ms")) / 1000
 
-    def refusal(self, kind: str) -> str | None:
+    def refusal(self, kind: str, args: Mapping[str, Any]) -> Refusal | None:
         """Why an effect is not performed, None where it is."""
         if kind not in SPENDERS:
             return None
         for unit, limit in self.limits.items():
             if self.used[unit] >= limit:
-                return f"the run has used {shown(unit, self.used[unit])} of {shown(unit, limit)}"
-        if self.unpriced and "usd" in self.limits:
-            return "what a call has cost is not known, so a budget in USD cannot be kept"
+                what = f"the run has used {shown(unit, self.used[unit])} of {shown(unit, limit)}"
+                return Refusal(what, "if it should go on: llc resume {run} --budget UNIT=N")
+            if unit in self.unknown:
+                what = f"nobody knows what a call has used, so a budget in {_WORDS[unit]} cannot be kept"
+                return Refusal(what, f"without one: llc resume {{run}} --budget {unit}=none")
+        model = self._unpriced(kind, args) if "usd" in self.limits and self._unpriced is not None else None
+        if model is not None:
+            what = f"nobody knows what `{model}` costs, so a budget in USD cannot be kept"
+            help = "give it a `price` under `models` in .loops/config.yaml, then: llc resume {run}"
+            return Refusal(what, help)
         return None
 
     def take_events(self, events: Iterable[dict[str, Any]]) -> None:
@@ -74,6 +94,20 @@ class Spending:
                 self.begin(event.get("seq", 0), kind)
             elif name in ("action_complete", "effect_complete") and isinstance(event.get("result"), dict):
                 self.take(kind, event["result"])
+
+
+def unpriced(kind: str, args: Mapping[str, Any]) -> str | None:
+    """The model of which a project does not know what it costs, where an effect asks one."""
+    from .. import configuration
+    from ..effects.prices import Prices
+    from ..models import choice
+    from ..store.runs import ROOT
+
+    model = choice.asked(kind, args, configuration.load(ROOT))
+    return None if model is None or Prices().row(model.name, model.price) else model.name
+
+
+_WORDS = {"usd": "USD", "tokens": "tokens"}
 
 
 def shown(unit: str, amount: float) -> str:
@@ -94,9 +128,13 @@ def asked(pairs: Iterable[tuple[str, str]], otherwise: Mapping[str, float]) -> d
             help = suggest(unit, UNITS, "it is one of")
             raise UserError("bad-option", f"--budget has no unit `{unit[:40]}`", help)
         amount = _number(text)
-        if amount is None or (unit in ("tokens", "calls") and amount != int(amount)):
-            raise UserError("bad-option", f"--budget {unit} is a number from 0, not `{text[:40]}`")
-        limits[unit] = amount
+        if text == "none":
+            limits.pop(unit, None)
+        elif amount is None or (unit in ("tokens", "calls") and amount != int(amount)):
+            what = f"--budget {unit} is a number from 0, not `{text[:40]}`"
+            raise UserError("bad-option", what, f"--budget {unit}=none takes a bound away")
+        else:
+            limits[unit] = amount
     return limits
 
 

@@ -134,7 +134,8 @@ class Teller:
         spent = ""
         if isinstance(usage, dict):
             usd = usage.get("usd")
-            spent = f", {usage.get('tokens', 0):,} tokens" + (f", {usd} USD" if usd is not None else "")
+            spent = f", {tokens:,} tokens" if (tokens := usage.get("tokens")) is not None else ""
+            spent += f", {usd} USD" if usd is not None else ""
         text = printable(f"  #{event.get('seq')} {failed or 'exit 0'} ({time_taken}{spent})")
         yield self._screen.paint(text, "red" if failed else "")
 

@@ -7,10 +7,10 @@ the order as it was, and says so.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..models import choice
 from .search import Match
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def rerank(
         "prompt": _PROMPT.format(query=request.words[:_LONGEST_QUERY]),
         "output": "\n".join(listed),
         "schema": _schema(len(matches)),
-        "model": request.model or default_model(),
+        "model": request.model or choice.default_model(),
         "max_tokens": _TOKENS,
         "timeout_s": _SECONDS if seconds is None else seconds,
     }
@@ -74,10 +74,3 @@ def _schema(count: int) -> dict[str, Any]:
 def _clean(text: str) -> str:
     """A text on one line, fit for JSON: names of files may hold anything."""
     return " ".join(text.encode("utf-8", "replace").decode().split())
-
-
-def default_model() -> str:
-    """The model that is asked where a request names none."""
-    from ...frontend.compile import DEFAULT_LLM_MODEL
-
-    return os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..configuration import ModelEntry
+from ..configuration import Configuration, ModelEntry
 from ..effects.prices import Price
 
 
@@ -63,6 +64,31 @@ def choose(name: str, entries: dict[str, ModelEntry]) -> Model:
     if slash and provider in PROVIDERS and rest:
         return Model(rest, provider)
     return Model(name, _provider_of(name))
+
+
+def asked(kind: str, args: Mapping[str, Any], settings: Configuration) -> Model | None:
+    """The model that an effect will ask, None where it will ask none or that is not known before."""
+    if kind == "evaluate":
+        return choose(args["model"], settings.models)
+    if kind == "context":
+        return choose(args.get("model") or default_model(), settings.models) if args.get("rerank") else None
+    if kind != "task":
+        return None
+    definition = args.get("definition") or {}
+    is_agent = (definition.get("runner") or settings.tasks.runner) == "agent"
+    return None if is_agent else of_task(definition, settings)
+
+
+def of_task(definition: Mapping[str, Any], settings: Configuration) -> Model:
+    """The model of a task: its own, else the project's, else the default."""
+    return choose(definition.get("model") or settings.tasks.model or default_model(), settings.models)
+
+
+def default_model() -> str:
+    """The model that is asked where nobody names one."""
+    from ...frontend.compile import DEFAULT_LLM_MODEL
+
+    return os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
 
 
 def _provider_of(name: str) -> str:

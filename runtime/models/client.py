@@ -117,13 +117,14 @@ class _Shown:
 
 
 def add_usage(one: dict[str, Any] | None, other: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What two calls used together; the price is unknown where one of them is."""
+    """What two calls used together; what one of them does not know is not known."""
     if one is None or other is None:
         return one or other
-    total = {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other} if name != "usd"}
-    first, second = one.get("usd"), other.get("usd")
-    usd = None if first is None or second is None else round(first + second, 9)
-    return {**total, "usd": usd}
+    total: dict[str, Any] = {}
+    for name in {**one, **other}:
+        amounts = one.get(name, 0), other.get(name, 0)
+        total[name] = None if None in amounts else round(sum(amounts), 9)
+    return total
 
 
 def _error(kind: str, message: str) -> dict[str, Any]:

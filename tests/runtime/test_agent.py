@@ -168,29 +168,31 @@ def test_claudes_json_report_becomes_output_and_usage(stub: Stub, perform: Perfo
     assert result["usage"] == {"usd": 0.0421, "input_tokens": 32010, "output_tokens": 400, "tokens": 32410}
 
 
+UNKNOWN = {"usd": None, "tokens": None}
+
+
 @pytest.mark.parametrize(
     ("report", "usage"),
     [
-        ({"total_cost_usd": 1}, {"usd": 1, "input_tokens": 0, "output_tokens": 0, "tokens": 0}),
+        ({"total_cost_usd": 1}, {"usd": 1, "tokens": None}),
         ({"usage": {"output_tokens": 5}}, {"usd": None, "input_tokens": 0, "output_tokens": 5, "tokens": 5}),
-        ({"usage": 3, "total_cost_usd": -1}, None),
-        ({"usage": {"output_tokens": "many", "input_tokens": True}, "total_cost_usd": 1e999},
-         {"usd": None, "input_tokens": 0, "output_tokens": 0, "tokens": 0}),
+        ({"usage": 3, "total_cost_usd": -1}, UNKNOWN),
+        ({"usage": {"output_tokens": "many", "input_tokens": True}, "total_cost_usd": 1e999}, UNKNOWN),
     ],
 )  # fmt: skip
 def test_a_report_with_gaps_or_nonsense_counts_as_what_it_tells(
-    stub: Stub, perform: Perform, report: dict[str, Any], usage: dict[str, Any] | None
+    stub: Stub, perform: Perform, report: dict[str, Any], usage: dict[str, Any]
 ) -> None:
-    """A number that is none counts nothing; it never fails the step."""
+    """A number that is none is not known; it never fails the step."""
     stub(f"cat <<'E'\n{json.dumps({'type': 'result', **report})}\nE")
-    assert perform("agent", command="/fix").get("usage") == usage
+    assert perform("agent", command="/fix")["usage"] == usage
 
 
 @pytest.mark.parametrize("output", ['{"type": "other"}', "{}", "[1]", "{broken", "plain", "", "{" * 50000])
 def test_other_output_is_taken_as_it_is(stub: Stub, perform: Perform, output: str, tmp_path: Path) -> None:
-    """Only an object of type "result" is a report."""
+    """Only an object of type "result" is a report; what was used is not known then."""
     (tmp_path / "output").write_text(output)
     stub(f"cat {tmp_path / 'output'}")
     result = perform("agent", command="/fix")
     assert result["output"] == output
-    assert "usage" not in result
+    assert result["usage"] == UNKNOWN

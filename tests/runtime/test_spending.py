@@ -93,14 +93,61 @@ def test_the_project_has_a_budget(llc: Llc, messages_server: Any, tmp_path: Path
     assert json.loads(done.stdout)["error"]["message"] == "the run has used 2,000 tokens of 2,000 tokens"
 
 
-def test_a_price_that_is_not_known_is_no_money_to_spend(llc: Llc, tmp_path: Path) -> None:
-    """With a budget in USD the run stops; a price in the configuration, also of nothing, makes it known."""
+def test_a_model_whose_price_nobody_knows_is_not_asked(
+    llc: Llc, messages_server: Any, tmp_path: Path
+) -> None:
+    """With a budget in USD; the run goes on with a price in the configuration, also one of nothing."""
     config = tmp_path / ".loops" / "config.yaml"
     config.write_text("tasks: {model: strange-model}\n")
     done = llc("run", "many", "--json", "--budget", "usd=5")
-    assert "is not known" in json.loads(done.stdout)["error"]["message"]
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, messages_server.requests) == (3, [])
+    assert error["message"] == "nobody knows what `strange-model` costs, so a budget in USD cannot be kept"
+    assert "give it a `price` under `models`" in error["help"]
     config.write_text("models: [{name: strange-model, price: [0, 0]}]\ntasks: {model: strange-model}\n")
-    assert llc("run", "many", "-q", "--budget", "usd=5").returncode == 0
+    assert llc("resume", "many", "-q").returncode == 0
+    assert len(messages_server.requests) == 4
+
+
+AGENT = """
+(defatom user:a (params) (runner agent) (instructions "Do it."))
+(list (get-field (user:a) 'status) (get-field (user:a) 'status))
+"""
+
+
+@pytest.mark.parametrize("unit", ["usd", "tokens"])
+def test_an_agent_that_does_not_say_uses_all_of_it(llc: Llc, tmp_path: Path, unit: str) -> None:
+    """It is known only afterwards; `=none` takes the bound away, and the run goes on."""
+    (tmp_path / ".loops" / "config.yaml").write_text("tasks: {agent: [echo]}\n")
+    (tmp_path / ".loops" / "two.sexp").write_text(AGENT)
+    done = llc("run", "two", "--json", "--budget", f"{unit}=1000", "--budget", "calls=9")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["terminated_by"]) == (3, "budget")
+    assert "nobody knows what a call has used" in told["error"]["message"]
+    assert f"--budget {unit}=none" in told["error"]["help"]
+    done = llc("resume", "two", "--json", "--budget", f"{unit}=none")
+    assert json.loads(done.stdout)["value"] == ["COMPLETE", "COMPLETE"], done.stderr
+
+
+LOOP = """
+name: fixing
+initial: fix
+budget: {usd: 5}
+states:
+  fix: {action: /fix, evaluate: {type: exit_code}, on_success: fix, on_failure: done}
+  done: {terminal: true}
+"""
+
+
+def test_a_loops_own_budget_is_used_up_by_what_nobody_knows(
+    llc: Llc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The VM adds all there is where an agent's report says nothing of money."""
+    monkeypatch.setenv("LLC_AGENT", "echo")
+    (tmp_path / ".loops" / "fixing.yaml").write_text(LOOP)
+    done = llc("run", "fixing", "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["terminated_by"], told["iterations"]) == (3, "budget", 2), done.stderr
 
 
 def test_status_and_history_tell_of_it(llc: Llc) -> None:
@@ -133,6 +180,7 @@ def test_mistakes_are_told(llc: Llc, text: str) -> None:
 def test_units_are_asked_for_one_by_one() -> None:
     """What is given replaces what is said otherwise, and nothing else."""
     assert asked([("usd", "2.5")], {"usd": 1, "calls": 3}) == {"usd": 2.5, "calls": 3}
+    assert asked([("usd", "none"), ("tokens", "none")], {"usd": 1, "calls": 3}) == {"calls": 3}
     with pytest.raises(UserError):
         asked([("calls", "1e99")], {})
 
@@ -143,8 +191,8 @@ def test_an_effect_that_is_performed_again_is_one_call() -> None:
     for _ in range(2):
         spending.begin(7, "task")
     assert spending.used["calls"] == 1
-    assert spending.refusal("task") is None
+    assert spending.refusal("task", {}) is None
     spending.begin(8, "agent")
-    assert spending.refusal("evaluate") is not None
-    assert spending.refusal("shell") is None
+    assert spending.refusal("evaluate", {}) is not None
+    assert spending.refusal("shell", {}) is None
     assert set(spending.used) == set(UNITS)
