@@ -3,6 +3,7 @@
     image = llc.compile(text)          # a loop's YAML to an image
     machine = llc.Machine(image)       # performs nothing: asks for effects, takes results
     outcome = llc.run("fix-types")     # the whole of `llc run`, silently
+    outcomes = llc.run_many(["lint", "types"])  # many in one process, as `llc batch`
     value = llc.evaluate("(+ 1 x)", {"x": 2})
 
 The names below are the public API; everything is imported when first used, so that `import llc`
@@ -16,7 +17,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .ir.diagnostics import CompileError, Diagnostic
-    from .runtime.api import FlowError, compile, evaluate, run
+    from .runtime.api import FlowError, compile, evaluate, run, run_many
     from .runtime.errors import UserError
     from .runtime.execution.outcome import Outcome
     from .runtime.store.journal import JournalError
@@ -43,6 +44,7 @@ __all__ = [
     "compile",
     "evaluate",
     "run",
+    "run_many",
 ]
 
 _HOMES = {
@@ -63,6 +65,7 @@ _HOMES = {
     "compile": "runtime.api",
     "evaluate": "runtime.api",
     "run": "runtime.api",
+    "run_many": "runtime.api",
 }
 
 

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..vm.faults import Fault
     from ..vm.image import Image
@@ -88,6 +88,19 @@ def run(
         budget=_texts(budget),
     )
     return launch.outcome(values)
+
+
+def run_many(jobs: Iterable[str | Mapping[str, Any]], *, at_once: int = 8) -> list[Outcome]:
+    """Run many loops or flows in this process, and say how each ended, in the order of `jobs`.
+
+    A job is a loop's name or path, or a map as a line of `llc batch` has it (`loop`, `context`, `args`,
+    `scope`, …). at_once: so many of their actions are performed at the same time. Jobs that work on the same
+    paths go one after another, and wait for runs elsewhere. Raises CompileError and UserError for jobs that
+    cannot be run, before any begins; one that ends badly is no exception: see `Outcome.status`.
+    """
+    from .execution import batching
+
+    return batching.outcomes(jobs, at_once)
 
 
 class FlowError(Exception):

@@ -13,6 +13,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import attrs
+
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...vm.image import Image
 from ..compilation.programs import load_program
@@ -107,18 +109,18 @@ class Batch:
         wrong: list[Diagnostic] = []
         sources: list[Any] = []
         known: dict[Any, tuple[str, ...] | None] = {}
-        for job in jobs:
+        asked = list(jobs)
+        for job in asked:
             key = _key(job.values)
             if key not in known:
                 known[key] = None
                 try:
                     _, image = self._program(job.values)
                 except CompileError as error:
-                    wrong += error.diagnostics
+                    wrong += [_placed(one, job) for one in error.diagnostics]
                     sources += error.sources
                 except UserError as error:
-                    wrong.append(Diagnostic(error.id, error.message, job.span, "here", error.help))
-                    sources += [job.source] if job.source is not None else []
+                    wrong.append(_placed(Diagnostic(error.id, error.message, help=error.help), job))
                 else:
                     known[key] = tuple(locks.resolve_scope(image.meta["scope"], ROOT))
             paths = known[key]
@@ -128,7 +130,8 @@ class Batch:
                     Wanted(job, locks.resolve_scope(own, ROOT) if own is job.scope else own, self._begin)
                 )
         if wrong:
-            raise CompileError(wrong, sources)
+            files = {job.source for job in asked if job.source is not None}
+            raise CompileError(wrong, [*sources, *files])
 
     def want_runs(self, found: Iterable[RunFolder]) -> None:
         """Runs that were cut off."""
@@ -275,6 +278,13 @@ class Batch:
             self._crash = self._crash or error
             self._interrupt.set()
         return command.not_ended("internal", "internal error", "error")
+
+
+def _placed(diagnostic: Diagnostic, job: Job) -> Diagnostic:
+    """What is said of a job's program as a whole is said where the job stands."""
+    if diagnostic.span is not None or job.span is None:
+        return diagnostic
+    return attrs.evolve(diagnostic, span=job.span, label="here")
 
 
 def _key(values: Values) -> Any:

@@ -1,0 +1,576 @@
+"""Many runs in one process: cut off at once, stopped one by one, and apart from each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import llc
+from llc.runtime.effects import leftover
+from llc.runtime.execution import desk
+from llc.runtime.execution.batch import Claims
+from llc.runtime.store import journal, locks
+from llc.runtime.store.runs import RunFolder, runs_in
+from llc.runtime.waiting import alone
+
+# What it does is in the file `steps`, a line for each.
+LOOP = """
+name: {name}
+initial: work
+scope: ["{scope}"]
+context: {{word: x}}
+states:
+  work:
+    action: {action}
+    on_success: done
+    on_failure: failed
+  done: {{terminal: true}}
+  failed: {{terminal: true, status: failure}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".loops").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def loop(name: str, action: str, scope: str = ".") -> str:
+    """A loop that performs one action, in `.loops/`."""
+    text = LOOP.format(name=name, action=json.dumps(action), scope=scope)
+    Path(".loops", f"{name}.yaml").write_text(text)
+    return name
+
+
+def jobs(*rows: dict[str, Any]) -> str:
+    Path("jobs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return "jobs.jsonl"
+
+
+def free(name: str, count: int, **more: Any) -> str:
+    """A file of so many jobs that are in nobody's way."""
+    return jobs(*({"loop": name, "scope": [], **more} for _ in range(count)))
+
+
+def begin(*words: str, **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "llc", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+class Answer:
+    """What a batch said: an object for each run, in the order in which they ended."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        output, self.errors = process.communicate(timeout=120)
+        self.runs: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines()]
+        self.code = process.returncode
+
+    def statuses(self) -> dict[str, int]:
+        found = [run["status"] for run in self.runs]
+        return {status: found.count(status) for status in found}
+
+
+def batch(*words: str, **options: Any) -> Answer:
+    return Answer(begin("batch", *words, "--json", **options))
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+def events(run: str, kind: str) -> list[dict[str, Any]]:
+    (path,) = Path().glob(f".loops/.*/{run}/*.events.jsonl")
+    read = [record.event for record in journal.read(str(path))]
+    return [event for event in read if event is not None and event["event"] == kind]
+
+
+def unfinished() -> list[RunFolder]:
+    return list(runs_in(""))
+
+
+def holders() -> list[Path]:
+    return list(Path().glob(".loops/.running/.host-*"))
+
+
+# --- what is run ----------------------------------------------------------------------------------
+
+
+def test_each_run_is_told_when_it_is_over(project: Path) -> None:
+    """A line for each, with its number and loop; all went well, so the exit code is 0; nothing is left."""
+    loop("one", "echo ${context.word} >> log", "a")
+    Path("two.sexp").write_text("(+ 1 factor)")
+    found = batch(
+        "one", jobs({"loop": "one", "context": {"word": "y"}}, {"loop": "two.sexp", "args": {"factor": 2}})
+    )
+    assert (found.code, found.statuses()) == (0, {"success": 3})
+    told = {run["job"]: run for run in found.runs}
+    assert [told[n]["loop"] for n in (1, 2, 3)] == ["one", "one", "two.sexp"]
+    assert told[3]["value"] == 3
+    assert sorted(lines("log")) == ["x", "y"]
+    assert not unfinished()
+    assert not holders()
+
+
+def test_one_that_does_not_succeed_makes_the_exit_code_1(project: Path) -> None:
+    """A failure, a fault and a success: each is told, and the others go on."""
+    loop("good", "true", "a")
+    loop("bad", "false", "b")
+    Path("fault.sexp").write_text('(+ 1 "a")')
+    found = batch("good", "bad", "fault.sexp")
+    assert (found.code, found.statuses()) == (1, {"success": 1, "failure": 1, "error": 1})
+    (fault,) = [run for run in found.runs if run["status"] == "error"]
+    assert fault["error"]["kind"] == "type-error"
+
+
+def test_jobs_come_from_standard_input(project: Path) -> None:
+    """`-` reads them there."""
+    loop("one", "true")
+    process = begin("batch", "-", "--json", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write('{"loop": "one"}\n\n{"loop": "one"}\n')
+    process.stdin.close()
+    process.stdin = None
+    found = Answer(process)
+    assert (found.code, found.statuses()) == (0, {"success": 2})
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"loop": "one"', "the line is no JSON"),
+        ("[1]", "the line is no JSON object"),
+        ('{"loop": "one", "contxt": {}}', "a job has no field `contxt`"),
+        ('{"loop": "one", "scope": "src"}', "`scope` is a list of paths"),
+        ('{"context": {}}', "it does not say which loop to run"),
+        ('{"loop": "oen"}', "no loop named `oen`"),
+        ('{"loop": "broken"}', "no state named `dnoe`"),
+        ('{"loop": "one", "args": {"x": 1}}', "a loop takes no arguments"),
+    ],
+)
+def test_a_bad_line_is_told_before_anything_begins(project: Path, line: str, says: str) -> None:
+    """With file and line, and what to do; exit code 2, and no run was begun."""
+    loop("one", "touch begun")
+    text = LOOP.format(name="broken", action='"true"', scope=".").replace(
+        "on_success: done", "on_success: dnoe"
+    )
+    Path(".loops/broken.yaml").write_text(text)
+    Path("jobs.jsonl").write_text(f'{{"loop": "one"}}\n{line}\n')
+    process = begin("batch", "jobs.jsonl")
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert says in errors
+    assert "jobs.jsonl:2:1" in errors or "broken.yaml:" in errors
+    assert not output
+    assert not Path("begun").exists()
+    assert not unfinished()
+
+
+def test_nothing_to_run_is_refused(project: Path) -> None:
+    """Without words it says what it takes."""
+    process = begin("batch")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "name what is to be run" in errors
+
+
+def test_a_secret_is_not_told(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In lines of JSON neither."""
+    monkeypatch.setenv("DEPLOY_PASSWORD", "correct horse")
+    Path("say.sexp").write_text('(string-append "it is " (get (run "printenv DEPLOY_PASSWORD") "output"))')
+    process = begin("batch", "say.sexp", "--json")
+    output, errors = process.communicate(timeout=60)
+    assert "correct horse" not in output + errors
+
+
+# --- which run begins when ------------------------------------------------------------------------
+
+WORK = "echo + ${context.word} >> log; sleep 0.05; echo - ${context.word} >> log"
+
+
+def test_runs_on_the_same_paths_go_one_after_another(project: Path) -> None:
+    """In their order; one on other paths does not wait for them."""
+    loop("one", WORK, "src")
+    loop("apart", "until [ -e log ]; do sleep 0.01; done; touch went", "docs")
+    rows = [
+        {"loop": "one", "context": {"word": str(n)}, "scope": [["src"], ["src/a"]][n % 2]} for n in range(6)
+    ]
+    found = batch(jobs(*rows, {"loop": "apart"}))
+    assert found.statuses() == {"success": 7}
+    assert lines("log") == [f"{sign} {n}" for n in range(6) for sign in "+-"]
+    assert Path("went").exists()
+
+
+def test_so_many_actions_at_once_as_asked_for(project: Path) -> None:
+    """Over all runs together."""
+    loop("one", WORK)
+    assert batch(free("one", 20), "--at-once", "3").statuses() == {"success": 20}
+    now = top = 0
+    for line in lines("log"):
+        now += 1 if line.startswith("+") else -1
+        top = max(top, now)
+    assert top == 3
+
+
+def test_what_sleeps_takes_no_place_and_no_thread(project: Path) -> None:
+    """A hundred runs sleep beside an action that has the only place; the process has one thread then."""
+    loop("one", "touch went")
+    Path("jobs.jsonl").write_text('{"loop": "nap.sexp", "scope": []}\n' * 100)
+    Path("nap.sexp").write_text("(sleep 600)")
+    process = begin("batch", "jobs.jsonl", "one", "--at-once", "1", "--json")
+    wait_for(Path("went").exists)
+    wait_for(lambda: len(unfinished()) == 100)
+    wait_for(lambda: len(os.listdir(f"/proc/{process.pid}/task")) == 1)
+    process.send_signal(signal.SIGINT)
+    found = Answer(process)
+    assert (found.code, found.statuses()) == (130, {"success": 1, "interrupted": 100})
+
+
+def test_a_run_elsewhere_is_waited_for(project: Path) -> None:
+    """The batch queues for paths that another process works on, and is told as queued; then it goes on."""
+    loop("other", "touch held; until [ -e go ]; do sleep 0.01; done", "src")
+    loop("one", "touch went", "src")
+    loop("apart", "touch apart", "docs")
+    other = begin("run", "other", "--quiet")
+    wait_for(Path("held").exists)
+    process = begin("batch", "one", "one", "apart", "--json")
+    wait_for(Path("apart").exists)
+    wait_for(lambda: any(run.about().get("queued") for run in unfinished()))
+    assert not Path("went").exists()
+    Path("go").touch()
+    assert other.wait(timeout=60) == 0
+    other.communicate()
+    assert Answer(process).statuses() == {"success": 3}
+
+
+def test_a_run_of_a_batch_holds_its_paths(project: Path) -> None:
+    """Whoever starts elsewhere is refused, and told which run it is."""
+    loop("one", "touch held; until [ -e go ]; do sleep 0.01; done", "src")
+    loop("other", "true", "src/a")
+    process = begin("batch", "one", "--json")
+    wait_for(Path("held").exists)
+    other = begin("run", "other")
+    _, errors = other.communicate(timeout=60)
+    assert other.returncode == 1
+    assert f"pid {process.pid}" in errors
+    Path("go").touch()
+    assert Answer(process).code == 0
+
+
+paths = st.lists(st.sampled_from("ab"), max_size=3).map(lambda parts: "/" + "/".join(parts))
+
+
+@given(st.lists(paths, max_size=4), st.lists(paths, max_size=4), st.lists(paths, max_size=3))
+def test_claims_overlap_as_scopes_do(held: list[str], gone: list[str], wanted: list[str]) -> None:
+    """What was claimed and is not given back overlaps just where two scopes would."""
+    claims = Claims()
+    claims.add(held)
+    claims.add(gone)
+    claims.remove(gone)
+    assert claims.overlap(wanted) == any(locks.overlap(a, b) for a in held for b in wanted)
+
+
+# --- cut off --------------------------------------------------------------------------------------
+
+# Does one thing, says so, and waits to go on.
+GATED = "echo $LLC_RUN_ID >> first; until [ -e go ]; do sleep 0.05; done; echo $LLC_RUN_ID >> second"
+
+
+def two_steps(name: str) -> str:
+    """A loop whose first action is done when its second waits."""
+    Path(".loops", f"{name}.yaml").write_text(
+        f"""
+name: {name}
+initial: first
+states:
+  first: {{action: "echo $LLC_RUN_ID >> first", next: second}}
+  second: {{action: "until [ -e go ]; do sleep 0.05; done; echo $LLC_RUN_ID >> second", next: done}}
+  done: {{terminal: true}}
+"""
+    )
+    return name
+
+
+def test_after_kill_9_each_goes_on(project: Path) -> None:
+    """Fifty runs lose their process at once; what had finished of each is not done again."""
+    two_steps("one")
+    process = begin("batch", free("one", 50), "--at-once", "50", "--json")
+    wait_for(lambda: len(lines("first")) == 50)
+    time.sleep(0.2)
+    process.kill()
+    process.communicate()
+    assert len(unfinished()) == 50
+    Path("go").touch()
+    found = batch("--resume", "--at-once", "50")
+    assert (found.code, found.statuses()) == (0, {"success": 50})
+    names = {run["run"] for run in found.runs}
+    assert set(lines("first")) == names
+    assert len(lines("first")) == 50
+    assert set(lines("second")) == names
+    assert not unfinished()
+    assert not holders()
+
+
+def test_one_of_a_batch_is_resumed_by_itself(project: Path) -> None:
+    """`llc resume` takes one up, `llc batch --resume` the rest."""
+    two_steps("one")
+    process = begin("batch", free("one", 3), "--json")
+    wait_for(lambda: len(lines("first")) == 3)
+    process.kill()
+    process.communicate()
+    Path("go").touch()
+    first = min(run.id for run in unfinished())
+    alone = begin("resume", first, "--json")
+    assert json.loads(alone.communicate(timeout=60)[0])["status"] == "success"
+    assert batch("--resume").statuses() == {"success": 2}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_once_all_end_in_good_order(project: Path, number: int) -> None:
+    """Each ends its action and its journal and can be resumed; what had not begun is told as such."""
+    loop("one", "echo $$ >> pids; exec sleep 600")
+    process = begin("batch", free("one", 20), "--at-once", "4", "--json")
+    wait_for(lambda: len(lines("pids")) == 4)
+    process.send_signal(number)
+    found = Answer(process)
+    assert found.code == 130
+    assert set(found.statuses()) == {"interrupted"}
+    assert "not begun" in found.errors
+    assert "llc batch --resume" in found.errors
+    assert not any(leftover.is_alive(int(pid), leftover.start_time(int(pid))) for pid in lines("pids"))
+    for run in found.runs:
+        assert len(events(run["run"], "run_interrupted")) == 1
+    assert {run.id for run in unfinished()} == {run["run"] for run in found.runs}
+
+
+def test_asked_twice_actions_are_killed_at_once(project: Path) -> None:
+    """One that takes no notice of TERM does not keep the batch; the runs can be resumed."""
+    loop("one", "trap '' TERM; echo $$ >> pids; while :; do sleep 0.05; done")
+    process = begin("batch", free("one", 3), "--json")
+    wait_for(lambda: len(lines("pids")) == 3)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    found = Answer(process)
+    assert (found.code, found.statuses()) == (130, {"interrupted": 3})
+    assert all(events(run["run"], "run_interrupted") for run in found.runs)
+
+
+def test_a_computing_run_lets_others_have_their_turn(project: Path) -> None:
+    """One that never waits does not keep others from ending, nor itself from being stopped."""
+    Path("spin.sexp").write_text("(define (spin n) (spin (+ n 1))) (spin 0)")
+    loop("one", "touch went")
+    process = begin("batch", "spin.sexp", "one", "--json")
+    wait_for(lambda: [run.name for run in unfinished()] == ["spin"] and Path("went").exists())
+    process.send_signal(signal.SIGINT)
+    found = Answer(process)
+    assert found.statuses() == {"success": 1, "interrupted": 1}
+
+
+# --- one of them ----------------------------------------------------------------------------------
+
+
+def test_stopping_one_leaves_the_others(project: Path) -> None:
+    """`llc stop RUN` ends that run and its action; the others go on to their ends."""
+    loop("one", "echo $LLC_RUN_ID $$ >> pids; until [ -e go ]; do sleep 0.05; done")
+    process = begin("batch", free("one", 5), "--json")
+    wait_for(lambda: len(lines("pids")) == 5)
+    chosen, pid = lines("pids")[2].split()
+    stopping = begin("stop", chosen, "--json")
+    (told,) = json.loads(stopping.communicate(timeout=60)[0])
+    assert (told["how"], told["status"]) == ("stopped", "interrupted")
+    assert not leftover.is_alive(int(pid), leftover.start_time(int(pid)))
+    assert process.poll() is None
+    Path("go").touch()
+    found = Answer(process)
+    assert (found.code, found.statuses()) == (1, {"success": 4, "interrupted": 1})
+    assert [run["run"] for run in found.runs if run["status"] == "interrupted"] == [chosen]
+
+
+def test_one_that_does_not_stop_is_insisted_upon(project: Path) -> None:
+    """Its action is killed, the process and the others are not."""
+    loop("one", "trap '' TERM; echo $LLC_RUN_ID >> pids; until [ -e go ]; do sleep 0.05; done")
+    process = begin("batch", free("one", 2), "--json")
+    wait_for(lambda: len(lines("pids")) == 2)
+    stopping = begin("stop", lines("pids")[0], "--wait", "0.1", "--json")
+    (told,) = json.loads(stopping.communicate(timeout=60)[0])
+    assert told["how"] == "stopped"
+    Path("go").touch()
+    assert Answer(process).statuses() == {"success": 1, "interrupted": 1}
+
+
+def test_all_are_stopped_by_all(project: Path) -> None:
+    """`llc stop --all` reaches each; what sleeps too."""
+    Path("nap.sexp").write_text("(sleep 600)")
+    process = begin("batch", free("nap.sexp", 10), "--json")
+    wait_for(lambda: len(unfinished()) == 10)
+    stopping = begin("stop", "--all", "--json")
+    told = json.loads(stopping.communicate(timeout=60)[0])
+    assert {one["how"] for one in told} == {"stopped"}
+    assert Answer(process).statuses() == {"interrupted": 10}
+
+
+def test_a_journal_that_is_lost_ends_its_run_alone(project: Path) -> None:
+    """One run's folder goes away while its action runs; that run ends by an error, the others well."""
+    loop("bad", "rm -rf .loops/.running/$LLC_RUN_ID; true")
+    loop("good", "sleep 0.2; echo >> log")
+    rows = [{"loop": name, "scope": []} for name in ("good", "bad", "good")]
+    found = batch(jobs(*rows))
+    assert (found.code, found.statuses()) == (1, {"success": 2, "error": 1})
+    (bad,) = [run for run in found.runs if run["status"] == "error"]
+    assert bad["error"]["kind"] == "journal"
+    assert len(lines("log")) == 2
+
+
+def test_each_is_seen_and_answered_from_outside(project: Path) -> None:
+    """Status tells of each of them, and `llc answer` reaches the one that asks."""
+    Path("ask.sexp").write_text('(ask "which one?")')
+    Path("nap.sexp").write_text("(sleep 600)")
+    process = begin("batch", "ask.sexp", "nap.sexp", "--json")
+    wait_for(lambda: list(Path().glob(".loops/.running/ask-*/answers/*.wake")))
+    told = json.loads(begin("status", "--json").communicate(timeout=60)[0])
+    assert {(one["program"], one["status"], one["pid"]) for one in told} == {
+        ("ask", "running", process.pid),
+        ("nap", "running", process.pid),
+    }
+    answering = begin("answer", "ask", "this")
+    assert answering.wait(timeout=60) == 0
+    answering.communicate()
+    wait_for(lambda: [run.name for run in unfinished()] == ["nap"])
+    begin("stop", "nap").communicate(timeout=60)
+    found = Answer(process)
+    assert {run["program"]: run["status"] for run in found.runs} == {"ask": "success", "nap": "interrupted"}
+
+
+def test_what_an_action_writes_is_seen_live(project: Path) -> None:
+    """The end of its output is there for whoever looks, as for a run by itself."""
+    loop("one", "echo so far; until [ -e go ]; do sleep 0.05; done")
+    process = begin("batch", "one", "--json")
+    wait_for(lambda: any("so far" in path.read_text() for path in Path().glob(".loops/.running/*/one.live")))
+    Path("go").touch()
+    assert Answer(process).code == 0
+
+
+# --- files that may be open -----------------------------------------------------------------------
+
+
+def limited(soft: int, hard: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_more_runs_than_open_files_take_turns(project: Path) -> None:
+    """Where the system allows few, the rest begins when others have ended."""
+    Path("nap.sexp").write_text("(sleep 0.05)")
+    found = batch(free("nap.sexp", 120), "--at-once", "1", preexec_fn=limited(100, 100))
+    assert (found.code, found.statuses()) == (0, {"success": 120})
+
+
+def test_the_soft_limit_is_raised(project: Path) -> None:
+    """With a low soft limit that may be raised all runs are under way at once."""
+    Path("nap.sexp").write_text("(sleep 600)")
+    process = begin("batch", free("nap.sexp", 150), "--json", preexec_fn=limited(128, 4096))
+    wait_for(lambda: len(unfinished()) == 150)
+    process.send_signal(signal.SIGINT)
+    assert Answer(process).statuses() == {"interrupted": 150}
+
+
+def test_too_few_open_files_are_told(project: Path) -> None:
+    """Where not one run fits, it says what to do."""
+    Path("nap.sexp").write_text("(sleep 0.1)")
+    found = batch("nap.sexp", "--at-once", "50", preexec_fn=limited(200, 200))
+    assert found.code == 1
+    assert "too-few-descriptors" in found.errors
+    assert not unfinished()
+
+
+# --- in Python ------------------------------------------------------------------------------------
+
+
+def test_run_many_gives_an_outcome_for_each(project: Path) -> None:
+    """In the order they were asked for, whatever became of them."""
+    loop("good", "true", "a")
+    loop("bad", "false", "b")
+    Path("twice.sexp").write_text("(* 2 x)")
+    found = llc.run_many(["bad", {"loop": "twice.sexp", "args": {"x": 21}}, "good"], at_once=2)
+    assert [outcome.status for outcome in found] == ["failure", "success", "success"]
+    assert found[1].value == 42
+
+
+def test_run_many_refuses_a_bad_job(project: Path) -> None:
+    """Before anything begins."""
+    loop("good", "touch begun")
+    with pytest.raises(llc.UserError, match="job 2: a job has no field `lop`"):
+        llc.run_many(["good", {"lop": "good"}])
+    assert not Path("begun").exists()
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+class Once:
+    """A wait that gives, or raises, what it was made with."""
+
+    def __init__(self, what: Any) -> None:
+        self.what = what
+
+    def wait(self) -> Any:
+        if isinstance(self.what, BaseException):
+            raise self.what
+        return self.what
+
+
+def test_alone_gives_each_wait_what_came_of_it() -> None:
+    """And an exception of a wait to the one that waits, who may go on."""
+
+    def steps() -> Any:
+        found = [(yield Once(1)), (yield None)]
+        try:
+            yield Once(KeyError("two"))
+        except KeyError as error:
+            found.append(error.args[0])
+        return [*found, (yield Once(3))]
+
+    assert alone(steps()) == [1, None, "two", 3]
+
+
+def test_requests_come_as_they_were_made(project: Path) -> None:
+    """By name, one by one; one that nobody takes any more says so."""
+    table = desk.Desk.open()
+    assert table is not None
+    assert table.requests() == []
+    assert desk.ask(table.path, "a-1")
+    assert desk.ask(table.path, "b-2")
+    assert desk.ask(table.path, "a-1")
+    assert table.requests() == ["a-1", "b-2", "a-1"]
+    table.close()
+    assert not desk.ask(table.path, "a-1")
+    os.mkfifo(".loops/.running/.host-of-a-dead-one")
+    again = desk.Desk.open()
+    assert again is not None
+    assert holders() == [Path(again.path)]
+    again.close()
