@@ -15,6 +15,7 @@ import typer
 from ..ir.diagnostics import CompileError, Diagnostic, suggest
 from . import configuration
 from .commands import authoring, interactive, memory, people, programs, records, tools  # noqa: F401 - they declare verbs
+from .commands import batch as _batch  # noqa: F401
 from .commands import mcp as _mcp  # noqa: F401
 from .commands import runs as _runs  # noqa: F401
 from .commands.plumbing import app, show, write
