@@ -14,7 +14,7 @@ import typer
 
 from ..ir.diagnostics import CompileError, Diagnostic, suggest
 from . import configuration
-from .commands import authoring, interactive, memory, people, programs, records, tools  # noqa: F401 - they declare verbs
+from .commands import authoring, interactive, memory, people, programs, records, tools, usage  # noqa: F401 - they declare verbs
 from .commands import batch as _batch  # noqa: F401
 from .commands import mcp as _mcp  # noqa: F401
 from .commands import runs as _runs  # noqa: F401
@@ -38,25 +38,27 @@ def main(program: str, words: list[str]) -> int:
         code = command.main(args=words, prog_name=program, standalone_mode=False)
         return code if isinstance(code, int) else EXIT_OK
     except _UsageError as error:
-        error.message = masking.masked(error.message)
-        error.show()
-        _answer_usage(words, error.format_message())
-        return EXIT_USAGE
+        return _refuse(usage.refusal(error, command, words), words)
     except typer.Abort:
         return EXIT_FAILURE
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else EXIT_OK if exit.code is None else EXIT_USAGE
     except UserError as error:
-        show([Diagnostic(error.id, error.message, help=error.help)])
-        if error.exit_code == EXIT_USAGE:
-            _answer_usage(words, masking.masked(error.message))
-        return error.exit_code
+        return _refuse(error, words)
     except JournalError as error:
         show([Diagnostic("cannot-write", error.message)])
         return EXIT_USAGE
     except CompileError as error:
         show(error.diagnostics, error.sources)
         return EXIT_USAGE
+
+
+def _refuse(error: UserError, words: list[str]) -> int:
+    """Say what was done wrong; the exit code."""
+    show([Diagnostic(error.id, error.message, help=error.help)])
+    if error.exit_code == EXIT_USAGE:
+        _answer_usage(words, masking.masked(error.message))
+    return error.exit_code
 
 
 def _mask() -> None:
@@ -74,7 +76,7 @@ def _answer_usage(words: list[str], message: str) -> None:
         from .effects import task_run
 
         write(task_run.as_json(task_run.of_refusal(UserError("usage", message))))
-    elif own[:1] in (["run"], ["resume"]) and "--json" in own:
+    elif own[:1] in (["run"], ["resume"], ["fork"]) and "--json" in own:
         launch.usage_answer(message)
 
 

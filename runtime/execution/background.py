@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
+    from typing import Any
 
     from ..options import Values
     from ..store.runs import RunFolder
@@ -86,7 +87,11 @@ def start(values: Values, go: Callable[[Leaving], int]) -> int:
             os.kill(child, number)
 
     # What comes of a request to stop the child decides, which Ctrl-C and the end of the terminal reach too.
-    handlers = {signal.SIGINT: signal.SIG_IGN, signal.SIGHUP: signal.SIG_IGN, signal.SIGTERM: pass_on}
+    handlers: dict[int, Any] = {
+        signal.SIGINT: signal.SIG_IGN,
+        signal.SIGHUP: signal.SIG_IGN,
+        signal.SIGTERM: pass_on,
+    }
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         with os.fdopen(read, "rb") as pipe:

@@ -1,0 +1,82 @@
+"""Words that cannot be read as a command: said like any other error, with what would be right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from llc.runtime import cli
+from llc.runtime.verbs import VERBS
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_refuses_an_option_it_has_not(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """By name, with the nearest it has or where they are listed; stdout stays empty."""
+    assert cli.main("llc", [verb, "--no-such-optoin"]) == 2
+    out, shown = capfd.readouterr()
+    assert out == ""
+    assert shown.startswith("error[")
+    assert "--no-such-optoin" in shown
+    assert " = help: " in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "help"),
+    [
+        (
+            "run x --contxt a=1",
+            "[unknown-option]: `llc run` has no option `--contxt`",
+            "did you mean `--context`?",
+        ),
+        ("run x -z", "[unknown-option]: `llc run` has no option `-z`", "`llc run --help` tells which it has"),
+        ("run x y z", "[bad-argument]: `y z` is too much", "it is: llc run [OPTIONS] LOOP"),
+        ("run x --jobs", "[bad-option]: --jobs needs a value: --jobs N", "perform so many actions"),
+        ("run x --jobs=x", "[bad-option]: --jobs is a whole number, not `x`", "perform so many actions"),
+        ("run x --jobs 0", "[bad-option]: --jobs is at least 1, not `0`", "perform so many actions"),
+        ("run x --quiet=1", "[bad-option]: --quiet takes no value", "show no progress"),
+        ("stop --wait soon", "[bad-option]: --wait is a number, not `soon`", "how long a run may take"),
+        ("logs x -n -1", "[bad-option]: -n is at least 0, not `-1`", "only the last N events"),
+        ("logs", "[missing-argument]: `llc logs` needs RUN|LOOP", "; such as `llc logs fix-types`"),
+        ("resume", "[missing-argument]: `llc resume` needs RUN", "a loop's name, or a run's id"),
+        ("fork x --at one", "[bad-option]: --at is a whole number, not `one`", "before the effect"),
+        ("trace x --at", "[bad-option]: --at needs a value: --at N", "one point"),
+        ("--verson", "[unknown-option]: `llc` has no option `--verson`", "did you mean `--version`?"),
+    ],
+)
+def test_what_is_wrong_and_what_would_be_right(
+    line: str, error: str, help: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A line each, in the words of the verb's help."""
+    assert cli.main("llc", line.split()) == 2
+    shown = capfd.readouterr().err.splitlines()
+    assert shown[0] == f"error{error}"
+    assert shown[1].startswith(" = help: ")
+    assert help in shown[1]
+    assert len(shown) == 2
+
+
+@pytest.mark.parametrize("verb", ["run", "resume", "fork"])
+def test_where_one_object_was_asked_for_it_is_there(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also for words that cannot be read."""
+    assert cli.main("llc", [verb, "x", "--json", "--bogus"]) == 2
+    error = json.loads(capfd.readouterr().out)["error"]
+    assert (error["kind"], error["message"]) == ("usage", f"`llc {verb}` has no option `--bogus`")
+
+
+def test_what_is_written_is_shown_in_bounds(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without secrets, control characters and ends."""
+    monkeypatch.setenv("MY_TOKEN", "correct-horse")
+    assert cli.main("llc", ["run", "x", "--jobs", "correct-horse" + "\x1b[2J" + "y" * 999]) == 2
+    shown = capfd.readouterr().err
+    assert "correct-horse" not in shown
+    assert "\x1b" not in shown
+    assert max(map(len, shown.splitlines())) < 200
