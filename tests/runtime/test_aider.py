@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pexpect
 import pytest
+import terminals
 
 import llc
 
@@ -80,7 +80,7 @@ def spawn() -> Any:
     Path(".loops/flow.sexp").write_text(
         '(list (get (aider:interactive (query "the tests")) "status") (ask "well?"))'
     )
-    return pexpect.spawn(sys.executable, ["-m", "llc", "run", "flow", "--json"], encoding="utf-8", timeout=20)
+    return terminals.spawn("run", "flow", "--json")
 
 
 def test_aider_has_the_terminal_until_it_is_left(aider: Callable[[str], None]) -> None:

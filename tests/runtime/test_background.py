@@ -15,6 +15,7 @@ from typing import Any
 
 import pexpect
 import pytest
+import terminals
 
 from llc.runtime.effects import leftover
 from llc.runtime.errors import UserError
@@ -186,7 +187,7 @@ def test_a_start_that_is_killed_is_told(project: Path) -> None:
 
 def test_a_closed_terminal_does_not_end_it(project: Path) -> None:
     """The terminal that a run in the background came from may go away."""
-    child = pexpect.spawn(sys.executable, ["-m", "llc", "run", "waits", "--background"], encoding="utf-8")
+    child = terminals.spawn("run", "waits", "--background")
     child.expect("running in the background")
     child.close(force=True)
     run = the_run()
@@ -370,7 +371,7 @@ def test_closed_streams_do_not_matter(project: Path, closed: str) -> None:
 
 
 def foreground(*words: str) -> Any:
-    child = pexpect.spawn(sys.executable, ["-m", "llc", *words], encoding="utf-8", timeout=30)
+    child = terminals.spawn(*words)
     wait_for(lambda: os.path.exists("pid") and Path("pid").read_text().endswith("\n"))
     return child
 
@@ -395,9 +396,7 @@ def test_two_interrupts_leave_a_run_that_goes_on(project: Path) -> None:
     time.sleep(0.2)
     child.sendintr()
     child.expect("Resume with: llc resume stubborn-")
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 130
+    assert terminals.exit_code(child) == 130
     (project / "go").touch()
     assert llc("resume", "stubborn", "-q").returncode == 0
 
@@ -425,6 +424,4 @@ def test_a_suspended_foreground_run_goes_on(project: Path) -> None:
     os.kill(child.pid, signal.SIGCONT)
     (project / "go").touch()
     child.expect("Loop completed: done")
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 0
+    assert terminals.exit_code(child) == 0

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from pathlib import Path
 
-import pexpect
 import pytest
+from terminals import Dialogue
 
 from llc.frontend.compile import compile_file
 from llc.runtime.authoring import drafts, wizard
 from llc.runtime.authoring.wizard import Choice
 
-LLC = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())"
 DOWN = "\x1b[B"
-ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 SAVE = r"Save to .*\?.* \[Y/n\]"
 
 
@@ -30,40 +26,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "project"
 
 
-class Terminal:
-    """`llc create` in a terminal of 100 columns."""
-
-    def __init__(self, *words: str, **env: str) -> None:
-        around = {
-            name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")
-        }
-        self.child = pexpect.spawn(
-            sys.executable,
-            ["-c", LLC, "create", *words],
-            env={**around, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", **env},
-            encoding="utf-8",
-            dimensions=(40, 100),
-            timeout=15,
-        )
-        self.seen = ""
-
-    def wait(self, pattern: str) -> None:
-        self.child.expect(pattern)
-        self.seen += (self.child.before or "") + (self.child.after or "")
-
-    def answer(self, question: str, keys: str = "\r") -> None:
-        self.wait(question)
-        self.child.send(keys)
-
-    def end(self) -> int:
-        self.child.expect(pexpect.EOF)
-        self.seen += self.child.before or ""
-        self.child.close()
-        return self.child.exitstatus if self.child.exitstatus is not None else -self.child.signalstatus
-
-    @property
-    def plain(self) -> str:
-        return ESCAPE.sub("", self.seen).replace("\r", "")
+def create(*words: str, **env: str) -> Dialogue:
+    return Dialogue("create", *words, **env)
 
 
 def saved(project: Path, name: str) -> str:
@@ -74,7 +38,7 @@ def saved(project: Path, name: str) -> str:
 
 def test_the_session_of_the_seed(project: Path) -> None:
     """Fix errors until clean, types and lint, ten attempts: the YAML that the seed shows."""
-    t = Terminal()
+    t = create()
     t.answer("What kind of automation loop")
     t.answer("What should the loop fix", f" {DOWN} \r")
     t.answer("maximum number of fix attempts")
@@ -94,7 +58,7 @@ def test_the_session_of_the_seed(project: Path) -> None:
 
 def test_maintaining_with_a_check_of_one_s_own(project: Path) -> None:
     """Other…: a command, its repair, a name; and the pause between two rounds."""
-    t = Terminal()
+    t = create()
     t.answer("What kind", f"{DOWN}\r")
     t.answer("What should the loop keep", f"{DOWN * 3} \r")
     t.answer("Which command checks", "make docs\r")
@@ -116,7 +80,7 @@ def test_maintaining_with_a_check_of_one_s_own(project: Path) -> None:
 
 def test_a_metric(project: Path) -> None:
     """Drive a metric toward a target: a number is asked for until it is one."""
-    t = Terminal()
+    t = create()
     t.answer("What kind", f"{DOWN * 2}\r")
     t.answer("prints the metric", "wc -l < todo\r")
     t.answer("Toward which number", "\x15none\r")
@@ -134,7 +98,7 @@ def test_a_metric(project: Path) -> None:
 
 def test_steps(project: Path) -> None:
     """Run a sequence of steps: as many as are written."""
-    t = Terminal()
+    t = create()
     t.answer("What kind", f"{DOWN * 3}\r")
     t.answer("first step", "make one\r")
     t.answer("And then", "make two\r")
@@ -149,7 +113,7 @@ def test_steps(project: Path) -> None:
 
 def test_states_of_one_s_own(project: Path) -> None:
     """Other…: each state that is named is asked for."""
-    t = Terminal()
+    t = create()
     t.answer("What kind", f"{DOWN * 4}\r")
     t.answer("What should it be like", f"{DOWN}\r")
     t.answer("first state", "\r")
@@ -170,7 +134,7 @@ def test_states_of_one_s_own(project: Path) -> None:
 
 def test_a_paradigm_that_is_given_is_not_asked_for(project: Path) -> None:
     """Nor is anything else that options say."""
-    t = Terminal("--paradigm", "goal", "--goal", "All is well", "--name", "well")
+    t = create("--paradigm", "goal", "--goal", "All is well", "--name", "well")
     t.answer("Which command checks", "true\r")
     t.answer("What repairs", "\r")
     t.answer("maximum number", "\r")
@@ -183,7 +147,7 @@ def test_a_paradigm_that_is_given_is_not_asked_for(project: Path) -> None:
 @pytest.mark.parametrize("step", range(4))
 def test_leaving_leaves_nothing_behind(project: Path, keys: str, step: int) -> None:
     """Ctrl-C and Ctrl-D in a menu, in a line, at the last question: no file, no folder, a word."""
-    t = Terminal()
+    t = create()
     before = [("What kind", "\r"), ("What should the loop fix", " \r"), ("maximum", "\r"), ("called", "\r")]
     for question, answer in before[:step]:
         t.answer(question, answer)
@@ -196,7 +160,7 @@ def test_leaving_leaves_nothing_behind(project: Path, keys: str, step: int) -> N
 @pytest.mark.parametrize("keys", ["\x03", "\x04", "n\r"])
 def test_what_is_not_confirmed_is_not_saved(project: Path, keys: str) -> None:
     """The preview alone writes nothing."""
-    t = Terminal("--paradigm", "goal", "--goal", "x", "--tool", "true", "--name", "x")
+    t = create("--paradigm", "goal", "--goal", "x", "--tool", "true", "--name", "x")
     t.answer(SAVE, keys)
     assert t.end() in (1, 130)
     assert list(project.iterdir()) == []
@@ -208,13 +172,13 @@ def test_a_loop_that_is_there_is_not_overwritten_unasked(project: Path) -> None:
     path = project / ".loops" / "x.yaml"
     path.write_text("mine")
     words = ("--paradigm", "goal", "--goal", "x", "--tool", "true", "--name", "x")
-    t = Terminal(*words)
+    t = create(*words)
     t.answer(SAVE)
     t.answer("Replace it", "\r")
     t.answer("Another name", "y\r")
     assert t.end() == 0
     assert (path.read_text(), 'name: "y"\n' in saved(project, "y")) == ("mine", True)
-    t = Terminal(*words)
+    t = create(*words)
     t.answer(SAVE)
     t.answer("Replace it", "y\r")
     assert t.end() == 0
@@ -223,7 +187,7 @@ def test_a_loop_that_is_there_is_not_overwritten_unasked(project: Path) -> None:
 
 def test_hostile_answers(project: Path) -> None:
     """Names that are paths are refused; words that would steer the terminal, or YAML, are text."""
-    t = Terminal("--paradigm", "goal")
+    t = create("--paradigm", "goal")
     t.answer("true in the end", "a: [b\\n] # {{x}} 'y' \"z\"\r")
     t.answer("Which command checks", "echo 'a: b' # c\r")
     t.answer("What repairs", "\r")
@@ -243,7 +207,7 @@ def test_hostile_answers(project: Path) -> None:
 
 def test_no_color(project: Path) -> None:
     """Nothing is coloured where NO_COLOR says so."""
-    t = Terminal("--paradigm", "goal", "--goal", "x", "--tool", "true", "--name", "x", NO_COLOR="1")
+    t = create("--paradigm", "goal", "--goal", "x", "--tool", "true", "--name", "x", NO_COLOR="1")
     t.answer(SAVE)
     assert t.end() == 0
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", t.seen)
@@ -251,7 +215,7 @@ def test_no_color(project: Path) -> None:
 
 def test_a_dumb_terminal_gets_numbered_lists(project: Path) -> None:
     """The same questions, answered with numbers."""
-    t = Terminal(TERM="dumb")
+    t = create(TERM="dumb")
     t.wait("1. Fix errors until clean")
     t.answer("Which one", "\r")
     t.answer("Which ones", "9\r")
@@ -266,7 +230,7 @@ def test_a_dumb_terminal_gets_numbered_lists(project: Path) -> None:
 
 def test_words_without_a_key(project: Path) -> None:
     """To describe a loop needs a model; without a key that is said, and nothing is saved."""
-    t = Terminal()
+    t = create()
     t.answer("What kind", f"{DOWN * 4}\r")
     t.answer("What should it be like", f"{DOWN * 2}\r")
     t.answer("What should the loop do", "make it green\r")

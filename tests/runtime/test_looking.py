@@ -13,10 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pexpect
 import pytest
+import terminals
 from hypothesis import given
 from hypothesis import strategies as st
+from terminals import exit_code
 
 from llc.runtime import entry
 from llc.runtime.inspection import history, live, status, stopping, summary, telling
@@ -169,21 +170,12 @@ def test_status_tells_a_run_that_was_killed(project: Path, llc: Llc) -> None:
 def test_watch_redraws_in_place_and_ends_with_the_run(project: Path) -> None:
     """On a terminal the same lines are drawn again; when the run ends, so does the watching."""
     start()
-    child = pexpect.spawn(
-        sys.executable,
-        ["-m", "llc", "status", "talks", "--watch"],
-        env={**os.environ, "TERM": "xterm"},
-        dimensions=(24, 60),
-        encoding="utf-8",
-        timeout=30,
-    )
+    child = terminals.spawn("status", "talks", "--watch", width=60)
     child.expect("running")
     child.expect(r"\x1b\[\d+F")
     Path("go").touch()
     child.expect("success")
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 0
+    assert exit_code(child) == 0
 
 
 def test_watch_in_a_pipe_prints_what_changes(project: Path) -> None:
@@ -263,15 +255,7 @@ def test_what_is_no_live_file_is_none(tmp_path: Path) -> None:
 
 
 def attached(*words: str) -> Any:
-    command = ["-m", "llc", "attach", "talks", *words]
-    env = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
-    return pexpect.spawn(sys.executable, command, env=env, encoding="utf-8", timeout=30, dimensions=(24, 200))
-
-
-def exit_code(child: Any) -> int:
-    child.expect(pexpect.EOF)
-    child.close()
-    return int(child.exitstatus)
+    return terminals.spawn("attach", "talks", *words, width=200, height=24, NO_COLOR="1")
 
 
 def test_attach_shows_a_run_as_the_foreground_would(project: Path) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
+import terminals
+from terminals import exit_code
 
 import llc
 from llc.frontend.compile import compile_text
@@ -93,9 +94,8 @@ def terminal() -> Iterator[Callable[..., Any]]:
     children = []
 
     def spawn(*words: str) -> Any:
-        child = pexpect.spawn(sys.executable, ["-m", "llc", *words], encoding="utf-8", timeout=20)
-        children.append(child)
-        return child
+        children.append(terminals.spawn(*words))
+        return children[-1]
 
     yield spawn
     for child in children:
@@ -114,9 +114,7 @@ def test_an_answer_is_typed(project: Path, terminal: Callable[..., Any]) -> None
     child.expect("not now: ")
     child.sendline("1")
     child.expect("Loop completed")
-    child.expect(pexpect.EOF)
-    child.wait()
-    assert child.exitstatus == 0
+    assert exit_code(child) == 0
     assert (project / "went").read_text() == "yes\n"
 
 
@@ -126,9 +124,7 @@ def test_an_interrupted_question_is_asked_again(project: Path, terminal: Callabl
     child.expect("not now: ")
     child.sendintr()
     child.expect("Resume with")
-    child.expect(pexpect.EOF)
-    child.wait()
-    assert child.exitstatus == 130
+    assert exit_code(child) == 130
     child = terminal("resume", "confirm")
     child.expect("Deploy")
     child.expect("not now: ")
@@ -142,9 +138,7 @@ def test_a_quiet_run_still_asks(project: Path, terminal: Callable[..., Any]) -> 
     child.expect("Deploy")
     child.expect("not now: ")
     child.sendline("no")
-    child.expect(pexpect.EOF)
-    child.wait()
-    assert child.exitstatus == 0
+    assert exit_code(child) == 0
 
 
 def test_a_question_in_a_terminal_can_be_answered_from_elsewhere(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
+import terminals
 
 LLC = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())"
 
@@ -129,22 +130,8 @@ class Terminal:
 
     def __init__(self, folder: Path, **env: str) -> None:
         self.state = folder / "state"
-        self.child = pexpect.spawn(
-            sys.executable,
-            ["-c", LLC, "repl"],
-            cwd=str(folder),
-            env={
-                **{name: value for name, value in os.environ.items() if name != "FORCE_COLOR"},
-                "TERM": "xterm",
-                "PROMPT_TOOLKIT_NO_CPR": "1",
-                "XDG_STATE_HOME": str(self.state),
-                "NO_COLOR": "1",
-                **env,
-            },
-            encoding="utf-8",
-            timeout=30,
-            dimensions=(40, 120),
-        )
+        settings = {"XDG_STATE_HOME": str(self.state), "NO_COLOR": "1", **env}
+        self.child = terminals.spawn("repl", folder=folder, **settings)
         self.prompt()
 
     def prompt(self) -> None:
@@ -205,9 +192,7 @@ def test_ctrl_c_drops_what_was_typed_and_ctrl_d_leaves(terminal: Terminal) -> No
     terminal.prompt()
     terminal.says("(+ 2 3)", "5")
     terminal.child.sendeof()
-    terminal.child.expect(pexpect.EOF)
-    terminal.child.close()
-    assert terminal.child.exitstatus == 0
+    assert terminals.exit_code(terminal.child) == 0
 
 
 def test_names_are_completed(terminal: Terminal) -> None:
@@ -247,6 +232,4 @@ def test_colours_heed_no_color(tmp_path: Path) -> None:
 def test_exit_ends_the_session(terminal: Terminal) -> None:
     """`(exit 3)` leaves with 3."""
     terminal.child.send("(exit 3)\r")
-    terminal.child.expect(pexpect.EOF)
-    terminal.child.close()
-    assert terminal.child.exitstatus == 3
+    assert terminals.exit_code(terminal.child) == 3

@@ -14,6 +14,8 @@ from typing import Any
 
 import pexpect
 import pytest
+import terminals
+from terminals import exit_code, screen_of
 
 Spawn = Callable[..., Any]
 
@@ -38,19 +40,10 @@ def spawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spawn:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def spawn(*words: str, width: int = 60, **env: str) -> Any:
-        given = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-        given |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **env}
-        return pexpect.spawn(
-            sys.executable,
-            ["-m", "llc", *words],
-            env=given,
-            dimensions=(24, width),
-            encoding="utf-8",
-            timeout=30,
-        )
+    def on_terminal(*words: str, width: int = 60, **env: str) -> Any:
+        return terminals.spawn(*words, width=width, height=24, **env)
 
-    return spawn
+    return on_terminal
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -70,22 +63,6 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def exit_code(child: Any) -> int:
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus is not None, child.signalstatus
-    return int(child.exitstatus)
-
-
-def screen_of(text: str) -> list[str]:
-    """What is left on the screen: lines as the last carriage return and erasure left them."""
-    lines = []
-    for line in text.replace("\r\n", "\n").split("\n"):
-        left = re.split(r"\r|\x1b\[K", line)
-        lines.append(re.sub(r"\x1b\[[0-9;]*m", "", next((part for part in reversed(left) if part), "")))
-    return lines
 
 
 def test_the_running_action_shows_live_output_and_a_spinner(spawn: Spawn) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,8 +11,10 @@ from typing import Any
 
 import pexpect
 import pytest
+import terminals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from terminals import plain
 
 from llc.runtime import options
 from llc.runtime.execution import launch
@@ -223,23 +223,10 @@ class Screen:
         return self.expect(text)
 
 
-def plain(text: str) -> str:
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
-
-
 @pytest.fixture
 def screen(project: Path) -> Screen:
     run()
-    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    env |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
-    child = pexpect.spawn(
-        sys.executable,
-        ["-m", "llc", "trace", "fix"],
-        env=env,
-        dimensions=(40, 100),
-        encoding="utf-8",
-        timeout=30,
-    )
+    child = terminals.spawn("trace", "fix")
     return Screen(child)
 
 
@@ -257,9 +244,7 @@ def test_stepping_forward_and_back(screen: Screen) -> None:
     screen.press("n", "this is the last point")
     screen.press("0", "point 0 of 5")
     screen.child.send("q")
-    screen.child.expect(pexpect.EOF)
-    screen.child.close()
-    assert screen.child.exitstatus == 0
+    assert terminals.exit_code(screen.child) == 0
 
 
 def test_going_to_a_place_and_to_failures(screen: Screen) -> None:
