@@ -17,9 +17,9 @@ from typing import Any
 
 import attrs
 
-from ..ir.diagnostics import CompileError, suggest
+from ..ir.diagnostics import CompileError, clean, suggest
 from ..ir.spans import Source
-from .declarations import Parameter, Signature, is_parameter_name, type_named
+from .declarations import Parameter, Signature, is_name, is_parameter_name, type_named
 from .documents import Document, Mapping, Node, read_document, read_source
 from .files import is_file, is_there
 
@@ -29,7 +29,7 @@ LISTINGS = join(".cache", "mcp")
 DEFAULT_TIMEOUT = 60.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _KEYS = ("command", "args", "env", "cwd", "timeout")
-_LARGEST = 16 << 20
+_LONGEST_DOC = 2_000
 
 
 @attrs.frozen
@@ -195,11 +195,7 @@ class McpTools:
             told = json.loads(source.text or "")
             if told["digest"] != self.servers[server].digest:
                 return ": its command has changed since it was asked"
-            return {
-                tool["name"]: signature(server, tool, source)
-                for tool in told["tools"]
-                if isinstance(tool.get("name"), str)
-            }
+            return offered(server, told["tools"], source)
         except (CompileError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return f": {path} cannot be read"
 
@@ -215,6 +211,12 @@ def _configured(path: str) -> dict[str, McpServer]:
     return found
 
 
+def offered(server: str, tools: list[dict[str, Any]], source: Source | None = None) -> dict[str, Signature]:
+    """The tools of a listing that a program can call, by name: what the language cannot write is left out."""
+    found = [tool for tool in tools if isinstance(tool.get("name"), str) and is_name(tool["name"])]
+    return {tool["name"]: signature(server, tool, source) for tool in found}
+
+
 def signature(server: str, tool: dict[str, Any], source: Source | None) -> Signature:
     """A tool of a listing, by its JSON Schema; what a signature cannot say of it, the server checks."""
     schema = tool.get("inputSchema")
@@ -223,7 +225,7 @@ def signature(server: str, tool: dict[str, Any], source: Source | None) -> Signa
     definition = {"mcp": {"server": server, "tool": tool["name"]}}
     if isinstance(declared, dict) and list(declared) == ["result"]:
         definition["mcp"]["is_wrapped"] = True
-    doc = " ".join(str(tool.get("description") or "").split())
+    doc = _line(tool.get("description"))
     return Signature(
         f"{PREFIX}{server}.{tool['name']}",
         "tool",
@@ -233,6 +235,11 @@ def signature(server: str, tool: dict[str, Any], source: Source | None) -> Signa
         doc,
         source=source,
     )
+
+
+def _line(text: Any) -> str:
+    """What a server says of something, in one line that is fit to be shown."""
+    return clean(" ".join(str(text or "").split()), _LONGEST_DOC)
 
 
 def _parameters(schema: Any) -> tuple[Parameter, ...] | None:
@@ -265,6 +272,6 @@ def _parameter(name: str, schema: dict[str, Any], is_required: bool) -> Paramete
         (type_named(kind) if isinstance(kind, str) else None) or "any",
         is_required,
         None,  # the server knows its defaults
-        " ".join(str(schema.get("description") or "").split()),
+        _line(schema.get("description")),
         choices=tuple(choices) if texts and choices else (),
     )

@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import threading
-import time
 
 from .leftover import is_alive, start_time
 from .system_tools import ToolError
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from .world import Context
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+# Seconds that a server may take to start, if its `timeout` is not longer.
+STARTING = 30.0
 # Seconds more than the call itself that the helper has to tell that it took too long.
 _GRACE = 5.0
 # Seconds that a server has to end by itself when the run is over.
@@ -60,19 +61,13 @@ class Servers:
             "timeout_s": args.get("timeout_s") or configured.timeout,
             "deadline_ms": args.get("deadline_ms"),
         }
-        seconds, limited_by = context.limit(limits, own="action")
-        assert seconds is not None
         asked = {
             "op": "call",
             "tool": definition["tool"],
             "args": args["args"],
             "is_wrapped": definition.get("is_wrapped", False),
         }
-        answer = server.ask(configured, asked, seconds, context)
-        error = answer.get("error")
-        if error is not None and error.get("kind") == "timeout":
-            answer["timed_out"] = limited_by
-        return answer
+        return server.ask(configured, asked, limits, context)
 
 
 def configured_servers() -> dict[str, McpServer]:
@@ -108,13 +103,24 @@ def listed(server: McpServer, context: Context) -> list[dict[str, Any]]:
     """What a server offers now. Raises ToolError."""
     asking = _Server(server.name)
     try:
-        answer = asking.ask(server, {"op": "list"}, server.timeout, context)
+        answer = asking.ask(server, {"op": "list"}, {"timeout_s": server.timeout}, context)
     finally:
         asking.close()
     if "error" in answer:
         raise ToolError(answer["error"]["kind"], answer["error"]["message"])
     tools: list[dict[str, Any]] = answer["tools"]
     return tools
+
+
+def _left(limits: dict[str, Any], context: Context) -> tuple[float, str]:
+    """Seconds that are left, and what sets that bound."""
+    seconds, limited_by = context.limit(limits, own="action")
+    assert seconds is not None
+    return seconds, limited_by
+
+
+def _too_late(limited_by: str) -> dict[str, Any]:
+    return {"error": {"kind": "timeout", "message": "there was no time left"}, "timed_out": limited_by}
 
 
 class _Server:
@@ -127,32 +133,41 @@ class _Server:
         self._process: tuple[int, str] | None = None
 
     def ask(
-        self, server: McpServer, asked: dict[str, Any], seconds: float, context: Context
+        self, server: McpServer, asked: dict[str, Any], limits: dict[str, Any], context: Context
     ) -> dict[str, Any]:
-        """What the helper answers; one call at a time."""
-        end = time.monotonic() + seconds
+        """What the helper answers; one call at a time.
+
+        limits: `timeout_s` and `deadline_ms`. The time that the server takes to start, or for the calls
+        before this one, is the run's, not the call's.
+        """
         while not self._turn.acquire(timeout=TICK):
             context.interrupt.check()
-            if time.monotonic() >= end:
-                return {"error": {"kind": "timeout", "message": f"the server was busy for {seconds:g} s"}}
+            if _left(limits, context)[0] <= 0:
+                return _too_late("loop")
             if context.on_tick is not None:
                 context.on_tick()
         try:
-            return self._ask(server, asked, end, context)
+            starting = {**limits, "timeout_s": max(STARTING, server.timeout)}
+            answer = self._ask(server, {"op": "start"}, starting, context)
+            return answer if "error" in answer else self._ask(server, asked, limits, context)
         finally:
             self._turn.release()
 
-    def _ask(self, server: McpServer, asked: dict[str, Any], end: float, context: Context) -> dict[str, Any]:
+    def _ask(
+        self, server: McpServer, asked: dict[str, Any], limits: dict[str, Any], context: Context
+    ) -> dict[str, Any]:
         try:
-            self._worker.ready(START_LIMIT, context.interrupt, context.on_tick)
-            left = end - time.monotonic()
+            left, _ = _left({**limits, "timeout_s": START_LIMIT}, context)
+            self._worker.ready(left, context.interrupt, context.on_tick)
+            left, limited_by = _left(limits, context)
             if left <= 0:
-                return {"error": {"kind": "timeout", "message": "there was no time left"}}
+                return _too_late(limited_by)
             request = {**asked, "server": as_request(server), "seconds": left}
             answer = self._worker.ask(request, left + _GRACE, context.interrupt, context.on_tick)
         except WorkerTimeout:
             self._kill()
-            return {"error": {"kind": "timeout", "message": f"the MCP server `{self._name}` does not answer"}}
+            message = f"the MCP server `{self._name}` does not answer"
+            return {"error": {"kind": "timeout", "message": message}, "timed_out": _left(limits, context)[1]}
         except WorkerEnded as error:
             self._kill()
             return {"error": {"kind": "mcp-crash", "message": f"its helper failed: {error}"}}
@@ -162,9 +177,13 @@ class _Server:
         pid = answer.pop("pid", 0)
         if pid and (self._process is None or self._process[0] != pid):
             self._process = (pid, start_time(pid))
+        if answer.pop("is_hung", False):
+            self._kill()  # it would hang in the next call too
         if "error" in answer:
             told = answer["error"]
             told["message"] = f"the MCP server `{self._name}`: {told['message']}"
+            if told.get("kind") == "timeout":
+                answer["timed_out"] = limited_by
         return answer
 
     def let_go(self) -> None:

@@ -6,8 +6,8 @@ import os
 from textwrap import wrap
 from typing import Any
 
-from ...frontend.mcp_servers import McpServer, McpTools, listing_path, listing_text, signature
-from ...ir.diagnostics import suggest
+from ...frontend.mcp_servers import McpServer, McpTools, listing_path, listing_text, offered
+from ...ir.diagnostics import clean, suggest
 from .. import configuration
 from ..errors import EXIT_USAGE, UserError
 from ..execution.signals import Stopping
@@ -50,7 +50,9 @@ def refresh(servers: list[McpServer]) -> list[dict[str, Any]]:
                 path = listing_path(os.path.join(runs.ROOT, runs.LOOPS), server.name)
                 runs.make_private(os.path.join(runs.ROOT, runs.LOOPS, ".cache"))
                 write_file(path, listing_text(server, tools).encode("utf-8", "replace"))
-                row["tools"] = [_row(signature(server.name, tool, None)) for tool in tools]
+                found = offered(server.name, tools)
+                row["tools"] = [_row(tool) for tool in found.values()]
+                row["left_out"] = [tool["name"] for tool in tools if tool["name"] not in found]
             except (ToolError, JournalError) as error:
                 row["error"] = error.message
             rows.append(row)
@@ -90,4 +92,6 @@ def as_text(rows: list[dict[str, Any]]) -> str:
         for tool in row["tools"]:
             lines += wrap(tool["usage"], _WIDTH - 2, initial_indent="  ", subsequent_indent="    ")
             lines += wrap(tool["description"], _WIDTH, initial_indent="      ", subsequent_indent="      ")
+        for name in row.get("left_out", ()):
+            lines.append(f"  left out: `{clean(name, 80)}`, which no program could call")
     return "".join(line + "\n" for line in lines)

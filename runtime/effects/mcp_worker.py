@@ -1,9 +1,9 @@
 """The helper process of one MCP server: speaks to it through the official `mcp` package.
 
-Requests are {"op": "list" | "call", "server": {command, args, env, cwd}, "seconds", and for a call "tool",
-"args"}. An answer is {"tools"} or {"value"}, else {"error": {kind, message}}; {"pid"} tells the server's
-process. The server is started by the first request, kept until this process ends, and started anew after
-it was lost.
+Requests are {"op": "start" | "list" | "call", "server": {command, args, env, cwd}, "seconds", and for a call
+"tool", "args"}. An answer is {}, {"tools"} or {"value"}, else {"error": {kind, message}}; {"pid"} tells the
+server's process, {"is_hung"} that it hears nothing any more. The server is started by the first request, kept
+until this process ends, and started anew after it was lost.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 from .worker import serve
 
-# Seconds that a server may take to say what it is.
-START_SECONDS = 30.0
+# Seconds that a server has to show that it listens, after a call that took too long.
+_LISTENING = 2.0
 # Seconds that it may take to end.
 _END_SECONDS = 8.0
 # Seconds between two looks whether the run is still there.
@@ -71,22 +71,23 @@ class _Link:
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._session: Any = None
-        self._schemas: dict[str, Any] = {}
         self._errors: Any = None
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
-            await self._connect(request["server"], min(START_SECONDS, request["seconds"]))
+            await self._connect(request["server"], request["seconds"])
+            found: dict[str, Any] = {}
             if request["op"] == "list":
                 found = await asyncio.wait_for(self._list(), request["seconds"])
-            else:
+            elif request["op"] == "call":
                 found = await self._call(request)
             return {**found, "pid": _child()}
         except Lost as error:
             await self.end()
             return {"error": {"kind": error.kind, "message": error.message}}
         except TimeoutError:
-            return {"error": {"kind": "timeout", "message": f"no answer within {request['seconds']:g} s"}}
+            told = {"kind": "timeout", "message": f"no answer within {request['seconds']:.3g} s"}
+            return {"error": told, "is_hung": not await self._listens()}
         except BaseException as error:
             return {"error": await self._told(error)}
 
@@ -113,7 +114,7 @@ class _Link:
         if self._task in done:
             why = _words(self._task.exception())
             raise Lost("mcp-crash", f"it could not be started: {why}{self._stderr()}")
-        raise Lost("timeout", f"it did not say what it is within {seconds:g} s{self._stderr()}")
+        raise Lost("timeout", f"it did not say what it is within {seconds:.3g} s{self._stderr()}")
 
     async def _hold(self, server: dict[str, Any], ready: asyncio.Future[None]) -> None:
         """Be connected until `_stop` is set; `ready` tells when."""
@@ -133,10 +134,16 @@ class _Link:
             ready.set_result(None)
             await self._stop.wait()
 
+    async def _listens(self) -> bool:
+        """Whether it answers at all: one that hangs would hang in the next call too."""
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self._session.send_ping(), _LISTENING)
+            return True
+        return False
+
     async def end(self) -> None:
         task, self._task = self._task, None
         self._session = None
-        self._schemas = {}
         if task is None:
             return
         self._stop.set()
@@ -153,7 +160,7 @@ class _Link:
         import pydantic
 
         if isinstance(error, pydantic.ValidationError):
-            return {"kind": "mcp-reply", "message": f"what it answered is no answer: {_words(error)}"}
+            return {"kind": "mcp-reply", "message": f"what it answered is no answer: {_wrong(error)}"}
         text = _words(error)
         if (
             self._session is None
@@ -221,6 +228,12 @@ def _words(error: BaseException | None) -> str:
         return "it ended by itself"
     text = " ".join(str(error).split())[:_TOLD]
     return text or type(error).__name__
+
+
+def _wrong(error: Any) -> str:
+    """What is wrong with an answer, the first of it."""
+    found = error.errors(include_url=False, include_input=False)[:_LINES]
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)[:_TOLD]
 
 
 def _child() -> int:

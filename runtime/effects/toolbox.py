@@ -8,7 +8,7 @@ from typing import Any
 
 from ...frontend.declarations import Parameter, Signature
 from ...frontend.declared import Declared
-from ...ir.diagnostics import CompileError, suggest
+from ...ir.diagnostics import CompileError, clean, suggest
 from ..errors import EXIT_USAGE, UserError
 from ..store import runs
 
@@ -75,6 +75,6 @@ def _told(parameter: Parameter) -> list[str]:
     if not parameter.is_required:
         words += ", optional" if parameter.default is None else f", default {json.dumps(parameter.default)}"
     if parameter.choices:
-        words += f", one of {', '.join(parameter.choices)}"
+        words += f", one of {clean(', '.join(parameter.choices))}"
     text = f"{parameter.name}  {words}" + (f": {parameter.doc}" if parameter.doc else "")
     return wrap(text, WIDTH, initial_indent="    ", subsequent_indent="        ")

@@ -1,64 +1,41 @@
-"""Tools of MCP servers: a real one over stdio, listed, called, lost and found again; `spec/mcp.md`."""
+"""Tools of MCP servers: real ones over stdio, listed, called, lost and found again; `spec/mcp.md`."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import llc
 from llc.frontend.mcp_servers import signature
 from llc.ir.diagnostics import CompileError
-from llc.runtime import configuration
+from llc.runtime import cli, configuration
+from llc.runtime.effects import worker
 from llc.runtime.effects.leftover import is_alive, start_time
+from llc.runtime.effects.world import World
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 SERVER = Path(__file__).with_name("mcp_tools_server.py")
+BY_HAND = Path(__file__).with_name("mcp_by_hand_server.py")
 
-# A server that speaks the protocol by hand: what it answers to its calls are the lines of the file `answer`.
-BY_HAND = """\
-import json, sys
-answers = iter(open("answer"))
-for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" not in asked:
-        continue
-    if asked["method"] == "initialize":
-        version = asked["params"]["protocolVersion"]
-        about = {"name": "x", "version": "1"}
-        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
-    elif asked["method"] == "tools/list":
-        result = {"tools": [{"name": "odd", "inputSchema": {"type": "object"}}]}
-    else:
-        sys.stdout.write(next(answers).strip().replace("ID", str(asked["id"])) + "\\n")
-        sys.stdout.flush()
-        continue
-    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
-"""
+Value = Callable[[str], Any]
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "project"
-    (folder / ".loops").mkdir(parents=True)
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("LLC_TEST_TOKEN", "t-1")
-    return folder
+def by_file(server: Path, **more: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(server), "pids"], **more}
 
 
 def configure(**servers: Any) -> None:
     Path(".loops/config.yaml").write_text(json.dumps({"mcp": servers}))
-
-
-def real(**more: Any) -> dict[str, Any]:
-    return {"command": sys.executable, "args": [str(SERVER), "pids"], **more}
 
 
 def run(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -67,21 +44,12 @@ def run(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
-def value(text: str) -> Any:
-    """What a program gives in a run of its own."""
-    Path(".loops/flow.sexp").write_text(text)
-    done = run("run", "flow", "--json", "--quiet")
-    outcome = json.loads(done.stdout)
-    assert outcome["status"] == "success", done.stderr
-    return outcome["value"]
-
-
 def pids() -> list[int]:
     return [int(line) for line in Path("pids").read_text().split()]
 
 
 def are_gone(*processes: int) -> bool:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 20
     while time.monotonic() < end:
         if not any(is_alive(pid, start_time(pid)) for pid in processes):
             return True
@@ -90,47 +58,80 @@ def are_gone(*processes: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def listing(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What `llc mcp refresh` keeps of the real server."""
-    folder = tmp_path_factory.mktemp("listing")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that knows what the real server `t`, and `h` and `slow` by hand, offer."""
+    folder = tmp_path_factory.mktemp("known")
     (folder / ".loops").mkdir()
-    (folder / ".loops" / "config.yaml").write_text(json.dumps({"mcp": {"t": real()}}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        configure(
+            t=by_file(SERVER, env={"TOKEN": "<$LLC_TEST_TOKEN>"}),
+            h=by_file(BY_HAND),
+            slow=by_file(BY_HAND, timeout=1, env={"DELAY": "1.5"}),
+        )
     done = run("mcp", "refresh", cwd=folder)
     assert done.returncode == 0, done.stderr + done.stdout
-    return (folder / ".loops/.cache/mcp/t.json").read_text()
+    assert "t: 8 tools" in done.stdout
+    (folder / "pids").unlink()
+    return folder
 
 
 @pytest.fixture
-def listed(project: Path, listing: str) -> Path:
-    """A project that knows what the real server offers."""
-    configure(t=real(env={"TOKEN": "<$LLC_TEST_TOKEN>"}))
-    Path(".loops/.cache/mcp").mkdir(parents=True)
-    Path(".loops/.cache/mcp/t.json").write_text(listing)
-    return project
+def project(tmp_path: Path, known: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, of its own."""
+    folder = tmp_path / "project"
+    shutil.copytree(known / ".loops", folder / ".loops")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LLC_TEST_TOKEN", "t-1")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    """One for all: a server takes its time to start."""
+    world = World()
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def value(known: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Value:
+    """What a program gives; its servers are those of the other tests."""
+    monkeypatch.chdir(known)
+    monkeypatch.setenv("LLC_TEST_TOKEN", "t-1")
+    Path("pids").touch()
+    return lambda text: llc.evaluate(text, world=world)
+
+
+def refused(text: str) -> str:
+    """What is wrong with a program."""
+    with pytest.raises(CompileError) as caught:
+        llc.compile(text, "<flow>.sexp")
+    return "\n".join(f"{found.id}: {found.message} ({found.help})" for found in caught.value.diagnostics)
 
 
 # --- listings -----------------------------------------------------------------------------------
 
 
-def test_a_listing_tells_what_can_be_called(listed: Path) -> None:
+def test_a_listing_tells_what_can_be_called(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Types, choices, what is required: checked before anything runs."""
-    (row,) = json.loads(run("mcp", "list", "--json").stdout)
+    assert cli.main("llc", ["mcp", "list", "t", "--json"]) == 0
+    (row,) = json.loads(capfd.readouterr().out)
     tools = {tool["name"]: tool for tool in row["tools"]}
     assert tools["mcp:t.greet"]["usage"] == "(mcp:t.greet (name …) [(greeting …)])"
     assert tools["mcp:t.add"]["description"] == "The sum of two whole numbers."
-    assert "mcp:t.add" in run("tools").stdout
-    done = run(
-        "run",
-        "-e",
+    assert cli.main("llc", ["tools"]) == 0
+    assert "mcp:t.add" in capfd.readouterr().out
+    found = refused(
         """
         (mcp:t.add (x 1))
         (mcp:t.add (x 1) (y "2"))
         (mcp:t.add (x 1) (y 2) (z 3))
         (mcp:t.ad (x 1))
         (mcp:s.add (x 1))
-        """,
+        """
     )
-    assert done.returncode == 2
     for finding in (
         "missing-parameter",
         "wrong-type",
@@ -138,30 +139,59 @@ def test_a_listing_tells_what_can_be_called(listed: Path) -> None:
         "did you mean `add`",
         "no MCP server is called `s`",
     ):
-        assert finding in done.stderr
+        assert finding in found
     assert not Path("pids").exists()
 
 
 def test_without_a_listing_a_program_is_told_to_refresh(project: Path) -> None:
     """Once for each server; and again where the server's command is another one."""
-    configure(t=real())
-    done = run("run", "-e", "(list (mcp:t.add 1 2) (mcp:t.count))")
-    assert done.returncode == 2
-    assert done.stderr.count("run: llc mcp refresh t") == 1
-    assert run("mcp", "refresh", "t").returncode == 0
-    configure(t=real(cwd="."))
-    assert "its command has changed" in run("run", "-e", "(mcp:t.count)").stderr
+    configure(t=by_file(SERVER, cwd="."))
+    assert "its command has changed" in refused("(mcp:t.count)")
+    Path(".loops/.cache/mcp/t.json").unlink()
+    assert refused("(list (mcp:t.add 1 2) (mcp:t.count))").count("run: llc mcp refresh t") == 1
 
 
-def test_a_server_that_cannot_be_asked_is_told(project: Path) -> None:
+def test_a_listing_that_is_damaged_is_told(project: Path) -> None:
+    """As one that is to be asked for again."""
+    for text in ("", "{", "[]", '{"digest": 5}', '{"digest": null, "tools": [5]}'):
+        Path(".loops/.cache/mcp/t.json").write_text(text)
+        assert "run: llc mcp refresh t" in refused("(mcp:t.count)")
+
+
+def test_a_server_that_cannot_be_asked_is_told(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """One after the other; what could be asked is kept."""
-    configure(none={"command": "no-such-server"}, ends={"command": "false"}, t=real())
-    done = run("mcp", "refresh")
-    assert done.returncode == 1
-    assert "none: the MCP server `none`: `no-such-server` is not on PATH" in done.stdout
-    assert "ends: the MCP server `ends`:" in done.stdout
-    assert "t: 8 tools" in done.stdout
+    configure(none={"command": "no-such-server"}, ends={"command": "false"}, h=by_file(BY_HAND))
+    assert cli.main("llc", ["mcp", "refresh"]) == 1
+    told = capfd.readouterr().out
+    assert "none: the MCP server `none`: `no-such-server` is not on PATH" in told
+    assert "ends: the MCP server `ends`:" in told
+    assert "h: 4 tools" in told
     assert are_gone(*pids())
+
+
+ANY = {"type": "object"}
+STRANGE = {"type": "object", "properties": {"a": {"type": ["x", 5], "enum": ["\x1b[31m"]}}}
+OFFERS = (
+    {"tools": [{"name": "a\x1b[31m\nb", "inputSchema": ANY}]},
+    {"tools": [{"name": "x" * 5000, "description": "y" * 50_000, "inputSchema": ANY}] * 50},
+    {"tools": [{"name": "deep", "inputSchema": STRANGE}]},
+)
+
+
+@pytest.mark.parametrize("offers", OFFERS, ids=range(len(OFFERS)))
+def test_whatever_a_server_offers_is_survived(
+    project: Path, offers: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Names that would steer a terminal, endless ones, schemas that are none: listed or refused, no crash."""
+    Path("offers").write_text(json.dumps(offers))
+    configure(h=by_file(BY_HAND))
+    code = cli.main("llc", ["mcp", "refresh"])
+    told = capfd.readouterr().out
+    assert code == 0, told
+    assert "\x1b" not in told
+    for words in (["mcp", "list"], ["tools"]):
+        assert cli.main("llc", words) == 0
+        assert "\x1b" not in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -203,117 +233,155 @@ def test_what_is_wrong_with_a_server_is_said(project: Path, text: str, finding: 
 # --- calls --------------------------------------------------------------------------------------
 
 
-def test_results_are_values(listed: Path) -> None:
+def test_results_are_values(project: Path) -> None:
     """Numbers, texts, maps; the server lives as long as the run, and ends with it."""
-    told = value(
+    Path(".loops/flow.sexp").write_text(
         """
         (list (mcp:t.add (x 1) (y 2)) (mcp:t.greet "Ada") (mcp:t.greet "Ada" (greeting "Hi"))
-              (mcp:t.look (what "w")) (mcp:t.count) (mcp:t.count) (map mcp:t.greet '("x")))
+              (mcp:t.look (what "w")) (mcp:t.count) (mcp:t.count) (map mcp:t.greet '("x"))
+              (parallel-map (begin item (mcp:t.count)) '(1 2 3)))
         """
     )
-    where = {"what": "w", "found": [1, 2.5, None, True], "env": "<t-1>", "cwd": str(listed)}
+    done = run("run", "flow", "--json", "--quiet")
+    *told, at_once = json.loads(done.stdout)["value"]
+    where = {"what": "w", "found": [1, 2.5, None, True], "env": "<t-1>", "cwd": str(project)}
     assert told == [3, "Hello, Ada!", "Hi, Ada!", where, 1, 2, ["Hello, x!"]]
+    assert sorted(at_once) == [3, 4, 5]
     (pid,) = pids()
     assert are_gone(pid)
 
 
-def test_what_a_tool_says_is_a_fault(listed: Path) -> None:
+def test_what_a_tool_says_is_a_fault(value: Value) -> None:
     """`try` catches it; the server goes on."""
-    told = value(
+    kind, before, after = value(
         """
-        (list (try (mcp:t.fail (message "oh no")) (catch e (get e "kind")))
-              (mcp:t.count))
-        """
-    )
-    assert told == ["mcp-error", 1]
-
-
-def test_a_server_that_ends_is_a_fault_and_is_started_again(listed: Path) -> None:
-    """The fault tells what it wrote last."""
-    kind, message, count = value(
-        """
-        (let ((fault (try (mcp:t.crash) (catch e e))))
-          (list (get fault "kind") (get fault "message") (mcp:t.count)))
+        (let ((before (mcp:t.count)))
+          (list (try (mcp:t.fail (message "oh no")) (catch e (get e "kind"))) before (mcp:t.count)))
         """
     )
-    assert (kind, count) == ("mcp-crash", 1)
-    assert "out of cheese" in message
-    assert len(pids()) == 2
-    assert are_gone(*pids())
+    assert (kind, after) == ("mcp-error", before + 1)
 
 
-def test_a_tool_that_takes_too_long_is_a_fault(listed: Path) -> None:
-    """By the server's `timeout`; the run goes on, and nothing is left."""
-    configure(t=real(timeout=1.5))
-    Path("pids").unlink(missing_ok=True)
-    told = value(
-        """
-        (list (mcp:t.count) (try (mcp:t.wait (seconds 60.0)) (catch e (get e "kind"))))
+def answer(result: Any) -> str:
+    """The text of an answer, as the language writes it."""
+    return json.dumps('{"jsonrpc": "2.0", "id": ID, "result": ' + json.dumps(result) + "}")
+
+
+WELL = answer({"content": [{"type": "text", "text": "well"}]})
+
+
+def test_a_server_that_ends_is_a_fault_and_is_started_again(value: Value) -> None:
+    """The fault tells what it wrote last, however much that was."""
+    kind, message, again = value(
+        f"""
+        (let ((fault (try (mcp:h.die) (catch e e))))
+          (list (get fault "kind") (get fault "message") (mcp:h.say {WELL})))
         """
     )
-    assert told == [1, "timeout"]
-    assert are_gone(*pids())
+    assert (kind, again) == ("mcp-crash", "well")
+    assert "last words" in message
+    assert len(message) < 2000
 
 
-def test_effects_at_once_share_one_server(listed: Path) -> None:
-    """One after the other."""
-    told = value("(parallel-map (begin item (mcp:t.count)) '(1 2 3))")
-    assert sorted(told) == [1, 2, 3]
-    assert len(pids()) == 1
+def test_the_time_it_takes_to_start_is_not_the_calls(value: Value) -> None:
+    """The server takes longer to start than a call of it may take."""
+    assert value(f"(mcp:slow.say {WELL})") == "well"
 
 
-ODD = (
-    '{"jsonrpc": "2.0", "id": ID, "result": {"content": 5}}',
-    '{"jsonrpc": "2.0", "id": ID, "result": "text"}',
-    '{"jsonrpc": "2.0", "id": ID, "error": {"code": -32603, "message": "no good"}}',
-    '{"jsonrpc": "2.0", "id": "other", "result": {}}',
-    "half {",
+def test_a_server_that_hangs_is_given_up_and_started_again(value: Value) -> None:
+    """By its `timeout`; it would not hear the next call either, so another one gets that."""
+    assert value(f"(mcp:slow.say {WELL})") == "well"
+    hung = pids()[-1]
+    assert value(f"""(list (try (mcp:slow.hang) (catch e (get e "kind"))) (mcp:slow.say {WELL}))""") == [
+        "timeout",
+        "well",
+    ]
+    assert are_gone(hung)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"jsonrpc": "2.0", "id": ID, "result": {"content": 5}}', "mcp-reply"),
+        ('{"jsonrpc": "2.0", "id": ID, "error": {"code": -32603, "message": "no good"}}', "mcp-error"),
+        ('half {\n{"jsonrpc": "2.0", "id": "other", "result": {}}\n\xff\x00[]\n5', "timeout"),
+    ],
+    ids=["another-shape", "an-error", "garbage"],
 )
+def test_an_answer_that_is_none_is_a_fault(value: Value, text: str, kind: str) -> None:
+    """And the next one is heard."""
+    told = value(
+        f"""
+        (list (try (mcp:slow.say {json.dumps(text)}) (catch e (get e "kind")))
+              (mcp:slow.say {WELL}))
+        """
+    )
+    assert told == [kind, "well"]
 
 
-def test_an_answer_that_is_none_is_a_fault(project: Path) -> None:
-    """A result of another shape, an error, an answer to nobody, no JSON; then one that is one."""
-    Path("server.py").write_text(BY_HAND)
-    Path("answer").write_text("\n".join((*ODD, '{"jsonrpc": "2.0", "id": ID, "result": {"content": []}}')))
-    configure(h={"command": sys.executable, "args": ["server.py"], "timeout": 1.5})
-    assert run("mcp", "refresh").returncode == 0
-    told = value("""(map (try (begin item (mcp:h.odd)) (catch e (get e "kind"))) '(1 2 3 4 5 6))""")
-    assert told == ["mcp-reply", "timeout", "mcp-error", "timeout", "timeout", None]
+def test_an_answer_that_is_too_large_is_a_fault(value: Value, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no value of a program."""
+    monkeypatch.setattr(worker, "MAX_ANSWER", 1 << 20)
+    kind, message, again = value(
+        f"""
+        (let ((fault (try (mcp:h.flood) (catch e e))))
+          (list (get fault "kind") (get fault "message") (mcp:h.say {WELL})))
+        """
+    )
+    assert (kind, again) == ("mcp-crash", "well")
+    assert "longer than 1 MiB" in message
 
 
-def test_a_killed_run_leaves_no_server(listed: Path) -> None:
+def test_what_is_no_listing_is_told(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What is wrong with it, in a line."""
+    Path("offers").write_text(json.dumps({"tools": [{"name": 5, "inputSchema": ANY}]}))
+    configure(h=by_file(BY_HAND))
+    assert cli.main("llc", ["mcp", "refresh"]) == 1
+    told = capfd.readouterr().out
+    assert told.startswith("h: the MCP server `h`: what it answered is no answer: tools.0.name: ")
+    assert told.count("\n") == 1
+
+
+def test_a_tool_that_has_gone_is_a_fault(value: Value) -> None:
+    """What the server offers now counts, whatever was known of it when compiling."""
+    listing = Path(".loops/.cache/mcp/t.json")
+    text = listing.read_text()
+    listing.write_text(text.replace('"name": "count"', '"name": "gone"'))
+    try:
+        kind, message = value('(try (mcp:t.gone) (catch e (list (get e "kind") (get e "message"))))')
+    finally:
+        listing.write_text(text)
+    assert kind == "mcp-error"
+    assert "gone" in message
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_run_leaves_no_server(project: Path, number: int) -> None:
     """Not after kill -9 of the run, not after an interrupt in the middle of a call."""
-    Path(".loops/flow.sexp").write_text("(begin (mcp:t.count) (mcp:t.wait (seconds 60.0)))")
-    for number in (signal.SIGKILL, signal.SIGINT):
-        Path("pids").unlink(missing_ok=True)
-        started = subprocess.Popen(
-            [sys.executable, "-m", "llc", "run", "flow"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        assert started.stdout is not None
-        for line in started.stdout:
-            if b"mcp:t.wait" in line:
-                break
-        time.sleep(0.5)
-        os.kill(started.pid, number)
-        assert started.wait(20) != 0
-        started.stdout.close()
-        assert are_gone(*pids())
+    Path(".loops/flow.sexp").write_text("(mcp:h.hang)")
+    started = subprocess.Popen(
+        [sys.executable, "-m", "llc", "run", "flow", "--quiet"],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    end = time.monotonic() + 30
+    while not Path("pids").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    os.kill(started.pid, number)
+    assert started.wait(20) != 0
+    assert are_gone(*pids())
 
 
-def test_a_scripted_world_answers_for_a_server(listed: Path) -> None:
+def test_a_scripted_world_answers_for_a_server(project: Path) -> None:
     """By the tool's name; nothing is started."""
     Path("world.yaml").write_text("- {tool: 'mcp:t.add', args: {x: 1}, value: 41}\n")
     Path(".loops/flow.sexp").write_text("(mcp:t.add 1 2)")
-    done = run("run", "flow", "--json", "--script", "world.yaml")
-    assert json.loads(done.stdout)["value"] == 41
+    assert llc.run("flow", script="world.yaml").value == 41
     assert not Path("pids").exists()
 
 
 def test_without_the_package_the_error_says_what_to_install(
-    listed: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is an extra."""
     Path("mcp").mkdir()
