@@ -16,10 +16,10 @@ from ...ir.diagnostics import CompileError, render_all, suggest
 from ..effects.world import Interrupted
 from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..store.masking import masked
-from ..terminal.repl import Listening
 from ..terminal.screen import Screen, printable
-from . import describing, drafts, pinning, wizard
-from .describing import Described, Hopeless
+from . import drafts, pinning, wizard
+from .author import Author
+from .describing import Described
 from .drafts import Draft
 
 # What belongs to which paradigm; all else belongs to every loop.
@@ -129,7 +129,6 @@ class _Creation:
         if self.given["paradigm"]:
             words += f"\n\nWrite it in paradigm `{self.given['paradigm']}`."
         self.described = made = self.ask_model(words, data.get("name"), self.given["tool"] or (), settings)
-        self.tell_cost(made)
         return self.finish(made.draft)
 
     def natural(self, data: dict[str, Any]) -> int:
@@ -143,33 +142,12 @@ class _Creation:
         if self.given["no_pin"]:
             return self.finish(Draft(data["name"], "natural", text, None))
         self.described = made = self.ask_model(data["description"], data["name"], data.get("tools", ()), {})
-        self.tell_cost(made)
         kept = Draft(data["name"], "natural", text, made.draft.compiled)
         return self.finish(kept, made)
 
     def ask_model(self, words: str, name: str | None, tools: Any, settings: dict[str, Any]) -> Described:
-        model = describing.model_name(self.given["model"])
-
-        def on_try(number: int) -> None:
-            again = "" if number == 0 else f": what it gave cannot be used, repair {number}"
-            self.errors.write(f"asking {printable(model)}{again} …\n")
-
-        try:
-            with Listening() as interrupt:
-                return describing.describe(
-                    words,
-                    name=name,
-                    tools=tools,
-                    model=self.given["model"],
-                    settings=settings,
-                    interrupt=interrupt,
-                    on_try=on_try,
-                )
-        except Hopeless as error:
-            raise refusal_of(error, self.errors) from None
-
-    def tell_cost(self, made: Described) -> None:
-        self.errors.write(f"{printable(made.model)}{cost_of(made.usage)}\n\n")
+        with Author(self.given["model"], self.errors) as author:
+            return author.write(words, name=name, tools=tools, settings=settings)
 
     # --- what becomes of it -----------------------------------------------------------------------
 
@@ -260,23 +238,6 @@ def renamed(made: Draft, name: str) -> Draft:
     else:
         lines[at : at + 1] = new
     return Draft(name, made.paradigm, "\n".join(lines), made.compiled)
-
-
-def refusal_of(error: Hopeless, screen: Screen) -> UserError:
-    """Show what a model gave in the end, and say that it cannot be used."""
-    shown = "\n".join(map(printable, error.text[:4000].split("\n")))
-    screen.write(masked(f"{shown}\n\n{error.problem[:6000]}\n"))
-    tries = describing.REPAIRS + 1
-    message = f"the model gave no loop that can be used, in {tries} tries{cost_of(error.usage)}"
-    help = "say it in other words, name another --model, or answer questions: llc create"
-    return UserError("no-loop", message, help, EXIT_FAILURE)
-
-
-def cost_of(usage: dict[str, Any] | None) -> str:
-    if not usage:
-        return ""
-    usd = f", ${usage['usd']:.4f}" if usage.get("usd") is not None else ""
-    return f" ({usage.get('tokens', 0):,} tokens{usd})"
 
 
 # --- options ----------------------------------------------------------------------------------

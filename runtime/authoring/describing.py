@@ -66,6 +66,7 @@ def model_name(given: str | None = None) -> str:
 
 
 def describe(
+    client: ModelClient,
     words: str,
     *,
     name: str | None = None,
@@ -82,11 +83,8 @@ def describe(
     if len(words) > LONGEST_DESCRIPTION:
         message = f"the description has {len(words):,} characters; it may have {LONGEST_DESCRIPTION:,}"
         raise UserError("too-long", message, "say what the loop should reach, in a few sentences")
-    asked = _Asking(model_name(model), interrupt)
-    try:
-        return asked.run(_question(words, name, tools), name, settings or {}, on_try)
-    finally:
-        asked.close()
+    asked = _Asking(client, model_name(model), interrupt)
+    return asked.run(_question(words, name, tools), name, settings or {}, on_try)
 
 
 def schema() -> dict[str, Any]:
@@ -120,16 +118,13 @@ def _question(words: str, name: str | None, tools: Sequence[str]) -> str:
 
 
 class _Asking:
-    def __init__(self, name: str, interrupt: Interrupt) -> None:
+    def __init__(self, client: ModelClient, name: str, interrupt: Interrupt) -> None:
         self.settings = configuration.load(runs.ROOT)
         self.model = choice.choose(name, self.settings.models)
         self.interrupt = interrupt
-        self.client = ModelClient()
+        self.client = client
         self.usage: dict[str, Any] | None = None
         self.begun = time.monotonic()
-
-    def close(self) -> None:
-        self.client.close()
 
     def run(
         self, question: str, name: str | None, settings: dict[str, Any], on_try: Callable[[int], None]

@@ -22,10 +22,9 @@ from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..store import runs
 from ..store.journal import write_file
 from ..store.masking import masked
-from ..terminal.repl import Listening
 from ..terminal.screen import Screen, printable
-from . import describing
-from .describing import Described, Hopeless
+from .author import Author
+from .describing import Described
 
 
 class Words:
@@ -76,6 +75,7 @@ def run(given: dict[str, Any]) -> int:
     errors = Screen(sys.stderr)
     rows: list[dict[str, Any]] = []
     code = EXIT_OK
+    author = Author(given["model"], errors)
     try:
         for words in words_in(given["loops"] or []):
             row = {"file": words.path, "lock": words.lock, "pinned": True, "model": None, "yaml": None}
@@ -83,7 +83,7 @@ def run(given: dict[str, Any]) -> int:
             if words.is_pinned() and not given["force"]:
                 continue
             row["pinned"] = False
-            made = _ask(words, given, errors)
+            made = _ask(words, author)
             if not given["json"]:
                 shown = f"{words.path} reads as:\n\n{made.draft.text}\n{made.draft.states()}\n"
                 errors.write(masked("\n".join(map(printable, shown.split("\n")))))
@@ -97,6 +97,8 @@ def run(given: dict[str, Any]) -> int:
         code = EXIT_INTERRUPTED
     except EOFError:
         code = EXIT_FAILURE
+    finally:
+        author.close()
     out = Screen(sys.stdout)
     text = json.dumps(rows, indent=2, ensure_ascii=False) + "\n" if given["json"] else _as_text(rows)
     out.deliver(out.encode(masked(text)))
@@ -115,29 +117,10 @@ def _as_text(rows: list[dict[str, Any]]) -> str:
     return "".join(lines)
 
 
-def _ask(words: Words, given: dict[str, Any], errors: Screen) -> Described:
-    from .creating import cost_of, refusal_of
-
-    model = describing.model_name(given["model"])
-
-    def on_try(number: int) -> None:
-        errors.write(f"{words.path}: asking {printable(model)}{f', repair {number}' if number else ''} …\n")
-
+def _ask(words: Words, author: Author) -> Described:
     spec = words.spec
-    try:
-        with Listening() as interrupt:
-            made = describing.describe(
-                spec.description,
-                name=spec.name or words.name,
-                tools=spec.tools or (),
-                model=given["model"],
-                interrupt=interrupt,
-                on_try=on_try,
-            )
-    except Hopeless as error:
-        raise refusal_of(error, errors) from None
-    errors.write(f"{printable(made.model)}{cost_of(made.usage)}\n\n")
-    return made
+    name = spec.name or words.name
+    return author.write(spec.description, f"{words.path}: ", name=name, tools=spec.tools or ())
 
 
 def _is_wanted(words: Words, given: dict[str, Any]) -> bool:

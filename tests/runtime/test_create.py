@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llc.frontend.compile import compile_file
-from llc.runtime.authoring import creating, describing, drafts
+from llc.runtime import cli
+from llc.runtime.authoring import author, creating, describing, drafts
 from llc.runtime.commands.authoring import PARADIGMS
 from llc.runtime.errors import UserError
+from llc.runtime.models.client import ModelClient
 
-LLC = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())"
+Done = subprocess.CompletedProcess[str]
+Create = Callable[..., Done]
+
 GOOD = {
     "max_iterations": 5,
     "tools": ["pytest", "/ll:manage_issue bug fix"],
@@ -37,15 +43,62 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "project"
 
 
-def create(*words: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def server(answers: Any) -> Iterator[Any]:
+    with answers.MessagesServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(server: Any) -> Iterator[ModelClient]:
+    """One for all that asks the server: importing the API's client takes more than a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANTHROPIC_BASE_URL", server.url)
+        patch.setenv("ANTHROPIC_API_KEY", "test-key")
+        patch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        client = ModelClient()
+        yield client
+        client.close()
+
+
+@pytest.fixture
+def model(server: Any) -> Any:
+    """What is asked: `model.then(…)` says what it answers, `model.requests` what it was told."""
+    server.requests.clear()
+    server.answers.clear()
+    return server
+
+
+@pytest.fixture
+def create(
+    project: Path, client: ModelClient, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Create:
+    """`llc create WORDS` without a terminal, in this process."""
+
+    class Kept:
+        complete = client.complete
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(author, "ModelClient", Kept)
+
+    def create(*words: str) -> Done:
+        with open(os.devnull) as nothing, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", nothing)
+            code = cli.main("llc", ["create", *words])
+        return subprocess.CompletedProcess(words, code, *capfd.readouterr())
+
+    return create
+
+
+def process(*words: str) -> Done:
+    """llc in a process of its own, without a key."""
     return subprocess.run(
-        [sys.executable, "-c", LLC, "create", *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+        [sys.executable, "-m", "llc", *words],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
 
 
 # --- by options -----------------------------------------------------------------------------------
@@ -102,7 +155,9 @@ def create(*words: str) -> subprocess.CompletedProcess[str]:
         ),
     ],
 )
-def test_each_paradigm_can_be_given_by_options(project: Path, words: tuple[str, ...], yaml: str) -> None:
+def test_each_paradigm_can_be_given_by_options(
+    project: Path, create: Create, words: tuple[str, ...], yaml: str
+) -> None:
     """The file holds what was said and nothing else, and is a loop."""
     done = create(*words, "--yes", "--json")
     assert done.returncode == 0, done.stderr
@@ -137,7 +192,9 @@ def test_every_paradigm_has_its_options() -> None:
         (("some-loop",), "--pin"),
     ],
 )
-def test_what_cannot_be_made_is_refused(project: Path, words: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_made_is_refused(
+    project: Path, create: Create, words: tuple[str, ...], message: str
+) -> None:
     """With exit code 2, and without leaving anything behind."""
     done = create(*words)
     assert (done.returncode, done.stdout) == (2, "")
@@ -160,7 +217,7 @@ def test_a_name_stays_in_its_folder(project: Path, name: str) -> None:
     assert all(ch.isprintable() for ch in caught.value.message)
 
 
-def test_a_file_that_is_there_is_kept(project: Path) -> None:
+def test_a_file_that_is_there_is_kept(project: Path, create: Create) -> None:
     """Unless --force says otherwise; a flow of that name is never hidden."""
     words = ("-p", "goal", "--goal", "x", "--tool", "true", "--yes")
     assert create(*words).returncode == 0
@@ -175,7 +232,7 @@ def test_a_file_that_is_there_is_kept(project: Path) -> None:
     assert create(*words, "--force").returncode == 1
 
 
-def test_printing_saves_nothing(project: Path) -> None:
+def test_printing_saves_nothing(project: Path, create: Create) -> None:
     """The YAML alone is on standard output, for a pipe."""
     done = create("-p", "goal", "--goal", "x", "--tool", "true", "--print")
     assert (done.returncode, done.stderr) == (0, "")
@@ -186,16 +243,16 @@ def test_printing_saves_nothing(project: Path) -> None:
 # --- from a description ---------------------------------------------------------------------------
 
 
-def test_a_model_writes_the_loop(project: Path, messages_server: Any, answers: Any) -> None:
+def test_a_model_writes_the_loop(project: Path, create: Create, model: Any, answers: Any) -> None:
     """By the schema that `llc schema` prints; its keys are put in order, what it cost is told."""
-    messages_server.then(answers.result({"loop": GOOD}))
+    model.then(answers.result({"loop": GOOD}))
     done = create("--describe", "run the tests until they pass", "--yes", "--timeout", "60")
     assert done.returncode == 0, done.stderr
     assert (project / ".loops" / "tests-pass.yaml").read_text() == (
         'paradigm: goal\nname: "tests-pass"\ngoal: "The tests pass"\n'
         'tools: ["pytest", "/ll:manage_issue bug fix"]\nmax_iterations: 5\ntimeout: 60\n'
     )
-    (request,) = messages_server.requests
+    (request,) = model.requests
     (tool,) = request["tools"]
     assert request["tool_choice"] == {"type": "tool", "name": "answer"}
     assert tool["input_schema"] == describing.schema()
@@ -204,26 +261,24 @@ def test_a_model_writes_the_loop(project: Path, messages_server: Any, answers: A
     assert "(150 tokens" in done.stderr
 
 
-def test_a_broken_loop_is_repaired(project: Path, messages_server: Any, answers: Any) -> None:
+def test_a_broken_loop_is_repaired(project: Path, create: Create, model: Any, answers: Any) -> None:
     """The model is told what is wrong, with the line it is in; at most twice."""
-    messages_server.then(
-        answers.text("no idea"), answers.result({"loop": BROKEN}), answers.result({"loop": GOOD})
-    )
+    model.then(answers.text("no idea"), answers.result({"loop": BROKEN}), answers.result({"loop": GOOD}))
     done = create("--describe", "x", "--yes")
     assert done.returncode == 0, done.stderr
-    second, third = (json.dumps(request["messages"]) for request in messages_server.requests[1:])
+    second, third = (json.dumps(request["messages"]) for request in model.requests[1:])
     assert "the reply holds no loop" in second
     assert "has no key `tool`" in third
     assert "repair 2" in done.stderr
     assert "(450 tokens" in done.stderr
 
 
-def test_a_hopeless_model_is_given_up(project: Path, messages_server: Any, answers: Any) -> None:
+def test_a_hopeless_model_is_given_up(project: Path, create: Create, model: Any, answers: Any) -> None:
     """After three tries: what it gave is shown with what is wrong, and nothing is saved."""
-    messages_server.then(answers.result({"loop": BROKEN}))
+    model.then(answers.result({"loop": BROKEN}))
     done = create("--describe", "x", "--yes")
     assert done.returncode == 1
-    assert len(messages_server.requests) == 3
+    assert len(model.requests) == 3
     assert "has no key `tool`" in done.stderr
     assert "in 3 tries (450 tokens" in done.stderr
     assert list(project.iterdir()) == []
@@ -239,18 +294,18 @@ def test_a_hopeless_model_is_given_up(project: Path, messages_server: Any, answe
     ],
 )
 def test_replies_of_any_kind_are_survived(
-    project: Path, messages_server: Any, answers: Any, reply: Any, says: str
+    project: Path, create: Create, model: Any, answers: Any, reply: Any, says: str
 ) -> None:
     """What is no loop is told to the model, and in the end to the user."""
-    messages_server.then(answers.result({"loop": reply}))
+    model.then(answers.result({"loop": reply}))
     done = create("--describe", "x", "--yes")
     assert (done.returncode, says in done.stderr) == (1, True), done.stderr
 
 
-def test_a_loop_in_words_is_read_too(project: Path, messages_server: Any, answers: Any) -> None:
+def test_a_loop_in_words_is_read_too(project: Path, create: Create, model: Any, answers: Any) -> None:
     """A model that cannot be forced to use a tool answers with YAML in a fence."""
     text = "Here it is:\n```yaml\nparadigm: goal\nname: ../../x\ngoal: y\ntools: [pytest]\n```\n"
-    messages_server.then(answers.text(text))
+    model.then(answers.text(text))
     done = create("--describe", "x", "--yes")
     assert done.returncode == 0, done.stderr
     assert [path.name for path in (project / ".loops").iterdir()] == ["x.yaml"]
@@ -267,30 +322,27 @@ def test_a_loop_in_words_is_read_too(project: Path, messages_server: Any, answer
     ],
 )
 def test_an_api_that_fails_is_told(
-    project: Path, messages_server: Any, answers: Any, answer: Any, says: str
+    project: Path, create: Create, model: Any, answers: Any, answer: Any, says: str
 ) -> None:
     """Exit code 1, the API's own words, what to do instead; nothing is saved."""
-    messages_server.then(answer(answers))
+    model.then(answer(answers))
     done = create("--describe", "x", "--yes")
     assert (done.returncode, says in done.stderr) == (1, True), done.stderr
     assert "internal" not in done.stderr
     assert list(project.iterdir()) == []
 
 
-def test_a_time_out_ends_the_call(project: Path, messages_server: Any, answers: Any) -> None:
+def test_a_time_out_ends_the_call(
+    project: Path, create: Create, model: Any, answers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server that says nothing is not waited for longer than the limit."""
-    messages_server.then(answers.stall())
-    code = LLC.replace(
-        "from llc", "import llc.runtime.authoring.describing as d; d.TIMEOUT = 0.5\nfrom llc", 1
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "create", "--describe", "x", "--yes"],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    monkeypatch.setattr(describing, "TIMEOUT", 0.5)
+    model.then(answers.stall())
+    done = create("--describe", "x", "--yes")
     assert (done.returncode, "no reply within 0.5 s" in done.stderr) == (1, True), done.stderr
 
 
-def test_a_description_is_bounded(project: Path) -> None:
+def test_a_description_is_bounded(project: Path, create: Create) -> None:
     """Nobody is asked about a book."""
     done = create("--describe", "x" * 30_000, "--yes")
     assert (done.returncode, "it may have 20,000" in done.stderr) == (2, True)
@@ -300,10 +352,10 @@ def test_a_description_is_bounded(project: Path) -> None:
 
 
 def test_words_are_pinned_and_compiled_without_a_model(
-    project: Path, messages_server: Any, answers: Any
+    project: Path, create: Create, model: Any, answers: Any
 ) -> None:
     """The model is asked once; what it gave is kept beside the words."""
-    messages_server.then(answers.result({"loop": GOOD}))
+    model.then(answers.result({"loop": GOOD}))
     done = create(
         "-p", "natural", "--description", "Run the tests until they pass", "--name", "green", "--yes"
     )
@@ -311,38 +363,38 @@ def test_words_are_pinned_and_compiled_without_a_model(
     loop = compile_file(".loops/green.yaml").loop
     assert loop is not None
     assert loop.states["evaluate"].action == "pytest"
-    assert len(messages_server.requests) == 1
+    assert len(model.requests) == 1
     done = create("--pin")
     assert (done.returncode, done.stdout) == (
         0,
         ".loops/green.yaml is pinned in .loops/natural.lock already\n",
     )
-    assert len(messages_server.requests) == 1
+    assert len(model.requests) == 1
 
 
-def test_pinning_keeps_the_other_pins(project: Path, messages_server: Any, answers: Any) -> None:
+def test_pinning_keeps_the_other_pins(project: Path, create: Create, model: Any, answers: Any) -> None:
     """Of the loop itself the old pin goes, those of other loops stay."""
     loops = project / ".loops"
     loops.mkdir()
     (loops / "a.yaml").write_text(WORDS)
     (loops / "b.yaml").write_text(WORDS.replace("Run", "Walk"))
-    messages_server.then(answers.result({"loop": GOOD}))
+    model.then(answers.result({"loop": GOOD}))
     assert create("--pin", "--yes").returncode == 0
     (loops / "b.yaml").write_text(WORDS.replace("Run", "Crawl"))
     assert create("--pin", "b", "--yes").returncode == 0
     text = (loops / "natural.lock").read_text()
     assert (text.count("sha256-"), text.count('loop: "a"'), text.count('loop: "b"')) == (2, 1, 1)
     assert create("--pin", "--yes", "--force").returncode == 0
-    assert len(messages_server.requests) == 5
+    assert len(model.requests) == 5
 
 
 def test_without_a_key_nothing_is_pinned(project: Path) -> None:
     """And compiling says what to do."""
     (project / ".loops").mkdir()
     (project / ".loops" / "a.yaml").write_text(WORDS)
-    done = create("--pin", "--yes")
+    done = process("create", "--pin", "--yes")
     assert (done.returncode, "no API key" in done.stderr) == (1, True)
-    run = subprocess.run([sys.executable, "-c", LLC, "run", "a"], capture_output=True, text=True, check=False)
-    assert (run.returncode, "llc create --pin .loops/a.yaml" in run.stderr) == (2, True)
+    done = process("run", "a")
+    assert (done.returncode, "llc create --pin .loops/a.yaml" in done.stderr) == (2, True)
     assert [path.name for path in (project / ".loops").iterdir()] == ["a.yaml"]
-    assert create("--pin", "nothing").returncode == 2
+    assert process("create", "--pin", "nothing").returncode == 2
