@@ -15,10 +15,12 @@ import typer
 from ..ir.diagnostics import CompileError, Diagnostic, suggest
 from . import configuration
 from .commands import authoring, interactive, memory, people, programs, records, tools, usage  # noqa: F401 - they declare verbs
+from .commands import completion as _completion  # noqa: F401 - it teaches bash
 from .commands import batch as _batch  # noqa: F401
 from .commands import mcp as _mcp  # noqa: F401
 from .commands import runs as _runs  # noqa: F401
 from .commands.plumbing import app, show, write
+from .entry import is_completing
 from .errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
 from .execution import launch
 from .store import masking, runs
@@ -33,6 +35,11 @@ def main(program: str, words: list[str]) -> int:
     """Read a command and do it; the exit code."""
     command = typer.main.get_command(app)
     _mask()
+    if is_completing():
+        # A line that is being typed is no place to say what is wrong.
+        with contextlib.suppress(UserError, CompileError, JournalError):
+            command.main(args=words, prog_name=program, standalone_mode=False)
+        return EXIT_FAILURE
     try:
         _refuse_unknown_verb(program, words)
         code = command.main(args=words, prog_name=program, standalone_mode=False)

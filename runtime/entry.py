@@ -48,7 +48,7 @@ def main_ll_loop() -> int:
 def _start(program: str, words: list[str]) -> int:
     if words and words[0] in early.VERBS:
         early.take()
-    if words and words[0] in ("run", "resume") and not any(name.endswith("_COMPLETE") for name in os.environ):
+    if words and words[0] in ("run", "resume") and not is_completing():
         from . import options
 
         values = options.read(options.RUN if words[0] == "run" else options.RESUME, words[1:])
@@ -59,6 +59,11 @@ def _start(program: str, words: list[str]) -> int:
     from . import cli
 
     return cli.main(program, words)
+
+
+def is_completing() -> bool:
+    """Whether a shell asks how a line may go on, by typer's protocol: `_LLC_COMPLETE` is set."""
+    return any(name.endswith("_COMPLETE") for name in os.environ)
 
 
 def guarded(action: Callable[[], int]) -> int:

@@ -4,7 +4,7 @@ VERBS = {
     "run": "Run a loop.",
     "resume": "Go on with a run that was cut off.",
     "batch": "Run many loops in one process.",
-    "create": "Make a new loop: by answering questions, by options, or from a description.",
+    "create": "Make a new loop: by questions, by options, or from words.",
     "validate": "Check loops without running them.",
     "compile": "Compile a loop.",
     "disasm": "Show the bytecode of a loop or an image.",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
 
 from .. import options
-from .plumbing import command, values
+from .plumbing import Verb, command, values
 
 
 def complete_task(context: typer.Context, incomplete: str) -> list[str]:
@@ -23,6 +24,18 @@ def complete_task(context: typer.Context, incomplete: str) -> list[str]:
         found += [name for row in options.TASK for name in row.names if name.startswith("--")]
         found.append("--help")
     return [word for word in found if word.startswith(incomplete)]
+
+
+class _Task(Verb):
+    """What stands behind the task's name is the task's, also where it begins with `-`."""
+
+    def shell_complete(self, context: Any, incomplete: str) -> Any:
+        if not context.params.get("words"):
+            return super().shell_complete(context, incomplete)
+        return [
+            SimpleNamespace(value=word, type="plain", help=None)
+            for word in complete_task(context, incomplete)
+        ]
 
 
 _WORDS = inspect.Parameter(
@@ -51,6 +64,7 @@ _WORDS = inspect.Parameter(
     ),
     # What stands behind the name is the task's.
     settings={"allow_interspersed_args": False},
+    kind=_Task,
 )
 def task(given: dict[str, Any]) -> int:
     from ..effects import task_run

@@ -38,7 +38,7 @@ def index(given: dict[str, Any]) -> int:
         inspect.Parameter.KEYWORD_ONLY,
         annotation=Annotated[
             list[str],
-            typer.Argument(help="Words, names or a question.", metavar="QUERY", show_default=False),
+            typer.Argument(help="Words, names or a question.", metavar="QUERY…", show_default=False),
         ],
     ),
     inspect.Parameter(

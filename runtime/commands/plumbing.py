@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from ...ir.diagnostics import Diagnostic, render_all
 from .. import options
@@ -23,7 +24,16 @@ from ..store import masking, runs
 from ..terminal.screen import Screen
 from ..verbs import VERBS
 
+
+class _Verbs(TyperGroup):
+    """The verbs, in the order that `VERBS` has for readers."""
+
+    def list_commands(self, context: Any) -> list[str]:
+        return list(VERBS)
+
+
 app = typer.Typer(
+    cls=_Verbs,
     help="Compile automation loops to states and jumps, and run them.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -63,6 +73,24 @@ def write_json(value: Any) -> None:
 
 
 # --- verbs and their options ------------------------------------------------------------------
+
+
+class Verb(TyperCommand):
+    """A verb whose help names its arguments as they are declared: brackets and all, and no types."""
+
+    def collect_usage_pieces(self, context: Any) -> list[str]:
+        return ["[OPTIONS]", *(str(name) for name, _ in self._arguments())]
+
+    def format_options(self, context: Any, formatter: Any) -> None:
+        options = [row.get_help_record(context) for row in self.params if row.param_type_name == "option"]
+        for title, rows in (("Arguments", self._arguments()), ("Options", list(filter(None, options)))):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def _arguments(self) -> list[tuple[Any, Any]]:
+        rows: list[Any] = [row for row in self.params if row.param_type_name == "argument"]
+        return [(row.metavar, row.help or "") for row in rows]
 
 
 def complete_loop(incomplete: str) -> list[str]:
@@ -146,10 +174,11 @@ def command(
     *own: inspect.Parameter,
     examples: Iterable[str] = (),
     settings: dict[str, Any] | None = None,
+    kind: type[Verb] = Verb,
 ) -> Callable[[Any], Any]:
     """Declare a verb whose options are `own` and those of `rows`; the function gets (given).
 
-    examples: command lines for its help. settings: how its words are read.
+    examples: command lines for its help. settings: how its words are read. kind: how it is shown.
     """
 
     def declare(function: Callable[[dict[str, Any]], int]) -> Any:
@@ -163,7 +192,8 @@ def command(
         call.__annotations__ = {p.name: p.annotation for p in parameters}
         shown = [f"  {line}" for line in examples]
         epilog = "\n".join(("\b", "Examples:", *shown)) if shown else None
-        return app.command(name, help=VERBS[name], epilog=epilog, context_settings=settings)(call)
+        about = {"help": VERBS[name], "epilog": epilog, "context_settings": settings}
+        return app.command(name, cls=kind, **about)(call)  # type: ignore[arg-type]
 
     return declare
 

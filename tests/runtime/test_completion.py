@@ -1,0 +1,134 @@
+"""What a shell is told about how a line may go on: a real bash, with the script that llc gives it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from llc.runtime.verbs import VERBS
+
+TASK = """\
+<task type="atomic" name="user:entitle">
+  <inputs>
+    <input name="text" type="string"/>
+    <input name="funny" type="boolean" required="false"/>
+  </inputs>
+  <instructions>Find a title for {{text}}.</instructions>
+</task>
+"""
+LOOP = "name: tidy\ninitial: a\nstates:\n  a: {terminal: true}\n"
+Typed = Callable[[str], list[str]]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / ".loops" / "tasks").mkdir(parents=True)
+    (folder / ".loops" / "tasks" / "entitle.xml").write_text(TASK)
+    (folder / ".loops" / "tidy.yaml").write_text(LOOP)
+    (folder / "README.md").touch()
+    for name in ("llc", "ll-loop"):
+        (folder / "bin").mkdir(exist_ok=True)
+        start = "main" if name == "llc" else "main_ll_loop"
+        code = f"import sys\nfrom llc.runtime.entry import {start}\nsys.exit({start}())\n"
+        (folder / "bin" / name).write_text(f"#!{sys.executable}\n{code}")
+        (folder / "bin" / name).chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bash(project: Path) -> Iterator[Any]:
+    """A bash on a terminal that has both programs' scripts, as `--install-completion` gives them."""
+    if shutil.which("bash") is None:
+        pytest.skip("there is no bash")
+    scripts = []
+    env = {**os.environ, "PATH": f"{project / 'bin'}:{os.environ['PATH']}", "HOME": str(project)}
+    for name in ("llc", "ll-loop"):
+        done = subprocess.run(
+            ["bash", "-c", f"{name} --show-completion"], env=env, capture_output=True, text=True, check=True
+        )
+        scripts.append(done.stdout)
+    (project / "scripts").write_text("\n".join(scripts))
+    child = pexpect.spawn(
+        "bash",
+        ["--norc", "--noprofile", "-i"],
+        cwd=str(project),
+        env={**env, "PS1": "ready$ ", "TERM": "dumb", "INPUTRC": "/dev/null"},
+        encoding="utf-8",
+        timeout=30,
+        dimensions=(24, 1000),
+    )
+    child.expect_exact("ready$ ")
+    child.sendline("source scripts; bind 'set enable-bracketed-paste off' 'set completion-query-items 0'")
+    child.expect_exact("ready$ ")
+    yield child
+    child.close(force=True)
+
+
+@pytest.fixture
+def typed(bash: Any) -> Typed:
+    """The words of a line that was typed, with its control characters, as bash has them then."""
+
+    def typed(keys: str) -> list[str]:
+        bash.send(keys + "\x01printf '<%s>' \r")
+        bash.expect(r"\r\n((?:<[^>]*>)+)ready\$ ")
+        return str(bash.match[1])[1:-1].split("><")[1:]
+
+    return typed
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ("llc stat\t", ["status"]),
+        ("llc run ti\t", ["run", "tidy"]),
+        ("llc task user:ent\t", ["task", "user:entitle"]),
+        ("llc task us\tent\t", ["task", "user:entitle"]),
+        ("llc task system:read\t", ["task", "system:read_files"]),
+        ("ll-loop task user:ent\t", ["task", "user:entitle"]),
+        ("llc task user:entitle te\tx", ["task", "user:entitle", "text=x"]),
+        ('llc task user:entitle text="a b" --fun\t', ["task", "user:entitle", "text=a b", "--funny"]),
+        ("llc task --json user:ent\t", ["task", "--json", "user:entitle"]),
+        ("llc task user:entitle files=REA\t", ["task", "user:entitle", "files=README.md"]),
+        ("llc task user:entitle nothing\t", ["task", "user:entitle", "nothing"]),
+        ("llc create -p conv\t", ["create", "-p", "convergence"]),
+    ],
+)
+def test_a_line_goes_on(typed: Typed, keys: str, words: list[str]) -> None:
+    """Verbs, loops, tasks and their parameters, though bash takes words apart at `:` and `=`."""
+    assert typed(keys) == words
+
+
+def test_all_that_may_stand_next_is_offered(typed: Typed) -> None:
+    """Behind a task's name its parameters and llc's options; behind its prefix the tasks."""
+    told = typed("llc task user:entitle \x1b*")
+    assert {"text=", "--funny", "--script", "--help"} <= set(told)
+    assert not {"--text", "user:entitle"} & set(told[2:])
+    assert "user:entitle" in typed("llc task \x1b*")
+    assert set(VERBS) == set(typed("llc \x1b*"))
+
+
+def test_what_is_wrong_is_not_said_in_a_line(project: Path) -> None:
+    """A configuration that cannot be read ends completion, without a word."""
+    for words in ("llc mcp refresh x", "llc answer no-such-run y"):
+        env = {"_LLC_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "3"}
+        (project / ".loops" / "config.yaml").write_text("mcp: [")
+        try:
+            done = subprocess.run(
+                [project / "bin" / "llc"],
+                cwd=project,
+                env={**os.environ, **env},
+                capture_output=True,
+                text=True,
+            )
+        finally:
+            (project / ".loops" / "config.yaml").unlink()
+        assert (done.stdout, done.stderr) == ("", "")
