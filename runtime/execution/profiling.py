@@ -326,6 +326,13 @@ class _Journal(_Measured):
         self._meter.timed(JOURNAL, self._inner.flush)
         self._meter.begin_pending()
 
+    def sync_later(self) -> None:
+        self._meter.timed(JOURNAL, self._inner.sync_later)
+
+    def settle(self) -> None:
+        self._meter.timed(JOURNAL, self._inner.settle)
+        self._meter.begin_pending()
+
     def sync(self) -> None:
         self._meter.timed(JOURNAL, self._inner.sync)
         self._meter.begin_pending()

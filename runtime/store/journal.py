@@ -319,15 +319,28 @@ class Journal:
     """An open journal that is appended to.
 
     `write` keeps an event until `flush` (it is in the file: kill -9 loses nothing) or `sync` (it is
-    on disk: a power cut loses nothing). Each raises JournalError; the file then ends with its last
-    whole line. `now` gives the time stamp of an event. `lines` counts the lines; `last_crc` is the
+    on disk: a power cut loses nothing). `sync_later` is for what need not be on disk before something
+    follows from it: `settle` comes before that, and often one sync is enough for what was done and what is
+    to be done next. Each raises JournalError; the file then ends with its last whole line. `now` gives the time stamp of an event. `lines` counts the lines; `last_crc` is the
     checksum of the last one that was written here.
     """
 
-    __slots__ = ("_buffer", "_fd", "_size", "_waiting", "blobs", "last_crc", "lines", "now", "path")
+    __slots__ = (
+        "_buffer",
+        "_fd",
+        "_is_unsynced",
+        "_size",
+        "_waiting",
+        "blobs",
+        "last_crc",
+        "lines",
+        "now",
+        "path",
+    )
 
     def __init__(self, fd: int, path: str, now: Callable[[], str], lines: int = 0) -> None:
         self._fd = fd
+        self._is_unsynced = False
         self._size = os.fstat(fd).st_size
         self.lines = lines
         self.last_crc = ""
@@ -399,6 +412,19 @@ class Journal:
             os.fdatasync(self._fd)
         except OSError as error:
             raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
+        self._is_unsynced = False
+
+    def sync_later(self) -> None:
+        """Put what is waiting into the file, and onto the disk with the next `settle` or `sync`."""
+        self.flush()
+        self._is_unsynced = True
+
+    def settle(self) -> None:
+        """Put what is waiting into the file, and onto the disk what was left for later."""
+        if self._is_unsynced:
+            self.sync()
+        else:
+            self.flush()
 
     def _wake(self) -> None:
         """Open the file again, if it is not."""
@@ -418,7 +444,7 @@ class Journal:
     def close(self) -> None:
         """Write what is waiting and let go of the file; it is opened again where there is more to write."""
         try:
-            self.flush()
+            self.settle()
         finally:
             if self._fd >= 0:
                 os.close(self._fd)

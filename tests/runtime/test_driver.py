@@ -127,13 +127,10 @@ def test_the_start_is_on_disk_before_the_world_is_touched(
     assert seen == ["loop_start", "state_enter", "action_start"]
 
 
-def test_the_result_is_on_disk_before_the_machine_goes_on(
+def test_the_result_is_in_the_file_before_the_machine_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the machine gets an answer, that answer has been written and synced."""
-    synced: list[int] = []
-    real = os.fdatasync
-    monkeypatch.setattr(os, "fdatasync", lambda fd: (real(fd), synced.append(os.fstat(fd).st_size))[0])
+    """When the machine gets an answer, that answer has been written: a kill does not lose it."""
     resume = Machine.resume
     checked: list[str] = []
 
@@ -141,7 +138,6 @@ def test_the_result_is_on_disk_before_the_machine_goes_on(
         if answer:
             result, seq = answer
             last = driven.events[-1]
-            assert synced[-1] == os.stat(driven.run.journal).st_size
             assert (last["seq"], last["result"]) == (seq, result)
             checked.append(last["event"])
         return resume(machine, *answer)
@@ -150,6 +146,96 @@ def test_the_result_is_on_disk_before_the_machine_goes_on(
     driven = Driven(tmp_path, loop(ONE), World())
     driven.go()
     assert checked == ["action_complete"]
+
+
+class Synced:
+    """How much of a journal is on disk."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[int] = []
+        real = os.fdatasync
+        monkeypatch.setattr(
+            os, "fdatasync", lambda fd: (real(fd), self.sizes.append(os.fstat(fd).st_size))[0]
+        )
+
+
+TWO = """
+name: two
+initial: a
+states:
+  a: {action: 'echo a', next: b}
+  b: {action: 'echo b', next: c}
+  c: {terminal: true}
+"""
+
+
+def test_one_sync_does_for_a_result_and_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When an action begins, the result of the one before it is on disk, by the same sync as its start."""
+    synced = Synced(monkeypatch)
+    known: list[list[str]] = []
+
+    def answer(effect: Any, context: Context) -> dict[str, Any]:
+        assert synced.sizes[-1] == os.stat(driven.run.journal).st_size
+        known.append([event["event"] for event in driven.events if event["event"].startswith("action")])
+        return {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
+
+    driven = Driven(tmp_path, loop(TWO), ToldWorld(answer))
+    assert driven.go().status == "success"
+    assert known == [["action_start"], ["action_start", "action_complete", "action_start"]]
+    assert len(synced.sizes) == 3
+    assert synced.sizes[-1] == os.stat(driven.run.journal).st_size
+
+
+def test_a_result_is_on_disk_before_a_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An effect that only waits begins once the result before it is on disk."""
+    synced = Synced(monkeypatch)
+    waits: list[str] = []
+
+    def answer(effect: Any, context: Context) -> dict[str, Any]:
+        if effect.kind == "sleep":
+            waits.append("sleep")
+            assert synced.sizes[-1] == os.stat(driven.run.journal).st_size
+            assert any(event["event"] == "action_complete" for event in driven.events)
+            return {"elapsed_ms": 2}
+        return {"output": "", "stderr": "", "exit_code": len(waits) ^ 1, "duration_ms": 1, "elapsed_ms": 1}
+
+    again = ONE.replace("initial", "backoff: 1\ninitial").replace("on_failure: b", "on_failure: a")
+    driven = Driven(tmp_path, loop(again), ToldWorld(answer))
+    driven.go()
+    assert waits == ["sleep"]
+
+
+def test_a_result_is_on_disk_before_the_program_computes_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no effect follows for a while, a result waits for no more than a portion of ticks."""
+    synced = Synced(monkeypatch)
+    sizes: list[tuple[int, int]] = []
+
+    def answer(effect: Any, context: Context) -> dict[str, Any]:
+        sizes.append((effect.seq, synced.sizes[-1] if synced.sizes else 0))
+        if effect.kind == "clock":
+            assert any(event["event"] == "action_complete" for event in driven.events)
+            return {"time": "2024-01-15T10:30:00.000Z", "elapsed_ms": 3}
+        return {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
+
+    spin = flow(
+        State("act", (), Perform("shell", mapping(command=Const("true")), "x", "begin")),
+        State("begin", (Set("y", Const(0)),), Goto("spin")),
+        State(
+            "spin",
+            (Set("y", Prim("add", (Slot("y"), Const(1)))),),
+            Branch(Prim("ge", (Slot("y"), Const(10_000))), "ask", "spin"),
+        ),
+        State("ask", (), Perform("clock", mapping(), "x", "end")),
+        State("end", (), Return(Slot("x"))),
+    )
+    driven = Driven(tmp_path, spin, ToldWorld(answer))
+    driven.go()
+    (_, first), (_, second) = sizes
+    assert second > first
 
 
 def test_events_are_the_seeds_in_their_order(tmp_path: Path) -> None:
