@@ -47,14 +47,15 @@ NAMESPACES = {
             "captured",
             True,
             True,
-            ("output", "stderr", "exit_code", "duration_ms", "value"),
-            "Results of actions and calls whose state says `capture:`; a call's has its `value`.",
+            ("output", "stderr", "exit_code", "duration_ms", "value", "session", "handoff"),
+            "Results of actions and calls whose state says `capture:`; a call's has its `value`, an agent's its "
+            "`session` and `handoff` where it tells them.",
         ),
         Namespace(
             "prev",
             True,
             False,
-            ("output", "stderr", "exit_code", "duration_ms", "state", "value"),
+            ("output", "stderr", "exit_code", "duration_ms", "state", "value", "session", "handoff"),
             "The result of the last action or call that ran before this state.",
         ),
         Namespace("result", True, False, ("verdict", "details"), "The latest evaluation."),

@@ -206,12 +206,12 @@ class _Checker:
                 help = f"did you mean `${{result.details.{name}}}`?"
             owner = ".".join((variable.namespace, *path[:1])) if space.is_keyed else variable.namespace
             yield Diagnostic("unknown-field", f"`{owner}` has no field `{name}`", place, "", help)
-        elif name == "value" and not any(
-            state.call is not None and (variable.namespace == "prev" or state.capture == path[0])
-            for state in self.loop.states.values()
-        ):
+        elif name == "value" and not self.comes_from(variable, "call"):
             message = f"`{variable.name}` is there after a call only"
             yield Diagnostic("unknown-field", message, place, "", "what an action printed is its `output`")
+        elif name in ("session", "handoff") and not self.comes_from(variable, "slash"):
+            message = f"`{variable.name}` is there after a slash command only"
+            yield Diagnostic("unknown-field", message, place, "", "an agent tells it, no other action does")
         elif name not in ("details", "value") and rest:
             yield Diagnostic(
                 "unknown-field", f"`{name}` has no fields", place, "", f"drop `.{'.'.join(rest)}`"
@@ -220,6 +220,15 @@ class _Checker:
             message = f"no evaluator gives a detail `{rest[0]}`"
             help = suggest(rest[0], DETAILS, "there are")
             yield Diagnostic("unknown-detail", message, place, "", help, "warning")
+
+    def comes_from(self, variable: Variable, kind: str) -> bool:
+        """Whether what a state of that kind does gives the result that is read."""
+        return any(
+            state.acts
+            and self.loop.kind_of(state) == kind
+            and (variable.namespace == "prev" or state.capture == variable.path[0])
+            for state in self.loop.states.values()
+        )
 
     def raw(self, text: Text, variable: Variable, place: Span | None) -> Diagnostic:
         if text.kind == "shell":

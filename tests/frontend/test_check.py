@@ -377,6 +377,8 @@ def action(command: str, head: str = HEAD) -> str:
         ("echo ${captured.v.outptu}", "unknown-field", "${captured.v.outptu}"),
         ("echo ${loop.names}", "unknown-field", "${loop.names}"),
         ("echo ${state.iteration.x}", "unknown-field", "${state.iteration.x}"),
+        ("echo ${captured.v.session}", "unknown-field", "${captured.v.session}"),
+        ("echo ${prev.handoff}", "unknown-field", "${prev.handoff}"),
         ("echo ${env.A.B}", "unknown-field", "${env.A.B}"),
         ("echo ${loop.name", "unterminated-variable", "${"),
     ],

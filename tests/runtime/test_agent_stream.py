@@ -344,7 +344,7 @@ states:
     capture: fixed
     on_success: done
     on_failure: done
-  done: {terminal: true, action: "echo ${captured.fixed.output}"}
+  done: {terminal: true, action: "echo ${captured.fixed.output} ${captured.fixed.session}"}
 """
 # Hands over until it has been called so often as the file `until` says.
 AGENT = """\
@@ -397,7 +397,7 @@ def test_a_new_session_carries_the_handoff_on(work: Work) -> None:
     assert second.startswith("/fix all\n\nThe session before")
     assert second.endswith("\n\nafter 1")
     assert third.endswith("\n\nafter 2")
-    assert "finished" in told.stderr
+    assert "│ finished s-3" in told.stderr
 
 
 def test_sessions_that_follow_are_bounded(work: Work) -> None:
