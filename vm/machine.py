@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .direct.tier import Direct
+    from .direct.translate import Translator
     from .faults import Place
     from .image import FunctionCode, Image
     from .opcodes import Opcode
@@ -60,7 +61,9 @@ NEAR = 32
 
 
 # After how many ticks and effects a program is translated: before, that would take longer than it saves.
-TIERS = {"auto": 1_500, "interpreter": float("inf"), "direct": 0}
+TIERS = {"auto": 500, "interpreter": float("inf"), "direct": 0}
+# And where another machine has had it translated.
+AGAIN = 50
 # So many it runs in the interpreter where it is too deep for the other tier.
 SLICE = 10_000
 DEEPER: Any = object()
@@ -135,11 +138,13 @@ class LoadedFunction:
 class Functions(dict[int, LoadedFunction]):
     """The functions of an image by index, each loaded when it is first looked up.
 
-    The machines of an image share them: what one has decoded is there for all.
+    The machines of an image share them: what one has decoded is there for all. translators: for the
+    direct tier (`direct.library`).
     """
 
     def __init__(self, image: Image) -> None:
         self.image = image
+        self.translators: dict[Any, Translator] = {}
 
     def __missing__(self, index: int) -> LoadedFunction:
         function = self[index] = LoadedFunction(self.image, index)
@@ -231,7 +236,9 @@ class Machine:
         self.direct: Direct | None = None
         # Why the program is not translated though it was to be, in words.
         self.obstacle: str | None = None
-        self.warm: float = TIERS[tier]
+        self.warm = TIERS[tier]
+        if tier == "auto" and self.functions.translators:
+            self.warm = AGAIN
 
     @property
     def waiting(self) -> dict[int, Effect]:

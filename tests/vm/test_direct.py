@@ -134,10 +134,16 @@ def test_where_translation_fails_the_interpreter_goes_on(
 
     class Refusing(Translator):
         def function(self, index: int) -> Text:
-            return super().function(index) if index % 5 < part else Text("", ["("])
+            return super().function(index) if index % 5 < part else self.refused()
 
-        def entry(self, index: int, state: int) -> Text:
-            return super().entry(index, state) if (index + state) % 5 < part else Text("", ["("])
+        def specialised(self, name: str) -> Text:
+            return super().specialised(name) if sum(name.encode()) % 5 < part else self.refused()
+
+        def entry(self, index: int, state: int, given: Any) -> Text:
+            return super().entry(index, state, given) if (index + state) % 5 < part else self.refused()
+
+        def refused(self) -> Text:
+            return Text("", self.whole(0)[0], ["("])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(library, "Translator", Refusing)
@@ -269,7 +275,7 @@ def test_portions_of_fuel_do_not_hide_how_deep_calls_are() -> None:
 
 def test_a_program_changes_its_tier_when_it_has_run_for_a_while() -> None:
     """From the ticks on that `auto` says, and not before."""
-    machine = Machine(flow_of("(loop ((i 0)) (if (< i 9000) (recur (+ i 1)) i))").image, fuel=1_000)
+    machine = Machine(flow_of("(loop ((i 0)) (if (< i 9000) (recur (+ i 1)) i))").image, fuel=300)
     assert isinstance(machine.resume(), OutOfFuel)
     assert machine.tier == "interpreter"
     machine.refuel(None)

@@ -19,7 +19,7 @@ class FlowGraph:
     inner[n]: the states where paths meet that begin below n, in order (`order`); a root is below none.
     """
 
-    __slots__ = ("edges", "headers", "inner", "order", "position", "roots")
+    __slots__ = ("before", "edges", "headers", "inner", "order", "position", "roots")
 
     def __init__(self, edges: Sequence[Sequence[int]], roots: Iterable[int]) -> None:
         self.edges = edges
@@ -35,7 +35,8 @@ class FlowGraph:
         """Find the shape; False where another root was needed, to begin anew."""
         self.order = self._reverse_postorder()
         self.position = {state: index for index, state in enumerate(self.order)}
-        before: dict[int, list[int]] = {state: [] for state in self.order}
+        self.before: dict[int, list[int]] = {state: [] for state in self.order}
+        before = self.before
         for state in self.order:
             for target in self.edges[state]:
                 before[target].append(state)

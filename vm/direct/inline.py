@@ -1,10 +1,8 @@
 """Primitives as Python expressions, where that says the same in less time than a call of their code.
 
-Each row of `RULES` makes, of operands with what is known of their types, an expression and what is
-known of its type; or nothing, and the primitive's function is called. An operand may be written more
-than once in an expression, so it is a name or a constant (`translate` sees to that).
-
-Types are words: "int", "bool", "str", "null", "box", "any".
+Each row of `RULES` makes an expression of operands with what is known of them (`kinds`); or nothing, and
+the primitive's function is called. An operand may be written more than once in an expression, so it is a
+name or a constant (`instructions` sees to that).
 """
 
 from __future__ import annotations
@@ -15,9 +13,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    # An operand or a result: Python text and what is known of its type.
-    Typed = tuple[str, str]
-    Rule = Callable[[Sequence[Typed]], "Typed | None"]
+    from .kinds import Kind
+
+    # An operand: Python text and what is known of its type.
+    Typed = tuple[str, Kind]
+    Rule = Callable[[Sequence[Typed]], "str | None"]
 
 # Beyond this a product of two might be larger than an integer may be.
 _SMALL = 1 << 64
@@ -36,6 +36,11 @@ def fits(name: str) -> bool:
             return bounds.MAX_ITEMS >= _MANY
         case _:
             return bounds.MAX_BITS >= 128
+
+
+def trust() -> tuple[bool, ...]:
+    """What texts depend on besides the image: which of these bounds hold."""
+    return tuple(fits(name) for name in ("string_append", "cons", "mul"))
 
 
 def _are_ints(operands: Sequence[Typed]) -> str | None:
@@ -62,30 +67,28 @@ def _called(name: str, operands: Sequence[Typed]) -> str:
 
 
 def _sum(name: str, sign: str) -> Rule:
-    def rule(operands: Sequence[Typed]) -> Typed | None:
+    def rule(operands: Sequence[Typed]) -> str | None:
         if len(operands) != 2:
             return None
         condition = _are_ints(operands)
         if condition is None:
             return None
         (left, _), (right, _) = operands
-        text = _guarded(f"{left} {sign} {right}", condition, name, operands)
-        return text, "any" if condition else "int"
+        return _guarded(f"{left} {sign} {right}", condition, name, operands)
 
     return rule
 
 
-def _product(operands: Sequence[Typed]) -> Typed | None:
+def _product(operands: Sequence[Typed]) -> str | None:
     if len(operands) != 2:
         return None
     condition = _are_ints(operands)
     if condition is None:
         return None
-    (left, left_kind), (right, right_kind) = operands
+    (left, _), (right, _) = operands
     small = [f"-{_SMALL} < {text} < {_SMALL}" for text, _ in operands if not _is_number(text)]
     condition = " and ".join([part for part in (condition, *small) if part])
-    kind = "int" if left_kind == right_kind == "int" else "any"
-    return _guarded(f"{left} * {right}", condition, "mul", operands), kind
+    return _guarded(f"{left} * {right}", condition, "mul", operands)
 
 
 def _is_number(text: str) -> bool:
@@ -94,14 +97,14 @@ def _is_number(text: str) -> bool:
 
 
 def _order(name: str, sign: str) -> Rule:
-    def rule(operands: Sequence[Typed]) -> Typed | None:
+    def rule(operands: Sequence[Typed]) -> str | None:
         if len(operands) != 2:
             return None
         condition = _are_ints(operands)
         if condition is None:
             return None
         (left, _), (right, _) = operands
-        return _guarded(f"{left} {sign} {right}", condition, name, operands), "bool"
+        return _guarded(f"{left} {sign} {right}", condition, name, operands)
 
     return rule
 
@@ -109,11 +112,11 @@ def _order(name: str, sign: str) -> Rule:
 def _division(name: str, quick: str) -> Rule:
     """Of an integer from 0 by one above 0, where Python's division is everybody's."""
 
-    def rule(operands: Sequence[Typed]) -> Typed | None:
+    def rule(operands: Sequence[Typed]) -> str | None:
         condition = _are_ints(operands)
         if condition is None:
             return None
-        (left, left_kind), (right, right_kind) = operands
+        (left, _), (right, _) = operands
         tests = [condition] if condition else []
         if not (_is_number(right) and int(right) > 0):
             if _is_number(right):
@@ -121,8 +124,7 @@ def _division(name: str, quick: str) -> Rule:
             tests.append(f"{right} > 0")
         if name != "modulo":
             tests.append(f"{left} >= 0")
-        kind = "int" if left_kind == right_kind == "int" else "any"
-        return _guarded(quick.format(left, right), " and ".join(tests), name, operands), kind
+        return _guarded(quick.format(left, right), " and ".join(tests), name, operands)
 
     return rule
 
@@ -130,132 +132,137 @@ def _division(name: str, quick: str) -> Rule:
 def _of_one(name: str, quick: str) -> Rule:
     """A question about one integer."""
 
-    def rule(operands: Sequence[Typed]) -> Typed | None:
+    def rule(operands: Sequence[Typed]) -> str | None:
         condition = _are_ints(operands)
         if condition is None:
             return None
-        return _guarded(quick.format(operands[0][0]), condition, name, operands), "bool"
+        return _guarded(quick.format(operands[0][0]), condition, name, operands)
 
     return rule
 
 
-def _equal(operands: Sequence[Typed]) -> Typed | None:
+def _equal(operands: Sequence[Typed]) -> str | None:
     if len(operands) != 2:
         return None
     (left, left_kind), (right, right_kind) = operands
     for text, other in ((left, right), (right, left)):
         if other in ("None", "True", "False"):
-            return (f"({text} is {other})", "bool") if text.isidentifier() else None
+            return f"({text} is {other})" if text.isidentifier() else None
     if left_kind == right_kind == "int" or "str" in (left_kind, right_kind):
-        return f"({left} == {right})", "bool"
+        return f"({left} == {right})"
     for text, kind in operands:
         # Python's 1 equals True, no other number does.
         if kind == "int" and _is_number(text) and int(text) not in (0, 1):
-            return f"({left} == {right})", "bool"
-    return _guarded(f"{left} == {right}", f"type({left}) is int is type({right})", "eq", operands), "bool"
+            return f"({left} == {right})"
+    return _guarded(f"{left} == {right}", f"type({left}) is int is type({right})", "eq", operands)
 
 
 def _is(test: str) -> Rule:
-    def rule(operands: Sequence[Typed]) -> Typed | None:
+    def rule(operands: Sequence[Typed]) -> str | None:
         text, _ = operands[0]
-        return (f"({test.format(text)})", "bool") if text.isidentifier() else None
+        return f"({test.format(text)})" if text.isidentifier() else None
 
     return rule
 
 
-def _unbox(operands: Sequence[Typed]) -> Typed | None:
+def _unbox(operands: Sequence[Typed]) -> str | None:
     ((box, kind),) = operands
     if not box.isidentifier():
         return None
-    return _guarded(f"{box}.value", "" if kind == "box" else f"type({box}) is Box", "unbox", operands), "any"
+    return _guarded(f"{box}.value", "" if kind == "box" else f"type({box}) is Box", "unbox", operands)
 
 
-def _unbox_set(operands: Sequence[Typed]) -> Typed | None:
+def _unbox_set(operands: Sequence[Typed]) -> str | None:
     box, _ = operands[0]
     if not box.isidentifier():
         return None
     quick = f"type({box}) is Box and {box}.value is not {box}"
-    return _guarded(f"{box}.value", quick, "unbox_set", operands), "any"
+    return _guarded(f"{box}.value", quick, "unbox_set", operands)
 
 
-def _first(operands: Sequence[Typed]) -> Typed | None:
-    ((items, _),) = operands
+def _first(operands: Sequence[Typed]) -> str | None:
+    ((items, kind),) = operands
     if not items.isidentifier():
         return None
-    return _guarded(f"{items}.head", f"type({items}) is Pair", "first", operands), "any"
+    return _guarded(f"{items}.head", "" if kind == "pair" else f"type({items}) is Pair", "first", operands)
 
 
-def _rest(operands: Sequence[Typed]) -> Typed | None:
-    ((items, _),) = operands
+def _rest(operands: Sequence[Typed]) -> str | None:
+    ((items, kind),) = operands
     if not items.isidentifier():
         return None
-    return _guarded(f"{items}.tail", f"type({items}) is Pair", "rest", operands), "any"
+    return _guarded(f"{items}.tail", "" if kind == "pair" else f"type({items}) is Pair", "rest", operands)
 
 
-def _cons(operands: Sequence[Typed]) -> Typed | None:
-    (item, _), (tail, _) = operands
+def _cons(operands: Sequence[Typed]) -> str | None:
+    (item, _), (tail, kind) = operands
     if not tail.isidentifier():
         return None
-    quick = f"Pair({item}, {tail}, {tail}.length + 1)"
-    return _guarded(quick, f"type({tail}) is Pair and {tail}.length < {_MANY}", "cons", operands), "any"
+    tests = (
+        f"{tail}.length < {_MANY}" if kind == "pair" else f"type({tail}) is Pair and {tail}.length < {_MANY}"
+    )
+    return _guarded(f"Pair({item}, {tail}, {tail}.length + 1)", tests, "cons", operands)
 
 
-def _nth(operands: Sequence[Typed]) -> Typed | None:
+def _nth(operands: Sequence[Typed]) -> str | None:
     """Of an array: where an item of a chain is, takes a search."""
-    for (items, _), (index, kind) in (operands, operands[::-1]):
-        if kind == "int" and items.isidentifier():
-            test = f"type({items}) is tuple and -1 < {index} < len({items})"
-            return _guarded(f"{items}[{index}]", test, "nth", operands), "any"
+    for (items, kind), (index, other) in (operands, operands[::-1]):
+        if other == "int" and items.isidentifier():
+            test = "" if kind == "array" else f"type({items}) is tuple and "
+            return _guarded(f"{items}[{index}]", f"{test}-1 < {index} < len({items})", "nth", operands)
     return None
 
 
-def _length(operands: Sequence[Typed]) -> Typed | None:
-    ((items, _),) = operands
+def _length(operands: Sequence[Typed]) -> str | None:
+    ((items, kind),) = operands
     if not items.isidentifier():
         return None
-    return _guarded(f"len({items})", f"type({items}) is tuple", "length", operands), "int"
+    test = "" if kind == "array" else f"type({items}) is tuple"
+    return _guarded(f"len({items})", test, "length", operands)
 
 
-def _get(operands: Sequence[Typed]) -> Typed | None:
-    (map_, _), (key, kind) = operands
-    if not map_.isidentifier():
+def _are_map_and_key(map_: Typed, key: Typed) -> str:
+    tests = ["" if map_[1] == "map" else f"type({map_[0]}) is dict"]
+    tests.append("" if key[1] == "str" else f"type({key[0]}) is str")
+    return " and ".join(test for test in tests if test)
+
+
+def _get(operands: Sequence[Typed]) -> str | None:
+    map_, key, *default = operands
+    if not map_[0].isidentifier():
         return None
-    test = f"type({map_}) is dict" + ("" if kind == "str" else f" and type({key}) is str")
-    return _guarded(f"{map_}.get({key})", test, "get", operands), "any"
+    name = "get_or" if default else "get"
+    quick = f"{map_[0]}.get({', '.join(text for text, _ in (key, *default))})"
+    return _guarded(quick, _are_map_and_key(map_, key), name, operands)
 
 
-def _get_or(operands: Sequence[Typed]) -> Typed | None:
-    (map_, _), (key, kind), *_ = operands
-    if not map_.isidentifier():
+def _get_or(operands: Sequence[Typed]) -> str | None:
+    return _get(operands if len(operands) > 2 else [*operands, ("None", "null")])
+
+
+def _put(operands: Sequence[Typed]) -> str | None:
+    map_, key, (value, _) = operands
+    if not map_[0].isidentifier():
         return None
-    test = f"type({map_}) is dict" + ("" if kind == "str" else f" and type({key}) is str")
-    default = operands[2][0] if len(operands) > 2 else "None"
-    return _guarded(f"{map_}.get({key}, {default})", test, "get_or", operands), "any"
+    quick = f"{{**{map_[0]}, {key[0]}: {value}}}"
+    return _guarded(quick, _are_map_and_key(map_, key), "put", operands)
 
 
-def _put(operands: Sequence[Typed]) -> Typed | None:
-    (map_, _), (key, kind), (value, _) = operands
-    if not map_.isidentifier():
-        return None
-    test = f"type({map_}) is dict" + ("" if kind == "str" else f" and type({key}) is str")
-    return _guarded(f"{{**{map_}, {key}: {value}}}", test, "put", operands), "any"
-
-
-def _map(operands: Sequence[Typed]) -> Typed | None:
+def _map(operands: Sequence[Typed]) -> str | None:
     if len(operands) % 2 or any(kind != "str" for _, kind in operands[::2]):
         return None
     entries = [f"{key}: {value}" for (key, _), (value, _) in zip(operands[::2], operands[1::2], strict=True)]
-    return f"{{{', '.join(entries)}}}", "any"
+    return f"{{{', '.join(entries)}}}"
 
 
-def _joined(operands: Sequence[Typed]) -> Typed | None:
+def _joined(operands: Sequence[Typed]) -> str | None:
     """Short strings, and integers that are not long; others may be more than a text may hold."""
     if not 0 < len(operands) < 9:
         return None
     tests, parts = [], []
     for text, kind in operands:
         if kind == "str" and not text.isidentifier():
-            parts.append(f"{{{text}}}")
+            parts.append(text[1:-1] if _is_plain(text) else f"{{{text}}}")
         elif kind == "int":
             tests.append("" if _is_number(text) else f"-{_SMALL} < {text} < {_SMALL}")
             parts.append(f"{{{text}}}")
@@ -267,12 +274,17 @@ def _joined(operands: Sequence[Typed]) -> Typed | None:
             return None
     condition = " and ".join(test for test in tests if test)
     quick = 'f"' + "".join(parts) + '"'
-    return _guarded(quick, condition, "string_append", operands), "str"
+    return _guarded(quick, condition, "string_append", operands)
 
 
-def _select(operands: Sequence[Typed]) -> Typed:
-    (condition, _), (then, kind), (otherwise, other) = operands
-    return f"({then} if {condition} else {otherwise})", kind if kind == other else "any"
+def _is_plain(text: str) -> bool:
+    """Whether a string that is written out can stand in another as it is."""
+    return not any(mark in text[1:-1] for mark in "\\\"'{}")
+
+
+def _select(operands: Sequence[Typed]) -> str:
+    (condition, _), (then, _), (otherwise, _) = operands
+    return f"({then} if {condition} else {otherwise})"
 
 
 RULES: dict[str, Rule] = {
@@ -295,13 +307,13 @@ RULES: dict[str, Rule] = {
     "eq": _equal,
     "not": _is("not {}"),
     "is_null": _is("{} is None"),
-    "is_nil": _is("not {0} and ({0} is None or {0} == ())"),
+    "is_nil": _is("{0} is NIL or {0} is None"),
     "is_string": _is("type({}) is str"),
     "is_map": _is("type({}) is dict"),
     "is_symbol": _is("type({}) is Symbol"),
     "is_boolean": _is("type({}) is bool"),
     "is_function": _is("type({}) is FunctionValue"),
-    "is_pair": _is("type({0}) is Pair or type({0}) is tuple and {0} != ()"),
+    "is_pair": _is("type({0}) is Pair or type({0}) is tuple and {0} is not NIL"),
     "is_list": _is("type({0}) is Pair or type({0}) is tuple"),
     "unbox": _unbox,
     "unbox_set": _unbox_set,
@@ -316,26 +328,4 @@ RULES: dict[str, Rule] = {
     "map": _map,
     "string_append": _joined,
     "select": _select,
-}
-# What is known of the result where the function is called.
-RESULTS = {
-    "box": "box",
-    "unset_box": "box",
-    "concat": "str",
-    "text": "str",
-    "to_string": "str",
-    "string_append": "str",
-    "length": "int",
-    "string_length": "int",
-    "is_integer": "bool",
-    "is_number": "bool",
-    "is_float": "bool",
-    "is_empty": "bool",
-    "has_key": "bool",
-    "contains": "bool",
-    "starts_with": "bool",
-    "ends_with": "bool",
-    "string_eq": "bool",
-    "string_lt": "bool",
-    "substring": "str",
 }

@@ -6,58 +6,57 @@ it: what must be written ahead of others takes those that come before it along (
 
 from __future__ import annotations
 
-from .inline import RESULTS, RULES, fits
+from . import kinds
+from .inline import RULES, fits
 from .text import mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .function import Function
+    from .kinds import Kind
     from .known import Known
     from .text import Statement
 
-# Primitives for which it is worth knowing that a parameter is an integer.
-_NUMERIC = frozenset(
-    {"add", "sub", "mul", "num_eq", "lt", "le", "gt", "ge", "quotient", "remainder", "modulo"}
-    | {"is_even", "is_odd", "is_zero", "is_positive", "is_negative"}
-)
+    # The name of a version of a function: for what it is called with, parameters and captures.
+    Version = Callable[[int, tuple[Kind, ...]], str]
 
 
 class Operand:
     """An expression on the stack: its text, what is known of its type, whether it can be written twice.
 
-    closure: the function and the captures, where it is one that is made right here.
+    captures: those of a function that is made right here.
     """
 
-    __slots__ = ("closure", "is_atom", "kind", "text")
+    __slots__ = ("captures", "is_atom", "kind", "text")
 
-    def __init__(
-        self, text: str, kind: str, is_atom: bool, closure: tuple[int, list[str]] | None = None
-    ) -> None:
+    def __init__(self, text: str, kind: Kind, is_atom: bool, captures: list[str] | None = None) -> None:
         self.text = text
         self.kind = kind
         self.is_atom = is_atom
-        self.closure = closure
+        self.captures = captures
 
 
 class Instructions:
     """Writes the instructions of one state after another.
 
-    types: what is known of each slot now. stack: the operands. out: the statements so far.
+    kinds: what is known of each slot now. stack: the operands. out: the statements so far.
     """
 
-    def __init__(self, function: Function, known: Known) -> None:
+    def __init__(self, function: Function, known: Known, version: Version) -> None:
         self.function = function
-        self.code = function.code
         self.image = function.image
         self.known = known
-        self.types: list[str] = []
+        self.version = version
+        self.kinds: list[Kind] = []
         self.stack: list[Operand] = []
         self.out: list[Statement] = []
         self.temporaries = 0
 
     def enter(self, state: int) -> None:
         self.temporaries = 0
-        self.types = list(self.known.before[state])
+        self.kinds = list(self.known.before[state])
         self.stack = []
         self.out = []
 
@@ -67,17 +66,19 @@ class Instructions:
                 text, kind = self.constant(operands[0])
                 self.stack.append(Operand(text, kind, True))
             case "LOAD":
-                self.stack.append(Operand(f"s{operands[0]}", self.types[operands[0]], True))
+                self.stack.append(Operand(f"s{operands[0]}", self.kinds[operands[0]], True))
             case "PRIM":
                 self.primitive(offset, self.image.constants[operands[0]], operands[1])
             case "CLOSURE":
-                captures = [one.text for one in self.take(operands[1])]
-                text = f"FunctionValue({operands[0]}, ({''.join(f'{one}, ' for one in captures)}))"
-                self.stack.append(Operand(text, "any", False, (operands[0], captures)))
+                taken = self.take(operands[1])
+                captures = [one.text for one in taken]
+                text = f"FunctionValue({operands[0]}, {listed(captures)})"
+                kind = kinds.of_closure(operands[0], [one.kind for one in taken])
+                self.stack.append(Operand(text, kind, False, captures))
             case "STORE":
                 value = self.stack.pop()
                 self.out.append(f"s{operands[0]} = {value.text}")
-                self.types[operands[0]] = value.kind
+                self.kinds[operands[0]] = value.kind
             case "SETBOX":
                 box, value = self.take(2)
                 if not box.text.isidentifier():
@@ -100,7 +101,7 @@ class Instructions:
             last = max((i for i, one in enumerate(self.stack) if i >= first and not one.is_atom), default=-1)
             # What is written ahead of the others must not be done before those that come first.
             for index in range(last + 1):
-                if index >= first or self.stack[index].closure is None:
+                if index >= first or self.stack[index].captures is None:
                     self.stack[index] = self.atom(self.stack[index])
         taken = self.stack[first:]
         del self.stack[first:]
@@ -117,39 +118,22 @@ class Instructions:
 
     def primitive(self, offset: int, name: str, count: int) -> None:
         rule = RULES.get(name) if fits(name) else None
+        taken = self.take(count, rule is not None)
+        kind = kinds.of_result(name, [one.kind for one in taken])
         if rule is not None:
-            taken = self.take(count)
-            if name in _NUMERIC:
-                for one in taken:
-                    if one.kind == "any" and one.text.startswith("s"):
-                        self.known.wanted.add(int(one.text[1:]))
-            typed = rule([(one.text, one.kind) for one in taken])
-            if typed is not None:
-                text, kind = typed
+            quick = rule([(one.text, one.kind) for one in taken])
+            if quick is not None:
                 # The call of the primitive in it, if there is one, is on a line of its own.
-                text = text.replace(f"P_{name}(", f"{mark(offset)}P_{name}(")
+                text = quick.replace(f"P_{name}(", f"{mark(offset)}P_{name}(")
                 self.stack.append(Operand(text, kind, False))
                 return
-        else:
-            taken = self.take(count, False)
         text = f"({mark(offset)}P_{name}({', '.join(one.text for one in taken)}))"
-        self.stack.append(Operand(text, RESULTS.get(name, "any"), False))
+        self.stack.append(Operand(text, kind, False))
 
     def call(self, offset: int, count: int) -> str:
         callee = self.stack[-1 - count]
-        if callee.closure is not None:
-            function, captures = callee.closure
-            arguments = self.take(count, False)
-            self.stack.pop()
-            code = self.image.functions[function]
-            texts = [one.text for one in arguments]
-            own = f"({''.join(f'{one}, ' for one in captures)})"
-            if code.rest and count >= code.parameters - 1:
-                left = texts[code.parameters - 1 :]
-                texts = [*texts[: code.parameters - 1], f"({''.join(f'{one}, ' for one in left)})"]
-            elif count != code.parameters:
-                return f"({mark(offset)}CALL({callee.text}, ({''.join(f'{one}, ' for one in texts)})))"
-            return f"({mark(offset)}F{function}({', '.join([own, *texts])}))"
+        if isinstance(callee.kind, tuple) and (callee.is_atom or callee.captures is not None):
+            return self.call_known(offset, count, callee, callee.kind[1])
         operands = self.take(count + 1, not callee.is_atom)
         value, *texts = [one.text for one in operands]
         given = "".join(f", {text}" for text in texts)
@@ -160,7 +144,33 @@ class Instructions:
         wrong = f"{mark(offset)}NO_FUNCTION({value}{given})"
         return f"({call} if type({value}) is FunctionValue else {wrong})"
 
-    def constant(self, index: int) -> tuple[str, str]:
+    def call_known(self, offset: int, count: int, callee: Operand, function: int) -> str:
+        """A call of a function that is known."""
+        code = self.image.functions[function]
+        arguments = self.take(count, False)
+        self.stack.pop()
+        texts = [one.text for one in arguments]
+        assert isinstance(callee.kind, tuple)
+        if not code.rest and count == code.parameters:
+            given = kinds.given([*(one.kind for one in arguments), *callee.kind[2]])
+            if any(kind != "any" for kind in given):
+                name = self.version(function, given)
+                return f"({mark(offset)}{name}({', '.join([*texts, *self.captures(callee)])}))"
+        own = f"{callee.text}.captures" if callee.captures is None else listed(callee.captures)
+        if code.rest and count >= code.parameters - 1:
+            texts[code.parameters - 1 :] = [listed(texts[code.parameters - 1 :])]
+        elif count != code.parameters:
+            return f"({mark(offset)}CALL({callee.text}, {listed(texts)}))"
+        return f"({mark(offset)}F{function}({', '.join([own, *texts])}))"
+
+    def captures(self, callee: Operand) -> list[str]:
+        """What a function that is known has caught."""
+        assert isinstance(callee.kind, tuple)
+        if callee.captures is not None:
+            return callee.captures
+        return [f"{callee.text}.captures[{number}]" for number in range(len(callee.kind[2]))]
+
+    def constant(self, index: int) -> tuple[str, Kind]:
         value = self.image.constants[index]
         if value is None or type(value) is bool:
             return repr(value), "null" if value is None else "bool"
@@ -170,5 +180,10 @@ class Instructions:
         if type(value) is str and len(value) < 80 and value.isprintable() and "(" not in value:
             return repr(value), "str"
         if value == () and type(value) is tuple:
-            return "()", "any"
-        return f"K{index}", {int: "int", str: "str"}.get(type(value), "any")
+            return "NIL", "array"
+        return f"K{index}", kinds.of_value(value, self.image)
+
+
+def listed(texts: list[str]) -> str:
+    """A tuple."""
+    return f"({''.join(f'{text}, ' for text in texts)})"

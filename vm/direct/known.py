@@ -1,68 +1,215 @@
-"""What is known of types before each state, by going through the states until nothing changes."""
+"""What is known of types before each state, and what functions return, by going through states until
+nothing changes (`kinds` has the words for it).
+"""
 
 from __future__ import annotations
 
-from .function import result_slot
-from .instructions import Instructions
+from . import kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .flow import FlowGraph
+    from collections.abc import Callable, Sequence
+
+    from ..image import Image
     from .function import Function
+    from .kinds import Kind
+
+    # A function and what it is called with: parameters, then captures.
+    Call = tuple[int, tuple[Kind, ...]]
+
+# What it is worth knowing of a primitive's operands.
+_WANTED = {
+    "int": "add sub mul num_eq lt le gt ge quotient remainder modulo is_even is_odd is_zero is_positive "
+    "is_negative",
+    "box": "unbox unbox_set",
+}
+_WANTS = {name: kind for kind, names in _WANTED.items() for name in names.split()}
+# How far results are looked for from call to call, in how long functions, and how many in all.
+_FARTHEST = 6
+_LONGEST = 400
+_MOST = 500
 
 
 class Known:
-    """What is known before each state: the type of each slot. wanted: slots that should be integers."""
+    """What is known before each state: the kind of each slot.
+
+    callees: what each state that ends in a call calls, where its exit can be reached.
+    wanted: slots that should hold integers, or boxes. result: what is returned, None where nothing is.
+    """
 
     def __init__(self) -> None:
-        self.before: dict[int, list[str]] = {}
-        self.wanted: set[int] = set()
+        self.before: dict[int, list[Kind]] = {}
+        self.callees: dict[int, Kind] = {}
+        self.wanted: dict[int, Kind] = {}
+        self.result: Kind | None = None
 
 
-def types(function: Function, graph: FlowGraph, given: dict[int, str]) -> Known:
-    """Types by going through the states until nothing changes; `given` for slots at the start."""
-    known = Known()
-    slots = len(function.code.slots)
-    todo = []
-    for root in graph.roots:
-        known.before[root] = ["any"] * slots
-        todo.append(root)
-    if graph.roots == {function.start} and not function.is_entry:
-        fresh = ["any"] * (function.code.parameters + function.code.captures)
-        start = fresh + ["null"] * (slots - len(fresh))
-        for slot, kind in given.items():
-            start[slot] = kind
-        known.before[function.start] = start
-    while todo:
-        state = todo.pop()
-        after = _after(function, state, known)
-        for target, types in after:
-            before = known.before.get(target)
-            if before is None:
-                known.before[target] = list(types)
-                todo.append(target)
-                continue
-            joined = [a if a == b else "any" for a, b in zip(before, types, strict=True)]
-            if joined != before:
-                known.before[target] = joined
-                todo.append(target)
-    return known
+class Results:
+    """What the functions of an image return, by what they are called with."""
+
+    def __init__(self, image: Image, whole: Callable[[int], Function]) -> None:
+        self.image = image
+        self.whole = whole
+        self.constants = [kinds.of_value(value, image) for value in image.constants]
+        # None as long as nothing is known to be returned.
+        self.found: dict[Call, Kind | None] = {}
+        # The calls that are being looked into, and those of them that others asked for meanwhile.
+        self.begun: list[Call] = []
+        self.leaned: set[Call] = set()
+
+    def of_call(self, callee: Kind, arguments: Sequence[Kind]) -> Kind | None:
+        """What a call returns; None where it does not, as far as is known by now."""
+        if not isinstance(callee, tuple):
+            return "any"
+        _, index, captures = callee
+        code = self.image.functions[index]
+        if code.rest or len(arguments) != code.parameters:
+            return "any"
+        return self.of_function(index, (*kinds.given(arguments), *kinds.given(captures)))
+
+    def of_function(self, index: int, given: tuple[Kind, ...]) -> Kind | None:
+        call = index, given
+        if call in self.found:
+            if call in self.begun:
+                self.leaned.add(call)
+            return self.found[call]
+        code = self.image.functions[index]
+        if len(self.begun) >= _FARTHEST or len(self.found) >= _MOST:
+            return "any"
+        if len(code.code) > _LONGEST or code.handlers:
+            return "any"
+        known = len(self.found)
+        self.begun.append(call)
+        self.found[call] = None
+        while True:
+            result = explore(self.whole(index), given, self).result
+            if result == self.found[call] or call not in self.leaned:
+                break
+            # What leaned on the old answer is not known any more.
+            for other in list(self.found)[known + 1 :]:
+                del self.found[other]
+            self.found[call] = result
+        self.found[call] = result
+        self.leaned.discard(call)
+        self.begun.pop()
+        if not self.begun:  # what never returns is asked for like any other
+            self.found |= {other: "any" for other, one in self.found.items() if one is None}
+        return self.found[call]
 
 
-def _after(function: Function, state: int, known: Known) -> list[tuple[int, list[str]]]:
-    """The types after a state, for each state it leads to."""
-    writer = Instructions(function, known)
-    writer.enter(state)
-    for offset, row, operands in function.states[state][:-1]:
-        writer.work(offset, row.name, operands)
-    _, row, operands = function.states[state][-1]
-    types = writer.types
-    if function.again[state]:
-        count = function.code.parameters
-        arguments = writer.stack[len(writer.stack) - count :]
-        fresh = [argument.kind for argument in arguments] + ["any"] * len(function.own)
-        return [(0, fresh + ["null"] * (len(types) - len(fresh)))]
-    slot = result_slot(row.name, operands)
-    if slot is not None:
-        types[slot] = "any"
-    return [(target, types) for target in function.edges[state]]
+def explore(function: Function, given: Sequence[Kind], results: Results) -> Known:
+    """What is known, if the first slots are of the kinds `given` where control comes in."""
+    return _Exploring(function, results).all_from(given)
+
+
+class _Exploring:
+    def __init__(self, function: Function, results: Results) -> None:
+        self.function = function
+        self.results = results
+        self.known = Known()
+        self.todo: list[int] = []
+
+    def all_from(self, given: Sequence[Kind]) -> Known:
+        function, known = self.function, self.known
+        for target, _ in function.code.handlers.values():
+            known.before[target] = ["any"] * function.slots
+            self.todo.append(target)
+        self.reach(function.start, [*given, *["null"] * (function.slots - len(given))])
+        while self.todo:
+            self.state(self.todo.pop())
+        return known
+
+    def reach(self, state: int, found: Sequence[Kind]) -> None:
+        before = self.known.before
+        old = before.get(state)
+        if old is None:
+            before[state] = list(found)
+        else:
+            new = kinds.join(old, found)
+            if new == old:
+                return
+            before[state] = new
+        self.todo.append(state)
+
+    def state(self, state: int) -> None:
+        function, constants = self.function, self.results.constants
+        slots = list(self.known.before[state])
+        wanted = self.known.wanted
+        # Kinds, and the slots they were loaded from.
+        stack: list[Kind] = []
+        origins: list[int] = []
+        for _, row, words in function.states[state][:-1]:
+            count = row.popped(words)
+            first = len(stack) - count
+            taken, sources = stack[first:], origins[first:]
+            del stack[first:], origins[first:]
+            origin = -1
+            match row.name:
+                case "LOAD":
+                    origin = words[0]
+                    kind = slots[origin]
+                case "CONST":
+                    kind = constants[words[0]]
+                case "PRIM":
+                    name = self.results.image.constants[words[0]]
+                    kind = kinds.of_result(name, taken)
+                    if name in _WANTS:
+                        for source, one in zip(sources, taken, strict=True):
+                            if one == "any" and source >= 0:
+                                wanted[source] = _WANTS[name]
+                case "CLOSURE":
+                    kind = kinds.of_closure(words[0], taken)
+                case "STORE":
+                    slots[words[0]] = taken[0]
+                    continue
+                case "SETBOX":
+                    if taken[0] == "any" and sources[0] >= 0:
+                        wanted[sources[0]] = "box"
+                    continue
+                case _:
+                    continue
+            stack.append(kind)
+            origins.append(origin)
+        self.leave(state, slots, stack)
+
+    def leave(self, state: int, slots: list[Kind], stack: list[Kind]) -> None:
+        function = self.function
+        _, row, words = function.states[state][-1]
+        part = function.part_of[state]
+        if function.again[state]:
+            first = part.slot
+            slots[first : first + words[0]] = stack[len(stack) - words[0] :]
+            for slot in part.locals:
+                slots[slot] = "null"
+            self.reach(part.state, slots)
+            return
+        result: Kind | None = "any"
+        match row.name:
+            case "CALL" | "TAILCALL":
+                arguments = stack[len(stack) - words[0] :]
+                callee = stack[-1 - words[0]]
+                called = function.called.get(state)
+                if called is not None:
+                    captures = callee[2] if isinstance(callee, tuple) else ()
+                    slots[called.slot : called.slot + len(arguments)] = arguments
+                    first = called.slot + len(arguments)
+                    slots[first : first + len(captures)] = captures
+                    for slot in called.locals:
+                        slots[slot] = "null"
+                    self.reach(called.state, slots)
+                    return
+                self.known.callees[state] = callee
+                result = self.results.of_call(callee, arguments)
+            case "RETURN":
+                result = stack[-1]
+        if result is None:
+            return
+        if row.name in ("RETURN", "TAILCALL") and part.call < 0:
+            known = self.known.result
+            self.known.result = result if known is None or known == result else "any"
+            return
+        stored = function.result_slot(state)
+        if stored is not None:
+            slots[stored] = result
+        for target in function.edges[state]:
+            self.reach(target, slots)

@@ -1,13 +1,14 @@
 """The Python functions of an image, made when they are first called, and the names in their text.
 
-`F3` is function 3; `E3_7` enters it at state 7 with all slots in a list; `C2` is a table, by function, of
-what calls each with two arguments, which puts them in order (`A…`) or says that they do not fit.
+`F3` is function 3, `V3_1` a version of it for certain arguments; `E3_7` enters it at state 7 with all slots
+in a list; `C2` is a table, by function, of what calls each with two arguments, which puts them in order
+(`A…`) or says that they do not fit.
 """
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
+from functools import partial
 from itertools import chain, repeat
 
 from ...ir.symbols import Symbol
@@ -17,21 +18,27 @@ from ..machine import takes
 from ..primitives import HANDLERS
 from ..steps import fail
 from ..values import Box, FunctionValue, show
-from .translate import Translator
+from . import kinds
+from .inline import trust
+from .translate import Made, Translator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import CodeType
     from typing import Any
 
-    from ..faults import Place
+    from ..faults import Place as Span
     from ..image import Image
     from ..values import Value
+    from .function import Place
+    from .kinds import Kind
     from .text import Text
 
-# A call by a table is the first in its line (`text.mark`); what a text holds never is.
-_TABLES = re.compile(r"(?m)^C(\d+)\[")
+    Entry = Callable[[Sequence[Value]], Value]
+
+# So many ways there are to enter a function at a state, by what its slots hold.
+_ENTRIES = 8
 
 
 class Untranslatable(Exception):
@@ -43,15 +50,15 @@ class Library:
 
     def __init__(self, image: Image) -> None:
         self.image = image
-        self.translator = Translator(image)
-        # Python's code objects to the function's index and, by line, offsets in its code.
-        self.codes: dict[CodeType, tuple[int, list[int]]] = {}
-        self.entries: dict[tuple[int, int], Callable[[list[Value]], Value]] = {}
+        self.translator = translator_of(image)
+        # By Python's code objects and by line: the frames of the machine that stand there, outermost first.
+        self.codes: dict[CodeType, list[tuple[Place, ...]]] = {}
+        self.entries: dict[tuple[int, int], dict[tuple[Kind, ...], Entry]] = {}
         self.starts = {
             index: [code.bounds(state)[0] for state in range(len(code.states))]
             for index, code in enumerate(image.functions)
         }
-        self.places: dict[tuple[int, int], Place | None] = {}
+        self.places: dict[tuple[int, int], Span | None] = {}
         self.names: dict[str, Any] = {
             "Box": Box,
             "FunctionValue": FunctionValue,
@@ -61,24 +68,24 @@ class Library:
             "tick": repeat(None, 0),
             "chain": chain,
             "ONE": (None,),
+            "NIL": (),
             "NO_CASE": _no_case,
             "NO_BOX": _no_box,
             "NO_FUNCTION": _no_function,
             "FAIL": _fail_with,
             "APPLIED": self.applied,
             "CALL": self.call,
-            "RESOLVE": self.resolve,
-            "LOAD": self.load,
+            "ENTER": self.enter,
             **{f"P_{name}": handler for name, handler in HANDLERS.items()},
             **{f"K{index}": value for index, value in enumerate(image.constants)},
         }
-        for index, code in enumerate(image.functions):
-            self.define(f"F{index}", code.parameters, f"LOAD({index})")
+        for index in range(len(image.functions)):
+            self.names[f"F{index}"] = partial(self.first, index, f"F{index}")
 
     def state_of(self, function: int, offset: int) -> int:
         return bisect_right(self.starts[function], offset) - 1
 
-    def place(self, function: int, offset: int) -> Place | None:
+    def place(self, function: int, offset: int) -> Span | None:
         key = function, offset
         if key not in self.places:
             self.places[key] = self.image.place_at(self.image.functions[function], offset)
@@ -86,36 +93,45 @@ class Library:
 
     # --- functions ------------------------------------------------------------------------
 
-    def define(self, name: str, count: int, target: str) -> Any:
-        """A function of so many arguments that calls what an expression gives with them."""
-        given = "".join(f", a{number}" for number in range(count))
-        exec(f"def {name}(c{given}):\n return {target}(c{given})\n", self.names)
-        return self.names[name]
-
-    def add(self, function: int, write: Callable[[], Text]) -> Any:
+    def add(self, function: int, key: Any, write: Callable[[], Text]) -> Any:
         """What a text defines. Raises Untranslatable, whatever keeps it from being written or compiled."""
-        name = self.image.functions[function].name
-        try:
-            text = write()
-            code = compile(text.source, f"<{name}>", "exec")
-        except Exception as error:
-            # Python has bounds of its own for a text, and an error of ours need not end a run.
-            raise Untranslatable(f"`{name}`: {type(error).__name__}: {error}") from error
-        for count in {int(number) for number in _TABLES.findall(text.source)}:
+        made = self.translator.made.get(key)
+        if made is None:
+            title = self.image.functions[function].name
+            try:
+                made = Made(write(), title)
+            except Exception as error:
+                # Python has bounds of its own for a text, and an error of ours need not end a run.
+                raise Untranslatable(f"`{title}`: {type(error).__name__}: {error}") from error
+            self.translator.made[key] = made
+        for count in made.tables:
             self.table(count)
-        exec(code, self.names)
-        made = self.names[text.name]
-        self.codes[made.__code__] = (function, text.offsets)
-        return made
+        for version in made.uses:
+            if version not in self.names:
+                self.names[version] = partial(self.first, self.translator.named[version].index, version)
+        exec(made.code, self.names)
+        found = self.names[made.name]
+        self.codes[found.__code__] = made.places
+        return found
 
-    def load(self, function: int) -> Any:
-        """The function, translated; callers find it under its name from now on."""
+    def first(self, function: int, name: str, *given: Value) -> Value:
+        """The first call of a function or a version of it: now it is translated."""
+        return self.load(function, name)(*given)
+
+    def load(self, function: int, name: str) -> Any:
+        """What has this name, translated; callers find it from now on."""
+        if not isinstance(self.names[name], partial):
+            return self.names[name]
+        translator = self.translator
         try:
-            return self.add(function, lambda: self.translator.function(function))
+            if name == f"F{function}":
+                return self.add(function, name, lambda: translator.function(function))
+            return self.add(function, name, lambda: translator.specialised(name))
         except Untranslatable as error:
-            return self.interpreted(function, str(error))
+            made = self.names[name] = self.interpreted(function, name, str(error))
+            return made
 
-    def interpreted(self, function: int, why: str) -> Any:
+    def interpreted(self, function: int, name: str, why: str) -> Any:
         """What takes the place of a function that cannot be translated: it never returns."""
         count = self.image.functions[function].captures
 
@@ -124,25 +140,38 @@ class Library:
                 return self.applied(function, captures)
             return self.names["LEAVE"](why, function, (*arguments, *captures))
 
-        return leave
+        return leave if name == f"F{function}" else lambda *given: self.names["LEAVE"](why, function, given)
 
-    def entry(self, function: int, state: int) -> Callable[[list[Value]], Value]:
+    def entry(self, function: int, state: int, slots: Sequence[Value]) -> Entry:
         """The function from a state on, with all its slots as one argument. Raises Untranslatable."""
-        made = self.entries.get((function, state))
-        if made is None:
-            made = self.add(function, lambda: self.translator.entry(function, state))
-            self.entries[function, state] = made
-        return made
+        entries = self.entries.setdefault((function, state), {})
+        given = tuple(kinds.of_value(value, self.image) for value in slots)
+        if given not in entries:
+            if len(entries) >= _ENTRIES:
+                given = ("any",) * len(given)
+            key = function, state, given
+            entries[given] = self.add(function, key, lambda: self.translator.entry(*key))
+        return entries[given]
+
+    def enter(self, function: int, state: int, slots: Sequence[Value]) -> Value:
+        """The text of a function ends where a loop around it begins again."""
+        try:
+            entry = self.entry(function, state, slots)
+        except Untranslatable as error:
+            return self.names["LEAVE"](str(error), function, slots, state)
+        return entry(slots)
 
     def table(self, count: int) -> list[Any]:
         """By function: what calls it with so many arguments."""
         name = f"C{count}"
         if name not in self.names:
-            self.names[name] = [
-                self.define(f"R{index}_{count}", count, f"RESOLVE({index}, {count}, c)")
-                for index in range(len(self.image.functions))
-            ]
+            functions = range(len(self.image.functions))
+            self.names[name] = [partial(self.resolved, index, count) for index in functions]
         return self.names[name]  # type: ignore[no-any-return]
+
+    def resolved(self, function: int, count: int, captures: tuple[Value, ...], *given: Value) -> Value:
+        """The first call of a function with so many arguments."""
+        return self.resolve(function, count, captures)(captures, *given)
 
     def resolve(self, function: int, count: int, captures: tuple[Value, ...]) -> Any:
         """What calls a function with so many arguments besides those that are filled in."""
@@ -153,9 +182,7 @@ class Library:
         if code.rest or count != code.parameters:
             made = self.adapter(function, count, 0)
         else:
-            made = self.names[f"F{function}"]
-            if made.__code__ not in self.codes:
-                made = self.load(function)
+            made = self.load(function, f"F{function}")
         self.table(count)[function] = made
         return made
 
@@ -166,7 +193,7 @@ class Library:
             return self.names[name]
         code = self.image.functions[function]
         if not filled and count and (text := self.translator.spread(function, count)) is not None:
-            return self.add(function, lambda: text)
+            return self.add(function, name, lambda: text)
         texts = [f"a{number}" for number in range(count)] + [f"c[{number}]" for number in range(filled)]
         if code.rest and len(texts) >= code.parameters - 1:
             more = texts[code.parameters - 1 :]
@@ -190,6 +217,16 @@ class Library:
         return self.resolve(function.function, len(arguments), function.captures)(
             function.captures, *arguments
         )
+
+
+def translator_of(image: Image) -> Translator:
+    """The one that machines of an image share, as long as the same bounds hold."""
+    loaded = image.loaded
+    assert loaded is not None
+    translator = loaded.translators.get(trust())
+    if translator is None:
+        translator = loaded.translators[trust()] = Translator(image)
+    return translator
 
 
 def _no_case(subject: Value, names: list[str]) -> None:

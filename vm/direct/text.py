@@ -1,4 +1,4 @@
-"""The text of a Python function, made of statements, with the instruction that each line does."""
+"""The text of a Python function, made of statements, with what the machine's frames are in each line."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
+    from .function import Function, Place
+
     # A line, or (a head such as `if x`, what stands under it).
     Statement: TypeAlias = "str | tuple[str, list[Statement]] | Arrival"
 
@@ -16,15 +18,20 @@ _INDENT = " "
 
 
 class Text:
-    """The text of a function called `name`, and the offset in the code that each line stands for."""
+    """The text of a function called `name`.
 
-    __slots__ = ("name", "offsets", "source")
+    places: the frames of the machine that stand at each line, as `Function.frames`. uses: the versions of
+    functions that it calls.
+    """
 
-    def __init__(self, name: str, statements: list[Statement]) -> None:
+    __slots__ = ("name", "places", "source", "uses")
+
+    def __init__(self, name: str, function: Function, statements: list[Statement]) -> None:
         self.name = name
+        self.uses: set[str] = set()
         lines: list[str] = []
         # Lines are counted from 1.
-        self.offsets = [0]
+        offsets = [0]
         todo: list[tuple[int, Statement]] = [(0, statement) for statement in reversed(statements)]
         offset = 0
         while todo:
@@ -45,7 +52,9 @@ class Text:
                     offset = int(part)
                 else:
                     lines.append(part)
-                    self.offsets.append(offset)
+                    offsets.append(offset)
+        known = {offset: function.frames(offset) for offset in set(offsets)}
+        self.places: list[tuple[Place, ...]] = [known[offset] for offset in offsets]
         self.source = "\n".join(lines) + "\n"
 
 

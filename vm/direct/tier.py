@@ -30,6 +30,7 @@ from .library import Library, Untranslatable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import CodeType, FrameType, TracebackType
     from typing import Any
 
@@ -115,6 +116,7 @@ class Direct:
             "NOTE": self.note,
             "CAUGHT": self.caught,
             "LEAVE": self.leave,
+            "MORE": self.more,
         }
 
     # --- ticks ----------------------------------------------------------------------------
@@ -153,6 +155,13 @@ class Direct:
         else:
             self.allow()
 
+    def more(self) -> None:
+        """A tick that was not there any more for a loop that takes it itself when this returns."""
+        if length_hint(self.names["tick"]):  # the loop went over ticks of an earlier time
+            return
+        self.out()
+        self.names["tick"] = repeat(None, self.left + 1)
+
     def is_worth_settling(self, frame: FrameType | None) -> bool:
         """Whether most of many frames are left over from tail calls, or the machine's bound is near.
 
@@ -160,9 +169,10 @@ class Direct:
         """
         frames = dead = 0
         while frame is not None and frames < _SAMPLE:
-            if frame.f_code in self.library.codes:
+            places = self.library.codes.get(frame.f_code)
+            if places is not None:
                 dead += frames > 0 and self.is_dead(frame.f_code, frame.f_lineno)
-                frames += 1
+                frames += len(places[frame.f_lineno])
             frame = frame.f_back
         settled = len(self.machine.calls)
         if frame is None:
@@ -179,8 +189,7 @@ class Direct:
         machine, library = self.machine, self.library
         given = plain_map(args, EFFECT_ARGUMENTS, kind)
         frame = sys._getframe(1)
-        function, offsets = library.codes[frame.f_code]
-        offset = offsets[frame.f_lineno]
+        function, offset, _ = library.codes[frame.f_code][frame.f_lineno][-1]
         machine.seq += 1
         strand = machine.strand
         if strand.within is not None:
@@ -203,16 +212,23 @@ class Direct:
     def note(self, kind: str, fields: Value) -> None:
         self.machine.notes.append((kind, plain_map(fields, NOTE_FIELDS, kind)))
 
-    def leave(self, why: str, function: int, slots: tuple[Value, ...]) -> None:
-        """A function is called that cannot be translated: with that call the interpreter goes on."""
+    def leave(self, why: str, function: int, slots: Sequence[Value], state: int | None = None) -> None:
+        """What comes now cannot be translated: with that the interpreter goes on.
+
+        A call of a function, or the function from a state on, where that is given.
+        """
         self.count()
-        self.machine.ticks += 1
-        self.host.switch(_Left(why, Frame(self.machine.functions[function], slots)))
+        frame = Frame(self.machine.functions[function], slots)
+        if state is None:
+            self.machine.ticks += 1
+        else:
+            frame.state = state
+        self.host.switch(_Left(why, frame))
 
     def is_dead(self, code: CodeType, line: int) -> bool:
-        """Whether a frame that called another did so by a tail call."""
-        function, offsets = self.library.codes[code]
-        return self.is_tail(function, offsets[line])
+        """Whether nothing of a frame that called another is needed: it did so by a tail call."""
+        places = self.library.codes[code][line]
+        return not places or (len(places) == 1 and self.is_tail(*places[0][:2]))
 
     def caught(self, function: int, fault: PrimitiveFault) -> tuple[int, int, Value, bool] | None:
         """A fault came to a frame of a function with handlers: where control goes, if anywhere."""
@@ -220,7 +236,10 @@ class Direct:
         assert trace is not None
         library = self.library
         code, line = trace.tb_frame.f_code, trace.tb_lineno
-        state = library.state_of(function, library.codes[code][1][line])
+        places = library.codes[code][line]
+        if not places:  # another entry of the function has taken its place
+            return None
+        state = library.state_of(function, places[0][1])
         handler = self.machine.image.functions[function].handlers.get(state)
         if handler is None:
             return None
@@ -239,9 +258,9 @@ class Direct:
         found = []
         codes = self.library.codes
         while trace is not None:
-            known = codes.get(trace.tb_frame.f_code)
-            if known is not None:
-                found.append((known[0], known[1][trace.tb_lineno]))
+            places = codes.get(trace.tb_frame.f_code)
+            if places is not None:
+                found += [(function, offset) for function, offset, _ in places[trace.tb_lineno]]
             trace = trace.tb_next
         return found
 
@@ -257,9 +276,11 @@ class Direct:
             self.frame_at(*where) for where in trace[-2 : -2 - 2 * NEAR : -1] if not self.is_tail(*where)
         ]
         while outer is not None and len(found) < NEAR:
-            if outer.f_code in library.codes and not self.is_dead(outer.f_code, outer.f_lineno):
-                function, offsets = library.codes[outer.f_code]
-                found.append(self.frame_at(function, offsets[outer.f_lineno]))
+            places = library.codes.get(outer.f_code)
+            if places is not None:
+                for function, offset, _ in reversed(places[outer.f_lineno]):
+                    if not self.is_tail(function, offset):
+                        found.append(self.frame_at(function, offset))
             outer = outer.f_back
         fault.place = show_place(machine.author_place([*found, *machine.calls[: -1 - NEAR : -1]]))
 
@@ -335,7 +356,7 @@ class Direct:
         while True:
             frame = calls[-1]
             try:
-                entry = library.entry(frame.function.index, frame.state)
+                entry = library.entry(frame.function.index, frame.state, frame.slots)
             except Untranslatable as error:
                 self.host.switch(_Left(str(error)))
             slots = frame.slots
@@ -396,18 +417,17 @@ class Direct:
         frame = live.greenlet.gr_frame
         is_inner = callee is not None
         while frame is not None:
-            known = library.codes.get(frame.f_code)
-            if known is not None:
-                function, offsets = known
-                offset = offsets[frame.f_lineno]
-                code = machine.image.functions[function]
-                if not (is_inner and code.code[offset] == _TAILCALL):
-                    made = Frame(machine.functions[function], ())
-                    made.state = library.state_of(function, offset)
-                    values = frame.f_locals
-                    made.slots = [values.get(f"s{slot}") for slot in range(len(code.slots))]
-                    found.append(made)
-                is_inner = True
+            places = library.codes.get(frame.f_code)
+            if places is not None:
+                values = frame.f_locals
+                for function, offset, first in reversed(places[frame.f_lineno]):
+                    code = machine.image.functions[function]
+                    if not (is_inner and code.code[offset] == _TAILCALL):
+                        made = Frame(machine.functions[function], ())
+                        made.state = library.state_of(function, offset)
+                        made.slots = [values.get(f"s{first + slot}") for slot in range(len(code.slots))]
+                        found.append(made)
+                    is_inner = True
             frame = frame.f_back
         if live.answer:
             inner = found[0]

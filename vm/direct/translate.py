@@ -2,6 +2,11 @@
 
 Between two states nothing lives but slots, so a Python frame that stands at a call, an effect or a tick
 is a frame of the machine: its locals `s0`, `s1` … are the slots, and its line tells the state (`text`).
+Where a small function is known that is called, it is written in place of the call, and the one Python
+frame is two of the machine's (`function`).
+
+A function has a version for each kind of arguments that it is seen to be called with (`kinds`): in one for
+integers nothing asks whether they are.
 
 Must not be in here: what the names in the text mean (`library`, `tier`), Python for primitives
 (`inline`).
@@ -9,25 +14,39 @@ Must not be in here: what the names in the text mean (`library`, `tier`), Python
 
 from __future__ import annotations
 
+import re
+
 from ...ir.primitives import PRIMITIVES
 from .flow import FlowGraph
-from .function import Function, unset
-from .instructions import Instructions, Operand
-from .known import Known, types
-from .text import Text, tick
+from .function import NOWHERE, Function, unset
+from .instructions import Instructions, Operand, listed
+from .known import Known, Results, explore
+from .text import Text, mark, tick
 from .writer import Nested, Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
+    from typing import Any
 
     from ..image import Image
+    from .kinds import Kind
     from .text import Statement
 
 # A function with more states is not translated: its text would be too large to be worth it.
 MOST_STATES = 3000
-# From this many words on there is no second text for integer parameters.
+# The most versions of a function, besides the one for any arguments.
+_VERSIONS = 8
+# From this many words on a function is not written twice in hope of integers.
 _LONG = 400
+# Functions of so many words are written in place of calls, into texts of so many words in all; one in
+# another so often.
+_SMALL = 120
+_WHOLE = 500
+_INSIDE = 4
+# A call by a table is the first in its line (`text.mark`); what a text holds never is.
+_TABLES = re.compile(r"(?m)^C(\d+)\[")
+_TYPES = {"int": "int", "box": "Box"}
 
 
 def obstacle(image: Image) -> str | None:
@@ -38,77 +57,229 @@ def obstacle(image: Image) -> str | None:
     return None
 
 
+class Version:
+    """A function as it is called with arguments and captures of certain kinds.
+
+    is_plain: whether it takes each as it comes. Else the text is for what its arguments are hoped to be,
+    and calls the plain version where they are not.
+    """
+
+    __slots__ = ("given", "index", "is_plain", "name")
+
+    def __init__(self, name: str, index: int, given: tuple[Kind, ...], is_plain: bool) -> None:
+        self.name = name
+        self.index = index
+        self.given = given
+        self.is_plain = is_plain
+
+
+class Made:
+    """A text that was compiled; tables: those of calls with so many arguments that it names."""
+
+    __slots__ = ("code", "name", "places", "tables", "uses")
+
+    def __init__(self, text: Text, title: str) -> None:
+        self.name = text.name
+        self.code = compile(text.source, f"<{title}>", "exec")
+        self.places = text.places
+        self.uses = text.uses
+        self.tables = {int(number) for number in _TABLES.findall(text.source)}
+
+
 class Translator:
-    """Translates functions of one image."""
+    """Translates functions of one image, for all machines that run it.
+
+    made: what was compiled so far.
+    """
 
     def __init__(self, image: Image) -> None:
         self.image = image
+        self.made: dict[Any, Made] = {}
+        self.wholes: dict[int, tuple[Function, FlowGraph]] = {}
+        self.results = Results(image, lambda index: self.whole(index)[0])
+        self.versions: dict[tuple[int, tuple[Kind, ...], bool], Version] = {}
+        self.named: dict[str, Version] = {}
+        self.counts: dict[int, int] = {}
+        self.uses: set[str] = set()
+
+    def whole(self, index: int) -> tuple[Function, FlowGraph]:
+        """A function with nothing written in place, and its shape."""
+        found = self.wholes.get(index)
+        if found is None:
+            function = Function(self.image, index)
+            found = self.wholes[index] = function, FlowGraph(function.edges, function.roots)
+        return found
+
+    # --- versions ---------------------------------------------------------------------------
+
+    def version(self, index: int, given: tuple[Kind, ...], is_plain: bool = False) -> str:
+        """The name of a version of a function, which takes parameters, then captures."""
+        version = self.versions.get((index, given, is_plain))
+        if version is None:
+            count = self.counts[index] = self.counts.get(index, 0) + 1
+            if count > _VERSIONS and not is_plain:
+                given = ("any",) * len(given)
+                version = self.versions.get((index, given, is_plain))
+            if version is None:
+                version = Version(f"V{index}_{count}", index, given, is_plain)
+                self.versions[index, given, is_plain] = self.named[version.name] = version
+        self.uses.add(version.name)
+        return version.name
 
     def function(self, index: int) -> Text:
         """`F<index>`: the function as one that takes its captures, as a tuple, and its parameters."""
-        return _deepest(Function(self.image, index), _whole)
+        code = self.image.functions[index]
+        given = ("any",) * (code.parameters + code.captures)
+        name = f"F{index}"
+        head: list[Statement] = []
+        if not code.parameters:  # who calls it with no arguments may have filled some in
+            head.append((f"if len(c) != {code.captures}", [f"return APPLIED({index}, c)"]))
+        own = _names(code.parameters, code.captures)
+        if own:
+            head.append(f"{''.join(f'{slot}, ' for slot in own)}= c")
+        return self.text(Version(name, index, given, False), ["c", *_names(0, code.parameters)], head)
 
-    def entry(self, index: int, state: int) -> Text:
+    def specialised(self, name: str) -> Text:
+        """The version of a name, which takes its parameters and then its captures."""
+        version = self.named[name]
+        return self.text(version, _names(0, len(version.given)), [])
+
+    def entry(self, index: int, state: int, given: Sequence[Kind]) -> Text:
         """`E<index>_<state>`: the function from a state on, as one that takes all its slots in a list."""
-        return _deepest(Function(self.image, index, state), _from_state)
+        function = Function(self.image, index, state)
+        function.leave_loops(self.whole(index)[1])
+        name = f"E{index}_{state}"
+        own = _names(0, len(function.code.slots))
+        head: list[Statement] = [f"{''.join(f'{slot}, ' for slot in own)}= slots"] if own else []
+        self.uses = set()
+        body = self.body(function, given)
+        return self.finished(name, function, [(f"def {name}(slots)", [*head, *body])])
+
+    def text(self, version: Version, parameters: list[str], head: list[Statement]) -> Text:
+        index = version.index
+        given = list(version.given)
+        if not version.is_plain and len(self.image.functions[index].code) < _LONG:
+            for slot, kind in self.hopes(index, given).items():
+                given[slot] = kind
+        self.uses = set()
+        hoped = [slot for slot, kind in enumerate(given) if kind != version.given[slot]]
+        if hoped:
+            tests = " or ".join(f"type(s{slot}) is not {_TYPES[str(given[slot])]}" for slot in hoped)
+            other = self.version(index, version.given, True)
+            call = f"{other}({', '.join(_names(0, len(given)))})"
+            head = [*head, (f"if {tests}", [f"return ({mark(NOWHERE)}{call})"])]
+        function = Function(self.image, index)
+        body = self.body(function, given)
+        title = f"def {version.name}({', '.join(parameters)})"
+        return self.finished(version.name, function, [(title, [*head, *body])])
+
+    def finished(self, name: str, function: Function, statements: list[Statement]) -> Text:
+        text = Text(name, function, statements)
+        text.uses = self.uses
+        return text
+
+    def hopes(self, index: int, given: Sequence[Kind]) -> dict[int, Kind]:
+        """What arguments should be: those of unknown kind that the function computes with."""
+        function = self.whole(index)[0]
+        if self.image.functions[index].handlers:
+            return {}
+        wanted = explore(function, given, self.results).wanted
+        hoped = {slot: kind for slot, kind in wanted.items() if slot < len(given) and given[slot] == "any"}
+        if not hoped:
+            return {}
+        kinds_then = [hoped.get(slot, kind) for slot, kind in enumerate(given)]
+        before = explore(function, kinds_then, self.results).before[0]
+        return {slot: kind for slot, kind in sorted(hoped.items()) if before[slot] == kind}
+
+    # --- texts ------------------------------------------------------------------------------
+
+    def body(self, function: Function, given: Sequence[Kind]) -> list[Statement]:
+        """What a function does, in statements, from when its slots have their names."""
+        known = self.absorbed(function, given)
+        while True:
+            graph = FlowGraph(function.ways, function.roots)
+            writer = Writer(function, graph, known, self.version)
+            try:
+                written = writer.whole()
+            except Nested as nested:
+                # Where a state would stand too deep, that becomes a root.
+                function.roots.add(nested.state)
+                continue
+            break
+        head: list[Statement] = []
+        empty = sorted(unset(function, graph))
+        if empty:
+            head.append(" = ".join([*(f"s{slot}" for slot in empty), "None"]))
+        if not function.is_entry and not writer.begun:
+            head += tick(function.offsets[0])
+        if writer.is_plain:
+            return [*head, *written]
+        return [*head, f"at = {function.start}", ("while True", _guarded(function, written))]
+
+    def absorbed(self, function: Function, given: Sequence[Kind]) -> Known:
+        """Have small functions written in place of calls; what is known then."""
+        known = explore(function, given, self.results)
+        if function.code.handlers:
+            return known
+        while True:
+            before = len(function.parts)
+            for state, callee in known.callees.items():
+                if self.is_absorbable(function, state, callee):
+                    assert isinstance(callee, tuple)
+                    function.absorb(state, self.whole(callee[1])[0])
+            if len(function.parts) == before:
+                return known
+            known = explore(function, given, self.results)
+
+    def is_absorbable(self, function: Function, state: int, callee: Kind) -> bool:
+        if not isinstance(callee, tuple):
+            return False
+        _, row, words = function.states[state][-1]
+        index = callee[1]
+        code = self.image.functions[index]
+        if row.name != "CALL" or code.handlers or code.rest or words[0] != code.parameters:
+            return False
+        if len(code.code) > _SMALL or function.size + len(code.code) > _WHOLE:
+            return False
+        around = [part.index for part in function.chain(state)]
+        if around.count(index) > 1 or len(around) > _INSIDE:
+            return False
+        return not any(
+            instructions[-1][1].name in ("PERFORM", "PARALLEL")
+            for instructions in self.whole(index)[0].states
+        )
 
     def spread(self, index: int, count: int) -> Text | None:
         """`A<index>_<count>_0`: a function that only applies a primitive to its list, for so many items."""
-        return _spread(Function(self.image, index), count)
+        function = self.whole(index)[0]
+        code, constants = function.code, self.image.constants
+        words = [(row.name, operands) for _, row, operands in function.states[0]]
+        if len(function.states) != 1 or [name for name, _ in words] != ["CONST", "LOAD", "PRIM", "RETURN"]:
+            return None
+        if not code.rest or code.parameters != 1 or code.captures or words[1][1][0] != 0:
+            return None
+        name = constants[words[0][1][0]]
+        signature = PRIMITIVES.get(name) if type(name) is str else None
+        if constants[words[2][1][0]] != "operate" or signature is None or name == "operate":
+            return None
+        if count < signature.least or (signature.most is not None and count > signature.most):
+            return None
+        given = [f"a{number}" for number in range(count)]
+        writer = Instructions(function, Known(), self.version)
+        writer.stack = [Operand(text, "any", True) for text in given]
+        writer.primitive(function.states[0][2][0], name, count)
+        statements: list[Statement] = [
+            f"s0 = {listed(given)}",
+            *tick(function.offsets[0]),
+            *writer.out,
+            f"return {writer.stack[0].text}",
+        ]
+        title = f"A{index}_{count}_0"
+        return Text(title, function, [(f"def {title}({', '.join(['c', *given])})", statements)])
 
 
-def _deepest(function: Function, write: Callable[[Function], Text]) -> Text:
-    """The text of a function; where a state would stand too deep in it, that becomes a root."""
-    while True:
-        try:
-            return write(function)
-        except Nested as nested:
-            function.roots.add(nested.state)
-
-
-def _whole(function: Function) -> Text:
-    code, index = function.code, function.index
-    graph = FlowGraph(function.edges, function.roots)
-    given = ", ".join(["c", *(f"s{slot}" for slot in range(code.parameters))])
-    statements: list[Statement] = []
-    if not code.parameters:  # who calls it with no arguments may have filled some in
-        statements.append((f"if len(c) != {code.captures}", [f"return APPLIED({index}, c)"]))
-    if function.own:
-        statements.append(f"{''.join(f's{slot}, ' for slot in function.own)}= c")
-    statements += tick(function.offsets[0])
-    empty = sorted(unset(function, graph))
-    if empty:
-        statements.append(" = ".join([*(f"s{slot}" for slot in empty), "None"]))
-    if len(code.code) < _LONG and graph.roots == {function.start} and not code.handlers:
-        statements += _for_integers(function, graph)
-    return Text(f"F{index}", [(f"def F{index}({given})", [*statements, *_body(function, graph)])])
-
-
-def _from_state(function: Function) -> Text:
-    graph = FlowGraph(function.edges, function.roots)
-    name = f"E{function.index}_{function.start}"
-    slots = "".join(f"s{slot}, " for slot in range(len(function.code.slots)))
-    begin = [f"{slots}= slots"] if slots else []
-    return Text(name, [(f"def {name}(slots)", [*begin, *_body(function, graph)])])
-
-
-def _body(function: Function, graph: FlowGraph) -> list[Statement]:
-    body = Writer(function, graph, types(function, graph, {})).whole()
-    if graph.roots == {function.start} and not function.code.handlers:
-        return body
-    return [f"at = {function.start}", ("while True", _guarded(function, body))]
-
-
-def _for_integers(function: Function, graph: FlowGraph) -> list[Statement]:
-    """The body once more, for the case that the parameters it computes with are integers."""
-    parameters = set(range(function.code.parameters))
-    wanted = types(function, graph, {}).wanted & parameters
-    known = types(function, graph, dict.fromkeys(wanted, "int"))
-    sure = [slot for slot in sorted(wanted) if known.before[0][slot] == "int"]
-    if not sure:
-        return []
-    tests = " and ".join(f"type(s{slot}) is int" for slot in sure)
-    return [(f"if {tests}", Writer(function, graph, known).whole())]
+def _names(first: int, count: int) -> list[str]:
+    return [f"s{slot}" for slot in range(first, first + count)]
 
 
 def _guarded(function: Function, body: list[Statement]) -> list[Statement]:
@@ -127,30 +298,3 @@ def _guarded(function: Function, body: list[Statement]) -> list[Statement]:
     for target in sorted({target for target, _ in handlers.values()}):
         caught.append((f"if is_back and at == {target}", tick(function.offsets[target])))
     return [("try", body), ("except PrimitiveFault as error", caught)]
-
-
-def _spread(function: Function, count: int) -> Text | None:
-    code, constants = function.code, function.image.constants
-    words = [(row.name, operands) for _, row, operands in function.states[0]]
-    if len(function.states) != 1 or [name for name, _ in words] != ["CONST", "LOAD", "PRIM", "RETURN"]:
-        return None
-    if not code.rest or code.parameters != 1 or code.captures or words[1][1][0] != 0:
-        return None
-    name = constants[words[0][1][0]]
-    signature = PRIMITIVES.get(name) if type(name) is str else None
-    if constants[words[2][1][0]] != "operate" or signature is None or name == "operate":
-        return None
-    if count < signature.least or (signature.most is not None and count > signature.most):
-        return None
-    given = [f"a{number}" for number in range(count)]
-    writer = Instructions(function, Known())
-    writer.stack = [Operand(text, "any", True) for text in given]
-    writer.primitive(function.states[0][2][0], name, count)
-    statements: list[Statement] = [
-        f"s0 = ({''.join(f'{text}, ' for text in given)})",
-        *tick(function.offsets[0]),
-        *writer.out,
-        f"return {writer.stack[0].text}",
-    ]
-    title = f"A{function.index}_{count}_0"
-    return Text(title, [(f"def {title}({', '.join(['c', *given])})", statements)])

@@ -8,8 +8,8 @@ which is entered from the top of the function.
 from __future__ import annotations
 
 from ..opcodes import NO_STATE
-from .function import result_slot
-from .instructions import Instructions
+from .function import NOWHERE
+from .instructions import Instructions, listed
 from .text import Arrival, Told, mark, tick
 
 TYPE_CHECKING = False
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .flow import FlowGraph
-    from .function import Function
+    from .function import Function, Part
+    from .instructions import Version
     from .known import Known
     from .text import Statement
 
@@ -49,11 +50,15 @@ class Nested(Exception):
 
 
 class Writer(Instructions):
-    """Writes the states of a function, given what is known of types."""
+    """Writes the states of a function, given what is known of types.
 
-    def __init__(self, function: Function, graph: FlowGraph, known: Known) -> None:
-        super().__init__(function, known)
+    begun: whether the text uses the tick for entering the function itself, in its first line.
+    """
+
+    def __init__(self, function: Function, graph: FlowGraph, known: Known, version: Version) -> None:
+        super().__init__(function, known, version)
         self.graph = graph
+        self.begun = False
         # What stands around: loops, and lists of the states that follow.
         self.around: list[Loop | list[int]] = []
         self.arrivals: dict[int, list[Arrival]] = {}
@@ -65,15 +70,16 @@ class Writer(Instructions):
 
     def whole(self) -> list[Statement]:
         """The text of all that can be reached."""
-        graph = self.graph
-        if graph.roots == {self.function.start} and not self.code.handlers:
-            if not any(self.function.start in self.function.edges[state] for state in graph.order):
-                return self.region(self.function.start)[0]
+        graph, start = self.graph, self.function.start
+        if self.is_plain:
+            if not self.graph.before[start]:
+                return self.region(start)[0]
             loop = Loop(graph.roots, True)
             self.around.append(loop)
-            body = self.region(self.function.start)[0]
+            body = self.region(start)[0]
             self.around.pop()
-            return self.loop(self.function.start, body)
+            self.begun = self.counts(start) and not self.function.is_entry
+            return self.loop(start, body)
         self.around.append(Loop(graph.roots, True))
         written: list[Statement] = []
         roots = sorted(graph.roots, key=lambda root: (root != self.function.start, root))
@@ -81,6 +87,11 @@ class Writer(Instructions):
             written.append((f"{'el' if index else ''}if at == {root}", self.region(root)[0]))
         self.around.pop()
         return written
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether control enters at the start only."""
+        return self.graph.roots == {self.function.start} and not self.function.code.handlers
 
     def region(self, state: int) -> tuple[list[Statement], set[int]]:
         """A state and all below it; and the states that control goes on to at the end of the text."""
@@ -119,18 +130,27 @@ class Writer(Instructions):
 
     def counts(self, header: int) -> bool:
         """Whether each jump back to a loop's header uses a tick: then the loop can go over those."""
-        graph, function = self.graph, self.function
         return all(
-            header <= state and function.states[state][-1][1].name != "PERFORM"
-            for state in graph.order
-            if header in function.edges[state] and graph.is_back(state, header)
+            self.function.ticks(state, header)
+            for state in self.graph.before[header]
+            if self.graph.is_back(state, header)
         )
+
+    def counts_first(self, header: int) -> bool:
+        """Whether entering the loop uses one too."""
+        if header == self.function.start:
+            return not self.function.is_entry
+        return all(self.function.ticks(state, header) for state in self.graph.before[header])
 
     def loop(self, header: int, body: list[Statement]) -> list[Statement]:
         if not self.counts(header):
             return [("while True", body)]
+        offset = self.function.offsets[header]
+        if self.counts_first(header):
+            more: list[Statement] = [f"({mark(offset)}MORE())", "continue"]
+            return [("while True", [("for _ in tick", body), ("else", more), "break"])]
         # The first time round uses no tick.
-        again = [*tick(self.function.offsets[header]), "continue"]
+        again = [*tick(offset), "continue"]
         return [("while True", [("for _ in chain(ONE, tick)", body), ("else", again), "break"])]
 
     def inside(self, state: int) -> tuple[list[Statement], set[int]]:
@@ -190,22 +210,20 @@ class Writer(Instructions):
 
     def jump(self, state: int, target: int) -> tuple[list[Statement], set[int]]:
         """Control goes from a state to another."""
-        graph = self.graph
+        graph, function = self.graph, self.function
         written: list[Statement] = []
-        # The answer to an effect has its tick already, and so has going round a loop that counts.
-        if target <= state and self.function.states[state][-1][1].name != "PERFORM":
-            is_round = target in graph.headers or (graph.roots == {target} and not self.code.handlers)
-            if not (is_round and graph.is_back(state, target) and self.counts(target)):
-                written += tick(self.function.offsets[target])
+        if function.ticks(state, target) and not self.is_counted(state, target):
+            written += tick(function.offsets[target])
+        if (state, target) in function.left:
+            slots = listed([f"s{slot}" for slot in range(len(function.code.slots))])
+            return [*written, f"return ({mark(NOWHERE)}ENTER({function.index}, {target}, {slots}))"], set()
         is_below = not graph.is_back(state, target) and target not in graph.roots
         if is_below and not any(isinstance(one, list) and target in one for one in self.around):
-            types, self.types = self.types, []
             body, falls = self.region(target)
-            self.types = types
             return [*written, *body], falls
         for one in reversed(self.around):
             if isinstance(one, Loop) and target in one.states:
-                if one.is_root and len(graph.roots) + len(self.code.handlers) > 1:
+                if one.is_root and not self.is_plain:
                     written.append(f"at = {target}")
                 break
             if isinstance(one, list) and target in one:
@@ -216,6 +234,15 @@ class Writer(Instructions):
         if words == "break":
             written.append(self.arrive(target))
         return [*written, words], set()
+
+    def is_counted(self, state: int, target: int) -> bool:
+        """Whether the loop that a jump leads to uses the tick for it."""
+        graph = self.graph
+        if target not in graph.headers and not (self.is_plain and target == self.function.start):
+            return False
+        if not self.counts(target):
+            return False
+        return graph.is_back(state, target) or self.counts_first(target)
 
     # --- states -----------------------------------------------------------------------------
 
@@ -242,8 +269,11 @@ class Writer(Instructions):
             return [*written, (f"if {condition}", then), ("else", otherwise)], falls | more
         if row.name == "SWITCH":
             return self.switch(state, offset, operands)
-        if self.function.again[state]:
+        function = self.function
+        if function.again[state]:
             return self.begin_again(state)
+        if state in function.called:
+            return self.begin(state)
         text = ""
         match row.name:
             case "CALL" | "TAILCALL":
@@ -257,23 +287,24 @@ class Writer(Instructions):
                 text = f"({self.stack.pop().text})"
             case "FAIL":
                 return [*self.out, f"({mark(offset)}FAIL({self.stack.pop().text}))"], set()
-        if row.name in ("RETURN", "TAILCALL"):
+        if row.name in ("RETURN", "TAILCALL") and not function.is_return(state):
             return [*self.out, f"return {text}"], set()
-        slot = result_slot(row.name, operands)
+        slot = function.result_slot(state)
         written = self.out
         if slot is not None:
             written.append(f"s{slot} = {text}")
-        body, falls = self.jump(state, self.function.edges[state][0])
+        body, falls = self.jump(state, function.edges[state][0])
         return [*written, *body], falls
 
     def switch(self, state: int, offset: int, operands: tuple[int, ...]) -> tuple[list[Statement], set[int]]:
-        table = self.code.tables[operands[0]]
+        part = self.function.part_of[state]
+        table = part.code.tables[operands[0]]
         subject = self.atom(self.stack.pop()).text
         written = self.out
         all_falls: set[int] = set()
         cases: dict[int, list[str]] = {}
         for case, target in table.items():
-            cases.setdefault(target, []).append(case)
+            cases.setdefault(target + part.state, []).append(case)
         is_first = True
         for target, names in cases.items():
             if target == operands[1]:
@@ -298,17 +329,30 @@ class Writer(Instructions):
 
     def begin_again(self, state: int) -> tuple[list[Statement], set[int]]:
         """A tail call of the function itself."""
-        function = self.function
-        arguments = [one.text for one in self.take(self.code.parameters, False)]
+        part = self.function.part_of[state]
+        arguments = [one.text for one in self.take(part.code.parameters, False)]
+        names = [f"s{part.slot + number}" for number in range(len(arguments))]
         written = self.out
-        moved = [(f"s{slot}", text) for slot, text in enumerate(arguments) if text != f"s{slot}"]
+        moved = [(name, text) for name, text in zip(names, arguments, strict=True) if text != name]
         if moved:
-            names, texts = zip(*moved, strict=True)
+            names, texts = map(list, zip(*moved, strict=True))
             written.append(f"{', '.join(names)} = {', '.join(texts)}")
-        rest = self.code.parameters + len(function.own)
-        fresh = sorted(slot for slot in function.stored if slot >= rest)
-        if fresh:
-            written.append(" = ".join([*(f"s{slot}" for slot in fresh), "None"]))
-        # The jump itself is to state 0, so it has its tick.
-        body, falls = self.jump(state, 0)
-        return [*written, *body], falls
+        # The jump itself is to the first state, so it has its tick.
+        body, falls = self.jump(state, part.state)
+        return [*written, *self.emptied(part), *body], falls
+
+    def begin(self, state: int) -> tuple[list[Statement], set[int]]:
+        """A call of a function that is written in place."""
+        part = self.function.called[state]
+        arguments = self.take(part.code.parameters, False)
+        callee = self.stack.pop()
+        written = self.out
+        texts = [one.text for one in arguments] + self.captures(callee)
+        for number, text in enumerate(texts):
+            written.append(f"s{part.slot + number} = {text}")
+        body, falls = self.jump(state, part.state)
+        return [*written, *self.emptied(part), *body], falls
+
+    def emptied(self, part: Part) -> list[Statement]:
+        """A function begins with nothing in its own slots."""
+        return [" = ".join([*(f"s{slot}" for slot in part.locals), "None"])] if part.locals else []

@@ -1,0 +1,100 @@
+"""What is known of a value's type, as a word, or for a function which one it is.
+
+"int", "bool", "str", "map", "null" and "box" say the type, "array" and "pair" the form of a list;
+`("function", 3, kinds)` is function 3, whose captures are of these kinds and which has no arguments filled
+in; "any" is any value.
+"""
+
+from __future__ import annotations
+
+from ..lists import Pair
+from ..values import Box, FunctionValue
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, TypeAlias
+
+    from ..image import Image
+    from ..values import Value
+
+    Kind: TypeAlias = "str | tuple[str, int, tuple[Any, ...]]"
+
+_OF_TYPES: dict[type, Kind] = {
+    int: "int",
+    bool: "bool",
+    str: "str",
+    dict: "map",
+    tuple: "array",
+    Pair: "pair",
+    Box: "box",
+    type(None): "null",
+}
+# How deep functions are known that others have caught.
+_DEEPEST = 2
+
+
+def of_value(value: Value, image: Image, depth: int = 0) -> Kind:
+    kind = _OF_TYPES.get(type(value), "any")
+    if type(value) is FunctionValue and depth < _DEEPEST:
+        captures = value.captures
+        if len(captures) == image.functions[value.function].captures:
+            kinds = tuple(of_value(one, image, depth + 1) for one in captures)
+            return "function", value.function, kinds
+    return kind
+
+
+def of_closure(function: int, captures: Sequence[Kind]) -> Kind:
+    return "function", function, tuple(_shallow(kind, _DEEPEST - 1) for kind in captures)
+
+
+def _shallow(kind: Kind, depth: int) -> Kind:
+    if isinstance(kind, str):
+        return kind
+    if not depth:
+        return "any"
+    return "function", kind[1], tuple(_shallow(inner, depth - 1) for inner in kind[2])
+
+
+def is_function(kind: Kind) -> bool:
+    return not isinstance(kind, str)
+
+
+def given(kinds: Sequence[Kind]) -> tuple[Kind, ...]:
+    """Kinds of arguments, as far as it is worth telling calls apart by them."""
+    return tuple("any" if kind == "null" else kind for kind in kinds)
+
+
+def join(kinds: Sequence[Kind], others: Sequence[Kind]) -> list[Kind]:
+    """What is known where either is so."""
+    return [a if a == b else "any" for a, b in zip(kinds, others, strict=True)]
+
+
+# --- primitives ---------------------------------------------------------------------------------
+
+# What they give. "whole" is an integer where all operands are integers.
+_RESULTS = {
+    "whole": "add sub mul quotient remainder modulo gcd lcm abs min max round floor ceiling truncate exact",
+    "int": "length string_length",
+    "str": "concat text to_string string_append substring join format tail trim replace upper lower "
+    "symbol_name",
+    "map": "map put remove from_entries merge without_nulls",
+    "array": "array list range keys values entries",
+    "pair": "cons",
+    "box": "box unset_box",
+    "bool": "num_eq lt le gt ge is_zero is_positive is_negative is_even is_odd eq not is_null is_nil "
+    "is_string is_map is_symbol is_boolean is_function is_pair is_list is_integer is_number is_float "
+    "is_empty has_key starts_with ends_with string_eq string_lt contains",
+}
+_RESULT_OF = {name: kind for kind, names in _RESULTS.items() for name in names.split()}
+
+
+def of_result(name: str, operands: Sequence[Kind]) -> Kind:
+    """What a primitive gives for operands of these kinds."""
+    if name == "select":
+        _, then, otherwise = operands
+        return then if then == otherwise else "any"
+    kind = _RESULT_OF.get(name, "any")
+    if kind == "whole":
+        return "int" if all(operand == "int" for operand in operands) else "any"
+    return kind
