@@ -22,7 +22,7 @@ test: $(BIN)/llc
 
 # Every accident at every write, and hundreds of random ones: about ten minutes.
 crash: $(BIN)/llc
-	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_damage.py
+	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_crash_rich.py tests/runtime/test_damage.py
 
 bench: $(BIN)/llc
 	$(BIN)/python benchmarks/run.py --peers

@@ -6,7 +6,9 @@ which has imported llc, so that hundreds of them take seconds.
     cwd, words      where, and the command line without `llc`
     fault           what happens at the write of number `at` to a file of a run: `before`, `torn`, `after`
                     (killed there), `enospc`, `eio` (half of it is written, from then on no write works),
-                    `sync` (that sync fails), `sigint`, `sigterm` (it gets that signal)
+                    `sync` (that sync fails), `sigint`, `sigterm` (it gets that signal), `short` (each write
+                    takes only half of what it is given)
+    checkpoints     how many bytes of journal stand between two checkpoints at least
     kill_after      killed after so many seconds
 """
 
@@ -24,6 +26,7 @@ from llc.frontend import compile as _compile  # noqa: F401 - imported once for a
 from llc.ir import verify as _verify  # noqa: F401
 from llc.runtime import cli as _cli  # noqa: F401
 from llc.runtime import entry
+from llc.runtime.store import checkpoint
 from llc.vm import lift, snapshot  # noqa: F401
 
 RUNNING = "/.loops/.running/"
@@ -45,6 +48,8 @@ class Accident:
         if self.fault == "sync" or RUNNING not in os.readlink(f"/proc/self/fd/{fd}"):
             return self.write(fd, data)
         self.count += 1
+        if self.fault == "short":
+            return self.write(fd, data[: (len(data) + 1) // 2])
         if self.count != self.at and not self.is_broken:
             return self.write(fd, data)
         match self.fault:
@@ -85,14 +90,18 @@ def child(job: dict[str, Any]) -> None:
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     sys.argv = ["llc", *job["words"]]
-    Accident(job.get("fault", ""), job.get("at", 0))
+    if "checkpoints" in job:
+        checkpoint.SPACE, checkpoint.SHARE = job["checkpoints"], 0
+    accident = Accident(job.get("fault", ""), job.get("at", 0))
     code = entry.main()
+    accident.write(job["told"], str(accident.count).encode())
     os._exit(code)
 
 
 def main() -> None:
     for line in sys.stdin:
         job = json.loads(line)
+        read, job["told"] = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
@@ -103,7 +112,10 @@ def main() -> None:
             time.sleep(job["kill_after"])
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
-        print(json.dumps({"code": os.waitstatus_to_exitcode(status)}), flush=True)
+        os.close(job["told"])
+        with os.fdopen(read) as told:
+            writes = int(told.read() or 0)
+        print(json.dumps({"code": os.waitstatus_to_exitcode(status), "writes": writes}), flush=True)
 
 
 if __name__ == "__main__":

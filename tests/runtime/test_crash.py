@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,184 +17,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-
-from llc.ir.text import parse_program
-from llc.runtime.store import journal
-from llc.vm.emit import emit
+from crash_projects import JUDGED, KILLS, PROGRAMS, RETRY, Project, Runner
 
 IS_LARGE = bool(os.environ.get("LLC_CRASH"))
-KILLS = ("before", "torn", "after")
-
-RETRY = """
-name: job
-initial: count
-max_iterations: 8
-backoff: 0.01
-states:
-  count:
-    action: 'echo "$LLC_EFFECT_ID count" >> log; n=${captured.n.output:default=0}; echo $((n + 1))'
-    capture: n
-    evaluate: {type: output_numeric, operator: ge, target: 3}
-    on_success: report
-    on_failure: again
-  again:
-    action: 'echo "$LLC_EFFECT_ID again" >> log; exit 1'
-    on_success: report
-    on_failure: count
-  report:
-    action: 'echo "$LLC_EFFECT_ID report ${captured.n.output}" >> log'
-    next: done
-  done: {terminal: true}
-"""
-MAINTAIN = """
-name: job
-initial: work
-maintain: true
-maintain_delay: 0.01
-max_steps: 7
-states:
-  work:
-    action: 'echo "$LLC_EFFECT_ID work" >> log; n=${captured.n.output:default=0}; echo $((n + 1))'
-    capture: n
-    next: done
-  done: {terminal: true, on_maintain: work}
-"""
-# An action in IR text: it says that it is performed, and prints `{0}`.
-ACT = (
-    'perform shell map("command", concat("echo $LLC_EFFECT_ID act >> log; printf ", {0})) -> answer then {1}'
-)
-NESTED = """
-program job entry main
-function main() locals(a, b)
-  state first
-    call closure twice()("x") -> a then second
-  state second
-    call closure twice()("y") -> b then end
-  state end
-    return list(a, b)
-function twice(word) locals(one, two)
-  state first
-    call closure act()(word) -> one then second
-  state second
-    call closure act()(one) -> two then end
-  state end
-    return list(one, two)
-function act(word) locals(answer)
-  state act
-    ACT
-  state end
-    return get(answer, "output")
-""".replace("ACT", ACT.format('word, "z"', "end"))
-PARALLEL = """
-program job entry main
-function main() locals(found)
-  state start
-    parallel closure work() over ["p", "q", "r"] -> found then end
-  state end
-    return found
-function work(word) locals(answer, slept)
-  state first
-    ACT
-  state wait
-    perform sleep map("seconds", 0.005) -> slept then second
-  state second
-    THEN
-  state end
-    return get(answer, "output")
-""".replace("ACT", ACT.format("word", "wait")).replace(
-    "THEN", ACT.format('get(answer, "output"), "2"', "end")
-)
-JUDGED = """
-name: job
-initial: count
-max_iterations: 5
-states:
-  count:
-    action: 'echo "$LLC_EFFECT_ID count" >> log; n=${captured.n.output:default=0}; echo $((n + 1))'
-    capture: n
-    evaluate: {type: llm_structured, prompt: "Is it 2?"}
-    on_success: done
-    on_failure: count
-    on_error: count
-  done: {terminal: true}
-"""
-PROGRAMS = {"retry": RETRY, "maintain": MAINTAIN, "nested": NESTED, "parallel": PARALLEL}
-SEQUENTIAL = ("retry", "maintain", "nested")
-
-
-class Runner:
-    """Starts llc in a process that has an accident; see `crash_runner`."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("crash_runner.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __call__(self, cwd: Path, *words: str, **job: Any) -> int:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps({"cwd": str(cwd), "words": words, **job}) + "\n")
-        self.process.stdin.flush()
-        code: int = json.loads(self.process.stdout.readline())["code"]
-        return code
 
 
 @pytest.fixture(scope="module")
 def llc() -> Iterator[Runner]:
-    runner = Runner()
-    yield runner
-    runner.process.kill()
-    runner.process.communicate()
-
-
-class Project:
-    """A folder with one program in it, and what its runs left there."""
-
-    def __init__(self, folder: Path, name: str, text: str | None = None) -> None:
-        self.folder = folder
-        (folder / ".loops").mkdir(parents=True)
-        text = text or PROGRAMS[name]
-        if text.lstrip().startswith("program"):
-            self.target = "job.llb"
-            (folder / "job.llb").write_bytes(emit(parse_program(text, "job.ir")).to_bytes())
-        else:
-            self.target = "job"
-            (folder / ".loops" / "job.yaml").write_text(text)
-
-    def log(self) -> Counter[str]:
-        """How often each effect was performed, by its number."""
-        path = self.folder / "log"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return Counter(line.split()[0].rpartition("/")[2] for line in lines)
-
-    def events(self) -> list[dict[str, Any]]:
-        paths = list(self.folder.glob(".loops/.*/job-*/job.events.jsonl"))
-        assert len(paths) <= 1
-        return [r.event for path in paths for r in journal.read(str(path)) if r.event is not None]
-
-    def finished(self) -> set[str]:
-        return {str(e["seq"]) for e in self.events() if e["event"] in ("action_complete", "effect_complete")}
-
-    def is_run(self) -> bool:
-        return any(self.folder.glob(".loops/.*/job-*/job.events.jsonl")) and bool(self.events())
-
-    def has_ended(self) -> bool:
-        return any(self.folder.glob(".loops/.history/job-*"))
-
-    def story(self, name: str) -> Any:
-        """What has to be the same however often the run was cut off."""
-        end = [event for event in self.events() if event["event"] == "run_end"][-1]
-        names = ("status", "terminated_by", "final_state", "iterations", "steps", "value", "error")
-        outcome = {name: end[name] for name in names}
-        notes = [
-            {name: value for name, value in event.items() if name != "ts"}
-            for event in self.events()
-            if event["event"] in ("state_enter", "evaluate", "route", "cycle", "loop_complete")
-        ]
-        return outcome, notes if name in SEQUENTIAL or name == "judged" else None
+    with Runner() as runner:
+        yield runner
 
 
 def check_resumed(llc: Runner, project: Project, name: str, expected: Any, about: str, **env: Any) -> None:
@@ -207,8 +36,7 @@ def check_resumed(llc: Runner, project: Project, name: str, expected: Any, about
         return
     if not project.has_ended():
         code = llc(project.folder, "resume", "job", "-q", **env)
-        shown = (project.folder / "shown").read_text()
-        assert code == (3 if name == "maintain" else 0), (about, shown)
+        assert code == (3 if name == "maintain" else 0), (about, project.shown())
     assert project.has_ended(), about
     after = project.log()
     for seq in done:
@@ -289,8 +117,7 @@ def test_killed_again_while_it_is_resumed(llc: Runner, tmp_path: Path, expected:
             words = ["resume", "job"]
         if project.is_run() and not project.has_ended():
             code = llc(project.folder, "resume", "job", "-q")
-            shown = (project.folder / "shown").read_text()
-            assert code == (3 if name == "maintain" else 0), (about, shown)
+            assert code == (3 if name == "maintain" else 0), (about, project.shown())
         for seq in finished:
             assert project.log()[seq] == performed[seq], (about, seq)
         if project.is_run():

@@ -1,0 +1,173 @@
+"""Accidents of a run that has everything: long texts in files, checkpoints, calls at once, loops within.
+
+A sample of what `make crash` looks at as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from crash_projects import KILLS, Project, Runner
+
+IS_LARGE = bool(os.environ.get("LLC_CRASH"))
+INNER = """
+name: inner
+initial: make
+context: {tag: x}
+max_iterations: 5
+states:
+  make:
+    action: 'echo "$LLC_EFFECT_ID make" >> log; seq ${captured.n.output:default=0} 9000; echo ${context.tag}'
+    capture: made
+    next: count
+  count:
+    action: |
+      echo "$LLC_EFFECT_ID count" >> log
+      test "$(echo ${captured.made.output} | tail -n 1)" = ${context.tag} && expr ${captured.n.output:default=0} + 1
+    capture: n
+    evaluate: {type: output_numeric, operator: ge, target: 2}
+    on_success: done
+    on_failure: make
+  done: {terminal: true}
+"""
+FLOW = """
+(define (one tag)
+  (let ((end (run-loop "inner" (context (tag tag)))))
+    (sleep 0.002)
+    (list (get end "status") (get end "iterations"))))
+(let ((ends (parallel-map one '("p" "q" "r"))))
+  (list ends (one "s")))
+"""
+END = [[["success", 2]] * 3, ["success", 2]]
+ACTIONS = 16
+
+
+def make(folder: Path) -> Project:
+    project = Project(folder, "rich", FLOW, ".loops/job.sexp")
+    (folder / ".loops" / "inner.yaml").write_text(INNER)
+    return project
+
+
+@pytest.fixture(scope="module")
+def llc() -> Iterator[Runner]:
+    """Checkpoints are written at each chance."""
+    with Runner(checkpoints=256) as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def writes(llc: Runner, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """How many writes a run makes that is left alone."""
+    project = make(tmp_path_factory.mktemp("alone") / "job")
+    assert llc(project.folder, "run", "job", "-q", fault="none") == 0
+    assert project.end()["value"] == END
+    assert sum(project.log().values()) == ACTIONS
+    return llc.writes
+
+
+def check(llc: Runner, project: Project, about: str) -> None:
+    """Resumed it ends as it should, and nothing that had finished is performed again."""
+    done, before = project.finished(), project.log()
+    if not project.is_run():
+        assert not before, about
+        return
+    if not project.has_ended():
+        code = llc(project.folder, "resume", "job", "-q")
+        assert code == 0, (about, project.shown())
+    assert project.end()["value"] == END, about
+    after = project.log()
+    assert all(after[seq] == before[seq] for seq in done), about
+    assert all(count <= 2 for count in after.values()), about
+
+
+FAULTS = (*KILLS, "enospc", "eio", "sync", "sigint", "sigterm")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_accident_at_a_write(llc: Runner, tmp_path: Path, writes: int, fault: str) -> None:
+    """To the journal, a checkpoint, a long text or any other file of the run."""
+    places = range(1, writes + 1)
+    chance = random.Random(FAULTS.index(fault))
+    for at in places if IS_LARGE else sorted(chance.sample(places, 2)):
+        project = make(tmp_path / str(at))
+        code = llc(project.folder, "run", "job", "-q", fault=fault, at=at)
+        check(llc, project, f"{fault} at {at}, exit {code}")
+
+
+def test_writes_that_take_a_part_at_a_time_do_no_harm(llc: Runner, tmp_path: Path) -> None:
+    """The system may write less than it was given; nothing is lost and nothing doubled."""
+    project = make(tmp_path / "job")
+    assert llc(project.folder, "run", "job", "-q", fault="short") == 0
+    assert project.end()["value"] == END
+    assert set(project.log().values()) == {1}
+    assert llc(project.folder, "replay", "job") == 0
+
+
+@pytest.fixture(scope="module")
+def cut(llc: Runner, writes: int, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A run that was killed when most of it was done, with all kinds of files."""
+    project = make(tmp_path_factory.mktemp("cut") / "job")
+    llc(project.folder, "run", "job", "-q", fault="after", at=writes * 4 // 5)
+    (folder,) = project.folder.glob(".loops/.running/job-*")
+    assert {path.name for path in folder.iterdir()} >= {"checkpoint-1", "checkpoint-2", "outputs"}
+    assert len(list((folder / "outputs").iterdir())) >= 2
+    return project
+
+
+def change(data: bytes, place: int, how: str) -> bytes:
+    if how == "cut off":
+        return data[:place]
+    return data[:place] + bytes([data[place] ^ (1 << place % 8)]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize("how", ["cut off", "flipped"])
+@pytest.mark.parametrize("kind", ["*.events.jsonl", "checkpoint-*", "outputs/*"])
+def test_a_file_damaged_at_a_byte(llc: Runner, cut: Project, tmp_path: Path, how: str, kind: str) -> None:
+    """It comes to the same end; what stands before the damage is not performed again."""
+    (folder,) = cut.folder.glob(".loops/.running/job-*")
+    chance = random.Random(f"{how} {kind}")
+    first = len((folder / "job.events.jsonl").read_bytes().splitlines()[0]) + 1
+    for number in range(150 if IS_LARGE else 3):
+        project = Project(tmp_path / str(number), "rich", copy=cut)
+        (target,) = project.folder.glob(".loops/.running/job-*/")
+        path = chance.choice(sorted(target.glob(kind)))
+        whole = path.read_bytes()
+        place = chance.randrange(first if kind.startswith("*") else 0, len(whole))
+        done = project.finished()
+        path.write_bytes(change(whole, place, how))
+        about = f"{how} at {place} of {path.name}"
+        before = project.log()
+        safe = done if kind.startswith("checkpoint") else project.finished_before_damage()
+        code = llc(project.folder, "resume", "job", "-q")
+        assert code == 0, (about, project.shown())
+        assert project.end()["value"] == END, about
+        after = project.log()
+        assert all(after[seq] == before[seq] for seq in safe), (about, safe)
+
+
+def test_several_files_damaged_at_once(llc: Runner, cut: Project, tmp_path: Path) -> None:
+    """Also where nothing but the beginning of the journal is left whole."""
+    chance = random.Random(5)
+    for number in range(100 if IS_LARGE else 2):
+        project = Project(tmp_path / str(number), "rich", copy=cut)
+        (target,) = project.folder.glob(".loops/.running/job-*/")
+        first = len((target / "job.events.jsonl").read_bytes().splitlines()[0]) + 1
+        about = str(number)
+        for path in sorted(target.rglob("*")):
+            if not path.is_file() or path.name == "program.llb" or chance.random() < 0.5:
+                continue
+            whole = path.read_bytes()
+            least = first if path.name.endswith(".jsonl") else 0
+            if len(whole) > least:
+                place = chance.randrange(least, len(whole))
+                path.write_bytes(change(whole, place, chance.choice(["cut off", "flipped"])))
+                about += f", {path.name} at {place}"
+        code = llc(project.folder, "resume", "job", "-q")
+        assert code == 0, (about, project.shown())
+        assert project.end()["value"] == END, about
+        shutil.rmtree(project.folder)
