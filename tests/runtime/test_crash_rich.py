@@ -28,7 +28,8 @@ states:
   count:
     action: |
       echo "$LLC_EFFECT_ID count" >> log
-      test "$(echo ${captured.made.output} | tail -n 1)" = ${context.tag} && expr ${captured.n.output:default=0} + 1
+      test "$(echo ${captured.made.output} | tail -n 1)" = ${context.tag} || exit 1
+      expr ${captured.n.output:default=0} + 1
     capture: n
     evaluate: {type: output_numeric, operator: ge, target: 2}
     on_success: done
