@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -99,7 +100,7 @@ def test_a_run_stops_where_the_disk_is_full_and_goes_on_when_there_is_room(disk:
 @pytest.mark.parametrize("words", [["run", "job"], ["run", "job", "--background"]])
 def test_a_run_that_cannot_be_recorded_does_not_begin(disk: Path, words: list[str]) -> None:
     """It says so, performs nothing, and leaves no run behind."""
-    with (disk / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+    with (disk / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(b"x" * 512):
             pass
     done = llc(*words, "--json")
