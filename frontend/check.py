@@ -30,6 +30,7 @@ from .schema import (
     OutputJson,
     StateSpec,
 )
+from .surroundings import is_judged_by_model
 from .templates import parse
 from .variables import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
@@ -125,8 +126,7 @@ class _Checker:
     def asks_model(self, state: StateSpec) -> bool:
         """Whether the state makes calls that a budget counts."""
         acts = state.action is not None and self.loop.kind_of(state) == "slash"
-        judges = state.next is None and self.loop.evaluator_of(state).type == "llm_structured"
-        return acts or (state.acts and judges)
+        return acts or is_judged_by_model(self.loop, state)
 
     def has_agent(self) -> bool:
         """Whether a state hands something to an agent."""

@@ -20,6 +20,7 @@ from .lower import lower
 from .natural import loop_of
 from .schema import Loop
 from .structure import read_loop
+from .surroundings import Project, check_surroundings
 
 if TYPE_CHECKING:
     from . import core
@@ -45,6 +46,7 @@ class Overrides:
     llm_model: replaces the loop's model. default_model: used where the loop names none.
     arguments: variables of a flow as (name, text); a text that is JSON is the value that says.
     folder: the project's `.loops`, whose tools and tasks flows may call; None: there is none.
+    project: whom to ask for agents and prices; None: nobody.
     declare: further tools and tasks, as `--declare` names them.
     max_expansions, max_nesting: how often macros of a flow expand, and how deep its brackets go.
     """
@@ -56,6 +58,7 @@ class Overrides:
     default_model: str = DEFAULT_LLM_MODEL
     arguments: tuple[tuple[str, str], ...] = ()
     folder: str | None = None
+    project: Project | None = None
     declare: tuple[str, ...] = ()
     max_expansions: int | None = None
     max_nesting: int | None = None
@@ -134,6 +137,7 @@ def _settings(overrides: Overrides) -> Settings:
         overrides.llm_model,
         overrides.max_expansions,
         overrides.max_nesting,
+        overrides.project,
     )
 
 
@@ -173,6 +177,7 @@ def load(source: Source, overrides: Overrides) -> tuple[Loop | None, Document, l
     loop, problems = override(made, overrides, source)
     found += problems
     found += check(loop, document)
+    found += check_surroundings(loop, overrides.project, overrides.default_model)
     return loop, document, found
 
 

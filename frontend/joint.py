@@ -25,6 +25,7 @@ from .lower import Within
 from .natural import loop_of
 from .schema import Loop, StateSpec
 from .structure import read_loop
+from .surroundings import Project, check_surroundings
 from .templates import Given
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Settings:
     llm_model: str | None = None
     max_expansions: int | None = None
     max_nesting: int | None = None
+    project: Project | None = None
 
     @property
     def limits(self) -> Limits:
@@ -244,6 +246,7 @@ class Joint:
                 loop = attrs.evolve(loop, max_iterations=request.max_iterations)
             loop = self._with_context(loop, request, source)
             found += check(loop, document)
+            found += check_surroundings(loop, self.settings.project, self.settings.default_model)
             self.report(*found)
             before = len(self.diagnostics)
             calls = self.calls(loop, path)

@@ -48,8 +48,8 @@ NAMESPACES = {
             True,
             True,
             ("output", "stderr", "exit_code", "duration_ms", "value", "session", "handoff"),
-            "Results of actions and calls whose state says `capture:`; a call's has its `value`, an agent's its "
-            "`session` and `handoff` where it tells them.",
+            "Results of actions and calls whose state says `capture:`; a call's has its `value`, "
+            "an agent's its `session` and `handoff` where it tells them.",
         ),
         Namespace(
             "prev",

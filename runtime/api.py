@@ -38,6 +38,7 @@ def compile(
     """
     from ..frontend.compile import Overrides, compile_text
     from ..vm.emit import emit
+    from .compilation.programs import Project
     from .store.runs import LOOPS
 
     overrides = Overrides(
@@ -47,6 +48,7 @@ def compile(
         llm_model=llm_model,
         arguments=_arguments(arguments),
         folder=LOOPS,
+        project=Project(),
         declare=tuple(declare),
     )
     return emit(compile_text(text, path, overrides).program)

@@ -121,6 +121,7 @@ def age(text: str) -> int | None:
 class _Reader:
     def __init__(self, document: Document) -> None:
         self.document = document
+        self.named_agent: Node | None = None
 
     def configuration(self) -> Configuration:
         from ..frontend.documents import Mapping, Scalar
@@ -136,6 +137,7 @@ class _Reader:
                 _KEYS[key](self, node, found)
         elif root is not None:
             self.error("wrong-type", "the configuration is a mapping", root)
+        self.check_agent(found)
         if any(finding.is_error for finding in self.document.diagnostics):
             raise CompileError(self.document.diagnostics, [self.document.source])
         return found
@@ -237,6 +239,17 @@ class _Reader:
             self.error("missing-key", f"the agent `{name}` needs `argv`", key)
         return entry
 
+    def check_agent(self, found: Configuration) -> None:
+        """That the agent of tasks is there, where it is one by name."""
+        from .effects.agent import KNOWN
+
+        name, node = found.tasks.agent, self.named_agent
+        if node is not None and isinstance(name, str) and name not in (*KNOWN, *found.agents):
+            from ..ir.diagnostics import suggest
+
+            help = suggest(name, [*KNOWN, *found.agents], "there are")
+            self.error("unknown-agent", f"no agent is called `{name[:80]}`", node, help)
+
     # --- models, tasks, budgets -----------------------------------------------------------------
 
     def models(self, node: Node, found: Configuration) -> None:
@@ -298,6 +311,7 @@ class _Reader:
                 words = [value] if isinstance(value, str) else value
                 if isinstance(words, list) and words and all(isinstance(word, str) for word in words):
                     tasks.agent = value if isinstance(value, str) else tuple(words)
+                    self.named_agent = item
                 else:
                     help = "a name of `agents`, or a list: a program and its arguments"
                     self.error("wrong-type", "`agent` is no agent", item, help)

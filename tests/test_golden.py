@@ -48,6 +48,8 @@ NOT_SHOWN = {
     "too-many-findings": "it takes hundreds of others",
     "damaged-lock": "it stands in another file",
     "nul-in-command": "YAML refuses the character first",
+    "unknown-agent": "a case has no project",
+    "unpriced-model": "a case has no project",
 }
 
 

@@ -13,10 +13,11 @@ from ..store import kept_image, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ...frontend.compile import Compiled, Overrides
     from ...vm.image import Image
+    from ..configuration import Configuration
     from ..options import Values
 
 FLOW_SUFFIX = ".sexp"
@@ -127,11 +128,47 @@ def overrides(values: Values) -> Overrides:
 
 
 def compile_options() -> Overrides:
-    """What surrounds a program: the project's tools and tasks, and the model of `LLC_LLM_MODEL`."""
+    """What surrounds a program: the project, and the model of `LLC_LLM_MODEL`."""
     from ...frontend.compile import DEFAULT_LLM_MODEL, Overrides
 
     model = os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
-    return Overrides(default_model=model, folder=runs.LOOPS)
+    return Overrides(default_model=model, folder=runs.LOOPS, project=Project())
+
+
+class Project:
+    """What the configuration says that a loop may name; read when it is first asked."""
+
+    def __init__(self) -> None:
+        self._known: Configuration | None = None
+
+    @property
+    def _configuration(self) -> Configuration | None:
+        """None where it cannot be read, which is told where it is used."""
+        from ...ir.diagnostics import CompileError
+        from .. import configuration
+
+        if self._known is None:
+            try:
+                self._known = configuration.load(runs.ROOT)
+            except CompileError:
+                return None
+        return self._known
+
+    def agents(self) -> Sequence[str] | None:
+        from ..effects.agent import KNOWN
+
+        found = self._configuration
+        return None if found is None else (*KNOWN, *found.agents)
+
+    def is_priced(self, model: str) -> bool:
+        from ..effects.prices import Prices
+        from ..models import choice
+
+        found = self._configuration
+        if found is None:
+            return True
+        chosen = choice.choose(model, found.models)
+        return Prices().row(chosen.name, chosen.price) is not None
 
 
 def _overridden(values: Values) -> bool:

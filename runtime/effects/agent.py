@@ -25,6 +25,8 @@ DEFAULT_ARGV = (
     *("claude", "--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose"),
     *("-p", PROMPT),
 )
+# Agents that are there without being in the configuration.
+KNOWN = {"claude": DEFAULT_ARGV}
 VARIABLE = "LLC_AGENT"
 # How an output is read; `auto`: as events where it is events, as a report where it is one, else as text.
 OUTPUTS = ("auto", "text", "json", "stream-json")
@@ -169,11 +171,11 @@ def _named(name: str) -> Program:
     entry = entries.get(name)
     if entry is not None:
         return Program(entry.argv, entry.output, entry.fields)
-    if name == "claude":
-        return Program(DEFAULT_ARGV)
+    if name in KNOWN:
+        return Program(KNOWN[name])
     from ...ir.diagnostics import suggest
 
-    help = suggest(name, ["claude", *entries], "there are") or "there are none"
+    help = suggest(name, [*KNOWN, *entries], "there are") or "there are none"
     message = f"no agent is called `{name}` under `agents` in .loops/config.yaml; {help}"
     raise _Refused("unknown-agent", message)
 

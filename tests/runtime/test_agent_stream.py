@@ -442,7 +442,7 @@ def test_a_budget_comes_before_a_new_session(work: Work) -> None:
 def test_a_scripted_agent_hands_over_too(work: Work) -> None:
     """By what it prints."""
     Path("world.yaml").write_text(
-        "- {state: fix, results: [{output: 'CONTEXT_HANDOFF: x'}, {output: ok}]}\n- {state: done}\n"
+        "- {state: fix, results: [{output: 'CONTEXT_HANDOFF: x'}, {output: ok, session: s-2}]}\n- {state: done}\n"
     )
     told = work("run", "work", "--json", "--script", "world.yaml", loop=LOOP)
     assert json.loads(told.stdout)["status"] == "success"

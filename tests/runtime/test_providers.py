@@ -207,6 +207,7 @@ def test_names_tell_providers() -> None:
         ("tasks: {timeout: 0}", "`timeout` is a number of seconds above 0"),
         ("tasks: {max_tokens: -1}", "`max_tokens` is a whole number above 0"),
         ("tasks: {agent: {a: b}}", "`agent` is no agent"),
+        ("tasks: {agent: codx}\nagents: {codex: {argv: [codex]}}", "no agent is called `codx`"),
         ("tasks: {modle: x}", "`tasks` has no key `modle`"),
         ("budget: {usd: -1}", "`usd` of `budget` is a number from 0"),
         ("budget: {calls: 1.5}", "`calls` of `budget` is a number from 0"),

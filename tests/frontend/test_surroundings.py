@@ -1,0 +1,89 @@
+"""What a loop names that only its project knows: agents, and models that have a price."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from llc.frontend.compile import Overrides, compile_text
+from llc.ir.diagnostics import CompileError, Diagnostic
+
+
+class Project:
+    """With two agents, and one model that has a price."""
+
+    def agents(self) -> Sequence[str] | None:
+        return ("claude", "codex")
+
+    def is_priced(self, model: str) -> bool:
+        return model == "priced"
+
+
+class Unread(Project):
+    """One whose configuration cannot be read."""
+
+    def agents(self) -> Sequence[str] | None:
+        return None
+
+
+LOOP = """\
+name: fixing
+initial: fix
+{head}
+states:
+  fix: {{action: /fix, {state} on_success: done, on_failure: fix, on_blocked: done, on_partial: fix}}
+  done: {{terminal: true}}
+"""
+
+
+def findings(head: str, state: str = "", project: Project | None = None) -> Sequence[Diagnostic]:
+    text = LOOP.format(head=head, state=state)
+    try:
+        return compile_text(text, "l.yaml", Overrides(project=project or Project())).diagnostics
+    except CompileError as error:
+        return error.diagnostics
+
+
+def test_an_agent_that_is_not_there_is_an_error() -> None:
+    """Where it stands, with what was meant."""
+    (found,) = findings("agent: codx")
+    assert (found.id, found.severity, found.help) == ("unknown-agent", "error", "did you mean `codex`?")
+    assert found.span is not None
+    assert (found.span.line, found.span.column) == (3, 8)
+
+
+@pytest.mark.parametrize("head", ["agent: codex", "agent: claude", "agent: {program: anything}", ""])
+def test_other_agents_are_fine(head: str) -> None:
+    """Those of the project, that of llc, a program by itself."""
+    assert not findings(head)
+
+
+def test_a_project_that_cannot_be_read_finds_nothing() -> None:
+    """What is wrong with it is told elsewhere."""
+    assert not findings("agent: codx", project=Unread())
+    assert not compile_text(LOOP.format(head="agent: codx", state=""), "l.yaml").diagnostics
+
+
+@pytest.mark.parametrize(
+    ("head", "state"),
+    [("budget: {usd: 5}", ""), ("", "budget: {usd: 1},"), ("budget: {usd: 5}\nllm: {model: strange}", "")],
+)
+def test_a_model_without_a_price_is_warned_of(head: str, state: str) -> None:
+    """Where a budget bounds what it costs."""
+    (found,) = findings(head, state)
+    assert (found.id, found.severity) == ("unpriced-model", "warning")
+
+
+@pytest.mark.parametrize(
+    ("head", "state"),
+    [
+        ("budget: {calls: 5}", ""),
+        ("budget: {usd: 5}\nllm: {model: priced}", ""),
+        ("budget: {usd: 5}", "evaluate: {type: exit_code},"),
+        ("", ""),
+    ],
+)
+def test_otherwise_nothing_is(head: str, state: str) -> None:
+    """Other units, a price that is known, no model that judges, no budget."""
+    assert "unpriced-model" not in [found.id for found in findings(head, state)]
