@@ -123,12 +123,9 @@ RUN = (
     *PROFILING,
     *_SHOWING,
 )
-# What `llc task` takes beside the task's own parameters.
-_OF_TASKS = (
-    *("arguments", "declare", "fuel", "max_depth", "max_size", "budget", "jobs"),
-    *("script", "record", "json", "quiet", "verbose"),
-)
-TASK = tuple(row for row in RUN if row.name in _OF_TASKS)
+# What a task is not asked: it is no file, and no loop.
+_NOT_OF_TASKS = ("expression", "dry_run", "max_iterations", "no_llm", "llm_model", "context")
+TASK = tuple(row for row in RUN if row.name not in _NOT_OF_TASKS)
 RESUME = (
     Option(
         "on_unknown",

@@ -24,6 +24,7 @@ from .tasks import failed
 
 if TYPE_CHECKING:
     from ...vm.image import Image
+    from ..execution.background import Leaving
     from ..execution.outcome import Outcome
     from ..terminal.session import Answer
 
@@ -37,17 +38,33 @@ MOST_DIAGNOSTICS = 20
 
 def run(words: Sequence[str], given: dict[str, Any]) -> int:
     """`llc task`; the exit code. given: the options that stand before the task's name."""
-    return _TaskCommand(words, given).guarded(lambda command: command.run())
+    values = Values(options.RUN, "", **given, expression="")
+    # Known before the words are read, for what is wrong with them is told as JSON too.
+    reading = _TaskCommand(values, values.json or "--json" in words[1:])
+    code = reading.guarded(lambda command: reading.read(words))
+    call = reading.call
+    if call is None:
+        return code
+
+    def made(leaving: Leaving | None) -> _TaskCommand:
+        return _TaskCommand(values, values.json, call, leaving)
+
+    return launch.start(values, _TaskCommand.run, made)
 
 
 class _TaskCommand(launch.Command):
     """A run that answers with a TaskResult; all else that there is to say goes to standard error."""
 
-    def __init__(self, words: Sequence[str], given: dict[str, Any]) -> None:
-        self.words = words
-        super().__init__(Values(options.RUN, "", **given, expression=""))
-        # Known before the words are read, for what is wrong with them is told as JSON too.
-        self.as_json = self.values.json or "--json" in words[1:]
+    def __init__(
+        self,
+        values: Values,
+        as_json: bool,
+        call: task_line.Call | None = None,
+        leaving: Leaving | None = None,
+    ) -> None:
+        self.call = call
+        super().__init__(values, leaving=leaving)
+        self.as_json = as_json
 
     def find_streams(self) -> None:
         super().find_streams()
@@ -55,21 +72,19 @@ class _TaskCommand(launch.Command):
 
     def load(self) -> tuple[str, Image]:
         call = self.call
+        assert call is not None
         return "", load_expression(call.text, self.values, self.warn, call.name)
 
-    def run(self) -> Outcome | None:
-        self.call = call = task_line.read(self.words, sides=self.values.declare)
+    def read(self, words: Sequence[str]) -> None:
+        """Find the call, and what else the words set; or show its help."""
+        call = task_line.read(words, sides=self.values.declare)
         if call.wants_help:
-            self.help(call)
-            return None
+            Screen(sys.stdout).deliver(self.errors.encode(masking.masked(help_text(call))))
+            return
         for name, value in call.given.items():
             before = getattr(self.values, name)
             setattr(self.values, name, (*before, *value) if isinstance(value, tuple) else value)
-        self.as_json = self.values.json
-        return super().run()
-
-    def help(self, call: task_line.Call) -> None:
-        Screen(sys.stdout).deliver(self.errors.encode(masking.masked(help_text(call))))
+        self.call = call
 
     def answer(self, outcome: Outcome, exit_code: int) -> int:
         result = result_of(outcome, exit_code)

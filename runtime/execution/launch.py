@@ -62,33 +62,46 @@ _OF_HOLDER = (
 
 def run(values: Values) -> int:
     """`llc run`; the exit code."""
-    return _start(values, Command.run)
+    return start(values, Command.run)
 
 
 def resume(values: Values) -> int:
     """`llc resume`; the exit code."""
-    return _start(values, Command.resume)
+    return start(values, Command.resume)
 
 
 def fork(values: Values, make: Callable[[], RunFolder]) -> int:
     """`llc resume` of a new run that `make` makes; the exit code."""
-    return _start(values, lambda command: command.fork(make))
+    return start(values, lambda command: command.fork(make))
 
 
-def _start(values: Values, action: Callable[[Command], Outcome | None]) -> int:
+def start(
+    values: Values,
+    action: Callable[[Command], Outcome | None],
+    made: Callable[[Leaving | None], Command] | None = None,
+) -> int:
+    """Do what a command does, in the background if that is asked for; the exit code.
+
+    made: the command, by what it leaves its caller with, None where it stays.
+    """
+    if made is None:
+
+        def made(leaving: Leaving | None) -> Command:
+            return Command(values, leaving=leaving)
+
     if not values.background:
-        return Command(values).guarded(action)
+        return made(None).guarded(action)
     from . import background
 
     try:
-        return background.start(values, lambda leaving: Command(values, leaving=leaving).guarded(action))
+        return background.start(values, lambda leaving: made(leaving).guarded(action))
     except UserError as error:
         lost = error
 
     def refuse(command: Command) -> None:
         raise lost
 
-    return Command(values).guarded(refuse)
+    return made(None).guarded(refuse)
 
 
 def outcome(values: Values) -> Outcome:

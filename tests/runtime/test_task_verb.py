@@ -164,6 +164,30 @@ def test_it_is_a_run_that_can_be_resumed(project: Path) -> None:
     assert (project / "done").read_text() == "a\nb\n"
 
 
+def test_it_can_be_left_alone(project: Path) -> None:
+    """In the background, in a queue, wherever that is asked for; the result is the end of its log."""
+    before = json.loads(llc_("task", "--background", "--json", '(ask "before?")').stdout)
+    refused = llc_("task", '(ask "behind?")', "--json", "--background")
+    assert json.loads(refused.stdout)["notes"]["error"]["details"]["kind"] == "scope-conflict"
+    behind = json.loads(llc_("task", '(ask "behind?")', "--json", "--background", "--queue").stdout)
+    for facts, text in ((before, "one"), (behind, "two")):
+        end = time.monotonic() + 30
+        while llc_("answer", facts["run"], text).returncode and time.monotonic() < end:
+            time.sleep(0.1)
+        log = project / ".loops" / ".history" / facts["run"] / "expression.log"
+        while not (log.exists() and log.read_text().endswith(f"\n{text}\n")):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    assert json.loads(llc_("status", before["run"], "--json").stdout)["value"] == "one"
+
+
+def test_what_cannot_be_understood_is_said_here(project: Path) -> None:
+    """Not in a log: nothing was begun."""
+    code, told = result("--background", "--json", "user:entitle")
+    assert (code, told["notes"]["error"]["reason"]) == (2, "input_validation_failure")
+    assert not (project / ".loops" / ".running").exists()
+
+
 def test_ctrl_c_leaves_a_run_and_a_result(project: Path) -> None:
     """The result says that it was interrupted and how to go on; exit code 130."""
     process = subprocess.Popen(
