@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +9,7 @@ from core_programs import Generator
 from flow_runs import machine_of as flow_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from tiers import assert_alike, history, told
 from wild_programs import PROGRAMS
 
 from llc.frontend.flows import lower_flow
@@ -23,7 +22,7 @@ from llc.vm.direct.translate import MOST_STATES, Translator
 from llc.vm.emit import emit
 from llc.vm.faults import Fault
 from llc.vm.image import Image
-from llc.vm.machine import Done, Effect, Machine, OutOfFuel, Waiting
+from llc.vm.machine import Machine, OutOfFuel
 
 LAWS = settings(
     deadline=None, max_examples=40, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
@@ -32,7 +31,6 @@ SEEDS = st.integers(0, 1 << 48)
 FLOWS = st.builds(lambda seed: Generator(seed).program(), SEEDS) | st.builds(
     lambda seed: Generator(seed, parallel=6, perform=4).program(), SEEDS
 )
-TICKS = 80
 
 
 def image_of_core(node: Any) -> Image:
@@ -40,75 +38,6 @@ def image_of_core(node: Any) -> Image:
         raise AssertionError(name)
 
     return emit(lower_flow(node, "generated", (), none))
-
-
-def told(outcome: Any) -> Any:
-    """An outcome as data to compare, with all it says."""
-    match outcome:
-        case Effect():
-            return ("effect", outcome.seq, outcome.kind, repr(outcome.args), outcome.span)
-        case Done():
-            return ("done", repr(outcome.value))
-        case Fault():
-            facts = (outcome.kind, outcome.message, outcome.span, outcome.backtrace, outcome.omitted)
-            return ("fault", *facts, repr(outcome.details))
-        case Waiting():
-            return "waiting"
-        case _:
-            return "out of fuel"
-
-
-def history(image: Image, args: list[Any], quantum: int | None, tier_of: Callable[[int], str]) -> list[Any]:
-    """All there is to see of a run: outcomes, notes, ticks and, at each stop, its snapshot.
-
-    tier_of(n): the tier for the n-th stretch; where it changes, the machine goes through JSON.
-    """
-    stretch = 0
-    tier = tier_of(0)
-    machine = Machine(image, args, fuel=TICKS if quantum is None else quantum, tier=tier)
-    seen: list[Any] = []
-    given: tuple[Any, ...] = ()
-    while True:
-        outcome = machine.resume(*given)
-        given = ()
-        seen += [told(outcome), list(machine.notes), machine.ticks]
-        if machine.ended:
-            return seen
-        if quantum is not None or tier_of(stretch + 1) != tier:
-            stored = json.dumps(machine.snapshot())
-            seen.append(stored)
-        machine.take_notes()
-        stretch += 1
-        if tier_of(stretch) != tier:
-            tier = tier_of(stretch)
-            left = int(machine.limit - machine.ticks)
-            machine = Machine.restore(image, json.loads(json.dumps(machine.snapshot())), left, tier)
-        if isinstance(outcome, OutOfFuel):
-            if machine.ticks >= TICKS:
-                return seen
-            machine.refuel(quantum)
-        elif not machine.is_ready:
-            seq = max(machine.waiting)
-            given = ({"a": seq, "b": [1, "x"]} if seq % 3 else None, seq)
-
-
-def seen_by(found: list[Any]) -> list[Any]:
-    """A history without its snapshots, which are taken where it pleases whoever asks."""
-    return [one for one in found if not isinstance(one, str) or not one.startswith("{")]
-
-
-def assert_alike(image: Image, quantum: int, args: list[Any], turns: int) -> None:
-    """Both tiers, and runs that go from one to the other by the bits of `turns`, give one history."""
-
-    def turning(stretch: int) -> str:
-        return "direct" if turns >> (stretch % 24) & 1 else "interpreter"
-
-    plain = history(image, args, quantum, lambda _: "interpreter")
-    assert history(image, args, quantum, lambda _: "direct") == plain
-    assert seen_by(history(image, args, quantum, turning)) == seen_by(plain)
-    # Greenlets that nobody looks into go on from effect to effect.
-    whole = history(image, args, None, lambda _: "interpreter")
-    assert history(image, args, None, lambda _: "direct") == whole
 
 
 @LAWS

@@ -46,7 +46,7 @@ def trust() -> tuple[bool, ...]:
 def _are_ints(operands: Sequence[Typed]) -> str | None:
     """The condition for all operands to be integers: '' where that is known, None where it is not so."""
     unsure = []
-    for text, kind in operands:
+    for text, kind in dict.fromkeys(operands):
         if kind == "any":
             unsure.append(f"type({text})")
         elif kind != "int":
@@ -86,7 +86,7 @@ def _product(operands: Sequence[Typed]) -> str | None:
     if condition is None:
         return None
     (left, _), (right, _) = operands
-    small = [f"-{_SMALL} < {text} < {_SMALL}" for text, _ in operands if not _is_number(text)]
+    small = [f"-{_SMALL} < {text} < {_SMALL}" for text, _ in dict.fromkeys(operands) if not _is_number(text)]
     condition = " and ".join([part for part in (condition, *small) if part])
     return _guarded(f"{left} * {right}", condition, "mul", operands)
 
@@ -221,10 +221,11 @@ def _length(operands: Sequence[Typed]) -> str | None:
     return _guarded(f"len({items})", test, "length", operands)
 
 
-def _are_map_and_key(map_: Typed, key: Typed) -> str:
+def are_map_and_key(map_: Typed, key: Typed) -> list[str]:
+    """What is to be asked of them."""
     tests = ["" if map_[1] == "map" else f"type({map_[0]}) is dict"]
     tests.append("" if key[1] == "str" else f"type({key[0]}) is str")
-    return " and ".join(test for test in tests if test)
+    return [test for test in tests if test]
 
 
 def _get(operands: Sequence[Typed]) -> str | None:
@@ -233,7 +234,7 @@ def _get(operands: Sequence[Typed]) -> str | None:
         return None
     name = "get_or" if default else "get"
     quick = f"{map_[0]}.get({', '.join(text for text, _ in (key, *default))})"
-    return _guarded(quick, _are_map_and_key(map_, key), name, operands)
+    return _guarded(quick, " and ".join(are_map_and_key(map_, key)), name, operands)
 
 
 def _get_or(operands: Sequence[Typed]) -> str | None:
@@ -245,7 +246,7 @@ def _put(operands: Sequence[Typed]) -> str | None:
     if not map_[0].isidentifier():
         return None
     quick = f"{{**{map_[0]}, {key[0]}: {value}}}"
-    return _guarded(quick, _are_map_and_key(map_, key), "put", operands)
+    return _guarded(quick, " and ".join(are_map_and_key(map_, key)), "put", operands)
 
 
 def _map(operands: Sequence[Typed]) -> str | None:

@@ -7,7 +7,8 @@ it: what must be written ahead of others takes those that come before it along (
 from __future__ import annotations
 
 from . import kinds
-from .inline import RULES, fits
+from .inline import RULES, are_map_and_key, fits
+from .inplace import ALONE
 from .text import mark
 
 TYPE_CHECKING = False
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .function import Function
+    from .inplace import InPlace
     from .kinds import Kind
     from .known import Known
     from .text import Statement
@@ -44,8 +46,11 @@ class Instructions:
     kinds: what is known of each slot now. stack: the operands. out: the statements so far.
     """
 
-    def __init__(self, function: Function, known: Known, version: Version) -> None:
+    def __init__(
+        self, function: Function, known: Known, version: Version, inplace: InPlace | None = None
+    ) -> None:
         self.function = function
+        self.inplace = inplace
         self.image = function.image
         self.known = known
         self.version = version
@@ -77,7 +82,8 @@ class Instructions:
                 self.stack.append(Operand(text, kind, False, captures))
             case "STORE":
                 value = self.stack.pop()
-                self.out.append(f"s{operands[0]} = {value.text}")
+                if value.text != f"s{operands[0]}":
+                    self.out.append(f"s{operands[0]} = {value.text}")
                 self.kinds[operands[0]] = value.kind
             case "SETBOX":
                 box, value = self.take(2)
@@ -120,6 +126,8 @@ class Instructions:
         rule = RULES.get(name) if fits(name) else None
         taken = self.take(count, rule is not None)
         kind = kinds.of_result(name, [one.kind for one in taken])
+        if self.inplace is not None and self.change(offset, name, taken, self.inplace):
+            return
         if rule is not None:
             quick = rule([(one.text, one.kind) for one in taken])
             if quick is not None:
@@ -129,6 +137,37 @@ class Instructions:
                 return
         text = f"({mark(offset)}P_{name}({', '.join(one.text for one in taken)}))"
         self.stack.append(Operand(text, kind, False))
+
+    def change(self, offset: int, name: str, taken: list[Operand], inplace: InPlace) -> bool:
+        """A primitive that changes its operand, a slot, if it can be done so."""
+        growing = {f"s{slot}" for slot in inplace.growing}
+        if name == "cons" and taken[1].text in growing:
+            self.written()
+            slot = taken[1].text
+            self.out.append((f"if len({slot}) > m{slot[1:]}", [f"({mark(offset)}FULL())"]))
+            self.out.append(f"{slot}.append({taken[0].text})")
+            self.stack.append(Operand(slot, "any", True))
+            return True
+        if name == "reverse" and taken[0].text in growing:
+            self.stack.append(Operand(f"TURNED({taken[0].text})", "array", False))
+            return True
+        if offset in inplace.maps:
+            self.written()
+            slot, key, value = (one.text for one in taken)
+            typed = [(one.text, one.kind) for one in taken]
+            tests = " and ".join([f"REFS({slot}) == {ALONE}", *are_map_and_key(*typed[:2])])
+            quick = str(RULES["put"](typed)).replace("P_put(", f"{mark(offset)}P_put(")
+            self.out.append((f"if {tests}", [f"{slot}[{key}] = {value}"]))
+            self.out.append(("else", [f"{slot} = {quick}"]))
+            self.stack.append(Operand(slot, "map", True))
+            return True
+        return False
+
+    def written(self) -> None:
+        """Have all that comes before a statement written ahead of it."""
+        for index, one in enumerate(self.stack):
+            if one.captures is None:
+                self.stack[index] = self.atom(one)
 
     def call(self, offset: int, count: int) -> str:
         callee = self.stack[-1 - count]
@@ -151,16 +190,17 @@ class Instructions:
         self.stack.pop()
         texts = [one.text for one in arguments]
         assert isinstance(callee.kind, tuple)
-        if not code.rest and count == code.parameters:
-            given = kinds.given([*(one.kind for one in arguments), *callee.kind[2]])
-            if any(kind != "any" for kind in given):
-                name = self.version(function, given)
-                return f"({mark(offset)}{name}({', '.join([*texts, *self.captures(callee)])}))"
+        given = [one.kind for one in arguments]
         own = f"{callee.text}.captures" if callee.captures is None else listed(callee.captures)
         if code.rest and count >= code.parameters - 1:
             texts[code.parameters - 1 :] = [listed(texts[code.parameters - 1 :])]
+            given[code.parameters - 1 :] = ["array"]
         elif count != code.parameters:
             return f"({mark(offset)}CALL({callee.text}, {listed(texts)}))"
+        version = kinds.given([*given, *callee.kind[2]])
+        if any(kind != "any" for kind in version):
+            name = self.version(function, version)
+            return f"({mark(offset)}{name}({', '.join([*texts, *self.captures(callee)])}))"
         return f"({mark(offset)}F{function}({', '.join([own, *texts])}))"
 
     def captures(self, callee: Operand) -> list[str]:

@@ -79,7 +79,7 @@ _RESULTS = {
     "str": "concat text to_string string_append substring join format tail trim replace upper lower "
     "symbol_name",
     "map": "map put remove from_entries merge without_nulls",
-    "array": "array list range keys values entries",
+    "array": "array list range reverse unique flatten zip sorted keys values entries split lines",
     "pair": "cons",
     "box": "box unset_box",
     "bool": "num_eq lt le gt ge is_zero is_positive is_negative is_even is_odd eq not is_null is_nil "

@@ -63,7 +63,9 @@ class Results:
             return "any"
         _, index, captures = callee
         code = self.image.functions[index]
-        if code.rest or len(arguments) != code.parameters:
+        if code.rest and len(arguments) >= code.parameters - 1:
+            arguments = [*arguments[: code.parameters - 1], "array"]
+        if len(arguments) != code.parameters:
             return "any"
         return self.of_function(index, (*kinds.given(arguments), *kinds.given(captures)))
 

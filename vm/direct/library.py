@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import partial
 from itertools import chain, repeat
+from sys import getrefcount
 
 from ...ir.symbols import Symbol
 from ..faults import PrimitiveFault
@@ -18,7 +19,7 @@ from ..machine import takes
 from ..primitives import HANDLERS
 from ..steps import fail
 from ..values import Box, FunctionValue, show
-from . import kinds
+from . import inplace, kinds
 from .inline import trust
 from .translate import Made, Translator
 
@@ -73,6 +74,10 @@ class Library:
             "NO_BOX": _no_box,
             "NO_FUNCTION": _no_function,
             "FAIL": _fail_with,
+            "REFS": getrefcount,
+            "GROW": inplace.grow,
+            "TURNED": inplace.turned,
+            "FULL": inplace.full,
             "APPLIED": self.applied,
             "CALL": self.call,
             "ENTER": self.enter,

@@ -26,6 +26,7 @@ from ..operands import items as items_of
 from ..outcomes import Effect, OutOfFuel
 from ..steps import EFFECT_ARGUMENTS, NOTE_FIELDS, plain_map
 from ..strands import Raised, Strand, catch, walk
+from .inplace import grown
 from .library import Library, Untranslatable
 
 TYPE_CHECKING = False
@@ -425,7 +426,8 @@ class Direct:
                     if not (is_inner and code.code[offset] == _TAILCALL):
                         made = Frame(machine.functions[function], ())
                         made.state = library.state_of(function, offset)
-                        made.slots = [values.get(f"s{first + slot}") for slot in range(len(code.slots))]
+                        held = [values.get(f"s{first + slot}") for slot in range(len(code.slots))]
+                        made.slots = [grown(value) if type(value) is list else value for value in held]
                         found.append(made)
                     is_inner = True
             frame = frame.f_back

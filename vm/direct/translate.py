@@ -19,6 +19,7 @@ import re
 from ...ir.primitives import PRIMITIVES
 from .flow import FlowGraph
 from .function import NOWHERE, Function, unset
+from .inplace import InPlace
 from .instructions import Instructions, Operand, listed
 from .known import Known, Results, explore
 from .text import Text, mark, tick
@@ -169,7 +170,19 @@ class Translator:
             call = f"{other}({', '.join(_names(0, len(given)))})"
             head = [*head, (f"if {tests}", [f"return ({mark(NOWHERE)}{call})"])]
         function = Function(self.image, index)
-        body = self.body(function, given)
+        growing: list[int] = []
+        if not version.is_plain:
+            growing = sorted(InPlace(function).growing)
+        unsure = [slot for slot in growing if given[slot] not in ("array", "pair")]
+        if unsure:
+            tests = " or ".join(
+                f"type(s{slot}) is not tuple and type(s{slot}) is not Pair" for slot in unsure
+            )
+            other = self.version(index, version.given, True)
+            call = f"{other}({', '.join(_names(0, len(given)))})"
+            head = [*head, (f"if {tests}", [f"return ({mark(NOWHERE)}{call})"])]
+        head = [*head, *(f"s{slot}, m{slot} = GROW(s{slot})" for slot in growing)]
+        body = self.body(function, given, growing)
         title = f"def {version.name}({', '.join(parameters)})"
         return self.finished(version.name, function, [(title, [*head, *body])])
 
@@ -193,12 +206,14 @@ class Translator:
 
     # --- texts ------------------------------------------------------------------------------
 
-    def body(self, function: Function, given: Sequence[Kind]) -> list[Statement]:
+    def body(self, function: Function, given: Sequence[Kind], growing: Sequence[int] = ()) -> list[Statement]:
         """What a function does, in statements, from when its slots have their names."""
         known = self.absorbed(function, given)
+        inplace = InPlace(function)
+        inplace.growing = set(growing)
         while True:
             graph = FlowGraph(function.ways, function.roots)
-            writer = Writer(function, graph, known, self.version)
+            writer = Writer(function, graph, known, self.version, inplace)
             try:
                 written = writer.whole()
             except Nested as nested:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from .flow import FlowGraph
     from .function import Function, Part
+    from .inplace import InPlace
     from .instructions import Version
     from .known import Known
     from .text import Statement
@@ -55,8 +56,10 @@ class Writer(Instructions):
     begun: whether the text uses the tick for entering the function itself, in its first line.
     """
 
-    def __init__(self, function: Function, graph: FlowGraph, known: Known, version: Version) -> None:
-        super().__init__(function, known, version)
+    def __init__(
+        self, function: Function, graph: FlowGraph, known: Known, version: Version, inplace: InPlace
+    ) -> None:
+        super().__init__(function, known, version, inplace)
         self.graph = graph
         self.begun = False
         # What stands around: loops, and lists of the states that follow.

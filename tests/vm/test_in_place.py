@@ -1,0 +1,151 @@
+"""What the direct tier changes in place: nobody can tell it from a new value."""
+
+from __future__ import annotations
+
+import pytest
+from flow_runs import machine_of
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tiers import assert_alike, told
+
+from llc.vm import bounds
+from llc.vm.direct.function import Function
+from llc.vm.direct.inplace import InPlace
+from llc.vm.image import Image
+from llc.vm.machine import Machine
+
+LAWS = settings(
+    deadline=None, max_examples=60, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+)
+
+# Rounds that may change a list and a map, or may not: others hold them, or ask for them again.
+ROUND = """
+(define (go i items map kept)
+  (if (= i 9)
+      (list {end} map kept)
+      (begin {before} (go (+ i 1) {items} {map} {kept}))))
+(go 0 {first} (dict ("k" 1)) nil)
+"""
+FIRST = ("nil", "null", "(list 1 2)", "(cons 1 (cons 2 nil))", "(range 0 20)", '"none"')
+BEFORE = (
+    "null",
+    "(log-message items)",
+    "(now)",
+    '(set! map (put map "set" i))',
+    '(begin (set! map (put map "a" i)) (set! map (put map "b" kept)))',
+)
+ITEMS = (
+    "items",
+    "(cons i items)",
+    "(cons map items)",
+    "(cons items items)",
+    "(let ((more (cons i items))) more)",
+    "(let ((more (cons i items))) (cons more more))",
+    "(if (odd? i) (cons i items) items)",
+    "(if (odd? i) (cons i items) nil)",
+    "(cons (length items) items)",
+    "(reverse items)",
+    "(append items (list i))",
+    "(cons (/ 6 (- i 7)) items)",
+)
+MAPS = (
+    "map",
+    '(put map "k" i)',
+    "(put map (to-string i) items)",
+    '(put map "all" map)',
+    '(put (put map "a" i) "b" (get map "a"))',
+    '(let ((more (put map "m" i))) more)',
+    '(if (even? i) (put map "e" i) map)',
+    '(put map "f" (lambda () map))',
+    '(put map (if (= i 7) i "n") i)',
+)
+KEPT = (
+    "kept",
+    "(cons map kept)",
+    "(list map items)",
+    '(put map "kept" i)',
+    '(let ((old map)) (cons (put old "x" i) (cons old kept)))',
+    "(lambda () (cons items map))",
+)
+ENDS = ("items", "(reverse items)", "(length items)", "null")
+ROUNDS = st.builds(
+    lambda **parts: ROUND.format(**parts),
+    first=st.sampled_from(FIRST),
+    before=st.sampled_from(BEFORE),
+    items=st.sampled_from(ITEMS),
+    map=st.sampled_from(MAPS),
+    kept=st.sampled_from(KEPT),
+    end=st.sampled_from(ENDS),
+)
+
+
+@LAWS
+@given(ROUNDS, st.integers(1, 12), st.integers(0, 1 << 24))
+def test_rounds_run_alike(text: str, quantum: int, turns: int) -> None:
+    """Whoever holds the list or the map, wherever the run stops and whichever tier goes on."""
+    assert_alike(machine_of(text).image, quantum, [], turns)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(map (lambda (x) (* x x)) (range 0 9))",
+        "(filter odd? (map (lambda (x) (if (= x 5) (now) x)) (range 0 9)))",
+        "(map (lambda (x) (/ 1 (- x 5))) (range 0 9))",
+        '(try (filter (lambda (x) (< 1 (/ 9 (- 5 x)))) (range 0 9)) (catch e (get e "message")))',
+        "(map (lambda (x) (map (lambda (y) (list x y)) (list 1 2))) (list 1 2 3))",
+        "(sort (list 3 1 2 9 4) (lambda (a b) (> a b)))",
+    ],
+)
+@pytest.mark.parametrize("quantum", [1, 2, 5, 100])
+def test_the_library_s_rounds_run_alike(text: str, quantum: int) -> None:
+    """Each state that they can stop in is the machine's own."""
+    assert_alike(machine_of(text).image, quantum, [], 0b0110100110)
+
+
+def test_a_list_is_as_long_as_it_may_be() -> None:
+    """The item that is too many is found when it is put before the others, in either tier."""
+    text = (
+        "(define (go i items) (if (= i {}) (length (reverse items)) (go (+ i 1) (cons i items)))) (go 0 {})"
+    )
+    bounds.set_bounds(items=50)
+    try:
+        for count, first, is_done in (
+            (50, "nil", True),
+            (51, "nil", False),
+            (48, "(list 1 2)", True),
+            (49, "(list 1 2)", False),
+        ):
+            image = machine_of(text.format(count, first)).image
+            found = [told(Machine(image, tier=tier).resume()) for tier in ("interpreter", "direct")]
+            assert found[0] == found[1]
+            assert (found[0][0] == "done") == is_done
+    finally:
+        bounds.set_bounds(items=1 << 23)
+
+
+def function_of(image: Image, name: str) -> Function:
+    return Function(image, next(index for index, code in enumerate(image.functions) if code.name == name))
+
+
+def test_what_is_found_to_be_changed() -> None:
+    """A list that only grows and a map that nobody reads again are; others are not."""
+    text = "(define (go i items map) (if (= i 9) {} (go (+ i 1) (cons i items) {}))) (go 0 nil (dict))"
+    for end, put, growing, maps in (
+        ("(reverse items)", '(put map "a" i)', {1}, 1),
+        ("(length items)", '(put map "a" map)', set(), 0),
+        ("items", '(put map "a" i)', set(), 1),
+        ("(reverse items)", '(put map "a" items)', set(), 1),
+    ):
+        found = InPlace(function_of(machine_of(text.format(end, put)).image, "go"))
+        assert (found.growing, len(found.maps)) == (growing, maps)
+
+
+def test_a_map_that_one_slot_holds_is_not_copied() -> None:
+    """So many entries are put in one after the other in no time; copies would take minutes."""
+    text = """
+(define (go i map)
+  (if (= i 100000) (length (keys map)) (go (+ i 1) (put map (to-string i) i))))
+(go 0 (dict))
+"""
+    assert told(Machine(machine_of(text).image, tier="direct").resume()) == ("done", "100000")

@@ -1,0 +1,178 @@
+"""Where a value may be changed in place, because nobody can tell it from a new one.
+
+Values never change (`vm.values`), and whoever looks at a run sees slots between states only. So a list that
+grows from one round of a loop to the next may be a Python list as long as the loop goes, and a map that one
+slot alone holds may be changed where that slot is about to be given the new map.
+
+Must not be in here: the text that does it (`instructions`).
+"""
+
+from __future__ import annotations
+
+from sys import getrefcount
+
+from .. import bounds, lists
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..values import Value
+    from .function import Function, Instruction
+
+
+# What `getrefcount` says of a value that one slot alone holds, in a text such as those made here.
+def _alone() -> int:
+    value: dict[str, int] = {}
+    return getrefcount(value)
+
+
+ALONE = _alone()
+
+
+class InPlace:
+    """growing: parameters that hold a list which only grows from round to round, and is turned round at the
+    end. maps: offsets of `put` whose map nobody reads again."""
+
+    def __init__(self, function: Function) -> None:
+        self.growing: set[int] = set()
+        self.maps: set[int] = set()
+        if function.code.handlers:
+            return
+        self.function = function
+        self.names = function.image.constants
+        states = [self.nodes(instructions) for instructions in function.states]
+        for state, nodes in enumerate(states):
+            self.maps.update(self.last_puts(state, nodes))
+        if any(function.again):
+            own = [number for number in range(len(states)) if function.part_of[number].call < 0]
+            self.growing = {
+                slot
+                for slot in range(function.code.parameters)
+                if all(self.grows(slot, state, states[state]) for state in own)
+                and any(_is_cons(node, slot) for state in own for node in states[state])
+            }
+
+    def nodes(self, instructions: list[Instruction]) -> list[Node]:
+        """The instructions of a state, as trees."""
+        found: list[Node] = []
+        stack: list[Node] = []
+        for offset, row, words in instructions:
+            count = len(stack) if row.is_exit else row.popped(words)
+            taken = stack[len(stack) - count :]
+            del stack[len(stack) - count :]
+            name = str(self.names[words[0]]) if row.name == "PRIM" else row.name
+            found.append(Node(offset, name, words, taken, list(stack)))
+            if row.pushes:
+                stack.append(found[-1])
+        return found
+
+    # --- lists ------------------------------------------------------------------------------
+
+    def grows(self, slot: int, state: int, nodes: list[Node]) -> bool:
+        """Whether a state does no more with a parameter than put an item before it for the next round."""
+        is_round = self.function.again[state]
+        # What was made of it, and the slot that holds that until the next round begins.
+        grown: Node | None = None
+        held = -1
+        if self.function.result_slot(state) == slot:
+            return False
+        for node in nodes:
+            if node.name == "STORE":
+                (value,) = node.taken
+                if value is grown and grown is not None and held < 0 and node.slot != slot:
+                    held = node.slot
+                    continue
+                if node.slot in (slot, held):
+                    return False
+            first = len(node.taken) - node.words[0] if is_round and node is nodes[-1] else None
+            for number, one in enumerate(node.taken):
+                is_old = one.loads(slot)
+                is_new = grown is not None and (one is grown or one.loads(held))
+                if first is not None and (is_old or is_new or number == first + slot):
+                    if number != first + slot or not (is_new or (is_old and grown is None)):
+                        return False
+                elif is_old and grown is None and _is_cons(node, slot) and number == 1:
+                    grown = node
+                elif is_new or (is_old and (node.name != "reverse" or grown is not None)):
+                    return False
+        return grown is None or is_round
+
+    # --- maps -------------------------------------------------------------------------------
+
+    def last_puts(self, state: int, nodes: list[Node]) -> Iterator[int]:
+        """The `put` of a state after which nobody reads the slot that holds their map."""
+        part = self.function.part_of[state]
+        is_end = nodes[-1].name in ("RETURN", "TAILCALL")
+        parameters = range(part.slot, part.slot + part.code.parameters)
+        for index, node in enumerate(nodes):
+            if node.name != "put" or node.taken[0].name != "LOAD":
+                continue
+            slot = node.taken[0].slot
+            later = nodes[index + 1 :]
+            if any(one.mentions(slot) for one in node.below) or any(
+                one.loads(slot) for one in node.taken[1:]
+            ):
+                continue
+            if any(one.loads(slot) for one in later):
+                continue
+            is_stored = any(one.name == "STORE" and one.slot == slot for one in later)
+            if is_stored or (is_end and (not self.function.again[state] or slot in parameters)):
+                yield node.offset
+
+
+class Node:
+    """An instruction, what it takes from the stack, and what stays below that."""
+
+    __slots__ = ("below", "name", "offset", "taken", "words")
+
+    def __init__(
+        self, offset: int, name: str, words: tuple[int, ...], taken: list[Node], below: list[Node]
+    ) -> None:
+        self.offset = offset
+        self.name = name
+        self.words = words
+        self.taken = taken
+        self.below = below
+
+    @property
+    def slot(self) -> int:
+        return self.words[0]
+
+    def loads(self, slot: int) -> bool:
+        return self.name == "LOAD" and self.words[0] == slot
+
+    def mentions(self, slot: int) -> bool:
+        todo = [self]
+        while todo:
+            node = todo.pop()
+            if node.loads(slot):
+                return True
+            todo += node.taken
+        return False
+
+
+def _is_cons(node: Node, slot: int) -> bool:
+    return node.name == "cons" and node.taken[1].loads(slot)
+
+
+# --- lists that grow, as texts call for them ------------------------------------------------------
+
+
+def grow(base: Value) -> tuple[list[Value], int]:
+    """A list that grows: `base` and the items put before it so far; and how many it may hold with that."""
+    return [base], bounds.MAX_ITEMS - lists.length(base)
+
+
+def grown(items: list[Value]) -> Value:
+    """The list that it is."""
+    return lists.pairs(items[:0:-1], items[0]) if len(items) > 1 else items[0]
+
+
+def turned(items: list[Value]) -> Value:
+    """The list that it is, turned round."""
+    return (*lists.to_tuple(items[0])[::-1], *items[1:])
+
+
+def full() -> None:
+    bounds.check_items(bounds.MAX_ITEMS + 1)
