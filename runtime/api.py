@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..vm.faults import Fault
     from ..vm.image import Image
@@ -116,7 +116,7 @@ class FlowError(Exception):
 def evaluate(
     source: str,
     bindings: Mapping[str, Any] | None = None,
-    world: WorldLike | None = None,
+    world: WorldLike | str | os.PathLike[str] | None = None,
     *,
     fuel: int | None = None,
     limits: Mapping[str, int] | None = None,
@@ -124,10 +124,11 @@ def evaluate(
 ) -> Any:
     """The value of a flow given as text, with variables bound to plain data; nothing is recorded.
 
-    world: what performs its effects, by default the real one. fuel: how many ticks it may use. limits:
-    `depth` of calls and `size` of values, as `--max-depth` and `--max-size` of `llc run`, and `fuel` too.
-    declare: as for `compile`. Raises CompileError, FlowError where it ends by a fault or is out of fuel,
-    and what the world raises (`Exited` for `exit`).
+    world: what performs its effects, by default the real one, or the file of a scripted one, as `script` of
+    `run`. fuel: how many ticks it may use. limits: `depth` of calls and `size` of values, as `--max-depth`
+    and `--max-size` of `llc run`, and `fuel` too. declare: as for `compile`. Raises CompileError, FlowError
+    where it ends by a fault or is out of fuel, what the world raises (`Exited` for `exit`), and TypeError
+    for arguments that are not what they should be.
     """
     from ..frontend.compile import EXPRESSION
     from .execution.bounding import Bounds, keeping
@@ -135,16 +136,36 @@ def evaluate(
     given = Bounds(**{"fuel": fuel, **(limits or {})})
     with keeping():
         given.apply()
-        return _evaluate(compile(source, EXPRESSION, arguments=bindings, declare=declare), world, given.fuel)
+        image = compile(source, EXPRESSION, arguments=bindings, declare=declare)
+        if world is not None:
+            return _evaluate(image, _world(world), given.fuel)
+        from .effects.world import World
+
+        real = World()
+        try:
+            return _evaluate(image, real, given.fuel)
+        finally:
+            real.close()
 
 
-def _evaluate(image: Image, world: WorldLike | None, fuel: int) -> Any:
+def _world(given: WorldLike | str | os.PathLike[str]) -> WorldLike:
+    """What performs effects, or what is told by a file. CompileError where it cannot be read."""
+    if isinstance(given, str | os.PathLike):
+        from .effects.script import ScriptedWorld
+
+        return ScriptedWorld.load(os.fspath(given))
+    if not hasattr(given, "perform"):
+        kind = type(given).__name__
+        raise TypeError(f"`world` performs effects, or is the file of a scripted world; {kind} is neither")
+    return given
+
+
+def _evaluate(image: Image, performing: WorldLike, fuel: int) -> Any:
     from ..vm.faults import Fault
     from ..vm.machine import Done, Effect, Machine
-    from .effects.world import Context, Interrupt, World
+    from .effects.world import Context, Interrupt
 
     machine = Machine(image, fuel=fuel)
-    performing = World() if world is None else world
     interrupt = Interrupt()
     begun = performing.monotonic()
     try:
@@ -163,8 +184,6 @@ def _evaluate(image: Image, world: WorldLike | None, fuel: int) -> Any:
             machine.take_notes()
     finally:
         interrupt.close()
-        if world is None:
-            performing.close()
     if isinstance(stop, Done):
         return stop.value
     if not isinstance(stop, Fault):
@@ -173,17 +192,28 @@ def _evaluate(image: Image, world: WorldLike | None, fuel: int) -> Any:
 
 
 def _arguments(arguments: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
-    """A flow's variables as JSON."""
+    """A flow's variables as JSON. TypeError for what is none."""
     import json
 
-    return tuple((name, json.dumps(value)) for name, value in (arguments or {}).items())
+    return _named(arguments, json.dumps)
 
 
 def _texts(context: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
-    """Context values as texts that read back as the scalars they are."""
+    """Context values as texts that read back as the scalars they are. TypeError for what is none."""
     import json
 
-    return tuple(
-        (name, value if isinstance(value, str) else json.dumps(value))
-        for name, value in (context or {}).items()
-    )
+    return _named(context, lambda value: value if isinstance(value, str) else json.dumps(value))
+
+
+def _named(given: Mapping[str, Any] | None, written: Callable[[Any], str]) -> tuple[tuple[str, str], ...]:
+    if given is not None and not hasattr(given, "items"):
+        raise TypeError(f"variables are a map from names to values, not {type(given).__name__}")
+    found = []
+    for name, value in (given or {}).items():
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a variable is a string, not {name!r}")
+        try:
+            found.append((name, written(value)))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"the variable `{name}` is no plain data: {error}") from None
+    return tuple(found)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import llc as package
+from llc.ir.diagnostics import CompileError
 from llc.ir.text import parse_program
 from llc.runtime.effects.script import ScriptedWorld
 
@@ -242,6 +243,31 @@ def test_an_expression_is_evaluated_from_python() -> None:
     world = ScriptedWorld([], env={"NAME": "Ada"})
     text = '(begin (log-message "x") (sleep 90) (list (now) (env "NAME")))'
     assert package.evaluate(text, world=world) == ["2024-01-15T10:31:30.000Z", "Ada"]
+
+
+def test_a_scripted_world_may_be_a_file(tmp_path: Path) -> None:
+    """As `script` of `run`: a path, as text or not."""
+    path = tmp_path / "world.yaml"
+    path.write_text("- {kind: ask, answer: b}\n")
+    for world in (path, str(path)):
+        assert package.evaluate('(ask "which?")', world=world) == "b"
+    with pytest.raises(CompileError, match="no file"):
+        package.evaluate("1", world=tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"bindings": {1: 2}}, "the name of a variable is a string, not 1"),
+        ({"bindings": {"x": {1, 2}}}, "the variable `x` is no plain data"),
+        ({"bindings": [("x", 1)]}, "a map from names to values, not list"),
+        ({"world": 5}, "performs effects, or is the file of a scripted world; int is neither"),
+    ],
+)
+def test_arguments_that_are_none_are_refused(given: dict[str, Any], says: str) -> None:
+    """Before anything is evaluated, in the caller's words."""
+    with pytest.raises(TypeError, match=says):
+        package.evaluate("(+ 1 1)", **given)
 
 
 def test_what_goes_wrong_in_an_evaluation_is_raised() -> None:
