@@ -508,7 +508,7 @@ class Body(StateWriter):
             case core.Variable(binding=binding):
                 return binding.name or "call"
             case core.Library(name=name):
-                return name
+                return name.removeprefix("calls:")  # what the author wrote became a call of this
             case core.External(part=part):
                 return str(part.name)
             case _:
