@@ -9,7 +9,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from typing import Any, Protocol, TypeVar
 
     Result = TypeVar("Result")
@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 
     # None is no wait: others may have their turn.
     Steps = Generator[Waits | None, Any, Result]
+
+
+class Apart:
+    """The wait for `action()`, which may take a moment, and in which nothing else of the run goes on."""
+
+    __slots__ = ("action",)
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self.action = action
+
+    def wait(self) -> object:
+        return self.action()
 
 
 def alone(steps: Steps[Result]) -> Result:

@@ -20,7 +20,7 @@ from ..store import masking
 from ..store.active_time import ActiveFile
 from ..store.checkpoint import Checkpoints
 from ..store.state_file import EVERY, StateFile
-from ..waiting import alone
+from ..waiting import Apart, alone
 from .bounding import FUEL
 from .outcome import EXIT_CODES, Outcome, error_of
 from .progress import QUANTUM, Progress, event_fields
@@ -185,17 +185,17 @@ class Driver:
         except Interrupted as why:
             stop = yield from self._wind_down()
             if not machine.ended:
-                return self._interrupted(why)
+                return (yield from self._interrupted(why))
         except self._refusals as error:
             yield from self._close_lanes()
-            return self._end(self._refused(error))
+            return (yield from self._end(self._refused(error)))
         except Exited as exit:
             yield from self._close_lanes()
-            return self._end(self._exited(exit.code))
+            return (yield from self._end(self._exited(exit.code)))
         finally:
             yield from self._close_lanes()
             self._active.close()
-        return self._end(self._done(stop) if isinstance(stop, Done) else self._fault(stop))
+        return (yield from self._end(self._done(stop) if isinstance(stop, Done) else self._fault(stop)))
 
     def _step(self, *answer: Any) -> Stop:
         """Run the machine on, with an answer and its effect's number if there is one."""
@@ -569,13 +569,13 @@ class Driver:
         outcome.error = {"kind": "not-performed", "message": str(error), "span": None}
         return outcome
 
-    def _end(self, outcome: Outcome) -> Outcome:
+    def _end(self, outcome: Outcome) -> Steps[Outcome]:
         fields = outcome.to_json()
         del fields["run"], fields["program"]
         if outcome.code is not None:
             fields["code"] = outcome.code
         self._journal.write("run_end", fields)
-        self._journal.sync()
+        yield Apart(self._journal.sync)
         if self._checkpoints is not None:
             self._checkpoints.discard()
         self._active.discard()
@@ -583,7 +583,7 @@ class Driver:
         self._display.end(outcome)
         return outcome
 
-    def _interrupted(self, why: Interrupted) -> Outcome:
+    def _interrupted(self, why: Interrupted) -> Steps[Outcome]:
         outcome = self.outcome("interrupted")
         outcome.terminated_by = "interrupt"
         fields = {"state": outcome.final_state, "duration_ms": outcome.duration_ms}
@@ -607,7 +607,7 @@ class Driver:
                 "help": f"if it should go on: llc resume {self._run.id} --fuel N",
             }
         self._journal.write("run_interrupted", fields)
-        self._journal.sync()
+        yield Apart(self._journal.sync)
         self._write_checkpoint()
         self._state_file.save("interrupted")
         self._display.end(outcome)

@@ -75,6 +75,10 @@ class Pool:
     def say(self, lanes: Lanes, message: Message) -> None:
         """In a thread: tell what happened."""
         self._messages.put((lanes, message))
+        self.wake()
+
+    def wake(self) -> None:
+        """In a thread: let whoever waits look again."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._write, b"!")
 

@@ -26,7 +26,7 @@ from ..store.journal import Journal, JournalError
 from ..store.runs import ROOT
 from ..terminal.display import Display, ProgressDisplay, QuietDisplay, limits_of
 from ..terminal.screen import Screen
-from ..waiting import alone
+from ..waiting import Apart, alone
 from .bounding import Bounds, keeping
 from .driver import Driver
 from .outcome import Outcome
@@ -257,20 +257,21 @@ class Command:
         if self.many is not None:
             self.many.ours.add(folder.id)
         begun = timestamp(world.time())
+        journal = None
         try:
             if self.many is None or not self.many.link_program(image, folder):
                 kept_image.keep(folder.image, image)
             journal = Journal.create(folder.journal, lambda: timestamp(world.time()))
             journal.write("run_start", {**self.start_fields(about), **more}, begun)
-            journal.sync()
             self.prepare(folder)
+            yield Apart(lambda: _put_on_disk(journal, folder))
         except BaseException:
+            if journal is not None:
+                journal.close()
             folder.discard()
             lock.close()
             self.folder = None
             raise
-        journals.sync_folder(folder.path)
-        journals.sync_folder(os.path.dirname(folder.path))
         self.leave(folder)
         display = self.display(image)
         display.begin(folder.id, image.name)
@@ -782,6 +783,13 @@ def _no_record(folder: RunFolder) -> UserError:
         f"nothing was performed; look at {folder.path}, or begin anew with `llc run`",
         EXIT_FAILURE,
     )
+
+
+def _put_on_disk(journal: Journal, folder: RunFolder) -> None:
+    """Let a run that begins outlast a power cut."""
+    journal.sync()
+    journals.sync_folder(folder.path)
+    journals.sync_folder(os.path.dirname(folder.path))
 
 
 def _compile_error(error: Exception) -> CompileError | None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections import deque
 from time import monotonic
 
 from ..effects.world import Interrupt
 from ..store.locks import LOOK_AGAIN, Release
+from ..waiting import Apart
 from .desk import Desk
 from .lanes import Lanes, Pool
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from .launch import Command
     from .outcome import Outcome
 
+# What runs do apart, which is waiting for a disk: it writes several things at once in the time of one.
+_HELPERS = 4
 # Messages that are taken before others have a turn.
 _PORTION = 64
 _MOST_PROGRAMS = 256
@@ -36,7 +40,7 @@ _MOST_PROGRAMS = 256
 class Strand:
     """A run among many: what it does, and how it is asked to stop; `about` is whatever its giver likes."""
 
-    __slots__ = ("about", "command", "interrupt", "lanes", "release", "steps")
+    __slots__ = ("about", "command", "interrupt", "is_apart", "lanes", "release", "steps")
 
     def __init__(self, command: Command, about: Any) -> None:
         self.command = command
@@ -44,6 +48,7 @@ class Strand:
         self.interrupt = Interrupt(is_looked_at=True)
         self.steps: Steps[Outcome]
         self.lanes: Lanes | None = None
+        self.is_apart = False
         # Where it stands in a queue: what it sleeps on, and when it looks again all the same.
         self.release: tuple[Release, float] | None = None
 
@@ -51,6 +56,46 @@ class Strand:
     def run_id(self) -> str | None:
         folder = self.command.folder or self.command.queued
         return None if folder is None else folder.id
+
+
+class Helpers:
+    """A few threads for what runs do apart, while there is any; `wake()` tells that something is done."""
+
+    def __init__(self, wake: Callable[[], object]) -> None:
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._wanted: deque[tuple[Strand, Callable[[], object]]] = deque()
+        self.done: deque[tuple[Strand, object, Exception | None]] = deque()
+        self._threads: set[threading.Thread] = set()
+
+    def do(self, strand: Strand, action: Callable[[], object]) -> None:
+        with self._lock:
+            self._wanted.append((strand, action))
+            if len(self._threads) < _HELPERS:
+                thread = threading.Thread(target=self._work, daemon=True)
+                self._threads.add(thread)
+                thread.start()
+
+    def _work(self) -> None:
+        """In a thread."""
+        while True:
+            with self._lock:
+                if not self._wanted:
+                    self._threads.discard(threading.current_thread())
+                    return
+                strand, action = self._wanted.popleft()
+            came, trouble = None, None
+            try:
+                came = action()
+            except Exception as error:
+                trouble = error
+            self.done.append((strand, came, trouble))
+            self._wake()
+
+    def close(self) -> None:
+        """Wait until nothing is done any more."""
+        for thread in list(self._threads):
+            thread.join()
 
 
 class Many:
@@ -76,6 +121,7 @@ class Many:
         self._width = width
         self._interrupt = interrupt
         self._heeded = 0
+        self._helpers = Helpers(self.pool.wake)
         self._begin = begin
         self._ended = ended
         self._desk = Desk.open()
@@ -132,7 +178,8 @@ class Many:
         """
         while True:
             self._heed()
-            moved = self._take_messages() | self._give_turns() | self._give_room() | self._look_at_queues()
+            moved = self._take_messages() | self._take_done() | self._give_turns()
+            moved |= self._give_room() | self._look_at_queues()
             if self._has_place() and self._begin():
                 continue
             if not self._strands:
@@ -158,6 +205,16 @@ class Many:
             if strand is not None:
                 self._advance(strand, message)
         return True
+
+    def _take_done(self) -> bool:
+        """Go on with those that had something done apart."""
+        done = self._helpers.done
+        turns = len(done)
+        for _ in range(turns):
+            strand, came, trouble = done.popleft()
+            strand.is_apart = False
+            self._advance(strand, came, trouble)
+        return turns > 0
 
     def _give_turns(self) -> bool:
         """One to each that needs nothing but time."""
@@ -198,8 +255,8 @@ class Many:
             seconds = min(seconds, until - monotonic())
         self.pool.pause(max(0.0, seconds), *descriptors)
 
-    def _advance(self, strand: Strand, came: Any) -> None:
-        """Run one on to its next wait, with what came of the last one."""
+    def _advance(self, strand: Strand, came: Any, trouble: Exception | None = None) -> None:
+        """Run one on to its next wait, with what came of the last one, or the trouble with it."""
         bounds = strand.command.bounds
         if bounds is not self._bounds:
             bounds.apply()
@@ -207,7 +264,7 @@ class Many:
         strand.release = None
         self._queued.pop(strand, None)
         try:
-            waits = strand.steps.send(came)
+            waits = strand.steps.send(came) if trouble is None else strand.steps.throw(trouble)
         except StopIteration as end:
             self._drop(strand, end.value)
         except Exception as error:
@@ -220,6 +277,9 @@ class Many:
                 if strand.lanes is None:
                     strand.lanes = waits
                     self._of[waits] = strand
+            elif isinstance(waits, Apart):
+                strand.is_apart = True
+                self._helpers.do(strand, waits.action)
             elif isinstance(waits, Release):
                 strand.release = (waits, monotonic() + LOOK_AGAIN)
                 self._queued[strand] = None
@@ -252,10 +312,11 @@ class Many:
 
     def _stop(self, strand: Strand) -> None:
         strand.interrupt.set()
-        if strand in self._strands and strand not in self._ready:
+        if strand in self._strands and strand not in self._ready and not strand.is_apart:
             self._advance(strand, None)
 
     def close(self) -> None:
+        self._helpers.close()
         self.pool.close()
         if self._desk is not None:
             self._desk.close()
