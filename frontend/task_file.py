@@ -47,8 +47,8 @@ from .expansions import HOLE
 from .markup import Element, Markup, read_markup
 from .shell import places
 
-_TEXTS = ("description", "model", "runner", "instructions", "system", "criteria")
-_BLOCKS = (
+TEXTS = ("description", "model", "runner", "instructions", "system", "criteria")
+BLOCKS = (
     "inputs",
     "output_format",
     "file_paths",
@@ -56,6 +56,14 @@ _BLOCKS = (
     "context_relevance",
     "history_config",
 )
+INPUT_ATTRIBUTES = ("name", "from", "type", "required", "default", "description")
+# In which element a source of files says which.
+FILE_TEXTS = {
+    "literal": "path",
+    "command": "command",
+    "description": "description",
+    "context_description": "context_query",
+}
 
 
 def read_task(source: Source) -> tuple[Signature | None, list[Diagnostic]]:
@@ -148,8 +156,8 @@ class _Reader:
             self.fail("missing-attribute", "a task needs a `name`", root)
         elif (why := refused_name(name)) is not None:
             self.fail("bad-name", f"a task cannot be called `{name[:100]}`: {why}", root, "name")
-        parts = {child.tag: child for child in self.children(root, (*_TEXTS, *_BLOCKS))}
-        texts = {tag: self.text(parts[tag]) for tag in _TEXTS if tag in parts}
+        parts = {child.tag: child for child in self.children(root, (*TEXTS, *BLOCKS))}
+        texts = {tag: self.text(parts[tag]) for tag in TEXTS if tag in parts}
         if not texts.get("instructions"):
             where = parts.get("instructions", root)
             self.fail("missing-element", "a task needs `instructions`", where)
@@ -199,7 +207,7 @@ class _Reader:
             self.fail("too-many-parameters", f"there are more than {MAX_PARAMETERS} inputs", element)
             return ()
         for row in rows:
-            given = self.attributes(row, ("name", "from", "type", "required", "default", "description"))
+            given = self.attributes(row, INPUT_ATTRIBUTES)
             self.children(row, ())
             name = given.get("name", "")
             if "name" not in given:
@@ -273,8 +281,7 @@ class _Reader:
         self.no_text(element)
         source = given.get("source", "literal")
         self.choice(element, "source", source, FILE_SOURCES)
-        texts = {"command": "command", "description": "description", "context_description": "context_query"}
-        wanted = texts.get(source, "path")
+        wanted = FILE_TEXTS.get(source, "path")
         rows = self.children(element, (wanted,), repeats=wanted == "path")
         values = [self.text(row) for row in rows]
         for row in rows:
@@ -313,7 +320,7 @@ class _Reader:
         self.no_text(element)
         given: dict[str, Any] = {}
         texts = [(name, text, element, name) for name, text in element.attributes.items()]
-        texts += [(child.tag, _stripped(child.text), child, "") for child in element.children]
+        texts += [(child.tag, self.text(child), child, "") for child in element.children]
         for name, text, place, attribute in texts:
             value: Any = {"true": True, "false": False}.get(text, text)
             if not known.get(name, (True,)) and text.isascii() and text.isdigit() and len(text) < 10:

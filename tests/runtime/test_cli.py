@@ -454,6 +454,14 @@ def test_schema_is_json_schema(llc: Llc, tmp_path: Path) -> None:
     assert (tmp_path / "schema.json").read_text() == printed
 
 
+def test_there_are_other_schemas(llc: Llc) -> None:
+    """Of task files, as XML Schema, and of results by their names."""
+    assert llc("schema", "task").stdout.startswith("<?xml")
+    assert "parsedContent" in json.loads(llc("schema", "TaskResult").stdout)["properties"]
+    refused = llc("schema", "TaskReslt")
+    assert (refused.returncode, "did you mean `TaskResult`?" in refused.stderr) == (2, True)
+
+
 def test_list_shows_the_loops(llc: Llc) -> None:
     """Name, paradigm and description; one that cannot be read is marked."""
     rows = {row["name"]: row for row in json.loads(llc("list", "--json").stdout)}
