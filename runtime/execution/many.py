@@ -128,6 +128,8 @@ class Many:
         self._strands: dict[Strand, None] = {}
         self._of: dict[Lanes, Strand] = {}
         self._ready: deque[Strand] = deque()
+        # Those that begin, and have not come to anything that takes long.
+        self._fresh: dict[Strand, None] = {}
         # Those in the queue for paths that others work on.
         self._queued: dict[Strand, None] = {}
         os.set_blocking(interrupt.fileno(), False)
@@ -141,11 +143,6 @@ class Many:
 
     def __iter__(self) -> Iterator[Strand]:
         return iter(self._strands)
-
-    @property
-    def waiting_for_room(self) -> int:
-        """How many have an effect to perform that waits until fewer are performed."""
-        return len(self.pool.hungry)
 
     def held_by(self) -> dict[str, Any]:
         """What the lock file of each run tells: how to reach one of them."""
@@ -166,7 +163,7 @@ class Many:
 
     def add(self, strand: Strand) -> None:
         """A run that begins."""
-        self._strands[strand] = None
+        self._strands[strand] = self._fresh[strand] = None
         self._ready.append(strand)
 
     # --- turns ----------------------------------------------------------------------------------
@@ -192,7 +189,7 @@ class Many:
         return (
             not self._interrupt.count
             and len(self._strands) < self._width
-            and self.waiting_for_room < self.pool.at_once
+            and len(self.pool.hungry) + len(self._fresh) < max(self.pool.at_once, 2 * _HELPERS)
         )
 
     def _take_messages(self) -> bool:
@@ -271,6 +268,8 @@ class Many:
             self._drop(strand, error)
         else:
             self._bounds = strand.command.bounds
+            if not isinstance(waits, Apart):
+                self._fresh.pop(strand, None)
             if waits is None:
                 self._ready.append(strand)
             elif isinstance(waits, Lanes):
@@ -288,6 +287,7 @@ class Many:
 
     def _drop(self, strand: Strand, outcome: Outcome | BaseException) -> None:
         del self._strands[strand]
+        self._fresh.pop(strand, None)
         if strand.lanes is not None:
             del self._of[strand.lanes]
         if strand.run_id is not None:
