@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..effects.world import TICK
-from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
+from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from ..execution.outcome import Outcome
 from ..store.active_time import seconds
 from ..store.locks import is_live
@@ -22,7 +22,7 @@ from ..terminal.display import Display, ProgressDisplay, limits_of
 from ..terminal.screen import Screen
 from . import live
 from .status import Look
-from .stopping import Holder
+from .stopping import Holder, not_running
 from .summary import Follower, Summary
 
 _STARTS = ("action_start", "effect_start")
@@ -140,7 +140,7 @@ def _overlaps(event: dict[str, Any], later: Iterable[dict[str, Any]]) -> bool:
 def attach(run: RunFolder, stops: bool, is_verbose: bool) -> int:
     """Show a run until it ends; the exit code it ends with. Ctrl-C leaves it, or with `stops` stops it."""
     if not is_live(run):
-        raise _not_running(run)
+        raise not_running(run)
     look = Look(run)
     about = look.status()
     look.close()
@@ -219,13 +219,3 @@ def _ended(attached: Attached, last: dict[str, Any] | None, errors: Screen, scre
     elif kind == "flow" and outcome.value is not None:
         screen.write(json.dumps(outcome.value, indent=2, ensure_ascii=False) + "\n")
     return outcome.exit_code
-
-
-def _not_running(run: RunFolder) -> UserError:
-    end = run.end()
-    if end is not None:
-        message = f"{run.id} has ended: {end.get('status')}"
-        help = f"what happened: llc logs {run.id}"
-    else:
-        message, help = f"{run.id} is not running; it was cut off", f"to go on with it: llc resume {run.id}"
-    return UserError("not-running", message, help, EXIT_FAILURE)

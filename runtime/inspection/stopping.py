@@ -193,6 +193,23 @@ def live_runs(target: str | None) -> list[RunFolder]:
     ]
 
 
+def not_running(run: RunFolder) -> UserError:
+    """That a run can be neither stopped nor attached to, and what can be done."""
+    last = last_event(run.journal) or {}
+    if last.get("event") == "run_end":
+        message = f"{run.id} has ended: {last.get('status')}"
+        return UserError("not-running", message, f"what happened: llc logs {run.id}", EXIT_FAILURE)
+    message = f"{how_it_was_left(run)} and is not running"
+    return UserError("not-running", message, f"to go on with it: llc resume {run.id}", EXIT_FAILURE)
+
+
+def how_it_was_left(run: RunFolder) -> str:
+    """Of a run that has not ended and that nobody runs."""
+    last = last_event(run.journal) or {}
+    how = "interrupted" if last.get("event") == "run_interrupted" else "cut off"
+    return f"{run.id} was {how}"
+
+
 def chosen(target: str | None, is_all: bool) -> list[RunFolder]:
     """The runs to stop. Raises UserError where there is none, or it is not clear which one."""
     if target is None and not is_all:
@@ -201,16 +218,7 @@ def chosen(target: str | None, is_all: bool) -> list[RunFolder]:
     if not found:
         if target is None:
             return []
-        run = runs.look_up(target)
-        ended = run.end()
-        if ended is None:
-            raise UserError(
-                "not-running",
-                f"{run.id} is not running; it was cut off",
-                f"to go on with it: llc resume {run.id}",
-                EXIT_FAILURE,
-            )
-        raise UserError("not-running", f"{run.id} has ended: {ended.get('status')}", exit_code=EXIT_FAILURE)
+        raise not_running(runs.look_up(target))
     if len(found) > 1 and not is_all:
         names = ", ".join(run.id for run in found)
         raise UserError(

@@ -17,6 +17,7 @@ from ..store.locks import is_live
 from ..store.runs import RunFolder, forked_from
 from ..terminal.display import failure_text
 from ..terminal.screen import Screen, printable
+from .stopping import how_it_was_left
 from .summary import Follower
 
 # Lines of an output that are shown; `--verbose` shows all.
@@ -180,7 +181,7 @@ def tell(
 
     try:
         events = list(follower.events())
-        is_over = any(event["event"] == "run_end" for event in events[-1:])
+        has_ended = any(event["event"] == "run_end" for event in events[-1:])
         if not (as_json or is_verbose):
             events = [event for event in events if event["event"] not in _HIDDEN]
         if last is not None:
@@ -188,16 +189,19 @@ def tell(
         text = "".join(map(text_of, events))
         if text:
             write(text)
-        while follow and not is_over:
+        alive = True
+        while follow and alive and not has_ended:
             # In this order: who has let go of the lock has written all.
             alive = is_live(run)
             events = list(follower.events())
             text = "".join(map(text_of, events))
             if text:
                 write(text)
-            is_over = not alive or any(event["event"] == "run_end" for event in events)
-            if not is_over:
+            has_ended = any(event["event"] == "run_end" for event in events)
+            if alive and not has_ended:
                 time.sleep(INTERVAL)
+        if not alive and not has_ended:
+            Screen(sys.stderr).write(f"{how_it_was_left(run)}\nResume with: llc resume {run.id}\n")
     finally:
         follower.close()
     return EXIT_OK

@@ -75,7 +75,11 @@ def fork(
     files = find_run(target)
     recording, image = files.recording(), files.load_image()
     if (at is None) == (state is None):
-        raise UserError("bad-option", "say where to fork: either --at N or --state NAME")
+        raise UserError(
+            "bad-option",
+            "say where to fork: either --at N or --state NAME",
+            f"its effects and states: llc trace {target}",
+        )
     if iteration is not None and state is None:
         raise UserError("bad-option", "--iteration goes with --state")
     point = find_point(recording, image, at, state, iteration)

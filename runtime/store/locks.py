@@ -194,7 +194,8 @@ def taking_over(
                 "run-is-live",
                 f"{run.id} is {'in the queue' if is_queued else 'still running'}"
                 + (f" (pid {pid})" if pid else ""),
-                exit_code=EXIT_FAILURE,
+                f"to look at it: llc attach {run.id}; to stop it: llc stop {run.id}",
+                EXIT_FAILURE,
             )
         others = _in_the_way(run.root, wanted, run, ours)
         if others and queue is None:

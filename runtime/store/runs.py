@@ -49,6 +49,15 @@ HOW_TO_BEGIN = "start one with: llc run LOOP"
 _RUN_ID = re.compile(r"(.+)-\d{8}-\d{6}-[0-9a-f]{4}")
 _SUFFIX = len("-YYYYMMDD-HHMMSS-xxxx")
 _LONGEST_NAME = 80
+# What a lock file tells, of the process and of its run.
+_HELD = {
+    **dict.fromkeys(
+        ("run", "start_time", "since", "parent", "program", "path", "script", "started_at", "host"), str
+    ),
+    **dict.fromkeys(("pid", "ticket"), int),
+    **dict.fromkeys(("background", "queued"), bool),
+    **dict.fromkeys(("scope", "waits_for"), list),
+}
 _LONGEST_START = 1 << 20
 
 
@@ -229,7 +238,8 @@ class RunFolder:
     def about(self) -> dict[str, Any]:
         """What is known of the run: program, path, script by its journal; pid, scope … by its lock file."""
         start = self.start()
-        told: dict[str, Any] = {name: start[name] for name in ("program", "path", "script") if name in start}
+        names = ("program", "path", "script")
+        told: dict[str, Any] = {name: start[name] for name in names if isinstance(start.get(name), str)}
         more = {"started_at": begun_at(start), "forked_from": forked_from(start)}
         return {**self._held(), **told, **{name: value for name, value in more.items() if value is not None}}
 
@@ -239,7 +249,14 @@ class RunFolder:
                 found = json.loads(file.read(1 << 20))
         except (OSError, ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        if not isinstance(found, dict):
+            return {}
+        # A lock file may have come from anywhere: what is not as we write it is left out.
+        held = {name: found[name] for name, kind in _HELD.items() if type(found.get(name)) is kind}
+        for name in ("scope", "waits_for"):
+            if name in held:
+                held[name] = [item for item in held[name] if isinstance(item, str)]
+        return held
 
     def discard(self) -> None:
         """Remove the folder of a run that could not begin, as far as that can be done."""

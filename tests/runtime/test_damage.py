@@ -209,3 +209,52 @@ def test_whoever_has_the_holders_pid_now_is_no_holder_and_is_not_ended(cut: Path
     finally:
         stranger.kill()
         stranger.wait()
+
+
+HOSTILE = [
+    "",
+    "[]",
+    "{",
+    json.dumps(
+        dict.fromkeys(("pid", "scope", "started_at", "forked_from", "waits_for", "queued", "host"), 3)
+    ),
+    json.dumps(
+        {"pid": "x", "scope": [1, None], "waits_for": [{}], "program": [], "path": 7, "forked_from": []}
+    ),
+    json.dumps({"pid": -1, "start_time": "", "parent": "../..", "ticket": "z", "since": {}, "host": []}),
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_whatever_stands_in_the_files_that_may_be_lost_the_run_goes_on(cut: Path, text: str) -> None:
+    """Lock, state, live and active: each verb answers, and resuming needs none of them."""
+    (folder,) = cut.glob(".loops/.running/job-*")
+    for name in ("lock", "job.state.json", "job.live", "active", "checkpoint-1"):
+        (folder / name).write_text(text)
+    for words in (
+        ["status"],
+        ["status", "job", "--json"],
+        ["list", "--running"],
+        ["logs", "job"],
+        ["history"],
+    ):
+        done = llc(*words)
+        assert (done.returncode, "internal" in done.stderr) == (0, False), (words, done.stderr)
+    for words in (["stop", "job"], ["attach", "job"]):
+        done = llc(*words)
+        assert done.returncode == 1, words
+        assert "was cut off and is not running" in done.stderr, words
+    (cut / "go").touch()
+    assert llc("resume", "job").returncode == 0
+
+
+def llc(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "llc", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_whoever_follows_a_run_hears_that_it_was_cut_off(cut: Path) -> None:
+    """`logs -f` ends, and says how and what to do."""
+    done = llc("logs", "job", "-f")
+    assert done.returncode == 0
+    assert "was cut off\nResume with: llc resume job-" in done.stderr

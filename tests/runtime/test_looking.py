@@ -21,7 +21,7 @@ from terminals import exit_code
 
 from llc.runtime import entry
 from llc.runtime.inspection import history, live, status, stopping, summary, telling
-from llc.runtime.store import journal, runs
+from llc.runtime.store import journal, locks, runs
 from llc.runtime.store.events import EVENT_ROWS
 from llc.runtime.terminal import masked
 from llc.runtime.terminal.display import Display
@@ -159,6 +159,7 @@ def test_status_tells_a_run_that_was_killed(project: Path, llc: Llc) -> None:
     """A run whose process is gone is `cut off`, with what to do; its place is that of the journal."""
     run = start()
     os.kill(run.about()["pid"], 9)
+    wait_for(lambda: not locks.is_live(run))
     Path("go").touch()
     told = json.loads(llc("status", "talks", "--json").stdout)
     assert (told["status"], told["state"], told["pid"], told["actions"]) == ("cut off", "fix", None, [])
