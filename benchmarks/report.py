@@ -10,6 +10,7 @@ import os
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import date
 from typing import Any
 
 from measure import middle, quartiles, ratios
@@ -17,7 +18,7 @@ from measure import middle, quartiles, ratios
 SECONDS, BYTES, TIMES = "seconds", "bytes", "times"
 _SCALES = {
     SECONDS: ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
-    BYTES: ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")),
+    BYTES: ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")),
     TIMES: ((1, "×"),),
 }
 
@@ -140,11 +141,12 @@ def as_table(rows: Iterable[Row]) -> str:
 
 
 def machine() -> str:
-    """What the figures were measured on, in a line."""
-    load = f", load {os.getloadavg()[0]:.1f} at the end" if hasattr(os, "getloadavg") else ""
+    """What class of machine the figures were measured on, and when, in a line."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return (
         f"{platform.python_implementation()} {platform.python_version()}, {platform.system()} "
-        f"{platform.machine()}, {os.cpu_count()} cores{load}"
+        f"{platform.machine()}, {os.cpu_count()} cores, {shown(memory, BYTES)}, "
+        f"load {os.getloadavg()[0]:.1f} at the end, on {date.today().isoformat()}"
     )
 
 
