@@ -1,7 +1,7 @@
 """Where `llc` and `ll-loop` begin: what can be run at once is, all else goes to `cli`.
 
-`llc run …` with plainly known options does not wait for the command-line library. Also owns the
-last resort: an error of ours is reported in one line with its traceback in a file.
+A verb with plainly known options does not wait for the command-line library. Also owns the last
+resort: an error of ours is reported in one line with its traceback in a file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from errno import ENOSPC
 from . import early
 from .errors import EXIT_FAILURE, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_PIPE, reason
 from .store.masking import masked
+from .verbs import HOMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,14 +49,16 @@ def main_ll_loop() -> int:
 def _start(program: str, words: list[str]) -> int:
     if words and words[0] in early.VERBS:
         early.take()
-    if words and words[0] in ("run", "resume") and not is_completing():
+    if words and words[0] in HOMES and not is_completing():
         from . import options
+        from .commands import answers, declaring
 
-        values = options.read(options.RUN if words[0] == "run" else options.RESUME, words[1:])
-        if values is not None:
-            from .execution import launch
-
-            return launch.run(values) if words[0] == "run" else launch.resume(values)
+        verb = declaring.find(words[0])
+        given = options.parse(verb.options, verb.arguments, words[1:], verb.is_open)
+        if given is not None:
+            if not verb.masks:
+                answers.mask()
+            return answers.attempt(words, lambda: verb.do(given))
     from . import cli
 
     return cli.main(program, words)

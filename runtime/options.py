@@ -1,37 +1,85 @@
-"""The options of `run` and `resume`, each declared once.
+"""What the verbs take: options and arguments as rows, and how plain words are read by them.
 
-`entry` reads them directly, so that a run need not wait for the command-line library; `cli` makes
-its parameters, help and completion from the same rows. Must not be in here: what the options do.
+The options of `run` and its kin stand here, each declared once; those of other verbs stand with them
+(`commands`). `entry` reads words by the rows at once, so that a command need not wait for the command-line
+library, which makes its parameters, help and completion from the same rows. Must not be in here: what the
+options do.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
+    # What a word may go on with. One that takes two things gets the values that stand before it first.
+    Complete = Callable[[str], list[str]] | Callable[[dict[str, Any], str], list[str]]
+
 FLAG, COUNT, TEXT, PAIR, MANY = "flag", "count", "text", "pair", "many"
+NUMBER, SECONDS = "number", "seconds"
+ONE, MAYBE, SOME, ANY = "one", "maybe", "some", "any"
 
 
 class Option:
-    """kind: FLAG takes no value, COUNT a number ≥ 1, TEXT any text, PAIR a `K=V`, MANY any text.
+    """kind: FLAG takes no value, COUNT a number ≥ 1, NUMBER a number and SECONDS a time between `least` and
+    `most`, TEXT any text, PAIR a `K=V`, MANY any text.
 
     The last two may be repeated.
     """
 
-    __slots__ = ("doc", "kind", "metavar", "name", "names")
+    __slots__ = ("complete", "default", "doc", "kind", "least", "metavar", "most", "name", "names")
 
-    def __init__(self, name: str, names: str, kind: str, doc: str, metavar: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        names: str,
+        kind: str,
+        doc: str,
+        metavar: str | None = None,
+        *,
+        default: Any = None,
+        least: int | None = None,
+        most: int | None = None,
+        complete: Complete | None = None,
+    ) -> None:
         self.name = name
         self.names = tuple(names.split())
         self.kind = kind
         self.doc = doc
         self.metavar = metavar
+        self.default = {FLAG: False, PAIR: (), MANY: ()}.get(kind, default)
+        self.least = 1 if kind == COUNT else least
+        self.most = most
+        self.complete = complete
 
-    @property
-    def default(self) -> Any:
-        return {FLAG: False, PAIR: (), MANY: ()}.get(self.kind)
+    def value(self, text: str) -> Any:
+        """What a text says that is plainly right; None for any other."""
+        if self.kind not in (COUNT, NUMBER, SECONDS):
+            return text
+        digits = text.replace(".", "", 1) if self.kind == SECONDS else text
+        if not (digits.isascii() and digits.isdigit() and len(text) < 10):
+            return None
+        number = float(text) if self.kind == SECONDS else int(text)
+        is_within = (self.least is None or number >= self.least) and (
+            self.most is None or number <= self.most
+        )
+        return number if is_within else None
+
+
+class Argument:
+    """What stands by its place. count: ONE of it, MAYBE one, SOME (one or more) or ANY number."""
+
+    __slots__ = ("complete", "count", "doc", "metavar", "name")
+
+    def __init__(
+        self, name: str, count: str, doc: str, metavar: str, complete: Complete | None = None
+    ) -> None:
+        self.name = name
+        self.count = count
+        self.doc = doc
+        self.metavar = metavar
+        self.complete = complete
 
 
 _SHOWING = (
@@ -193,23 +241,45 @@ def given(overrides: Any) -> dict[str, Any]:
 
 
 def read(options: Sequence[Option], words: Sequence[str]) -> Values | None:
-    """The values in a command's words; None where they are not plainly right.
+    """The values in the words of a verb that takes one thing, or an expression instead.
 
-    Then the full parser reads them, which knows `--help` and says what is wrong.
+    None where they are not plainly right.
+    """
+    from .errors import UserError
+
+    found = parse(options, (Argument("target", MAYBE, "", ""),), words)
+    if found is None:
+        return None
+    target = found.pop("target")
+    if (target is None) == (found.get("expression") is None):
+        return None
+    try:
+        return values(options, target or "", found)
+    except UserError:
+        return None
+
+
+def parse(
+    options: Iterable[Option], arguments: Iterable[Argument], words: Sequence[str], is_open: bool = False
+) -> dict[str, Any] | None:
+    """The values in a verb's words, by name; None where they are not plainly right.
+
+    Then the full parser reads them, which knows `--help` and says what is wrong. is_open: what stands behind
+    the first argument is all arguments.
     """
     by_name = {name: option for option in options for name in option.names}
-    given: dict[str, Any] = {}
-    targets: list[str] = []
-    queue = list(words)
+    given: dict[str, Any] = {option.name: option.default for option in by_name.values()}
+    placed: list[str] = []
+    queue = list(reversed(words))
     while queue:
-        word = queue.pop(0)
-        if word == "--":
-            targets += queue
+        word = queue.pop()
+        if word == "--" or (is_open and placed):
+            placed += reversed(queue if word == "--" else [*queue, word])
             break
         if not word.startswith("-") or word == "-":
-            targets.append(word)
+            placed.append(word)
             continue
-        name, has_value, value = word.partition("=")
+        name, has_value, text = word.partition("=")
         option = by_name.get(name)
         if option is None or (has_value and (option.kind == FLAG or not name.startswith("--"))):
             return None
@@ -217,22 +287,47 @@ def read(options: Sequence[Option], words: Sequence[str]) -> Values | None:
             given[option.name] = True
             continue
         if not has_value:
-            if not queue or queue[0].startswith("-"):
+            if not queue or queue[-1].startswith("-"):
                 return None
-            value = queue.pop(0)
-        if option.kind == COUNT:
-            if not (value.isascii() and value.isdigit() and int(value[:9]) > 0 and len(value) < 10):
-                return None
-            given[option.name] = int(value)
-        elif option.kind == MANY:
-            given[option.name] = (*given.get(option.name, ()), value)
-        elif option.kind == PAIR:
-            if value.find("=") < 1:
-                return None
-            key, _, text = value.partition("=")
-            given[option.name] = (*given.get(option.name, ()), (key, text))
-        else:
-            given[option.name] = value
-    if len(targets) != ("expression" not in given):
-        return None
-    return Values(options, targets[0] if targets else "", **given)
+            text = queue.pop()
+        value = option.value(text)
+        if value is None:
+            return None
+        is_repeated = option.kind in (PAIR, MANY)
+        given[option.name] = (*given[option.name], value) if is_repeated else value
+    return _place(arguments, placed, given)
+
+
+def _place(arguments: Iterable[Argument], placed: list[str], given: dict[str, Any]) -> dict[str, Any] | None:
+    for argument in arguments:
+        is_list = argument.count in (SOME, ANY)
+        if not placed and argument.count in (ONE, SOME):
+            return None
+        given[argument.name] = placed if is_list else placed.pop(0) if placed else None
+        placed = [] if is_list else placed
+    return None if placed else given
+
+
+def values(rows: Iterable[Option], target: str, given: dict[str, Any]) -> Values:
+    """What was given for the options of a verb, as `Values`. Raises UserError for what is no `K=V`."""
+    rows = tuple(rows)
+    found = dict(given)
+    for row in rows:
+        if row.kind == PAIR:
+            found[row.name] = tuple(_pair(row, text) for text in given.get(row.name) or ())
+        elif row.kind == MANY:
+            found[row.name] = tuple(given.get(row.name) or ())
+    return Values(rows, target, **found)
+
+
+def _pair(option: Option, text: str) -> tuple[str, str]:
+    from .errors import UserError
+
+    key, sign, value = text.partition("=")
+    if not (key and sign):
+        raise UserError(
+            "bad-option",
+            f"{option.names[0]} takes K=V, not `{text}`",
+            f"such as {option.names[0]} target=src/",
+        )
+    return key, value

@@ -1,4 +1,7 @@
-"""The verbs of the command line; `cli` has one command for each, paired when it is loaded."""
+"""The verbs of the command line; `cli` has one command for each, paired when it is loaded.
+
+HOMES: the module of `commands` that each is declared in.
+"""
 
 VERBS = {
     "run": "Run a loop.",
@@ -29,5 +32,19 @@ VERBS = {
     "context": "Find the project's files that matter for something.",
     "tools": "List the tools and tasks that flows can call here.",
     "mcp": "Ask MCP servers what they offer, or show what is known of it.",
-    "schema": "Print the JSON Schema of loop files, for editors.",
+    "schema": "Print a schema: of loop files, of task files, of results.",
 }
+
+_GROUPS = {
+    "authoring": ("create",),
+    "batch": ("batch",),
+    "interactive": ("task", "repl"),
+    "mcp": ("mcp",),
+    "memory": ("index", "context"),
+    "people": ("answer",),
+    "programs": ("run", "resume", "validate", "compile", "disasm", "fmt", "list", "schema"),
+    "records": ("replay", "record", "test", "fork", "trace"),
+    "runs": ("status", "stop", "attach", "logs", "profile", "history", "clean"),
+    "tools": ("tools",),
+}
+HOMES = {verb: home for home, verbs in _GROUPS.items() for verb in verbs}

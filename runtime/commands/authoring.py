@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Annotated, Any
+from ..options import FLAG, MANY, NUMBER, SECONDS, TEXT, Option
+from .declaring import ANY, JSON, Argument, command, complete_loop
 
-import typer
-
-from .plumbing import JSON, command, complete_loop, option
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PARADIGMS = ("goal", "convergence", "invariants", "imperative", "fsm", "natural")
 
@@ -16,48 +16,37 @@ def complete_paradigm(incomplete: str) -> list[str]:
     return [name for name in PARADIGMS if name.startswith(incomplete)]
 
 
-def _text(name: str, help: str, metavar: str = "TEXT") -> Any:
-    return option(str | None, name, f"--{name.replace('_', '-')}", help=help, metavar=metavar)
+def _text(name: str, help: str, metavar: str = "TEXT") -> Option:
+    return Option(name, f"--{name.replace('_', '-')}", TEXT, help, metavar)
 
 
-def _many(name: str, help: str, metavar: str) -> Any:
-    return option(list[str] | None, name, f"--{name}", help=help + "; may be repeated.", metavar=metavar)
+def _many(name: str, help: str, metavar: str) -> Option:
+    return Option(name, f"--{name}", MANY, help + "; may be repeated.", metavar)
 
 
-def _flag(name: str, *names: str, help: str) -> Any:
-    return option(bool, name, f"--{name.replace('_', '-')}", *names, help=help, default=False)
+def _flag(name: str, *names: str, help: str) -> Option:
+    return Option(name, " ".join((f"--{name.replace('_', '-')}", *names)), FLAG, help)
 
 
-def _seconds(name: str, help: str) -> Any:
-    return option(float | None, name, f"--{name.replace('_', '-')}", help=help, metavar="SECONDS", min=0)
+def _seconds(name: str, help: str) -> Option:
+    return Option(name, f"--{name.replace('_', '-')}", SECONDS, help, "SECONDS", least=0)
 
 
-_LOOPS = inspect.Parameter(
-    "loops",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=None,
-    annotation=Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="With --pin: the loops; without any, all of .loops/.",
-            metavar="[LOOP]…",
-            autocompletion=complete_loop,
-        ),
-    ],
+_LOOPS = Argument(
+    "loops", ANY, "With --pin: the loops; without any, all of .loops/.", "[LOOP]…", complete_loop
 )
 
 
 @command(
     (),
     _LOOPS,
-    option(
-        str | None,
+    Option(
         "paradigm",
-        "--paradigm",
-        "-p",
-        help="What the loop is; without it, questions are asked.",
-        metavar="|".join(PARADIGMS),
-        autocompletion=complete_paradigm,
+        "--paradigm -p",
+        TEXT,
+        "What the loop is; without it, questions are asked.",
+        "|".join(PARADIGMS),
+        complete=complete_paradigm,
     ),
     _text("name", "What the loop is called, and its file.", "NAME"),
     _text("describe", "Have a model write the loop from this description."),
@@ -77,7 +66,7 @@ _LOOPS = inspect.Parameter(
     _many("state", "fsm: a state; without a command the loop ends there", "NAME=[ACTION]"),
     _many("route", "fsm: where a verdict leads, `next` for any of them", "STATE.VERDICT=STATE"),
     _text("initial", "fsm: the state to begin in, by default the first.", "STATE"),
-    option(int | None, "max_iterations", "--max-iterations", help="Iterations at most.", metavar="N", min=1),
+    Option("max_iterations", "--max-iterations", NUMBER, "Iterations at most.", "N", least=1),
     _seconds("timeout", "Seconds for the whole run."),
     _seconds("backoff", "Seconds between two iterations."),
     _flag("maintain", help="Begin again when it is done."),

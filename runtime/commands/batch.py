@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Annotated, Any
-
-import typer
-
 from .. import options
-from .plumbing import command, complete_loop, option, values
+from ..options import FLAG, Option, values
+from .declaring import ANY, Argument, command, complete_loop
 
-_TARGETS = typer.Argument(
-    help="Loops by name or path, files of jobs (.jsonl), or - for jobs from standard input.",
-    metavar="[LOOP|JOBS]…",
-    autocompletion=complete_loop,
-    show_default=False,
-)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 @command(
     options.BATCH,
-    inspect.Parameter(
+    Argument(
         "targets",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[list[str] | None, _TARGETS],
+        ANY,
+        "Loops by name or path, files of jobs (.jsonl), or - for jobs from standard input.",
+        "[LOOP|JOBS]…",
+        complete_loop,
     ),
-    option(bool, "resume", "--resume", help="Go on with the runs that were cut off.", default=False),
+    Option("resume", "--resume", FLAG, "Go on with the runs that were cut off."),
     examples=("llc batch lint types tests", "llc batch jobs.jsonl --at-once 50", "llc batch --resume"),
 )
 def batch(given: dict[str, Any]) -> int:

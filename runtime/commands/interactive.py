@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
-from types import SimpleNamespace
-from typing import Annotated, Any
-
-import typer
-
 from .. import options
-from .plumbing import Verb, command, values
+from ..options import values
+from .declaring import SOME, Argument, command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
-def complete_task(context: typer.Context, incomplete: str) -> list[str]:
+def complete_task(given: dict[str, Any], incomplete: str) -> list[str]:
     """Tasks and tools; behind a name its parameters."""
     from ...frontend.declared import Declared
     from ..store import runs
     from ..terminal import task_line
 
-    words = context.params.get("words") or []
+    words = given.get("words") or []
     found = task_line.words_after(words, Declared(runs.LOOPS))
     if words:
         found += [name for row in options.TASK for name in row.names if name.startswith("--")]
@@ -26,30 +25,12 @@ def complete_task(context: typer.Context, incomplete: str) -> list[str]:
     return [word for word in found if word.startswith(incomplete)]
 
 
-class _Task(Verb):
-    """What stands behind the task's name is the task's, also where it begins with `-`."""
-
-    def shell_complete(self, context: Any, incomplete: str) -> Any:
-        if not context.params.get("words"):
-            return super().shell_complete(context, incomplete)
-        return [
-            SimpleNamespace(value=word, type="plain", help=None)
-            for word in complete_task(context, incomplete)
-        ]
-
-
-_WORDS = inspect.Parameter(
+_WORDS = Argument(
     "words",
-    inspect.Parameter.KEYWORD_ONLY,
-    annotation=Annotated[
-        list[str],
-        typer.Argument(
-            help="A task or tool with its parameters, or an S-expression; NAME --help shows what it takes.",
-            metavar="NAME [KEY=VALUE]… [--FLAG]… | '(EXPRESSION)'",
-            autocompletion=complete_task,
-            show_default=False,
-        ),
-    ],
+    SOME,
+    "A task or tool with its parameters, or an S-expression; NAME --help shows what it takes.",
+    "NAME [KEY=VALUE]… [--FLAG]… | '(EXPRESSION)'",
+    complete_task,
 )
 
 
@@ -62,9 +43,7 @@ _WORDS = inspect.Parameter(
         "llc task system:execute_shell_command command='make test' timeout=60 --json",
         'llc task \'(map (user:review (diff item)) (list "a" "b"))\'',
     ),
-    # What stands behind the name is the task's.
-    settings={"allow_interspersed_args": False},
-    kind=_Task,
+    is_open=True,
 )
 def task(given: dict[str, Any]) -> int:
     from ..effects import task_run

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Annotated, Any
-
-import typer
-
 from ..errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
-from .plumbing import JSON, command, write, write_json
+from .answers import write, write_json
+from .declaring import ANY, JSON, ONE, Argument, command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _WHAT = ("refresh", "list")
 
@@ -26,32 +26,14 @@ def complete_what(incomplete: str) -> list[str]:
 
 @command(
     (),
-    inspect.Parameter(
+    Argument(
         "what",
-        inspect.Parameter.KEYWORD_ONLY,
-        annotation=Annotated[
-            str,
-            typer.Argument(
-                help="`refresh` asks the servers and keeps what they tell; `list` shows what is known.",
-                metavar="refresh|list",
-                autocompletion=complete_what,
-                show_default=False,
-            ),
-        ],
+        ONE,
+        "`refresh` asks the servers and keeps what they tell; `list` shows what is known.",
+        "refresh|list",
+        complete_what,
     ),
-    inspect.Parameter(
-        "servers",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[
-            list[str] | None,
-            typer.Argument(
-                help="Only these servers of .loops/config.yaml.",
-                metavar="[SERVER]…",
-                autocompletion=complete_server,
-            ),
-        ],
-    ),
+    Argument("servers", ANY, "Only these servers of .loops/config.yaml.", "[SERVER]…", complete_server),
     JSON,
     examples=("llc mcp refresh", "llc mcp refresh files", "llc mcp list --json"),
 )

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Annotated, Any
-
-import typer
-
 from ..errors import EXIT_FAILURE, EXIT_OK
-from .plumbing import JSON, command, option, warn, write, write_json
+from ..options import FLAG, NUMBER, TEXT, Option
+from .answers import warn, write, write_json
+from .declaring import JSON, SOME, Argument, command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 @command(
     (),
-    option(bool, "rebuild", "--rebuild", help="Throw the index away and make it again.", default=False),
+    Option("rebuild", "--rebuild", FLAG, "Throw the index away and make it again."),
     JSON,
     examples=("llc index", "llc index --rebuild"),
 )
@@ -33,32 +34,18 @@ def index(given: dict[str, Any]) -> int:
 
 @command(
     (),
-    inspect.Parameter(
-        "query",
-        inspect.Parameter.KEYWORD_ONLY,
-        annotation=Annotated[
-            list[str],
-            typer.Argument(help="Words, names or a question.", metavar="QUERY…", show_default=False),
-        ],
-    ),
-    inspect.Parameter(
-        "limit",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=10,
-        annotation=Annotated[
-            int, typer.Option("-n", "--limit", help="How many files at most.", metavar="N", min=1, max=200)
-        ],
-    ),
-    option(
-        str,
+    Argument("query", SOME, "Words, names or a question.", "QUERY…", None),
+    Option("limit", "-n --limit", NUMBER, "How many files at most.", "N", default=10, least=1, most=200),
+    Option(
         "strategy",
         "--strategy",
-        help="content: by what files hold; metadata: by what they are called, say at the top and define.",
+        TEXT,
+        "content: by what files hold; metadata: by what they are called, say at the top and define.",
+        "NAME",
         default="content",
-        metavar="NAME",
     ),
-    option(bool, "rerank", "--rerank", help="Let a model put the best first.", default=False),
-    option(str | None, "model", "--model", help="The model that does that.", metavar="MODEL"),
+    Option("rerank", "--rerank", FLAG, "Let a model put the best first."),
+    Option("model", "--model", TEXT, "The model that does that.", "MODEL"),
     JSON,
     examples=(
         "llc context parse config",

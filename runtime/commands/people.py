@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from typing import Annotated, Any
-
-import typer
 
 from ..errors import EXIT_OK
+from ..options import NUMBER, Option
 from ..terminal.screen import Screen
-from .plumbing import JSON, command, option, write, write_json
+from .answers import write, write_json
+from .declaring import JSON, MAYBE, Argument, command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def complete_asking(incomplete: str) -> list[str]:
@@ -22,29 +24,20 @@ def complete_asking(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-def complete_answer(context: typer.Context, incomplete: str) -> list[str]:
+def complete_answer(given: dict[str, Any], incomplete: str) -> list[str]:
     """The choices of what the run asks."""
     from ..inspection import answering
 
-    target = context.params.get("target")
+    target = given.get("target")
     found = answering.questions(target) if target else []
     return [choice for one in found for choice in one.choices if choice.startswith(incomplete)]
 
 
-def _given(name: str, metavar: str, help: str, complete: Any) -> inspect.Parameter:
-    about = typer.Argument(help=help, metavar=metavar, autocompletion=complete, show_default=False)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, about]
-    )
-
-
 @command(
     (),
-    _given("target", "[RUN|LOOP]", "A run's id, or a loop's name: its last run.", complete_asking),
-    _given("answer", "[ANSWER]", "The answer; without it, what is asked is shown.", complete_answer),
-    option(
-        int | None, "question", "--question", "-q", help="Which question, where several wait.", metavar="N"
-    ),
+    Argument("target", MAYBE, "A run's id, or a loop's name: its last run.", "[RUN|LOOP]", complete_asking),
+    Argument("answer", MAYBE, "The answer; without it, what is asked is shown.", "[ANSWER]", complete_answer),
+    Option("question", "--question -q", NUMBER, "Which question, where several wait.", "N"),
     JSON,
     examples=("llc answer", "llc answer deploy", "llc answer deploy yes", "llc answer deploy -q 7 'not yet'"),
 )

@@ -2,66 +2,53 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 import sys
-from typing import Annotated, Any
-
-import typer
 
 from .. import options
 from ..errors import EXIT_OK, EXIT_USAGE, UserError
-from ..execution import launch
-from ..options import Values
-from ..store.journal import write_file
-from ..terminal.screen import Screen
-from .plumbing import (
+from ..options import FLAG, TEXT, Option, Values, values
+from .answers import show, warn, write, write_data, write_json
+from .declaring import (
+    ANY,
     JSON,
     LOOP,
-    LOOP_ABOUT,
-    argument,
+    MAYBE,
+    ONE,
+    Argument,
     command,
     complete_loop,
     complete_run,
-    option,
-    show,
-    values,
-    warn,
-    write,
-    write_data,
-    write_json,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
-@command(options.RUN, LOOP.replace(default=None, annotation=Annotated[str | None, LOOP_ABOUT]))
+
+@command(options.RUN, Argument("loop", MAYBE, LOOP.doc, LOOP.metavar, LOOP.complete), masks=True)
 def run(given: dict[str, Any]) -> int:
+    from ..execution import launch
+
     target = given.pop("loop")
     if (target is None) == (given["expression"] is None):
         raise UserError("bad-option", "name one thing to run", "a loop, a file, or -e EXPRESSION")
     return launch.run(values(options.RUN, target or "", given))
 
 
-@command(options.RESUME, argument("run", "A loop's name, or a run's id.", complete_run))
+@command(
+    options.RESUME, Argument("run", ONE, "A loop's name, or a run's id.", "RUN", complete_run), masks=True
+)
 def resume(given: dict[str, Any]) -> int:
+    from ..execution import launch
+
     return launch.resume(values(options.RESUME, given.pop("run"), given))
 
 
 @command(
     (options.ARGUMENTS, options.DECLARE),
-    inspect.Parameter(
-        "loops",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[
-            list[str] | None,
-            typer.Argument(
-                help="Names or paths; without any, all of .loops/.",
-                metavar="[LOOP]…",
-                autocompletion=complete_loop,
-            ),
-        ],
-    ),
-    option(bool, "strict", "--strict", help="Let warnings fail too.", default=False),
+    Argument("loops", ANY, "Names or paths; without any, all of .loops/.", "[LOOP]…", complete_loop),
+    Option("strict", "--strict", FLAG, "Let warnings fail too."),
     JSON,
 )
 def validate(given: dict[str, Any]) -> int:
@@ -72,6 +59,8 @@ def validate(given: dict[str, Any]) -> int:
     if given["json"]:
         write_json(validation.as_json(findings, given["strict"]))
     else:
+        from ..terminal.screen import Screen
+
         screen = Screen(sys.stderr)
         screen.write(validation.as_text(findings, given["strict"], screen.color))
     is_good = all(finding.is_valid(given["strict"]) for finding in findings)
@@ -81,22 +70,15 @@ def validate(given: dict[str, Any]) -> int:
 @command(
     options.OVERRIDES,
     LOOP,
-    option(
-        str | None,
-        "emit",
-        "--emit",
-        help="What to print: ir (the default), bytecode, fsm, expanded.",
-        metavar="FORM",
-    ),
-    option(
-        str | None,
+    Option("emit", "--emit", TEXT, "What to print: ir (the default), bytecode, fsm, expanded.", "FORM"),
+    Option(
         "output",
-        "--output",
-        "-o",
-        help="Write a file instead: .yaml (the FSM), .llb (an image) or .ir (text).",
-        metavar="FILE",
+        "--output -o",
+        TEXT,
+        "Write a file instead: .yaml (the FSM), .llb (an image) or .ir (text).",
+        "FILE",
     ),
-    option(bool, "no_sources", "--no-sources", help="Leave the source text out of an image.", default=False),
+    Option("no_sources", "--no-sources", FLAG, "Leave the source text out of an image."),
 )
 def compile_(given: dict[str, Any]) -> int:
     from ..compilation import products
@@ -118,22 +100,15 @@ def disasm(given: dict[str, Any]) -> int:
 
 @command(
     (),
-    inspect.Parameter(
+    Argument(
         "files",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[
-            list[str] | None,
-            typer.Argument(
-                help="Files, folders, names in .loops/, or - for stdin; without any, all of .loops/.",
-                metavar="[FILE]…",
-            ),
-        ],
+        ANY,
+        "Files, folders, names in .loops/, or - for stdin; without any, all of .loops/.",
+        "[FILE]…",
+        None,
     ),
-    option(
-        bool, "check", "--check", help="Write nothing; exit with 1 if something would change.", default=False
-    ),
-    option(bool, "diff", "--diff", help="Write nothing; print what would change.", default=False),
+    Option("check", "--check", FLAG, "Write nothing; exit with 1 if something would change."),
+    Option("diff", "--diff", FLAG, "Write nothing; print what would change."),
 )
 def fmt(given: dict[str, Any]) -> int:
     from ..compilation import formatting
@@ -161,7 +136,7 @@ def fmt(given: dict[str, Any]) -> int:
 
 @command(
     (),
-    option(bool, "running", "--running", help="Show the runs that have not ended.", default=False),
+    Option("running", "--running", FLAG, "Show the runs that have not ended."),
     JSON,
 )
 def list_(given: dict[str, Any]) -> int:
@@ -175,12 +150,46 @@ def list_(given: dict[str, Any]) -> int:
     return EXIT_OK
 
 
-@command((), option(str | None, "output", "--output", "-o", help="Write to a file.", metavar="FILE"))
-def schema(given: dict[str, Any]) -> int:
-    from ...frontend.json_schema import json_schema
+def _schemas() -> dict[str, Callable[[], str]]:
+    """What there are schemas of, each with how its text is made."""
+    import json
 
-    text = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    from ...frontend.json_schema import json_schema
+    from ...frontend.task_schema import task_schema
+    from ...ir import results
+
+    def as_text(made: dict[str, Any]) -> str:
+        return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+
+    found: dict[str, Callable[[], str]] = {"loop": lambda: as_text(json_schema()), "task": task_schema}
+    for name, cls in results.CLASSES.items():
+        found[name] = lambda cls=cls: as_text(results.json_schema(cls))  # type: ignore[misc]
+    return found
+
+
+@command(
+    (),
+    Argument(
+        "what",
+        MAYBE,
+        "`loop`, `task` for the XML Schema of task files, or a result such as `TaskResult`.",
+        "WHAT",
+        lambda start: [name for name in _schemas() if name.startswith(start)],
+    ),
+    Option("output", "--output -o", TEXT, "Write to a file.", "FILE"),
+)
+def schema(given: dict[str, Any]) -> int:
+    what, schemas = given["what"] or "loop", _schemas()
+    if what not in schemas:
+        from ...ir.diagnostics import suggest
+
+        raise UserError(
+            "unknown-choice", f"there is no schema of `{what[:80]}`", suggest(what, schemas, "there are")
+        )
+    text = schemas[what]()
     if given["output"]:
+        from ..store.journal import write_file
+
         write_file(given["output"], text.encode(), durable=False)
     else:
         write_data(text)

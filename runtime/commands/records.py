@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import sys
-from typing import Annotated, Any
-
-import typer
 
 from .. import options
 from ..errors import EXIT_FAILURE, EXIT_OK, UserError
+from ..options import FLAG, NUMBER, TEXT, Option, values
 from ..store.runs import RunFolder
 from ..terminal.screen import Screen
-from .plumbing import JSON, argument, command, complete_any_run, option, values, warn, write, write_json
+from .answers import warn, write, write_json
+from .declaring import ANY, JSON, ONE, Argument, command, complete_any_run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def complete_case(incomplete: str) -> list[str]:
@@ -44,13 +46,11 @@ def complete_record(incomplete: str) -> list[str]:
 
 @command(
     (),
-    argument("run", "A run's id or folder, a loop's name: its last run; or a case.", complete_record),
-    option(
-        str | None,
-        "against",
-        "--against",
-        help="Tell the run with this program: where would it have differed?",
-        metavar="LOOP",
+    Argument(
+        "run", ONE, "A run's id or folder, a loop's name: its last run; or a case.", "RUN", complete_record
+    ),
+    Option(
+        "against", "--against", TEXT, "Tell the run with this program: where would it have differed?", "LOOP"
     ),
     JSON,
     examples=("llc replay fix-types", "llc replay fix-types --against edited.yaml"),
@@ -68,16 +68,15 @@ def replay(given: dict[str, Any]) -> int:
 
 @command(
     (),
-    argument("run", "A run's id or folder, or a loop's name: its last run.", complete_any_run),
-    option(
-        str | None,
+    Argument("run", ONE, "A run's id or folder, or a loop's name: its last run.", "RUN", complete_any_run),
+    Option(
         "output",
-        "--output",
-        "-o",
-        help="The case: a path, or a name in .loops/tests/; by default the loop's name.",
-        metavar="CASE",
+        "--output -o",
+        TEXT,
+        "The case: a path, or a name in .loops/tests/; by default the loop's name.",
+        "CASE",
     ),
-    option(bool, "force", "--force", help="Replace a case that is there.", default=False),
+    Option("force", "--force", FLAG, "Replace a case that is there."),
     JSON,
     examples=("llc record fix-types", "llc record fix-types -o tests/loops/types-clean.yaml"),
 )
@@ -106,22 +105,12 @@ def record(given: dict[str, Any]) -> int:
 
 @command(
     (),
-    inspect.Parameter(
-        "paths",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[
-            list[str] | None,
-            typer.Argument(
-                help="Cases, or folders of them; without any, .loops/tests/.",
-                metavar="[CASE]…",
-                autocompletion=complete_case,
-            ),
-        ],
+    Argument(
+        "paths", ANY, "Cases, or folders of them; without any, .loops/tests/.", "[CASE]…", complete_case
     ),
-    option(str | None, "wanted", "-k", help="Only cases with this in their path.", metavar="TEXT"),
-    option(bool, "update", "--update", help="Rewrite what failing cases expect.", default=False),
-    option(str | None, "junit", "--junit", help="Write a report for CI.", metavar="FILE.xml"),
+    Option("wanted", "-k", TEXT, "Only cases with this in their path.", "TEXT"),
+    Option("update", "--update", FLAG, "Rewrite what failing cases expect."),
+    Option("junit", "--junit", TEXT, "Write a report for CI.", "FILE.xml"),
     JSON,
     examples=("llc test", "llc test -k types --update", "llc test tests/loops --junit report.xml"),
 )
@@ -149,17 +138,11 @@ _GOING_ON = tuple(row for row in options.RESUME if row.name != "on_unknown")
 
 @command(
     (*options.OVERRIDES, *_GOING_ON),
-    argument("run", "A run's id or folder, or a loop's name: its last run.", complete_any_run),
-    option(int | None, "at", "--at", help="Before the effect of this number (`llc trace`).", metavar="N"),
-    option(str | None, "state", "--state", help="Where this state is entered.", metavar="NAME"),
-    option(int | None, "iteration", "--iteration", help="… in this iteration.", metavar="K"),
-    option(
-        str | None,
-        "with_",
-        "--with",
-        help="Go on with this program, if the past is the same under it.",
-        metavar="LOOP",
-    ),
+    Argument("run", ONE, "A run's id or folder, or a loop's name: its last run.", "RUN", complete_any_run),
+    Option("at", "--at", NUMBER, "Before the effect of this number (`llc trace`).", "N"),
+    Option("state", "--state", TEXT, "Where this state is entered.", "NAME"),
+    Option("iteration", "--iteration", NUMBER, "… in this iteration.", "K"),
+    Option("with_", "--with", TEXT, "Go on with this program, if the past is the same under it.", "LOOP"),
     examples=(
         "llc fork fix-types --at 12",
         "llc fork fix-types --state fix --iteration 3",
@@ -188,8 +171,10 @@ def fork(given: dict[str, Any]) -> int:
 
 @command(
     (),
-    argument("run", "A run's id or folder, a loop's name: its last run; or a case.", complete_record),
-    option(str | None, "at", "--at", help="One point: an effect's number, iN or a state.", metavar="N"),
+    Argument(
+        "run", ONE, "A run's id or folder, a loop's name: its last run; or a case.", "RUN", complete_record
+    ),
+    Option("at", "--at", TEXT, "One point: an effect's number, iN or a state.", "N"),
     JSON,
     examples=("llc trace fix-types", "llc trace fix-types --at 12", "llc trace fix-types --json | jq .state"),
 )

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from typing import Annotated, Any
-
-import typer
 
 from .. import options
 from ..errors import EXIT_FAILURE, EXIT_OK, UserError
+from ..options import FLAG, NUMBER, SECONDS, TEXT, Option
 from ..store.runs import HOW_TO_BEGIN
 from ..terminal.screen import Screen
-from .plumbing import JSON, argument, command, complete_any_run, complete_run, option, warn, write, write_json
+from .answers import warn, write, write_json
+from .declaring import JSON, MAYBE, ONE, Argument, command, complete_any_run, complete_run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..options import Complete
 
 
-def _target(help: str, complete: Any) -> inspect.Parameter:
+def _target(help: str, complete: Complete) -> Argument:
     """A run's id or a loop's name, which may be left out."""
-    about = typer.Argument(help=help, metavar="[RUN|LOOP]", autocompletion=complete, show_default=False)
-    return inspect.Parameter(
-        "target", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, about]
-    )
+    return Argument("target", MAYBE, help, "[RUN|LOOP]", complete)
 
 
 @command(
     (),
     _target("A run's id, or a loop's name; without it, what has not ended.", complete_any_run),
-    option(bool, "watch", "--watch", "-w", help="Show it again and again until the run ends.", default=False),
+    Option("watch", "--watch -w", FLAG, "Show it again and again until the run ends."),
     JSON,
     examples=("llc status", "llc status fix-types --watch", "llc status fix-types --json"),
 )
@@ -53,14 +54,14 @@ def status(given: dict[str, Any]) -> int:
 @command(
     (),
     _target("A run's id, or a loop's name.", complete_run),
-    option(bool, "all", "--all", help="Stop all that run: here, or of that loop.", default=False),
-    option(
-        float,
+    Option("all", "--all", FLAG, "Stop all that run: here, or of that loop."),
+    Option(
         "wait",
         "--wait",
-        help="How long a run may take to stop by itself; then it is made to.",
+        SECONDS,
+        "How long a run may take to stop by itself; then it is made to.",
+        "SECONDS",
         default=10.0,
-        metavar="SECONDS",
     ),
     JSON,
     examples=("llc stop fix-types", "llc stop --all --wait 60"),
@@ -84,11 +85,9 @@ def stop(given: dict[str, Any]) -> int:
 
 @command(
     (),
-    argument("target", "A run's id, or a loop's name.", complete_run, "RUN|LOOP"),
-    option(
-        bool, "stop", "--stop", help="Let Ctrl-C stop the run, as if it had been started here.", default=False
-    ),
-    option(bool, "verbose", "--verbose", "-v", help="Show more, as `run` does.", default=False),
+    Argument("target", ONE, "A run's id, or a loop's name.", "RUN|LOOP", complete_run),
+    Option("stop", "--stop", FLAG, "Let Ctrl-C stop the run, as if it had been started here."),
+    Option("verbose", "--verbose -v", FLAG, "Show more, as `run` does."),
     examples=("llc attach fix-types", "llc attach fix-types --stop"),
 )
 def attach(given: dict[str, Any]) -> int:
@@ -100,13 +99,11 @@ def attach(given: dict[str, Any]) -> int:
 
 @command(
     (),
-    argument("target", "A run's id, or a loop's name: its last run.", complete_any_run, "RUN|LOOP"),
-    option(
-        bool, "follow", "--follow", "-f", help="Go on with what comes, until the run ends.", default=False
-    ),
-    option(int | None, "last", "-n", help="Only the last N events.", metavar="N", min=0),
-    option(bool, "verbose", "--verbose", "-v", help="Show all of each output.", default=False),
-    option(bool, "json", "--json", help="Write the events as JSON, one in a line.", default=False),
+    Argument("target", ONE, "A run's id, or a loop's name: its last run.", "RUN|LOOP", complete_any_run),
+    Option("follow", "--follow -f", FLAG, "Go on with what comes, until the run ends."),
+    Option("last", "-n", NUMBER, "Only the last N events.", "N", least=0),
+    Option("verbose", "--verbose -v", FLAG, "Show all of each output."),
+    Option("json", "--json", FLAG, "Write the events as JSON, one in a line."),
     examples=("llc logs fix-types", "llc logs fix-types -f -n 20", "llc logs fix-types --json | jq .event"),
 )
 def logs(given: dict[str, Any]) -> int:
@@ -120,7 +117,7 @@ def logs(given: dict[str, Any]) -> int:
 @command(
     (),
     _target("A loop's name, or a run's id; without it, all that ended here.", complete_any_run),
-    option(int, "count", "-n", help="So many runs, the latest.", default=20, metavar="N", min=1),
+    Option("count", "-n", NUMBER, "So many runs, the latest.", "N", default=20, least=1),
     JSON,
     examples=("llc history", "llc history fix-types -n 100", "llc history fix-types --json"),
 )
@@ -137,7 +134,7 @@ def history(given: dict[str, Any]) -> int:
 
 @command(
     (options.PROFILING[1],),
-    argument("run", "A run's id or folder, or a loop's name: its last run.", complete_any_run),
+    Argument("run", ONE, "A run's id or folder, or a loop's name: its last run.", "RUN", complete_any_run),
     JSON,
     examples=("llc profile fix-types", "llc profile fix-types --flame fix-types.json"),
 )
@@ -157,13 +154,9 @@ def profile(given: dict[str, Any]) -> int:
 @command(
     (),
     _target("Only runs of this loop, or this run.", complete_any_run),
-    option(int | None, "keep", "--keep", help="Keep the latest N runs of each loop.", metavar="N", min=0),
-    option(
-        str | None, "older_than", "--older-than", help="Remove only what began so long ago.", metavar="AGE"
-    ),
-    option(
-        bool, "dry_run", "--dry-run", help="Say what would be removed, and remove nothing.", default=False
-    ),
+    Option("keep", "--keep", NUMBER, "Keep the latest N runs of each loop.", "N", least=0),
+    Option("older_than", "--older-than", TEXT, "Remove only what began so long ago.", "AGE"),
+    Option("dry_run", "--dry-run", FLAG, "Say what would be removed, and remove nothing."),
     JSON,
     examples=("llc clean", "llc clean --older-than 30d --dry-run", "llc clean fix-types --keep 0"),
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Annotated, Any
-
-import typer
-
 from ..errors import EXIT_OK
-from .plumbing import JSON, command, write, write_json
+from .answers import write, write_json
+from .declaring import ANY, JSON, Argument, command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def complete_tool(incomplete: str) -> list[str]:
@@ -18,17 +18,7 @@ def complete_tool(incomplete: str) -> list[str]:
     return [name for name in Declared(runs.LOOPS).names() if name.startswith(incomplete)]
 
 
-_NAMES = inspect.Parameter(
-    "names",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=None,
-    annotation=Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Tools and tasks to show in full.", metavar="[NAME]…", autocompletion=complete_tool
-        ),
-    ],
-)
+_NAMES = Argument("names", ANY, "Tools and tasks to show in full.", "[NAME]…", complete_tool)
 
 
 @command((), _NAMES, JSON)

@@ -320,9 +320,10 @@ class Journal:
 
     `write` keeps an event until `flush` (it is in the file: kill -9 loses nothing) or `sync` (it is
     on disk: a power cut loses nothing). `sync_later` is for what need not be on disk before something
-    follows from it: `settle` comes before that, and often one sync is enough for what was done and what is
-    to be done next. Each raises JournalError; the file then ends with its last whole line. `now` gives the time stamp of an event. `lines` counts the lines; `last_crc` is the
-    checksum of the last one that was written here.
+    follows from it: `settle` comes before that, and often one sync does for what was done and for what
+    is to be done next. Each raises JournalError; the file then ends with its last whole line. `now`
+    gives the time stamp of an event. `lines` counts the lines; `last_crc` is the checksum of the last
+    one that was written here.
     """
 
     __slots__ = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -304,25 +305,74 @@ def cached(folder: Path) -> list[Path]:
     return sorted((folder / ".loops" / ".cache").glob("*.cached"))
 
 
+HEAVY = {"attr", "attrs", "yaml", "lark", "typer", "dataclasses", "inspect", "anthropic", "asyncio"}
+HEAVY |= {"logging", "pathlib", "importlib.metadata", "re2", "jq", "rich"}
+
+
+def imported_by(*words: str) -> tuple[int, set[str]]:
+    """The exit code of a command, and the modules that it imported."""
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "from llc.runtime.entry import main\n"
+        "sys.argv = ['llc', *sys.argv[1:]]\n"
+        "code = main()\n"
+        "open('modules', 'w').write(' '.join([str(code), *sorted(set(sys.modules) - before)]))"
+    )
+    subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=True)
+    exit_code, *modules = Path("modules").read_text().split()
+    return int(exit_code), set(modules)
+
+
 def test_an_unchanged_loop_is_compiled_once(llc: Llc, tmp_path: Path) -> None:
     """The second run uses the first one's image and imports neither compiler nor typer."""
     llc("run", "good", "-q")
     (entry,) = cached(tmp_path)
     made = entry.stat().st_mtime_ns
-    code = (
-        "import sys; before = set(sys.modules)\n"
-        "from llc.runtime.entry import main\n"
-        "sys.argv = ['llc', 'run', 'good', '-q']\n"
-        "print(main(), *sorted(set(sys.modules) - before))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    code_shown, *modules = done.stdout.split()
-    assert code_shown == "0"
-    heavy = {"attr", "attrs", "yaml", "lark", "typer", "typing", "dataclasses", "inspect", "anthropic"}
-    heavy |= {"asyncio", "logging", "pathlib", "importlib.metadata", "re2", "jq", "rich"}
-    assert not heavy & set(modules)
+    code, modules = imported_by("run", "good", "-q")
+    assert code == 0
+    assert not (HEAVY | {"typing"}) & modules
     assert not [name for name in modules if name.startswith("llc.frontend")]
     assert [path.stat().st_mtime_ns for path in cached(tmp_path)] == [made]
+
+
+def test_verbs_that_only_look_import_little(llc: Llc) -> None:
+    """What is asked for again and again starts as quickly as a run."""
+    llc("run", "good", "-q")
+    for verb in ("status", "history", "logs good", "clean --dry-run"):
+        code, modules = imported_by(*verb.split())
+        assert (code, HEAVY & modules) == (0, set()), verb
+
+
+def test_verbs_that_compile_import_the_compiler_alone(llc: Llc) -> None:
+    """What needs the compiler does not wait for the command-line library beside it."""
+    for verb in (
+        "validate good",
+        "compile good -o good.llb",
+        "disasm good",
+        "run good -q --max-iterations 7",
+    ):
+        code, modules = imported_by(*verb.split())
+        assert code == 0
+        assert HEAVY & modules == {"attr", "attrs", "yaml", "inspect"}, verb
+
+
+def test_plain_words_do_not_wait_for_the_command_line_library(llc: Llc) -> None:
+    """Whatever the verb."""
+    llc("run", "good", "-q")
+    for verb in (
+        *("list", "stop --all", "answer", "profile good", "replay good", "trace good --json", "tools"),
+        *(
+            "record good -o good.case.yaml",
+            "mcp list",
+            "test good.case.yaml",
+            "fmt",
+            "schema",
+            "context good",
+        ),
+        *("fork good --at 1 -q", "batch good -q", "index --rebuild", "task --json '(+ 1 2)'"),
+    ):
+        _, modules = imported_by(*shlex.split(verb))
+        assert not {"typer", "rich", "anthropic", "asyncio"} & modules, verb
 
 
 def test_a_changed_loop_is_compiled_again(llc: Llc, tmp_path: Path) -> None:

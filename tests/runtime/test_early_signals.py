@@ -71,7 +71,7 @@ def test_before_a_run_has_begun_it_ends_and_says_so(project: Path, number: int, 
 @pytest.mark.parametrize("module", ["llc.runtime.options", "llc.runtime.execution.launch", "llc.runtime.cli"])
 def test_where_one_object_was_asked_for_it_is_there(project: Path, verb: list[str], module: str) -> None:
     """With the fields of any other end."""
-    if module == "llc.runtime.cli" and verb[0] != "fork":
+    if module == "llc.runtime.cli":
         verb = [*verb, "--jobs=0"]  # which the command-line library is to refuse
     done = signalled(signal.SIGTERM, module, *verb, "--json")
     assert done.returncode == 130
