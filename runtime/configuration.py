@@ -55,10 +55,11 @@ class ModelEntry:
 class AgentEntry:
     """An agent program by a name of the project's own; `agent.Program` says what is done with it."""
 
-    __slots__ = ("argv", "fields", "output")
+    __slots__ = ("argv", "fields", "output", "resume")
 
     def __init__(self) -> None:
         self.argv: tuple[str, ...] = ()
+        self.resume: tuple[str, ...] = ()
         self.output = "auto"
         self.fields: dict[str, str] = {}
 
@@ -214,11 +215,13 @@ class _Reader:
         entry = AgentEntry()
         for word, item in self.entries(node, AgentEntry.__slots__, f"the agent `{name}`"):
             value = self.document.plain(item)
-            if word == "argv":
+            if word in ("argv", "resume"):
                 if isinstance(value, list) and value and all(isinstance(one, str) and one for one in value):
-                    entry.argv = tuple(value)
+                    setattr(entry, word, tuple(value))
                 else:
-                    self.error("wrong-type", "`argv` is a list: a program and its arguments", item)
+                    self.error("wrong-type", f"`{word}` is a list: a program and its arguments", item)
+                if word == "resume" and entry.resume and not any("{session}" in one for one in entry.resume):
+                    self.error("missing-key", "`resume` has no `{session}`", item)
             elif word == "output":
                 if value in OUTPUTS:
                     entry.output = value

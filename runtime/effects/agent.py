@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .process import Runner
     from .world import Context
 
-PROMPT = "{prompt}"
+PROMPT, SESSION = "{prompt}", "{session}"
 DEFAULT_ARGV = (
     *("claude", "--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose"),
     *("-p", PROMPT),
@@ -40,6 +40,7 @@ FIELDS = {
     "error": "error",
 }
 _HELP = f"name the agent program in the loop's `agent:` or in {VARIABLE}"
+_PLACES = re.compile(r"\{(?:prompt|session)\}")
 _HANDOFF = re.compile(r"^[ \t>*#`_-]*CONTEXT_HANDOFF:[*`_]*[ \t]*", re.MULTILINE)
 # Characters of a hand-off that are carried on, and of a result that stay in memory.
 LONGEST_HANDOFF = 64 * 1024
@@ -47,22 +48,42 @@ _LONGEST = 1 << 20
 
 
 class Program:
-    """A program to run: its words, one of which may hold `{prompt}`, and how its output is read."""
+    """A program to run: its words, one of which may hold `{prompt}`, and how its output is read.
 
-    __slots__ = ("argv", "fields", "output")
+    resume: its words where it goes on with `{session}`; () where it cannot.
+    """
+
+    __slots__ = ("argv", "fields", "output", "resume")
 
     def __init__(
-        self, argv: tuple[str, ...], output: str = "auto", fields: dict[str, str] | None = None
+        self,
+        argv: tuple[str, ...],
+        output: str = "auto",
+        fields: dict[str, str] | None = None,
+        resume: tuple[str, ...] = (),
     ) -> None:
         self.argv = argv
         self.output = output
         self.fields = {**FIELDS, **(fields or {})}
+        if not resume and os.path.basename(argv[0]) == "claude":
+            resume = (argv[0], "--resume", SESSION, *argv[1:])
+        self.resume = resume
 
-    def words(self, prompt: str) -> list[str]:
+    @classmethod
+    def of(cls, entry: AgentEntry) -> Program:
+        return cls(entry.argv, entry.output, entry.fields, entry.resume)
+
+    def words(self, prompt: str, session: str | None = None) -> list[str]:
         """With the prompt in its place, which is the end where there is no other."""
-        if any(PROMPT in word for word in self.argv[1:]):
-            return [self.argv[0], *(word.replace(PROMPT, prompt) for word in self.argv[1:])]
-        return [*self.argv, prompt]
+        given = {PROMPT: prompt}
+        name, *rest = self.argv
+        if session and self.resume:
+            given[SESSION] = session
+            name, *rest = self.resume
+        if not any(PROMPT in word for word in rest):
+            rest = [*rest, PROMPT]
+        # In one pass: a prompt may hold what stands for a session.
+        return [name, *(_PLACES.sub(lambda found: given.get(found[0], found[0]), word) for word in rest)]
 
 
 class _Refused(Exception):
@@ -75,7 +96,8 @@ class _Refused(Exception):
 def perform(args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
     """The `agent` effect: what the agent makes of `args["command"]`.
 
-    args: also `agent`, a name of the configuration, or `argv`, a program with its arguments.
+    args: also `agent`, a name of the configuration, or `argv`, a program with its arguments; `session`,
+    the one to go on with.
     """
     try:
         program = chosen(args, runner.env)
@@ -92,7 +114,8 @@ def perform(args: dict[str, Any], context: Context, runner: Runner) -> dict[str,
         return failure(context, 127, kind="not-found", message=f"`{name}` {where}; {_HELP}")
     stream, listening = _listen(program, context)
     try:
-        result = runner.run(path, program.words(args["command"]), args, listening)
+        words = program.words(args["command"], args.get("session"))
+        result = runner.run(path, words, args, listening)
     except NotStarted as error:
         return error.result(context)
     if stream is not None:
@@ -135,7 +158,7 @@ def chosen(args: dict[str, Any], env: dict[bytes, bytes]) -> Program:
         except ValueError as error:
             raise _Refused("failed-to-start", f"{VARIABLE} cannot be read: {error}") from None
     if len(words) == 1 and (entry := _entries().get(words[0])) is not None:
-        return Program(entry.argv, entry.output, entry.fields)
+        return Program.of(entry)
     return Program(words)
 
 
@@ -170,7 +193,7 @@ def _named(name: str) -> Program:
     entries = _entries()
     entry = entries.get(name)
     if entry is not None:
-        return Program(entry.argv, entry.output, entry.fields)
+        return Program.of(entry)
     if name in KNOWN:
         return Program(KNOWN[name])
     from ...ir.diagnostics import suggest

@@ -338,7 +338,6 @@ class _Task:
     def by_agent(self, instructions: str, system: str, paths: list[str]) -> Answer:
         """The agent program is given the prompt; it reads the files itself."""
         from ..models import replies
-        from . import agent
 
         schema = self.output.get("schema") if self.is_json else None
         listed = "".join(f"- {path}\n" for path in paths)
@@ -355,11 +354,36 @@ class _Task:
         ]
         self.note_files([Shown(path, "") for path in paths])
         self.notes["runner"] = "agent"
-        prompt = "\n\n".join(part.strip() for part in parts if part.strip())
+        result = self.run_agent("\n\n".join(part.strip() for part in parts if part.strip()))
+        reply = _said_by_agent(result, self.notes)
+        if not self.is_json:
+            return _text_result(reply, self.notes)
+        found = replies.read(reply, schema, "the end of its context")
+        session = result.get("session")
+        if "problem" in found and self.output.get("repair") and session and self.can_resume():
+            self.notes["repaired"] = found["problem"]
+            reply = _said_by_agent(self.run_agent(_REPAIR.format(**found), session), self.notes)
+            found = replies.read(reply, schema, "the end of its context")
+        return self.json_result(reply["text"], found)
+
+    def agent(self) -> dict[str, Any]:
+        """The agent of the project's tasks, as an effect names it."""
         program = self.tasks.settings.tasks.agent
-        chosen = {"agent": program} if isinstance(program, str) else {"argv": list(program) or None}
-        asked = {"command": prompt, **chosen, **self.limits()}
+        return {"agent": program} if isinstance(program, str) else {"argv": list(program) or None}
+
+    def can_resume(self) -> bool:
+        from . import agent
+
+        return bool(agent.chosen(self.agent(), self.tasks.runner.env).resume)
+
+    def run_agent(self, prompt: str, session: str | None = None) -> Answer:
+        """What the agent program reports; `Failed` where it did not come to its end."""
+        from . import agent
+
+        asked = {"command": prompt, "session": session, **self.agent(), **self.limits()}
         result = agent.perform(asked, self.context, self.tasks.runner)
+        if "session" in result:
+            self.notes["session"] = result["session"]
         self.usage = add_usage(self.usage, result.get("usage"))
         if self.usage is not None and any(count is not None for count in self.usage.values()):
             self.notes["usage"] = self.usage
@@ -372,14 +396,15 @@ class _Task:
             said = (result["stderr"].strip() or result["output"].strip())[-500:]
             message = f"the agent ended with exit code {result['exit_code']}" + (f": {said}" if said else "")
             raise Failed("subtask_failure", message, exit_code=result["exit_code"])
-        if "handoff" in result:
-            # Its context is full: what it hands on is for whoever goes on with the task.
-            self.notes["handoff"] = result["handoff"]
-        reply = {"text": result["output"], "stop": "length" if "handoff" in result else "end"}
-        if not self.is_json:
-            return _text_result(reply, self.notes)
-        found = replies.read(reply, schema, "the end of its context")
-        return self.json_result(reply["text"], found)
+        return result
+
+
+def _said_by_agent(result: Answer, notes: Answer) -> Answer:
+    """What an agent reports, as a reply; its hand-off is noted."""
+    if "handoff" in result:
+        # Its context is full: what it hands on is for whoever goes on with the task.
+        notes["handoff"] = result["handoff"]
+    return {"text": result["output"], "stop": "length" if "handoff" in result else "end"}
 
 
 def said_of(reply: Answer) -> str:

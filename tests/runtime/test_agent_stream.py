@@ -295,6 +295,8 @@ def test_a_report_without_a_result_is_an_error(
         ("agents: {a: {argv: [x], fields: {result: y}}}", "contradictory-keys"),
         ("agents: {a: {argv: [x], output: json, fields: {resul: y}}}", "unknown-choice"),
         ("agents: {a: {argv: [x], out: json}}", "unknown-key"),
+        ("agents: {a: {argv: [x], resume: x}}", "wrong-type"),
+        ("agents: {a: {argv: [x], resume: [x, '{prompt}']}}", "missing-key"),
     ],
 )
 def test_what_is_wrong_with_an_agents_entry_is_said(tmp_path: Path, text: str, finding: str) -> None:
@@ -442,7 +444,8 @@ def test_a_budget_comes_before_a_new_session(work: Work) -> None:
 def test_a_scripted_agent_hands_over_too(work: Work) -> None:
     """By what it prints."""
     Path("world.yaml").write_text(
-        "- {state: fix, results: [{output: 'CONTEXT_HANDOFF: x'}, {output: ok, session: s-2}]}\n- {state: done}\n"
+        "- {state: fix, results: [{output: 'CONTEXT_HANDOFF: x'}, {output: ok, session: s-2}]}\n"
+        "- {state: done}\n"
     )
     told = work("run", "work", "--json", "--script", "world.yaml", loop=LOOP)
     assert json.loads(told.stdout)["status"] == "success"

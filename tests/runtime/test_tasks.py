@@ -553,6 +553,55 @@ def test_an_agent_that_hands_over_is_a_continuation(do: Do, project: Path) -> No
     assert (result["status"], result["notes"]["handoff"]) == ("CONTINUATION", "the other half")
 
 
+REPAIRED = """\
+#!/bin/sh
+printf '%s|' "$@" >> asked; echo >> asked
+case "$*" in
+*--resume*) result='{\\"n\\": 4}' usd=0.25 ;;
+*) result=four usd=0.5 ;;
+esac
+printf '{"type": "result", "result": "%s", "session_id": "s-1", "total_cost_usd": %s}\\n' "$result" $usd
+"""
+AGENTS = {
+    "claude": "tasks: {agent: [./claude, -p]}\n",
+    "own": "agents: {own: {argv: [./claude, -p], resume: [./claude, --resume, '{session}', '{prompt}']}}\n"
+    "tasks: {agent: own}\n",
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_repairs_in_its_session(do: Do, project: Path, name: str) -> None:
+    """On request, once, where it told its session and can go on with one; both calls are paid for."""
+    agent = project / "claude"
+    agent.write_text(REPAIRED)
+    agent.chmod(0o755)
+    (project / ".loops").mkdir()
+    (project / ".loops" / "config.yaml").write_text(AGENTS[name])
+    answer = do(runner="agent", output_format={**AS_JSON, "repair": True})
+    assert answer["result"]["parsedContent"] == {"n": 4}
+    assert answer["result"]["notes"]["session"] == "s-1"
+    assert answer["result"]["notes"]["repaired"].startswith("the reply is not JSON")
+    assert answer["usage"]["usd"] == 0.75
+    asked = (project / "asked").read_text()
+    again = asked.splitlines()[-1]
+    assert asked.startswith("-p|Do it.")
+    assert again.startswith("--resume|s-1|")
+    assert "That cannot be used: the reply is not JSON" in again
+
+
+@pytest.mark.parametrize("config", ["tasks: {agent: [./other]}\n", AGENTS["claude"]])
+def test_an_agent_without_a_session_is_asked_once(do: Do, project: Path, config: str) -> None:
+    """One that cannot go on with a session, and one that tells none."""
+    for name in ("other", "claude"):
+        (project / name).write_text("#!/bin/sh\necho >> asked\necho four\n")
+        (project / name).chmod(0o755)
+    (project / ".loops").mkdir()
+    (project / ".loops" / "config.yaml").write_text(config)
+    answer = do(runner="agent", output_format={**AS_JSON, "repair": True})
+    assert error(answer)["reason"] == "output_format_failure"
+    assert len((project / "asked").read_text().splitlines()) == 1
+
+
 def test_a_missing_agent_is_named(do: Do, project: Path) -> None:
     """As for slash commands."""
     (project / ".loops").mkdir()
