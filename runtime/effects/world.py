@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .jq import JqWorker
     from .mcp import Servers
     from .model import Judge
+    from .shared_worker import SharedWorkers
     from .shell import Shell
     from .tasks import Tasks
     from .tools import Tools
@@ -77,9 +78,13 @@ class Exited(Exception):
 
 
 def leave(args: dict[str, Any]) -> NoReturn:
-    """Perform `exit`. A code that no process can end with is 1."""
-    code = args.get("code")
-    raise Exited(code if type(code) is int and 0 <= code <= 255 else 1)
+    """Perform `exit`."""
+    raise Exited(exit_code(args.get("code")))
+
+
+def exit_code(code: Any) -> int:
+    """The code that a program asks for; one that no process can end with is 1."""
+    return code if type(code) is int and 0 <= code <= 255 else 1
 
 
 def pause(context: Context) -> dict[str, Any]:
@@ -229,18 +234,31 @@ class World:
 
     kinds: the effects the program may ask for, where that is known; what takes long to start and
     will be needed is then started early. turns, servers: what tasks said, and MCP servers, of the world
-    that this one is beside.
+    that this one is beside. shared: the helpers that ask models for many runs, where there are many.
     """
 
-    __slots__ = ("_is_beside", "_jq", "_kinds", "_model", "_servers", "_shell", "_tasks", "_tools", "_turns")
+    __slots__ = (
+        "_is_beside",
+        "_jq",
+        "_kinds",
+        "_model",
+        "_servers",
+        "_shared",
+        "_shell",
+        "_tasks",
+        "_tools",
+        "_turns",
+    )
 
     def __init__(
         self,
         kinds: frozenset[str] = frozenset(),
         turns: Turns | None = None,
         servers: dict[str, Servers] | None = None,
+        shared: SharedWorkers | None = None,
     ) -> None:
         self._kinds = kinds
+        self._shared = shared
         self._is_beside = servers is not None
         # By one name, as a map that several threads may put something in.
         self._servers: dict[str, Servers] = {} if servers is None else servers
@@ -272,7 +290,7 @@ class World:
     def beside(self) -> World:
         """Another world like this one, to perform something at the same time."""
         turns = self.turns if not self._kinds or "task" in self._kinds else None
-        return World(self._kinds, turns, self._servers)
+        return World(self._kinds, turns, self._servers, self._shared)
 
     def take_over(self, used: World) -> None:
         """Go on with what another one has started, which is of no run any more, or of another."""
@@ -328,7 +346,7 @@ class World:
         if self._model is None:
             from .model import Judge
 
-            self._model = Judge()
+            self._model = Judge(self._shared)
         return self._model
 
     @property
@@ -358,7 +376,7 @@ class World:
         if self._tasks is None:
             from .tasks import Tasks
 
-            self._tasks = Tasks(self.shell, self.turns, self._perform_context)
+            self._tasks = Tasks(self.shell, self.turns, self._perform_context, self._shared)
         return self._tasks
 
     def _perform_shell(self, args: dict[str, Any], context: Context) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ..store.checkpoint import Checkpoints
 from ..store.state_file import EVERY, StateFile
 from ..waiting import Apart, alone
 from .bounding import FUEL
-from .outcome import EXIT_CODES, Outcome, error_of
+from .outcome import Outcome
 from .progress import QUANTUM, Progress, event_fields
 
 TYPE_CHECKING = False
@@ -191,11 +191,12 @@ class Driver:
             return (yield from self._end(self._refused(error)))
         except Exited as exit:
             yield from self._close_lanes()
-            return (yield from self._end(self._exited(exit.code)))
+            return (yield from self._end(self.outcome("failure").take(exit.code)))
         finally:
             yield from self._close_lanes()
             self._active.close()
-        return (yield from self._end(self._done(stop) if isinstance(stop, Done) else self._fault(stop)))
+        assert isinstance(stop, Done | Fault)
+        return (yield from self._end(self.outcome("error").take(stop)))
 
     def _step(self, *answer: Any) -> Stop:
         """Run the machine on, with an answer and its effect's number if there is one."""
@@ -536,33 +537,6 @@ class Driver:
         outcome.duration_ms = self.elapsed_ms()
         return outcome
 
-    def _done(self, stop: Done) -> Outcome:
-        value = stop.value
-        if self._kind != "loop" or not isinstance(value, dict) or value.get("status") not in EXIT_CODES:
-            outcome = self.outcome("success")
-            outcome.terminated_by = "return"
-            outcome.value = value
-            return outcome
-        outcome = self.outcome(value["status"])
-        outcome.terminated_by = value.get("terminated_by")
-        outcome.final_state = value.get("final_state", outcome.final_state)
-        outcome.iterations = value.get("iterations", outcome.iterations)
-        outcome.steps = value.get("steps", outcome.steps)
-        return outcome
-
-    def _fault(self, stop: Any) -> Outcome:
-        outcome = self.outcome("error")
-        outcome.terminated_by = "error"
-        outcome.place = stop.span
-        outcome.error = error_of(stop)
-        return outcome
-
-    def _exited(self, code: int) -> Outcome:
-        outcome = self.outcome("success" if code == 0 else "failure")
-        outcome.terminated_by = "exit"
-        outcome.code = code
-        return outcome
-
     def _refused(self, error: Exception) -> Outcome:
         outcome = self.outcome("error")
         outcome.terminated_by = "error"
@@ -570,11 +544,7 @@ class Driver:
         return outcome
 
     def _end(self, outcome: Outcome) -> Steps[Outcome]:
-        fields = outcome.to_json()
-        del fields["run"], fields["program"]
-        if outcome.code is not None:
-            fields["code"] = outcome.code
-        self._journal.write("run_end", fields)
+        self._journal.write("run_end", outcome.to_event())
         yield Apart(self._journal.sync)
         if self._checkpoints is not None:
             self._checkpoints.discard()

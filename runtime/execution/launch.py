@@ -381,11 +381,7 @@ class Command:
             end = journals.unpack(end, journals.Blobs(self.folder.outputs).fetch)
         except journals.BlobError as error:
             self.warn(f"warning: {error}")
-        outcome = Outcome(self.folder.id, self.image.name, self.image.meta["kind"], end["status"])
-        for name in ("terminated_by", "final_state", "iterations", "steps", "value", "error", "duration_ms"):
-            setattr(outcome, name, end.get(name))
-        outcome.code = end.get("code")
-        return outcome
+        return Outcome.of_event(self.folder.id, self.image.name, self.image.meta["kind"], end)
 
     def go_on(
         self,
@@ -558,7 +554,7 @@ class Command:
         if script is None:
             from ..effects.world import World
 
-            return World(), ()
+            return World(shared=self.many.models if self.many is not None else None), ()
         from ..effects.script import NoRule, ScriptedWorld
 
         self.is_scripted = True

@@ -1,15 +1,16 @@
-"""How a run ended: what `llc run --json` writes, and the exit code that goes with it."""
+"""How a run ended: what follows from how its program ended, what of it is on record, and the exit code."""
 
 from __future__ import annotations
 
-from ...vm.faults import show_place
+from ...vm.faults import Fault, show_place
+from ...vm.outcomes import Done
 from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...vm.faults import Fault, Place
+    from ...vm.faults import Place
 
 EXIT_CODES = {
     "success": EXIT_OK,
@@ -18,6 +19,10 @@ EXIT_CODES = {
     "limit": EXIT_LIMIT,
     "interrupted": EXIT_INTERRUPTED,
 }
+# How a loop can end by what it says itself.
+_STATUSES = tuple(status for status in EXIT_CODES if status != "interrupted")
+# What a loop's value says of its end.
+_OF_LOOP = ("status", "terminated_by", "final_state", "iterations", "steps")
 
 
 def error_of(fault: Fault) -> dict[str, Any]:
@@ -70,6 +75,23 @@ class Outcome:
         self.place: Place | None = None
         self.duration_ms = 0
 
+    def take(self, stop: Done | Fault | int) -> Outcome:
+        """How the program ended: with a value, in a fault, or by asking for an exit code; gives itself."""
+        if isinstance(stop, Fault):
+            self.status = self.terminated_by = "error"
+            self.place = stop.span
+            self.error = error_of(stop)
+        elif isinstance(stop, int):
+            self.status, self.terminated_by = "success" if stop == 0 else "failure", "exit"
+            self.code = stop
+        elif self.kind == "loop" and isinstance(stop.value, dict) and stop.value.get("status") in _STATUSES:
+            for name in _OF_LOOP:
+                setattr(self, name, stop.value.get(name, getattr(self, name)))
+        else:
+            self.status, self.terminated_by = "success", "return"
+            self.value = stop.value
+        return self
+
     @property
     def exit_code(self) -> int:
         if self.terminated_by in ("fuel", "budget"):
@@ -90,3 +112,20 @@ class Outcome:
             "error": self.error,
             "duration_ms": self.duration_ms,
         }
+
+    def to_event(self) -> dict[str, Any]:
+        """The fields of a `run_end`."""
+        fields = self.to_json()
+        del fields["run"], fields["program"]
+        return fields if self.code is None else {**fields, "code": self.code}
+
+    @classmethod
+    def of_event(cls, run: str, program: str | None, kind: str, event: dict[str, Any]) -> Outcome:
+        """What a `run_end` tells, its values as they were."""
+        outcome = cls(run, program, kind, "error")
+        for name in (*_OF_LOOP, "value", "error", "code"):
+            setattr(outcome, name, event.get(name))
+        if outcome.status not in EXIT_CODES:
+            outcome.status = "error"
+        outcome.duration_ms = event.get("duration_ms") or 0
+        return outcome

@@ -201,14 +201,9 @@ def _ended(attached: Attached, last: dict[str, Any] | None, errors: Screen, scre
     told = attached.follower.whole(last)
     is_interrupted = last["event"] == "run_interrupted"
     kind = "loop" if any(state != "None" for state in summary.states) else "flow"
-    outcome = Outcome(
-        run.id, str(summary.start.get("program")), kind, "interrupted" if is_interrupted else told["status"]
-    )
-    outcome.terminated_by = told.get("terminated_by")
-    outcome.final_state = told.get("final_state", summary.state)
-    outcome.iterations = told.get("iterations", summary.iteration)
-    outcome.duration_ms = told.get("duration_ms") or 0
-    outcome.value, outcome.error, outcome.code = told.get("value"), told.get("error"), told.get("code")
+    here = {"final_state": summary.state, "iterations": summary.iteration}
+    end = {**here, "status": "interrupted", **told}
+    outcome = Outcome.of_event(run.id, str(summary.start.get("program")), kind, end)
     for shown in attached.effects.values():
         shown.display.effect_cut()
     attached.display.end(outcome)

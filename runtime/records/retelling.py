@@ -13,15 +13,14 @@ from ...vm.faults import Fault
 from ...vm.image import Image
 from ...vm.machine import Machine
 from ...vm.outcomes import NO_ANSWER, Done, Effect, OutOfFuel
+from ..effects.world import exit_code
 from ..errors import EXIT_FAILURE, UserError
-from ..execution.outcome import error_of
+from ..execution.outcome import Outcome
 from ..execution.progress import QUANTUM, Progress, event_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .recorded import Recording
-
-STATUSES = ("success", "failure", "error", "limit")
 
 
 class Endless(Exception):
@@ -115,30 +114,15 @@ class Retelling:
 
     def ending(self) -> dict[str, Any]:
         """How the run ends, as its `run_end` says it; `stop` must be there, or `exit`."""
-        progress = self.progress
-        ended: dict[str, Any] = {
-            "status": "success",
-            "terminated_by": "return",
-            "final_state": progress.state,
-            "iterations": progress.iteration,
-            "steps": progress.steps,
-            "value": None,
-            "error": None,
-        }
-        stop = self.stop
-        if isinstance(stop, Fault):
-            return ended | {"status": "error", "terminated_by": "error", "error": error_of(stop)}
-        if isinstance(stop, Done):
-            value = stop.value
-            if (
-                self.image.meta["kind"] == "loop"
-                and isinstance(value, dict)
-                and value.get("status") in STATUSES
-            ):
-                return ended | {name: value[name] for name in ended if name in value and name != "value"}
-            return ended | {"value": value}
-        exit = self.exit
-        code = exit.args.get("code") if exit is not None else 1
-        code = code if type(code) is int and 0 <= code <= 255 else 1
-        status = "success" if code == 0 else "failure"
-        return ended | {"status": status, "terminated_by": "exit", "code": code}
+        meta, progress = self.image.meta, self.progress
+        outcome = Outcome(None, None, meta["kind"], "error")
+        outcome.final_state = progress.state
+        outcome.iterations = progress.iteration
+        outcome.steps = progress.steps
+        if isinstance(self.stop, Done | Fault):
+            outcome.take(self.stop)
+        else:
+            outcome.take(exit_code(self.exit.args.get("code") if self.exit is not None else 1))
+        fields = outcome.to_event()
+        del fields["duration_ms"]
+        return fields

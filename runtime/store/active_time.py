@@ -122,8 +122,7 @@ class ActiveFile:
         line = seal({"event": FILE, "elapsed_ms": self._elapsed_ms()})
         with contextlib.suppress(OSError):
             if self._fd < 0:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-                self._fd = os.open(self._path, flags, 0o600)
+                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.pwrite(self._fd, line, 0)
 
     def close(self) -> None:
@@ -142,7 +141,7 @@ def told(folder: str) -> int:
     """What the file in a run's folder says; 0 where there is none to be trusted."""
     try:
         with open(os.path.join(folder, FILE), "rb") as file:
-            event = unseal(file.read(_LONGEST).rstrip(b"\n"))
+            event = unseal(file.read(_LONGEST).partition(b"\n")[0])
     except OSError:
         return 0
     ms = event.get("elapsed_ms") if event is not None and event["event"] == FILE else None
