@@ -17,7 +17,7 @@ from .check import check
 from .documents import Document, read_scalar, read_source, text_source
 from .judging import model_name
 from .lower import lower
-from .natural import loop_of
+from .paradigms import loop_of
 from .schema import Loop
 from .structure import read_loop
 from .surroundings import Project, check_surroundings

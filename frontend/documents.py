@@ -181,9 +181,9 @@ class Places(Map[str, Span]):
 
 def text_source(text: str, path: str = "<text>") -> Source:
     """A source made from a text that is already here."""
-    import hashlib
+    from ..ir.digests import sha256
 
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return Source(path, digest, text)
 
 

@@ -22,7 +22,7 @@ from .documents import read_scalar, read_source
 from .file_calls import arguments_of, target_of
 from .judging import model_name
 from .lower import Within
-from .natural import loop_of
+from .paradigms import loop_of
 from .schema import Loop, StateSpec
 from .structure import read_loop
 from .surroundings import Project, check_surroundings

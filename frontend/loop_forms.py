@@ -7,12 +7,12 @@ at the end are what that file, and the rest of `stdlib/`, needs of core and no p
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 import attrs
 
 from ..ir.diagnostics import suggest
+from ..ir.digests import sha256
 from ..ir.effects import EFFECTS, NOTES
 from ..ir.spans import Source
 from ..ir.symbols import Symbol
@@ -192,7 +192,7 @@ def _read_stdlib(name: str) -> list[Datum]:
         from .reader import read
 
         text = files(f"{__package__.rpartition('.')[0]}.stdlib").joinpath(name).read_text("utf-8")
-        digest = hashlib.sha256(text.encode()).hexdigest()
+        digest = sha256(text.encode()).hexdigest()
         data, found = read(Source(f"stdlib/{name}", digest, text))
         assert not found, found
         _READ[name] = data

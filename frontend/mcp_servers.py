@@ -9,7 +9,6 @@ starting anything. A tool is called `mcp:<server>.<tool>`. See `spec/mcp.md`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from posixpath import join
@@ -18,6 +17,7 @@ from typing import Any
 import attrs
 
 from ..ir.diagnostics import CompileError, clean, suggest
+from ..ir.digests import sha256
 from ..ir.spans import Source
 from .declarations import Parameter, Signature, is_name, is_parameter_name, type_named
 from .documents import Document, Mapping, Node, read_document, read_source
@@ -47,7 +47,7 @@ class McpServer:
     def digest(self) -> str:
         """What tells that a listing is of another program."""
         told = json.dumps([self.command, self.args, self.cwd])
-        return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+        return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read_servers(document: Document, node: Node) -> dict[str, McpServer]:

@@ -7,7 +7,6 @@ asks nobody: what is not pinned is an error that says how it is pinned
 
 from __future__ import annotations
 
-import hashlib
 import json
 from posixpath import dirname, join
 from typing import Any
@@ -15,11 +14,12 @@ from typing import Any
 import attrs
 
 from ..ir.diagnostics import CompileError, Diagnostic
+from ..ir.digests import sha256
 from ..ir.spans import Source, Span
 from .documents import Document, Mapping, Node, Scalar, read_document, read_source
 from .files import is_there
 from .paradigms import to_fsm
-from .schema import Loop, LoopSettings, LoopSpec, NaturalSpec, WrittenSpec
+from .schema import Loop, LoopSettings, NaturalSpec, WrittenSpec
 from .structure import fields_of, read_tree
 from .yaml_text import entry
 
@@ -42,7 +42,7 @@ class Pin:
 def key_of(spec: NaturalSpec) -> str:
     """What a pin is found by: the words and the tools, however they are wrapped."""
     said = [" ".join(spec.description.split()), list(spec.tools or ())]
-    digest = hashlib.sha256(json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    digest = sha256(json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     return f"sha256-{digest.hexdigest()}"
 
 
@@ -51,13 +51,11 @@ def lock_path(path: str) -> str | None:
     return None if path.startswith("<") else join(dirname(path), LOCK)
 
 
-def loop_of(spec: LoopSpec, document: Document) -> tuple[Loop | None, Document]:
-    """The loop that a spec describes, and the document that knows the places in it.
+def pinned_loop(spec: NaturalSpec, document: Document) -> tuple[Loop | None, Document]:
+    """The loop that was made of a text, and the document that knows the places in it.
 
     None where its words are not pinned, or where the pin is not good; the document was told why.
     """
-    if not isinstance(spec, NaturalSpec):
-        return to_fsm(spec), document
     lock = lock_path(document.source.path)
     try:
         found = _read(lock) if lock is not None and is_there(lock) else None

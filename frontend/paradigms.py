@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import attrs
 
@@ -23,11 +23,28 @@ from .schema import (
     InvariantsSpec,
     Loop,
     LoopSettings,
+    LoopSpec,
+    NaturalSpec,
     StateSpec,
     WrittenSpec,
 )
 
+if TYPE_CHECKING:
+    from .documents import Document
+
 _SLUG_LENGTH = 60
+
+
+def loop_of(spec: LoopSpec, document: Document) -> tuple[Loop | None, Document]:
+    """The loop that a spec describes, and the document that knows the places in it.
+
+    None where nobody knows it; the document was told why.
+    """
+    if isinstance(spec, NaturalSpec):
+        from .natural import pinned_loop  # few loops need it
+
+        return pinned_loop(spec, document)
+    return to_fsm(spec), document
 
 
 def to_fsm(spec: WrittenSpec) -> Loop:

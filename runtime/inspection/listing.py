@@ -15,7 +15,7 @@ def loops() -> list[dict[str, Any]]:
     """The loops here: name, file, paradigm and description; `valid` false where one cannot be read."""
     from ...frontend.compile import compile_file, is_flow_path
     from ...frontend.documents import read_source
-    from ...frontend.natural import loop_of
+    from ...frontend.paradigms import loop_of
     from ...frontend.structure import read_loop
 
     rows = []

@@ -157,7 +157,7 @@ def _loop(image: Image) -> Any:
     if image.meta["kind"] != "loop" or not image.sources or image.sources[0].text is None:
         return None
     from ...frontend.documents import text_source
-    from ...frontend.natural import loop_of
+    from ...frontend.paradigms import loop_of
     from ...frontend.structure import read_loop
 
     spec, document, _ = read_loop(text_source(image.sources[0].text, image.sources[0].path))
