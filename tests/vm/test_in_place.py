@@ -1,4 +1,4 @@
-"""What the direct tier changes in place: nobody can tell it from a new value."""
+"""What the direct tier does beyond the letter, in place or unasked: nobody can tell."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tiers import assert_alike, told
 
 from llc.vm import bounds
 from llc.vm.direct.function import Function
+from llc.vm.direct.indices import Indices
 from llc.vm.direct.inplace import InPlace
 from llc.vm.image import Image
 from llc.vm.machine import Machine
@@ -122,6 +123,51 @@ def test_a_list_is_as_long_as_it_may_be() -> None:
             assert (found[0][0] == "done") == is_done
     finally:
         bounds.set_bounds(items=1 << 23)
+
+
+SUM = """
+(define (sum i total items end)
+  (if {test} (sum {next} {sum} {items} end) total))
+(try (sum {first} 0 {list} {end}) (catch fault (get fault "message")))
+"""
+SUMS = st.builds(
+    lambda **parts: SUM.format(**parts),
+    test=st.sampled_from(["(< i end)", "(not (>= i end))", "(<= i end)", "(if (>= i end) false true)"]),
+    next=st.sampled_from(["(+ i 1)", "(+ 2 i)", "(- (* i 2) -1)", "(if (= i 2) -1 (+ i 1))"]),
+    sum=st.sampled_from(
+        ["(+ total (nth i items))", "(+ (nth items i) total)", "(+ total (nth (- i 1) items))"]
+    ),
+    items=st.sampled_from(["items", "items", "(if (= i 1) (rest items) items)"]),
+    first=st.sampled_from(["0", "-1", "1", "0.0"]),
+    list=st.sampled_from(["(range 0 5)", "(list 1 2 3)", "(cons 1 (cons 2 (cons 3 nil)))", "null", "(dict)"]),
+    end=st.sampled_from(["5", "3", "3.0", "4", "2"]),
+)
+
+
+@LAWS
+@given(SUMS, st.integers(1, 9), st.integers(0, 1 << 24))
+def test_items_by_their_index_are_alike(text: str, quantum: int, turns: int) -> None:
+    """Within the list and beyond both of its ends."""
+    assert_alike(machine_of(text).image, quantum, [], turns)
+
+
+def test_an_index_is_known_to_be_below_the_end() -> None:
+    """Where the loop asks so before, and has the same list and the same end all along."""
+    for test, items, count in (
+        ("(< i end)", "items", 1),
+        ("(<= i end)", "items", 0),
+        ("(< i end)", "(rest items)", 0),
+    ):
+        text = SUM.format(
+            test=test,
+            items=items,
+            next="(+ i 1)",
+            sum="(+ total (nth i items))",
+            first=0,
+            list="(range 0 5)",
+            end=5,
+        )
+        assert len(Indices(function_of(machine_of(text).image, "sum")).below) == count
 
 
 def function_of(image: Image, name: str) -> Function:

@@ -12,13 +12,15 @@ from __future__ import annotations
 from sys import getrefcount
 
 from .. import bounds, lists
+from .trees import trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..values import Value
-    from .function import Function, Instruction
+    from .function import Function
+    from .trees import Node
 
 
 # What `getrefcount` says of a value that one slot alone holds, in a text such as those made here.
@@ -40,8 +42,7 @@ class InPlace:
         if function.code.handlers:
             return
         self.function = function
-        self.names = function.image.constants
-        states = [self.nodes(instructions) for instructions in function.states]
+        states = trees(function)
         for state, nodes in enumerate(states):
             self.maps.update(self.last_puts(state, nodes))
         if any(function.again):
@@ -52,20 +53,6 @@ class InPlace:
                 if all(self.grows(slot, state, states[state]) for state in own)
                 and any(_is_cons(node, slot) for state in own for node in states[state])
             }
-
-    def nodes(self, instructions: list[Instruction]) -> list[Node]:
-        """The instructions of a state, as trees."""
-        found: list[Node] = []
-        stack: list[Node] = []
-        for offset, row, words in instructions:
-            count = len(stack) if row.is_exit else row.popped(words)
-            taken = stack[len(stack) - count :]
-            del stack[len(stack) - count :]
-            name = str(self.names[words[0]]) if row.name == "PRIM" else row.name
-            found.append(Node(offset, name, words, taken, list(stack)))
-            if row.pushes:
-                stack.append(found[-1])
-        return found
 
     # --- lists ------------------------------------------------------------------------------
 
@@ -119,37 +106,6 @@ class InPlace:
             is_stored = any(one.name == "STORE" and one.slot == slot for one in later)
             if is_stored or (is_end and (not self.function.again[state] or slot in parameters)):
                 yield node.offset
-
-
-class Node:
-    """An instruction, what it takes from the stack, and what stays below that."""
-
-    __slots__ = ("below", "name", "offset", "taken", "words")
-
-    def __init__(
-        self, offset: int, name: str, words: tuple[int, ...], taken: list[Node], below: list[Node]
-    ) -> None:
-        self.offset = offset
-        self.name = name
-        self.words = words
-        self.taken = taken
-        self.below = below
-
-    @property
-    def slot(self) -> int:
-        return self.words[0]
-
-    def loads(self, slot: int) -> bool:
-        return self.name == "LOAD" and self.words[0] == slot
-
-    def mentions(self, slot: int) -> bool:
-        todo = [self]
-        while todo:
-            node = todo.pop()
-            if node.loads(slot):
-                return True
-            todo += node.taken
-        return False
 
 
 def _is_cons(node: Node, slot: int) -> bool:

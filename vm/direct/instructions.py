@@ -13,10 +13,9 @@ from .text import mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from .function import Function
-    from .inplace import InPlace
     from .kinds import Kind
     from .known import Known
     from .text import Statement
@@ -40,6 +39,23 @@ class Operand:
         self.captures = captures
 
 
+class Liberties:
+    """What a text may do, being what it is: see `inplace` and `indices`.
+
+    growing: the names of slots that hold a list which grows. maps: the offsets of `put` that may change
+    their map. below: those of `nth` whose index is below the end.
+    """
+
+    __slots__ = ("below", "growing", "maps")
+
+    def __init__(
+        self, growing: Iterable[int] = (), maps: Iterable[int] = (), below: Iterable[int] = ()
+    ) -> None:
+        self.growing = {f"s{slot}" for slot in growing}
+        self.maps = set(maps)
+        self.below = set(below)
+
+
 class Instructions:
     """Writes the instructions of one state after another.
 
@@ -47,10 +63,10 @@ class Instructions:
     """
 
     def __init__(
-        self, function: Function, known: Known, version: Version, inplace: InPlace | None = None
+        self, function: Function, known: Known, version: Version, liberties: Liberties | None = None
     ) -> None:
         self.function = function
-        self.inplace = inplace
+        self.liberties = liberties or Liberties()
         self.image = function.image
         self.known = known
         self.version = version
@@ -126,7 +142,7 @@ class Instructions:
         rule = RULES.get(name) if fits(name) else None
         taken = self.take(count, rule is not None)
         kind = kinds.of_result(name, [one.kind for one in taken])
-        if self.inplace is not None and self.change(offset, name, taken, self.inplace):
+        if self.take_liberty(offset, name, taken):
             return
         if rule is not None:
             quick = rule([(one.text, one.kind) for one in taken])
@@ -138,30 +154,34 @@ class Instructions:
         text = f"({mark(offset)}P_{name}({', '.join(one.text for one in taken)}))"
         self.stack.append(Operand(text, kind, False))
 
-    def change(self, offset: int, name: str, taken: list[Operand], inplace: InPlace) -> bool:
-        """A primitive that changes its operand, a slot, if it can be done so."""
-        growing = {f"s{slot}" for slot in inplace.growing}
-        if name == "cons" and taken[1].text in growing:
+    def take_liberty(self, offset: int, name: str, taken: list[Operand]) -> bool:
+        """Write a primitive as one may here alone; False where it is like any other."""
+        texts = [one.text for one in taken]
+        growing = self.liberties.growing
+        if name == "cons" and texts[1] in growing:
+            item, slot = texts
             self.written()
-            slot = taken[1].text
             self.out.append((f"if len({slot}) > m{slot[1:]}", [f"({mark(offset)}FULL())"]))
-            self.out.append(f"{slot}.append({taken[0].text})")
+            self.out.append(f"{slot}.append({item})")
             self.stack.append(Operand(slot, "any", True))
-            return True
-        if name == "reverse" and taken[0].text in growing:
-            self.stack.append(Operand(f"TURNED({taken[0].text})", "array", False))
-            return True
-        if offset in inplace.maps:
+        elif name == "reverse" and texts[0] in growing:
+            self.stack.append(Operand(f"TURNED({texts[0]})", "array", False))
+        elif offset in self.liberties.maps:
+            slot, key, value = texts
             self.written()
-            slot, key, value = (one.text for one in taken)
             typed = [(one.text, one.kind) for one in taken]
             tests = " and ".join([f"REFS({slot}) == {ALONE}", *are_map_and_key(*typed[:2])])
             quick = str(RULES["put"](typed)).replace("P_put(", f"{mark(offset)}P_put(")
             self.out.append((f"if {tests}", [f"{slot}[{key}] = {value}"]))
             self.out.append(("else", [f"{slot} = {quick}"]))
             self.stack.append(Operand(slot, "map", True))
-            return True
-        return False
+        elif offset in self.liberties.below:
+            index, items = texts if taken[1].kind == "array" else reversed(texts)
+            call = f"{mark(offset)}P_nth({index}, {items})"
+            self.stack.append(Operand(f"({items}[{index}] if {index} >= 0 else {call})", "any", False))
+        else:
+            return False
+        return True
 
     def written(self) -> None:
         """Have all that comes before a statement written ahead of it."""

@@ -19,15 +19,16 @@ import re
 from ...ir.primitives import PRIMITIVES
 from .flow import FlowGraph
 from .function import NOWHERE, Function, unset
+from .indices import Indices
 from .inplace import InPlace
-from .instructions import Instructions, Operand, listed
+from .instructions import Instructions, Liberties, Operand, listed
 from .known import Known, Results, explore
 from .text import Text, mark, tick
 from .writer import Nested, Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from ..image import Image
@@ -164,25 +165,27 @@ class Translator:
                 given[slot] = kind
         self.uses = set()
         hoped = [slot for slot, kind in enumerate(given) if kind != version.given[slot]]
-        if hoped:
-            tests = " or ".join(f"type(s{slot}) is not {_TYPES[str(given[slot])]}" for slot in hoped)
-            other = self.version(index, version.given, True)
-            call = f"{other}({', '.join(_names(0, len(given)))})"
-            head = [*head, (f"if {tests}", [f"return ({mark(NOWHERE)}{call})"])]
+        tests = [f"type(s{slot}) is not {_TYPES[str(given[slot])]}" for slot in hoped]
         function = Function(self.image, index)
         growing: list[int] = []
+        below: set[int] = set()
         if not version.is_plain:
             growing = sorted(InPlace(function).growing)
-        unsure = [slot for slot in growing if given[slot] not in ("array", "pair")]
-        if unsure:
-            tests = " or ".join(
-                f"type(s{slot}) is not tuple and type(s{slot}) is not Pair" for slot in unsure
-            )
+            tests += [
+                f"type(s{slot}) is not tuple and type(s{slot}) is not Pair"
+                for slot in growing
+                if given[slot] not in ("array", "pair")
+            ]
+            indices = Indices(function)
+            if all((given[items], given[end]) == ("array", "int") for items, end in indices.limits):
+                below = indices.below
+                tests += [f"len(s{items}) < s{end}" for items, end in sorted(indices.limits)]
+        if tests:
             other = self.version(index, version.given, True)
             call = f"{other}({', '.join(_names(0, len(given)))})"
-            head = [*head, (f"if {tests}", [f"return ({mark(NOWHERE)}{call})"])]
+            head = [*head, (f"if {' or '.join(tests)}", [f"return ({mark(NOWHERE)}{call})"])]
         head = [*head, *(f"s{slot}, m{slot} = GROW(s{slot})" for slot in growing)]
-        body = self.body(function, given, growing)
+        body = self.body(function, given, growing, below)
         title = f"def {version.name}({', '.join(parameters)})"
         return self.finished(version.name, function, [(title, [*head, *body])])
 
@@ -206,14 +209,22 @@ class Translator:
 
     # --- texts ------------------------------------------------------------------------------
 
-    def body(self, function: Function, given: Sequence[Kind], growing: Sequence[int] = ()) -> list[Statement]:
-        """What a function does, in statements, from when its slots have their names."""
+    def body(
+        self,
+        function: Function,
+        given: Sequence[Kind],
+        growing: Iterable[int] = (),
+        below: Iterable[int] = (),
+    ) -> list[Statement]:
+        """What a function does, in statements, from when its slots have their names.
+
+        `growing` and `below` are what of that is sure (`inplace`, `indices`).
+        """
         known = self.absorbed(function, given)
-        inplace = InPlace(function)
-        inplace.growing = set(growing)
+        liberties = Liberties(growing, InPlace(function).maps, below)
         while True:
             graph = FlowGraph(function.ways, function.roots)
-            writer = Writer(function, graph, known, self.version, inplace)
+            writer = Writer(function, graph, known, self.version, liberties)
             try:
                 written = writer.whole()
             except Nested as nested:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from .flow import FlowGraph
     from .function import Function, Part
-    from .inplace import InPlace
-    from .instructions import Version
+    from .instructions import Liberties, Version
     from .known import Known
     from .text import Statement
 
@@ -57,9 +56,9 @@ class Writer(Instructions):
     """
 
     def __init__(
-        self, function: Function, graph: FlowGraph, known: Known, version: Version, inplace: InPlace
+        self, function: Function, graph: FlowGraph, known: Known, version: Version, liberties: Liberties
     ) -> None:
-        super().__init__(function, known, version, inplace)
+        super().__init__(function, known, version, liberties)
         self.graph = graph
         self.begun = False
         # What stands around: loops, and lists of the states that follow.

@@ -1,0 +1,57 @@
+"""The instructions of a state as trees: each with those that its operands are from."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .function import Function
+
+
+class Node:
+    """An instruction, what it takes from the stack, and what stays below that."""
+
+    __slots__ = ("below", "name", "offset", "taken", "words")
+
+    def __init__(
+        self, offset: int, name: str, words: tuple[int, ...], taken: list[Node], below: list[Node]
+    ) -> None:
+        self.offset = offset
+        self.name = name
+        self.words = words
+        self.taken = taken
+        self.below = below
+
+    @property
+    def slot(self) -> int:
+        return self.words[0]
+
+    def loads(self, slot: int) -> bool:
+        return self.name == "LOAD" and self.words[0] == slot
+
+    def mentions(self, slot: int) -> bool:
+        todo = [self]
+        while todo:
+            node = todo.pop()
+            if node.loads(slot):
+                return True
+            todo += node.taken
+        return False
+
+
+def trees(function: Function) -> list[list[Node]]:
+    """The instructions of each state, its exit last. A primitive goes by its own name."""
+    constants = function.image.constants
+    states = []
+    for instructions in function.states:
+        found: list[Node] = []
+        stack: list[Node] = []
+        for offset, row, words in instructions:
+            count = len(stack) if row.is_exit else row.popped(words)
+            taken = stack[len(stack) - count :]
+            del stack[len(stack) - count :]
+            name = str(constants[words[0]]) if row.name == "PRIM" else row.name
+            found.append(Node(offset, name, words, taken, list(stack)))
+            if row.pushes:
+                stack.append(found[-1])
+        states.append(found)
+    return states
