@@ -1,8 +1,8 @@
 """How long a run has been active; time in which nobody ran it does not count.
 
 The journal tells it with each result. While nothing happens that it tells of, the file `active` in the
-run's folder does, about once a second, so that a kill in the middle of a long action loses no more than
-that of what was spent. It may be lost: the journal's own account serves then.
+run's folder does, again and again, so that a kill in the middle of a long action gives none of its time
+back. It may be lost: the journal's own account serves then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FILE = "active"
 # Seconds between two writes of the file.
-EVERY = 1.0
+EVERY = 0.25
 _LONGEST = 256
 _ENDS = ("action_complete", "effect_complete")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z")
