@@ -21,6 +21,8 @@ LAWS = settings(
 
 # Rounds that may change a list and a map, or may not: others hold them, or ask for them again.
 ROUND = """
+(define (mark map by) (put map "mark" by))
+(define (twice map by) (let ((marked (mark map by))) (put marked "twice" (list map by))))
 (define (go i items map kept)
   (if (= i 9)
       (list {end} map kept)
@@ -58,6 +60,8 @@ MAPS = (
     '(let ((more (put map "m" i))) more)',
     '(if (even? i) (put map "e" i) map)',
     '(put map "f" (lambda () map))',
+    "(mark map i)",
+    "(twice map i)",
     '(put map (if (= i 7) i "n") i)',
 )
 KEPT = (
@@ -65,6 +69,8 @@ KEPT = (
     "(cons map kept)",
     "(list map items)",
     '(put map "kept" i)',
+    "(mark map kept)",
+    "(twice map i)",
     '(let ((old map)) (cons (put old "x" i) (cons old kept)))',
     "(lambda () (cons items map))",
 )
