@@ -66,7 +66,8 @@ class FilePaths:
 class AtomicTask:
     """A task that a model does in one go. `instructions` and `system` are templates.
 
-    runner: who does it, `model` or `agent`; '' for what the project says.
+    runner: who does it, `model` or `agent`; '' for what the project says. on_unknown: what a resumed run does
+    with one that was cut off; '' for the usual.
     """
 
     name: str
@@ -83,6 +84,7 @@ class AtomicTask:
     history: dict[str, Any] = attrs.Factory(dict)
     criteria: str = ""
     runner: str = ""
+    on_unknown: str = ""
 
     def definition(self) -> dict[str, Any]:
         """As plain data; what says nothing is left out."""
@@ -122,6 +124,7 @@ class AtomicTask:
             "task",
             self.definition(),
             self.description,
+            on_unknown=self.on_unknown or None,
             source=source,
             span=span,
         )

@@ -123,6 +123,7 @@ def _function(signature: Signature, mark: FunctionMark) -> Lambda:
                     for binding in settings
                 ),
                 ("definition", definition),
+                ("on_unknown", Literal(signature.on_unknown)),
             )
         case _:
             fields = (

@@ -29,6 +29,8 @@ TYPES = {
 # JSON Schema's words for two of them.
 _SPELLINGS = {"array": "list", "object": "map"}
 TYPE_NAMES = (*TYPES, *_SPELLINGS)
+# What a resumed run does where it is not known whether a tool or a task did its work.
+POLICIES = ("rerun", "ask", "fail")
 # What stands in a call of a task beside the task's own parameters.
 RESERVED = ("files", "context", "history_config")
 # Names that take as much text, and as many of them, help nobody.

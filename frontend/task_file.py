@@ -35,6 +35,7 @@ from .atomic_tasks import (
 )
 from .declarations import (
     MAX_PARAMETERS,
+    POLICIES,
     TYPES,
     Parameter,
     Signature,
@@ -56,6 +57,7 @@ BLOCKS = (
     "context_relevance",
     "history_config",
 )
+TASK_ATTRIBUTES = ("type", "name", "subtype", "on_unknown")
 INPUT_ATTRIBUTES = ("name", "from", "type", "required", "default", "description")
 # In which element a source of files says which.
 FILE_TEXTS = {
@@ -144,7 +146,7 @@ class _Reader:
         if root.tag != "task":
             self.fail("not-a-task", f"a task is expected, not `{root.tag[:80]}`", root, help="<task …>")
             return None
-        given = self.attributes(root, ("type", "name", "subtype"))
+        given = self.attributes(root, TASK_ATTRIBUTES)
         self.no_text(root)
         kind = given.get("type")
         if kind != "atomic":
@@ -156,6 +158,9 @@ class _Reader:
             self.fail("missing-attribute", "a task needs a `name`", root)
         elif (why := refused_name(name)) is not None:
             self.fail("bad-name", f"a task cannot be called `{name[:100]}`: {why}", root, "name")
+        policy = given.get("on_unknown", "")
+        if "on_unknown" in given:
+            self.choice(root, "on_unknown", policy, POLICIES)
         parts = {child.tag: child for child in self.children(root, (*TEXTS, *BLOCKS))}
         texts = {tag: self.text(parts[tag]) for tag in TEXTS if tag in parts}
         if not texts.get("instructions"):
@@ -180,6 +185,7 @@ class _Reader:
             self.settings(parts.get("history_config"), HISTORY_SETTINGS),
             texts.get("criteria", ""),
             self.runner(parts["runner"], texts["runner"]) if "runner" in parts else "",
+            policy,
         )
 
     def runner(self, element: Element, text: str) -> str:

@@ -28,7 +28,16 @@ from .atomic_tasks import (
     unknown_placeholders,
 )
 from .datum import Atom, Datum, Form, Lines
-from .declarations import TYPES, Parameter, Signature, fits, is_parameter_name, refused_name, type_named
+from .declarations import (
+    POLICIES,
+    TYPES,
+    Parameter,
+    Signature,
+    fits,
+    is_parameter_name,
+    refused_name,
+    type_named,
+)
 from .forms import Steps, form
 from .scopes import Identifier, Scope, identifier_of, value_of
 
@@ -37,10 +46,13 @@ if TYPE_CHECKING:
 
 USAGE = (
     '(defatom name (params (name [type [default]])…) (instructions "…{{name}}…") [(subtype "…")] '
-    '[(description "…")] [(model "…")] [(runner "…")] [(system "…")] [(criteria "…")] '
+    '[(description "…")] [(model "…")] [(runner "…")] [(on_unknown "…")] [(system "…")] [(criteria "…")] '
     '[(output_format (type "json") (schema "…") (repair true))] [(history_config (name value)…)])'
 )
-_TEXTS = ("instructions", "subtype", "description", "model", "runner", "system", "criteria")
+_TEXTS = ("instructions", "subtype", "description", "model", "runner", "on_unknown", "system", "criteria")
+# Those that may be symbols too, and of which there are only some.
+_WORDS = ("subtype", "model", "runner", "on_unknown")
+_CHOICES = {"runner": RUNNERS, "on_unknown": POLICIES}
 _CLAUSES = ("params", *_TEXTS, "output_format", "history_config")
 
 
@@ -94,14 +106,14 @@ class _Reader:
             self.output(given["output_format"]) if "output_format" in given else OutputFormat(),
             history=self.history(given["history_config"]) if "history_config" in given else {},
             criteria=texts.get("criteria", ""),
-            runner=self.runner(given["runner"], texts["runner"]) if "runner" in given else "",
+            **{word: self.choice(word, given[word], texts[word]) for word in _CHOICES if word in given},
         )
 
-    def runner(self, clause: Form, text: str) -> str:
-        if text in ("", *RUNNERS):
+    def choice(self, word: str, clause: Form, text: str) -> str:
+        if text in ("", *_CHOICES[word]):
             return text
-        help = suggest(text, RUNNERS, "it is one of")
-        self.x.error("unknown-choice", f"`runner` cannot be `{text[:80]}`", clause.span, help=help)
+        help = suggest(text, _CHOICES[word], "it is one of")
+        self.x.error("unknown-choice", f"`{word}` cannot be `{text[:80]}`", clause.span, help=help)
         return ""
 
     def clauses(self, datum: Form) -> dict[str, Form]:
@@ -128,11 +140,7 @@ class _Reader:
             if isinstance(value.value, str):
                 return value.value
             name = identifier_of(value)
-            if (
-                name is not None
-                and clause.head is not None
-                and clause.head.name in ("subtype", "model", "runner")
-            ):
+            if name is not None and clause.head is not None and clause.head.name in _WORDS:
                 return name.name
         word = clause.head.name if clause.head is not None else ""
         self.x.error("bad-clause", f"`{word}` takes one string", clause.span, help=f'write ({word} "…")')

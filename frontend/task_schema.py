@@ -11,8 +11,8 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring  # made here, nothing is read
 
 from .atomic_tasks import CONTEXT_SETTINGS, FILE_SOURCES, HISTORY_SETTINGS, OUTPUTS, RUNNERS
-from .declarations import TYPE_NAMES
-from .task_file import BLOCKS, FILE_TEXTS, INPUT_ATTRIBUTES, TEXTS
+from .declarations import POLICIES, TYPE_NAMES
+from .task_file import BLOCKS, FILE_TEXTS, INPUT_ATTRIBUTES, TASK_ATTRIBUTES, TEXTS
 
 _XS = "http://www.w3.org/2001/XMLSchema"
 _BOOLEANS = ("true", "false")
@@ -47,9 +47,9 @@ def task_schema() -> str:
             _choice(part, RUNNERS)
         else:
             part.set("type", "xs:string")
-    _attribute(kind, "type", ("atomic",), is_required=True)
-    _attribute(kind, "name", is_required=True)
-    _attribute(kind, "subtype")
+    choices = {"type": ("atomic",), "on_unknown": POLICIES}
+    for name in TASK_ATTRIBUTES:
+        _attribute(kind, name, choices.get(name), is_required=name in ("type", "name"))
     indent(schema)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(schema, encoding="unicode") + "\n"
 

@@ -23,6 +23,7 @@ from ..ir.diagnostics import Diagnostic, suggest
 from ..ir.spans import Source
 from .declarations import (
     MAX_PARAMETERS,
+    POLICIES,
     TYPES,
     Parameter,
     Signature,
@@ -37,7 +38,6 @@ from .tool_commands import argv_pieces, shell_pieces
 _KEYS = ("name", "description", "parameters", "command", "python", "timeout", "output", "on_unknown")
 _PARAMETER_KEYS = ("name", "type", "required", "default", "description")
 OUTPUTS = ("text", "json", "result")
-POLICIES = ("rerun", "ask", "fail")
 MAX_TOOLS = 1000
 MAX_TIMEOUT = 7 * 24 * 3600
 _ENTRY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")

@@ -18,15 +18,21 @@ from .choice import DEFAULT, PROVIDERS, Model, Unavailable, address
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..effects.shared_worker import Line, SharedWorkers
     from ..effects.world import Context
 
 
 class ModelClient:
-    """Asks models for one run. env: the environment of the helpers, this process's where it is absent."""
+    """Asks models for one run.
 
-    def __init__(self, env: dict[bytes, bytes] | None = None) -> None:
+    env: the environment of the helpers, this process's where it is absent. shared: where many runs have
+    their helpers together.
+    """
+
+    def __init__(self, env: dict[bytes, bytes] | None = None, shared: SharedWorkers | None = None) -> None:
         self._env = dict(os.environb) if env is None else env
-        self._workers: dict[str, Worker] = {}
+        self._shared = shared
+        self._workers: dict[str, Worker | Line] = {}
         self._prices = Prices()
 
     def start(self) -> None:
@@ -34,9 +40,11 @@ class ModelClient:
         with contextlib.suppress(WorkerEnded):  # the call itself will say so
             self._worker(DEFAULT).start()
 
-    def _worker(self, provider: str) -> Worker:
+    def _worker(self, provider: str) -> Worker | Line:
         if provider not in self._workers:
-            self._workers[provider] = Worker(f"models.{PROVIDERS[provider].module}", self._env)
+            module = f"models.{PROVIDERS[provider].module}"
+            shared = self._shared
+            self._workers[provider] = shared.line(module) if shared else Worker(module, self._env)
         return self._workers[provider]
 
     def close(self) -> None:
@@ -74,7 +82,7 @@ class ModelClient:
             request = {**request, **sent, "timeout": seconds}
             result = worker.ask(request, seconds, context.interrupt, context.on_tick, shown.take)
         except WorkerTimeout:
-            limit = "before the run's time was over" if limited_by == "loop" else f"within {seconds or 0:g} s"
+            limit = "before the run's time was over" if limited_by == "loop" else f"within {round(seconds or 0, 1):g} s"
             result = {**_error("timeout", f"no reply {limit}"), "timed_out": limited_by}
         except WorkerEnded as error:
             result = _error("client", f"the client of `{model.name}` failed: {error}")

@@ -19,10 +19,12 @@ process can be ended), and what went wrong in words.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+from ..effects.shared_worker import MANY, serve_many
 from ..effects.worker import serve_in_parts
 from . import replies
 
@@ -112,10 +114,12 @@ Send = Callable[[Any, dict[str, Any], Reply, bool], None]
 def serve(package: Any, connect: Callable[..., Any], send: Send) -> None:
     """Answer requests. package: the client's, which has the exceptions of its kind. connect: its class."""
     provider = Provider(package, connect, send)
-    serve_in_parts(provider.answer)
+    (serve_many if MANY in sys.argv else serve_in_parts)(provider.answer)
 
 
 class Provider:
+    """Answers requests, one by one or several at once."""
+
     def __init__(self, package: Any, connect: Callable[..., Any], send: Send) -> None:
         self._package = package
         self._connect = connect
@@ -177,7 +181,7 @@ def explain(error: Exception, package: Any, seconds: float) -> tuple[str, str]:
     if isinstance(error, package.APIStatusError):
         return status_kind(error.status_code), f"HTTP {error.status_code}: {_reason(error)}"
     if isinstance(error, package.APITimeoutError) or type(error).__name__.endswith("Timeout"):
-        return "timeout", f"no reply within {seconds:g} s"
+        return "timeout", f"no reply within {round(seconds, 1):g} s"
     if isinstance(error, package.APIConnectionError) or type(error).__module__.startswith("httpx"):
         return "connection", f"the connection broke: {_chain(error)}"
     if isinstance(error, package.APIError):

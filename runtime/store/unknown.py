@@ -106,7 +106,7 @@ class Unknown:
         if not (os.isatty(0) and os.isatty(2)):
             raise UserError(
                 "unknown-outcome",
-                f"it is not known whether `{shown}` did its work, and its state says to ask",
+                f"it is not known whether `{shown}` did its work, and somebody is to be asked",
                 "resume in a terminal, or say `--on-unknown rerun` or `--on-unknown fail`",
                 EXIT_FAILURE,
             )

@@ -15,7 +15,7 @@ etree = pytest.importorskip("lxml.etree", reason="nothing else here knows XML Sc
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(ROOT.glob("stdlib/*.xml"))
-FULL = """<task type="atomic" name="user:review" subtype="x">
+FULL = """<task type="atomic" name="user:review" subtype="x" on_unknown="ask">
   <history_config use_session_history="false" history_turns_to_include="4"/>
   <context_management fresh_context="disabled">
     <accumulate_data>true</accumulate_data><inherit_context> full </inherit_context>
@@ -71,6 +71,7 @@ def test_what_the_reader_takes_it_takes(schema: Any, text: str) -> None:
         task("", 'type="sequence" name="t"'),
         task("", 'type="atomic" name="t" subtyp="x"'),
         task("<runner>robot</runner>"),
+        task("", 'type="atomic" name="t" on_unknown="again"'),
         task('<inputs><input from="x"/></inputs>'),
         task('<inputs><input name="a" type="txt"/></inputs>'),
         task('<inputs><input name="a" required="no"/></inputs>'),

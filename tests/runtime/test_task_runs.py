@@ -91,6 +91,83 @@ def test_nothing_is_billed_twice(llc: Llc, messages_server: Any, answers: Module
     assert said == [["First."], ["First.", "one", "Second."], ["First.", "one", "Second."]]
 
 
+def killed_in_a_call(tmp_path: Path, server: Any) -> None:
+    """Run the flow `pay` and kill it -9 while its call is under way."""
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "pay", "-q"])
+    deadline = time.monotonic() + 30
+    while not server.requests:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+
+
+PAY = """
+(defatom user:pay (params) (instructions "Do it.") (on_unknown %s))
+(try (get-field (user:pay) 'content) (catch e (get e "kind")))
+"""
+
+
+def test_a_call_in_doubt_is_not_paid_for_twice(
+    llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
+) -> None:
+    """With `on_unknown: fail` it is a fault, with `ask` nothing goes on unless somebody says so."""
+    messages_server.then(answers.stall(), answers.text("done"))
+    source = tmp_path / ".loops" / "pay.sexp"
+    source.write_text(PAY % "fail")
+    killed_in_a_call(tmp_path, messages_server)
+    done = llc("resume", "pay", "--json")
+    assert json.loads(done.stdout)["value"] == "unknown-outcome", done.stderr
+    assert len(messages_server.requests) == 1
+    messages_server.requests.clear()
+    messages_server.answers.insert(0, answers.stall())
+    source.write_text(PAY % "ask")
+    killed_in_a_call(tmp_path, messages_server)
+    refused = llc("resume", "pay", "--json")
+    assert json.loads(refused.stdout)["error"]["kind"] == "unknown-outcome"
+    assert len(messages_server.requests) == 1
+    done = llc("resume", "pay", "--json", "--on-unknown", "rerun")
+    assert json.loads(done.stdout)["value"] == "done"
+    assert len(messages_server.requests) == 2
+
+
+HOSTILE = """
+(defatom user:a (params) (instructions "Do.")
+  (output_format (type "json") (schema "{\\"type\\": \\"object\\", \\"required\\": [\\"n\\"]}")))
+(map (get-field (user:a) "notes.error.details.kind") (range 0 %d))
+"""
+
+
+def test_whatever_a_server_does_is_on_record(
+    llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
+) -> None:
+    """One run that meets all of it ends well, and can be told again without a server."""
+    begun = answers.event(next(answers.events({"content": [], "usage": {}, "id": "m", "type": "message"})))
+    given = [
+        (answers.status(401, "no key"), 1, "unauthorized"),
+        (answers.status(404, "no such model"), 1, "bad-request"),
+        (answers.half(answers.result({"n": 1})), 1, "connection"),
+        (answers.body(begun, "text/event-stream"), 1, "connection"),
+        (answers.body(b"<html>", "text/html"), 1, "invalid-reply"),
+        (answers.text("x" * (10 << 20)), 1, "too-long"),
+        (answers.result({"m": 1}), 1, None),
+        (answers.text('{"n": '), 1, None),
+        (answers.status(429, "slow down", retry_after=0.01), 3, "rate-limited"),
+        (answers.status(500, "boom", retry_after=0.01), 3, "server-error"),
+        (answers.drip(), 1, "timeout"),
+    ]
+    messages_server.then(*(answer for answer, times, _ in given for _ in range(times)))
+    (tmp_path / ".loops" / "config.yaml").write_text("tasks: {timeout: 2}\n")
+    (tmp_path / ".loops" / "all.sexp").write_text(HOSTILE % len(given))
+    done = llc("run", "all", "--json")
+    assert json.loads(done.stdout)["value"] == [kind for _, _, kind in given], done.stderr
+    asked = len(messages_server.requests)
+    assert asked == sum(times for _, times, _ in given)
+    again = llc("replay", "all")
+    assert "is identical" in again.stdout
+    assert len(messages_server.requests) == asked
+
+
 def test_ctrl_c_stops_a_run_in_the_middle_of_a_reply(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
