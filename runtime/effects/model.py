@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..configuration import ModelEntry
     from ..models.choice import Model
     from ..models.client import ModelClient
+    from .shared_worker import SharedWorkers
     from .world import Context
 
 DEFAULT_TIMEOUT = 30.0
@@ -28,11 +29,12 @@ _CONFIG = os.path.join(ROOT, LOOPS, CONFIG)
 
 
 class Judge:
-    """Answers `evaluate` effects for one run. The environment is read once."""
+    """Answers `evaluate` effects for one run; its environment is read once. shared: as in `ModelClient`."""
 
-    __slots__ = ("_client", "_entries", "_env")
+    __slots__ = ("_client", "_entries", "_env", "_shared")
 
-    def __init__(self) -> None:
+    def __init__(self, shared: SharedWorkers | None = None) -> None:
+        self._shared = shared
         self._env = dict(os.environb)
         self._client: ModelClient | None = None
         self._entries: dict[str, ModelEntry] | None = None
@@ -42,7 +44,7 @@ class Judge:
         if self._client is None:
             from ..models.client import ModelClient
 
-            self._client = ModelClient(self._env)
+            self._client = ModelClient(self._env, self._shared)
         return self._client
 
     def start(self) -> None:

@@ -23,6 +23,7 @@ from ..store.runs import ROOT
 if TYPE_CHECKING:
     from ..models.turns import Turns
     from .process import Runner
+    from .shared_worker import SharedWorkers
     from .shell import Shell
     from .world import Context
 
@@ -44,13 +45,22 @@ class Failed(Exception):
 
 
 class Tasks:
-    """Performs `task` effects for one run. recall: performs `context`, for the files that memory finds."""
+    """Performs `task` effects for one run. recall: performs `context`, for the files that memory finds.
 
-    def __init__(self, shell: Shell, turns: Turns, recall: Callable[[Answer, Context], Answer]) -> None:
+    shared: as `ModelClient` has it.
+    """
+
+    def __init__(
+        self,
+        shell: Shell,
+        turns: Turns,
+        recall: Callable[[Answer, Context], Answer],
+        shared: SharedWorkers | None = None,
+    ) -> None:
         self._shell = shell
         self._turns = turns
         self._recall = recall
-        self._client = ModelClient()
+        self._client = ModelClient(shared=shared)
         self._settings: configuration.Configuration | None = None
 
     def close(self) -> None:

@@ -48,11 +48,12 @@ class WorkerTimeout(Exception):
 
 
 class Worker:
-    """A helper that runs `main()` of a module of this package."""
+    """A helper that runs `main()` of a module of this package; `words` are arguments for it."""
 
-    __slots__ = ("_env", "_module", "_pid", "_read", "_ready", "_write")
+    __slots__ = ("_env", "_module", "_pid", "_read", "_ready", "_words", "_write")
 
-    def __init__(self, module: str, env: Mapping[bytes, bytes]) -> None:
+    def __init__(self, module: str, env: Mapping[bytes, bytes], *words: str) -> None:
+        self._words = words
         self._module = f"{__package__.rpartition('.')[0]}.{module}"
         self._env = env
         self._pid = 0
@@ -71,7 +72,7 @@ class Worker:
             requests, self._write, self._read, answers = pipes
             self._pid = os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), self._module],
+                [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), self._module, *self._words],
                 self._env,
                 file_actions=(
                     (os.POSIX_SPAWN_DUP2, requests, 0),
@@ -149,9 +150,35 @@ class Worker:
     def close(self) -> None:
         """End the helper."""
         if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
+            self.kill()
             os.waitpid(self._pid, 0)
+        if self._read >= 0:
             self._forget()
+
+    # --- for who talks to it otherwise (`shared_worker`) ------------------------------------------
+
+    @property
+    def requests(self) -> int:
+        """Where it is written to."""
+        return self._write
+
+    @property
+    def answers(self) -> int:
+        """Where it is read."""
+        return self._read
+
+    def kill(self) -> None:
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+
+    def reap(self) -> str:
+        """How the helper came to its end, for which it waits."""
+        from .process import signal_name
+
+        _, status = os.waitpid(self._pid, 0)
+        self._pid = 0
+        code = os.waitstatus_to_exitcode(status)
+        return f"it was ended by {signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
 
     def _forget(self) -> None:
         os.close(self._read)
@@ -205,12 +232,9 @@ class Worker:
 
     def _ending(self) -> str:
         """How the helper came to its end."""
-        from .process import signal_name
-
-        _, status = os.waitpid(self._pid, 0)
+        why = self.reap()
         self._forget()
-        code = os.waitstatus_to_exitcode(status)
-        return f"it was ended by {signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
+        return why
 
 
 def _told(lines: bytearray, on_part: Callable[[Any], object]) -> bytearray:

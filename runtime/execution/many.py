@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from time import monotonic
 
+from ..effects.shared_worker import SharedWorkers
 from ..effects.world import Interrupt
 from ..store.locks import LOOK_AGAIN, Release
 from ..waiting import Apart
@@ -116,6 +117,7 @@ class Many:
         ended: Callable[[Strand, Outcome | BaseException], object],
     ) -> None:
         self.pool = Pool(at_once)
+        self.models = SharedWorkers(dict(os.environb))
         # The runs of this process: which of them may go on side by side is known without looking at files.
         self.ours: set[str] = set()
         self._width = width
@@ -318,6 +320,7 @@ class Many:
     def close(self) -> None:
         self._helpers.close()
         self.pool.close()
+        self.models.close()
         if self._desk is not None:
             self._desk.close()
 

@@ -1,0 +1,202 @@
+"""Helpers that answer many: the real client and a local server, several calls at once, any one cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from llc.runtime.effects.model import Judge
+from llc.runtime.effects.shared_worker import AT_ONCE, SharedWorkers
+from llc.runtime.effects.world import Context, Interrupt, Interrupted
+
+ARGS = {
+    "prompt": "Did it work?",
+    "output": "good",
+    "schema": {"type": "object"},
+    "model": "claude-haiku-4-5",
+    "max_tokens": 256,
+    "timeout_s": 30,
+}
+
+
+def helpers_of(pid: int) -> list[int]:
+    """The helpers of a process that run now."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+            parent = int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == pid and b"llc.runtime.models.anthropic_provider" in words:
+            found.append(int(name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(answers: ModuleType) -> Iterator[Any]:
+    with answers.MessagesServer() as server:
+        yield server
+
+
+@pytest.fixture
+def stalls(server: Any, answers: ModuleType) -> None:
+    """The server says nothing to an output that is `stall`, and answers all else, in its words."""
+
+    def answer(handler: Any, request: dict[str, Any]) -> None:
+        text = request["messages"][0]["content"][0]["text"]
+        if "stall" in text:
+            answers.stall()(handler, request)
+        else:
+            answers.tool({"verdict": text.split("<action_output>\n")[1].split("\n")[0]}, name="evaluate")(
+                handler, request
+            )
+
+    server.answers[:] = [answer]
+
+
+@pytest.fixture(scope="module")
+def shared(server: Any) -> Iterator[SharedWorkers]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANTHROPIC_BASE_URL", server.url)
+        patch.setenv("ANTHROPIC_API_KEY", "test-key")
+        patch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        shared = SharedWorkers(dict(os.environb))
+    yield shared
+    shared.close()
+    assert not helpers_of(os.getpid())
+
+
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def ask(shared: SharedWorkers, stalls: None, context: Callable[..., Context]) -> Ask:
+    """`ask("words")`: the result of a call; each is a run's own."""
+
+    def ask(output: str, within: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
+        return Judge(shared).perform({**ARGS, **args, "output": output}, context(**(within or {})))
+
+    return ask
+
+
+def at_once(*calls: Callable[[], Any]) -> list[Any]:
+    found: dict[int, Any] = {}
+
+    def do(number: int, call: Callable[[], Any]) -> None:
+        try:
+            found[number] = call()
+        except Interrupted as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=do, args=pair) for pair in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return [found[number] for number in range(len(calls))]
+
+
+def test_each_call_gets_its_own_answer(ask: Ask) -> None:
+    """More calls at once than one helper takes: two helpers, and no answer goes to another's."""
+    words = [f"word-{n}" for n in range(AT_ONCE + 10)]
+    found = at_once(*(lambda word=word: ask(word) for word in words))  # type: ignore[misc]
+    assert [result.get("reply") for result in found] == [{"verdict": word} for word in words]
+    assert 1 <= len(helpers_of(os.getpid())) <= 2
+
+
+def test_one_that_takes_too_long_keeps_no_other(ask: Ask) -> None:
+    """Its time is over, and the others have their answers; what comes next has its own."""
+    slow, one, two = at_once(lambda: ask("stall", timeout_s=0.5), lambda: ask("one"), lambda: ask("two"))
+    assert slow["error"]["kind"] == "timeout"
+    assert (one["reply"], two["reply"]) == ({"verdict": "one"}, {"verdict": "two"})
+    assert ask("three")["reply"] == {"verdict": "three"}
+
+
+def test_an_interrupt_ends_one_call_at_once(ask: Ask) -> None:
+    """Whoever asked is free, and so is everybody else."""
+    interrupt = Interrupt()
+    timer = threading.Timer(0.3, interrupt.set)
+    timer.start()
+    begun = time.monotonic()
+    cut, one = at_once(lambda: ask("stall", within={"interrupt": interrupt}), lambda: ask("one"))
+    assert isinstance(cut, Interrupted)
+    assert time.monotonic() - begun < 20
+    assert one["reply"] == {"verdict": "one"}
+    interrupt.close()
+
+
+def test_a_helper_that_is_killed_is_replaced(ask: Ask) -> None:
+    """A call that it was to answer fails, and the next one is answered."""
+    assert ask("one")["reply"] == {"verdict": "one"}
+
+    def kill() -> None:
+        time.sleep(0.3)
+        for pid in helpers_of(os.getpid()):
+            os.kill(pid, signal.SIGKILL)
+
+    cut, _ = at_once(lambda: ask("stall"), kill)
+    assert cut["error"]["kind"] == "client"
+    assert "SIGKILL" in cut["error"]["message"]
+    assert ask("two")["reply"] == {"verdict": "two"}
+
+
+def test_a_long_request_comes_whole(ask: Ask) -> None:
+    """Longer than a pipe is, from several at once."""
+    calls = [lambda n=n: ask(f"word-{n}\n" + "x" * 300_000) for n in range(4)]  # type: ignore[misc]
+    assert [found["reply"]["verdict"] for found in at_once(*calls)] == [f"word-{n}" for n in range(4)]
+
+
+LOOP = """
+name: judge
+initial: look
+states:
+  look:
+    action: "echo good"
+    evaluate: {type: llm_structured, prompt: "Is it?", schema: {type: object}}
+    route: {success: done, _: failed}
+  done: {terminal: true}
+  failed: {terminal: true, status: failure}
+"""
+
+
+def test_a_batch_has_few_helpers(
+    tmp_path: Path, messages_server: Any, answers: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thirty runs that ask a model at once have two helpers between them, and each its verdict."""
+    monkeypatch.chdir(tmp_path)
+    seen: list[int] = []
+    gate = threading.Event()
+
+    def answer(handler: Any, request: dict[str, Any]) -> None:
+        seen.append(1)
+        gate.wait(30)
+        answers.verdict("success", 0.9)(handler, request)
+
+    messages_server.then(answer)
+    Path(".loops").mkdir()
+    Path(".loops/judge.yaml").write_text(LOOP.replace(", schema: {type: object}", ""))
+    Path("jobs.jsonl").write_text('{"loop": "judge", "scope": []}\n' * 30)
+    words = [sys.executable, "-m", "llc", "batch", "jobs.jsonl", "--json", "--at-once", "30"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 60
+    while len(seen) < 30:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    helpers = helpers_of(process.pid)
+    gate.set()
+    output, errors = process.communicate(timeout=60)
+    assert [json.loads(line)["status"] for line in output.splitlines()] == ["success"] * 30, errors
+    assert len(helpers) == 2
