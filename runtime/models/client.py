@@ -82,7 +82,8 @@ class ModelClient:
             request = {**request, **sent, "timeout": seconds}
             result = worker.ask(request, seconds, context.interrupt, context.on_tick, shown.take)
         except WorkerTimeout:
-            limit = "before the run's time was over" if limited_by == "loop" else f"within {round(seconds or 0, 1):g} s"
+            within = f"within {round(seconds or 0, 1):g} s"
+            limit = "before the run's time was over" if limited_by == "loop" else within
             result = {**_error("timeout", f"no reply {limit}"), "timed_out": limited_by}
         except WorkerEnded as error:
             result = _error("client", f"the client of `{model.name}` failed: {error}")
