@@ -574,6 +574,7 @@ class Command:
             "llc": __version__,
             "path": about["path"],
             **({"script": about["script"]} if "script" in about else {}),
+            **({"expression": self.values.expression} if self.values.expression is not None else {}),
             **({"overrides": given} if given else {}),
             **({"limits": limits} if (limits := self.bounds.as_record()) else {}),
             **({"budget": self.budget} if self.budget else {}),

@@ -71,7 +71,8 @@ class Teller:
                 for sentence in event.get("lost") or ():
                     yield printable(f"  {sentence}")
             case "run_interrupted":
-                yield paint(printable(f"interrupted in {event.get('state')}"), "yellow")
+                where = f" in {event['state']}" if event.get("state") else ""
+                yield paint(printable(f"interrupted{where}"), "yellow")
             case "run_end":
                 yield from self._end(event)
             case "loop_start":

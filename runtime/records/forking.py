@@ -183,6 +183,7 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
             EXIT_FAILURE,
         )
     about["path"] = path
+    about.pop("expression", None)
     about["overrides"] = {name: value for name, value in overrides.items() if value}
     return image
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 
-from ..compilation.programs import load_image, load_program
+from ..compilation.programs import load_expression, load_image, load_program
 from ..errors import EXIT_FAILURE, UserError
 from ..options import RUN, Values, given
 from . import journal as journals
@@ -57,7 +57,7 @@ def load(
         raise UserError(
             trouble.id,
             f"{trouble.message}, and {found}",
-            f"bring back {path} or {source or 'its source'} as it was; {journal} is untouched",
+            f"bring back {path} or {source} as it was; {journal} is untouched",
             EXIT_FAILURE,
         )
     if warn is not None:
@@ -73,11 +73,15 @@ def source_now(start: Mapping[str, Any], outputs: str) -> Image:
     outputs: where its long texts are. Raises UserError and CompileError.
     """
     try:
-        overrides = journals.unpack(start.get("overrides"), Blobs(outputs).fetch)
+        told = [start.get(name) for name in ("overrides", "expression")]
+        overrides, expression = journals.unpack(told, Blobs(outputs).fetch)
     except journals.BlobError as error:
         raise UserError("damaged-record", str(error), exit_code=EXIT_FAILURE) from None
     path = str(start.get("path"))
-    return load_program(path, Values(RUN, path, **given(overrides)), lambda text: None)
+    values = Values(RUN, path, **given(overrides))
+    if expression is not None:
+        return load_expression(str(expression), values, lambda text: None)
+    return load_program(path, values, lambda text: None)
 
 
 def _made_again(journal: str, wanted: str | None) -> tuple[str, Image | str]:
@@ -85,12 +89,13 @@ def _made_again(journal: str, wanted: str | None) -> tuple[str, Image | str]:
     from ...ir.diagnostics import CompileError
 
     start = runs.start_of(journal)
-    path = start.get("path")
+    is_expression = "expression" in start
+    path = "its expression" if is_expression else start.get("path")
     if not isinstance(path, str) or not path:
-        return "", "it was not made from a file"
+        return "its source", "its journal does not say what it was made from"
     if wanted is None:
         return path, "its journal does not say which program that was"
-    if not os.path.isfile(os.path.join(runs.ROOT, path)):
+    if not is_expression and not os.path.isfile(os.path.join(runs.ROOT, path)):
         return path, f"{path} is not there any more"
     try:
         image = source_now(start, os.path.join(os.path.dirname(journal), "outputs"))

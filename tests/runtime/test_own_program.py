@@ -178,3 +178,24 @@ def test_an_edited_source_is_compared_under_the_options_of_then(
     assert answer["status"] == "success", answer["shown"]
     assert "~ first: action" in answer["shown"]
     assert "correct-horse" not in answer["shown"]
+
+
+@LOSSES
+def test_an_expression_is_made_again_from_the_record(project: Path, lost: Callable[[Path], None]) -> None:
+    """It is in no file, so the journal has it."""
+    command = "echo $LLC_EFFECT_ID >> log; touch here; until [ -e go ]; do sleep 0.02; done; echo 7"
+    text = f'(system:execute_shell_command (command "{command}"))'
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "-e", text, "-q"])
+    end = time.monotonic() + 60
+    while not (project / "here").exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    (project / "go").touch()
+    (image,) = project.glob(".loops/.running/*/program.llb")
+    lost(image)
+    answer = llc("resume", image.parent.name)
+    assert (answer["exit"], answer["status"]) == (0, "success"), answer["shown"]
+    assert "made it again from its expression" in answer["shown"]
+    assert answer["value"]["stdout"] == "7\n"
