@@ -76,7 +76,7 @@ def test_where_translation_fails_the_interpreter_goes_on(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(library, "Translator", Refusing)
-        assert_alike(image_of_core(node), quantum, [], turns)
+        assert_alike(image_of_core(node), quantum, [], turns, True)
 
 
 # --- what generated programs do not reach --------------------------------------------------------
@@ -257,7 +257,7 @@ def test_what_python_refuses_runs_in_the_interpreter(depth: int) -> None:
     """It has bounds for how deep parentheses may be; a run that meets them goes on and says so."""
     image = emit(parse_program(DEEP % f"{'upper(' * depth}x{')' * depth}", "deep.ir"))
     for quantum in (1, 3, 100):
-        assert_alike(image, quantum, [], 0b011010)
+        assert_alike(image, quantum, [], 0b011010, True)
     machine = Machine(image, tier="direct")
     machine.resume()
     assert (machine.tier, machine.obstacle is None) == (

@@ -6,7 +6,11 @@ offsets go on likewise. `frames` says which frames of the machine stand at an of
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from functools import cached_property
+
 from ..opcodes import NO_STATE, decode
+from .slots import Slots
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +22,9 @@ if TYPE_CHECKING:
     from .flow import FlowGraph
 
     Instruction: TypeAlias = tuple[int, Opcode, tuple[int, ...]]
-    # A function, an offset in its code, and which of the slots of the text is its first.
-    Place: TypeAlias = tuple[int, int, int]
+    # A function, an offset in its code, and the names of the Python locals that are its slots, '' for an
+    # empty one.
+    Place: TypeAlias = tuple[int, int, list[str]]
 
 # The offset of what belongs to no frame.
 NOWHERE = 1 << 40
@@ -29,10 +34,11 @@ class Part:
     """One function in a text: the text's own, or one that is written in place of a call.
 
     offset, slot, state: where its own begin among all. call: the state that calls it, -1 for the own.
-    locals: the slots besides parameters and captures that its code uses.
+    filled: what is known of its slots; None where the function is entered in the middle. leaves: where it is
+    written in place only as far as it returns without calling anything, the states that do so.
     """
 
-    __slots__ = ("call", "code", "index", "locals", "offset", "slot", "state")
+    __slots__ = ("call", "code", "filled", "index", "leaves", "offset", "slot", "state")
 
     def __init__(self, image: Image, index: int, offset: int, slot: int, state: int, call: int) -> None:
         self.index = index
@@ -41,7 +47,16 @@ class Part:
         self.slot = slot
         self.state = state
         self.call = call
-        self.locals: list[int] = []
+        self.filled: Slots | None = None
+        self.leaves: set[int] | None = None
+
+    @property
+    def emptied(self) -> list[int]:
+        """The slots that are to be emptied where the function begins."""
+        if self.filled is None or self.leaves is not None:
+            return []
+        unsure = self.filled.unsure
+        return [self.slot + slot for slot in range(len(self.code.slots)) if unsure >> slot & 1]
 
 
 class Function:
@@ -49,8 +64,9 @@ class Function:
 
     states: the instructions of each. edges: the states each leads to. parts: the functions in it.
     again: whether a state ends in a tail call of the function itself, which is a jump to its start.
-    called: the functions written in place, by the state that calls them. left: the jumps, from a state to
-    another, where the text ends and that of another entry goes on (`leave_loops`).
+    called: the functions written in place, by the state that calls them. outer: the calls of those of them
+    whose other states are not written in place. names: the Python locals that are the slots. left: the
+    jumps, from a state to another, where the text ends and that of another entry goes on (`leave_loops`).
     roots: the states where control may come in.
     """
 
@@ -66,15 +82,17 @@ class Function:
         self.offsets = [state[0][0] for state in self.states]
         self.size = len(code.code)
         self.slots = len(code.slots)
+        self.names = [f"s{slot}" for slot in range(self.slots)]
         own = Part(image, index, 0, 0, 0, -1)
         self.parts = [own]
         self.part_of = [own] * len(self.states)
         self.called: dict[int, Part] = {}
+        self.outer: dict[int, Part] = {}
         self.left: set[tuple[int, int]] = set()
-        own.locals = self._locals()
+        # The slots that change, once the function has begun.
+        self.changed = stored = self.stored()
         # One that is entered in the middle calls the whole function.
-        stored = self.stored()
-        self.again = [not self.is_entry and self._calls_itself(state, stored) for state in self.states]
+        self.again = [not self.is_entry and self._calls_itself(state, set(stored)) for state in self.states]
         self.edges = [self._targets(number) for number in range(len(self.states))]
         self.roots = {self.start} | {target for target, _ in code.handlers.values()}
 
@@ -83,11 +101,6 @@ class Function:
         return {slot for state in self.states for slot in stores(state)} | {
             slot for _, slot in self.code.handlers.values()
         }
-
-    def _locals(self) -> list[int]:
-        given = self.code.parameters + self.code.captures
-        loaded = {words[0] for state in self.states for _, row, words in state if row.name == "LOAD"}
-        return sorted(slot for slot in loaded | self.stored() if slot >= given)
 
     def _calls_itself(self, state: list[Instruction], stored: set[int]) -> bool:
         """Whether a state ends in a tail call of this function with the same captures."""
@@ -98,18 +111,17 @@ class Function:
             return False
         if any(slot in stored for slot in own):
             return False
-        # What is on the stack: an instruction, and what it took from there.
-        stack: list[Any] = []
-        for _, row, words in state[:-1]:
-            count = row.popped(words)
-            taken = stack[len(stack) - count :]
-            del stack[len(stack) - count :]
-            if row.pushes:
-                stack.append((row.name, words, taken))
+        stack = _stack(state)
         name, words, captures = stack[-1 - operands[0]]
         if name != "CLOSURE" or words[0] != self.index:
             return False
-        return [(name, words[0]) for name, words, _ in captures] == [("LOAD", slot) for slot in own]
+        if [(name, words[0]) for name, words, _ in captures] != [("LOAD", slot) for slot in own]:
+            return False
+        arguments = stack[len(stack) - code.parameters :]
+        self.changed |= {
+            slot for slot, (name, words, _) in enumerate(arguments) if (name, words) != ("LOAD", (slot,))
+        }
+        return True
 
     def _targets(self, number: int) -> list[int]:
         _, row, operands = self.states[number][-1]
@@ -147,6 +159,10 @@ class Function:
                     todo.append(target)
         self.left = {(state, target) for state, target in back if target not in onward}
 
+    @cached_property
+    def filled(self) -> Slots:
+        return Slots(self)
+
     @property
     def ways(self) -> list[list[int]]:
         """The states that each leads to in this text."""
@@ -159,10 +175,19 @@ class Function:
 
     # --- functions written in place -----------------------------------------------------------
 
-    def absorb(self, call: int, other: Function) -> None:
-        """Have another function, a whole one, written in place of the call that ends a state."""
+    def absorb(
+        self, call: int, other: Function, asking: Iterable[int] = (), leaves: set[int] | None = None
+    ) -> None:
+        """Have another function, a whole one, written in place of the call that ends a state.
+
+        With leaves, only these of its states and those `asking` that lead to them; where it goes to others,
+        it is called after all (`leaves`).
+        """
         part = Part(self.image, other.index, self.size, self.slots, len(self.states), call)
-        part.locals = [slot + part.slot for slot in other.parts[0].locals]
+        part.filled = other.filled
+        if leaves is not None:
+            part.leaves = {part.state + state for state in leaves}
+        self.names += self._names_for(part, other)
         self.parts.append(part)
         self.called[call] = part
         self.size += other.size
@@ -170,6 +195,14 @@ class Function:
         onward = self.edges[call]
         self.edges[call] = [part.state]
         for number, state in enumerate(other.states):
+            if leaves is not None and number not in leaves and number not in asking:
+                self.outer[len(self.states)] = part
+                self.states.append(self.states[call][-1:])
+                self.offsets.append(self.states[call][-1][0])
+                self.part_of.append(self.part_of[call])
+                self.again.append(False)
+                self.edges.append(list(onward))
+                continue
             self.states.append([_moved(instruction, part) for instruction in state])
             self.offsets.append(other.offsets[number] + part.offset)
             self.part_of.append(part)
@@ -178,6 +211,40 @@ class Function:
                 self.edges.append(list(onward))
             else:
                 self.edges.append([target + part.state for target in other.edges[number]])
+
+    def _names_for(self, part: Part, other: Function) -> list[str]:
+        """The names of the slots of a function written in place.
+
+        What the caller gives from a slot of its own stays there as long as the call lasts.
+        """
+        names = [f"s{part.slot + slot}" for slot in range(other.slots)]
+        state = self.states[part.call]
+        # Such a value might be changed in place, were it held by one slot only.
+        if {"put", "cons"} & {self.image.constants[words[0]] for words in other.primitives()}:
+            return names
+        given = part.code.parameters
+        stack = _stack(state)
+        _, _, captures = stack[-1 - given]
+        sources = stack[len(stack) - given :] + captures
+        changed = set() if part.leaves is not None else other.changed
+        # What the caller stores to its slots here, it has stored before it loads what it gives.
+        for slot, (name, words, _) in enumerate(sources):
+            if name == "LOAD" and slot not in changed:
+                names[slot] = self.names[words[0]]
+        return names
+
+    def closures(self) -> set[int]:
+        """The functions that it makes values of, but for tail calls of itself."""
+        return {
+            words[0]
+            for state, again in zip(self.states, self.again, strict=True)
+            for _, row, words in state
+            if row.name == "CLOSURE" and not again
+        }
+
+    def primitives(self) -> Iterable[tuple[int, ...]]:
+        """The operands of those that are applied."""
+        return (words for state in self.states for _, row, words in state if row.name == "PRIM")
 
     def is_return(self, state: int) -> bool:
         """Whether a state leaves a function that is written in place."""
@@ -194,12 +261,23 @@ class Function:
 
     def ticks(self, state: int, target: int) -> bool:
         """Whether going from a state to another uses a tick."""
+        part = self.part_of[state]
         if state in self.called:
-            return True
-        if self.is_return(state):
-            state = self.part_of[state].call
+            return self.called[state].leaves is None
+        if part.leaves is not None and state not in part.leaves:
+            return target in part.leaves
+        if state in self.outer:
+            state = self.outer[state].call
+        elif self.is_return(state):
+            state = part.call
         # The answer to an effect has its tick already.
         return target <= state and self.states[state][-1][1].name != "PERFORM"
+
+    def tick_offset(self, state: int, target: int) -> int:
+        """Where the machine stands that has no tick for going from a state to another."""
+        part = self.part_of[state]
+        is_first = part.leaves is not None and state not in part.leaves
+        return self.offsets[part.state if is_first else target]
 
     def chain(self, state: int) -> Iterable[Part]:
         """The part that a state is of and those that called it, innermost first."""
@@ -215,12 +293,34 @@ class Function:
         if offset == NOWHERE:
             return ()
         part = next(part for part in reversed(self.parts) if part.offset <= offset)
-        found = [(part.index, offset - part.offset, part.slot)]
+        found = [(part.index, offset - part.offset, self.names_at(part, offset))]
         while part.call >= 0:
             offset = self.states[part.call][-1][0]
             part = self.part_of[part.call]
-            found.append((part.index, offset - part.offset, part.slot))
+            found.append((part.index, offset - part.offset, self.names_at(part, offset)))
         return tuple(reversed(found))
+
+    def names_at(self, part: Part, offset: int) -> list[str]:
+        """The Python locals that are the slots of a part, which stands at the beginning or end of a state."""
+        names = self.names[part.slot : part.slot + len(part.code.slots)]
+        if part.filled is not None:
+            state = bisect_right(part.code.offsets, offset - part.offset) - 1
+            is_exit = offset - part.offset != part.code.offsets[state]
+            full = part.filled.full(state, is_exit)
+            names = [name if full >> slot & 1 else "" for slot, name in enumerate(names)]
+        return names
+
+
+def _stack(state: list[Instruction]) -> list[Any]:
+    """What is on the stack before the exit of a state: an instruction, its words, and what it took."""
+    stack: list[Any] = []
+    for _, row, words in state[:-1]:
+        count = row.popped(words)
+        taken = stack[len(stack) - count :]
+        del stack[len(stack) - count :]
+        if row.pushes:
+            stack.append((row.name, words, taken))
+    return stack
 
 
 def _moved(instruction: Instruction, part: Part) -> Instruction:
@@ -241,41 +341,6 @@ def stores(state: list[Instruction]) -> Iterable[int]:
     slot = result_slot(state[-1][1].name, state[-1][2])
     if slot is not None:
         yield slot
-
-
-def unset(function: Function, graph: FlowGraph) -> set[int]:
-    """The slots that must hold null from the start: a state may read them that nothing stored to.
-
-    Those of functions written in place are set where they are called.
-    """
-    code = function.code
-    if function.is_entry:
-        return set()
-    given = code.parameters + code.captures
-    first = (1 << function.slots) - (1 << len(code.slots)) | (1 << given) - 1
-    before = dict.fromkeys(graph.roots, first)
-    found: set[int] = set()
-    todo = sorted(graph.roots)
-    while todo:
-        state = todo.pop()
-        has = before[state]
-        for _, row, operands in function.states[state]:
-            if row.name == "LOAD" and not has >> operands[0] & 1:
-                found.add(operands[0])
-            elif row.name == "STORE":
-                has |= 1 << operands[0]
-        slot = function.result_slot(state)
-        if slot is not None and state not in function.called:
-            has |= 1 << slot
-        if function.again[state] and function.part_of[state].call < 0:
-            has = first
-        for target in function.edges[state]:
-            old = before.get(target)
-            new = has if old is None else old & has
-            if new != old:
-                before[target] = new
-                todo.append(target)
-    return found
 
 
 def result_slot(name: str, operands: tuple[int, ...]) -> int | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from . import kinds
 from .inline import RULES, are_map_and_key, fits
 from .inplace import ALONE
-from .text import mark
+from .live import ONLY
+from .text import MARK, mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ class Instructions:
         self.stack: list[Operand] = []
         self.out: list[Statement] = []
         self.temporaries = 0
+        # What to do at each STORE but to store (`live`), and whether the LOAD after one has been done so.
+        self.plans: dict[int, str] = {}
+        self.is_kept = False
 
     def enter(self, state: int) -> None:
         self.temporaries = 0
@@ -86,8 +90,12 @@ class Instructions:
             case "CONST":
                 text, kind = self.constant(operands[0])
                 self.stack.append(Operand(text, kind, True))
+            case "LOAD" if self.is_kept:
+                self.is_kept = False
             case "LOAD":
-                self.stack.append(Operand(f"s{operands[0]}", self.kinds[operands[0]], True))
+                kind = self.kinds[operands[0]]
+                text = ONLY.get(kind, "") if isinstance(kind, str) else ""
+                self.stack.append(Operand(text or self.function.names[operands[0]], kind, True))
             case "PRIM":
                 self.primitive(offset, self.image.constants[operands[0]], operands[1])
             case "CLOSURE":
@@ -98,9 +106,15 @@ class Instructions:
                 self.stack.append(Operand(text, kind, False, captures))
             case "STORE":
                 value = self.stack.pop()
-                if value.text != f"s{operands[0]}":
-                    self.out.append(f"s{operands[0]} = {value.text}")
                 self.kinds[operands[0]] = value.kind
+                plan = self.plans.get(offset)
+                if plan == "keep":
+                    self.stack.append(value)
+                    self.is_kept = True
+                elif plan == "drop":
+                    self.out += effects(value.text)
+                elif value.text != f"s{operands[0]}":
+                    self.out.append(f"s{operands[0]} = {value.text}")
             case "SETBOX":
                 box, value = self.take(2)
                 if not box.text.isidentifier():
@@ -242,6 +256,11 @@ class Instructions:
         if value == () and type(value) is tuple:
             return "NIL", "array"
         return f"K{index}", kinds.of_value(value, self.image)
+
+
+def effects(text: str) -> list[Statement]:
+    """What is left of an expression whose value nobody wants."""
+    return [text] if MARK in text else []
 
 
 def listed(texts: list[str]) -> str:

@@ -1,8 +1,8 @@
 """What is known of a value's type, as a word, or for a function which one it is.
 
-"int", "bool", "str", "map", "null" and "box" say the type, "array" and "pair" the form of a list;
+"int", "bool", "str", "map" and "box" say the type, "array" and "pair" the form of a list;
 `("function", 3, kinds)` is function 3, whose captures are of these kinds and which has no arguments filled
-in; "any" is any value.
+in; "true" and "false" are these two; "any" is any value.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _OF_TYPES: dict[type, Kind] = {
     Box: "box",
     type(None): "null",
 }
+_BOOLEANS = ("bool", "true", "false")
+_WIDER = {"null": "any", "true": "bool", "false": "bool"}
 # How deep functions are known that others have caught.
 _DEEPEST = 2
 
@@ -62,12 +64,16 @@ def is_function(kind: Kind) -> bool:
 
 def given(kinds: Sequence[Kind]) -> tuple[Kind, ...]:
     """Kinds of arguments, as far as it is worth telling calls apart by them."""
-    return tuple("any" if kind == "null" else kind for kind in kinds)
+    return tuple(_WIDER.get(kind, kind) if isinstance(kind, str) else kind for kind in kinds)
 
 
 def join(kinds: Sequence[Kind], others: Sequence[Kind]) -> list[Kind]:
     """What is known where either is so."""
-    return [a if a == b else "any" for a, b in zip(kinds, others, strict=True)]
+    return [a if a == b else _either(a, b) for a, b in zip(kinds, others, strict=True)]
+
+
+def _either(kind: Kind, other: Kind) -> Kind:
+    return "bool" if kind in _BOOLEANS and other in _BOOLEANS else "any"
 
 
 # --- primitives ---------------------------------------------------------------------------------
@@ -93,7 +99,7 @@ def of_result(name: str, operands: Sequence[Kind]) -> Kind:
     """What a primitive gives for operands of these kinds."""
     if name == "select":
         _, then, otherwise = operands
-        return then if then == otherwise else "any"
+        return join([then], [otherwise])[0]
     kind = _RESULT_OF.get(name, "any")
     if kind == "whole":
         return "int" if all(operand == "int" for operand in operands) else "any"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..image import Image
-    from .function import Function
+    from .function import Function, Part
     from .kinds import Kind
 
     # A function and what it is called with: parameters, then captures.
@@ -33,13 +33,13 @@ _MOST = 500
 class Known:
     """What is known before each state: the kind of each slot.
 
-    callees: what each state that ends in a call calls, where its exit can be reached.
+    calls: by state that ends in a call, what it calls and the arguments.
     wanted: slots that should hold integers, or boxes. result: what is returned, None where nothing is.
     """
 
     def __init__(self) -> None:
         self.before: dict[int, list[Kind]] = {}
-        self.callees: dict[int, Kind] = {}
+        self.calls: dict[int, tuple[Kind, list[Kind]]] = {}
         self.wanted: dict[int, Kind] = {}
         self.result: Kind | None = None
 
@@ -104,6 +104,19 @@ def explore(function: Function, given: Sequence[Kind], results: Results) -> Know
     return _Exploring(function, results).all_from(given)
 
 
+def operands_of(part: Part, slots: Sequence[Kind]) -> list[Kind]:
+    """What stands before a call of a function whose slots have been set already: itself and its arguments."""
+    given = part.slot + part.code.parameters
+    captures = tuple(slots[given : given + part.code.captures])
+    return [("function", part.index, captures), *slots[part.slot : given]]
+
+
+def begin(part: Part, slots: list[Kind], given: Sequence[Kind]) -> None:
+    """A function begins: its slots are what it is given, and empty."""
+    count = len(part.code.slots)
+    slots[part.slot : part.slot + count] = [*given, *["null"] * (count - len(given))]
+
+
 class _Exploring:
     def __init__(self, function: Function, results: Results) -> None:
         self.function = function
@@ -134,6 +147,10 @@ class _Exploring:
         self.todo.append(state)
 
     def state(self, state: int) -> None:
+        if state in self.function.outer:
+            slots = list(self.known.before[state])
+            self.leave(state, slots, operands_of(self.function.outer[state], slots))
+            return
         function, constants = self.function, self.results.constants
         slots = list(self.known.before[state])
         wanted = self.known.wanted
@@ -172,6 +189,11 @@ class _Exploring:
                     continue
             stack.append(kind)
             origins.append(origin)
+        if function.states[state][-1][1].name == "BRANCH" and stack[-1] == "bool" and origins[-1] >= 0:
+            for target, kind in zip(function.edges[state], ("true", "false"), strict=True):
+                slots[origins[-1]] = kind
+                self.reach(target, slots)
+            return
         self.leave(state, slots, stack)
 
     def leave(self, state: int, slots: list[Kind], stack: list[Kind]) -> None:
@@ -179,10 +201,11 @@ class _Exploring:
         _, row, words = function.states[state][-1]
         part = function.part_of[state]
         if function.again[state]:
-            first = part.slot
-            slots[first : first + words[0]] = stack[len(stack) - words[0] :]
-            for slot in part.locals:
-                slots[slot] = "null"
+            begin(
+                part,
+                slots,
+                [*stack[len(stack) - words[0] :], *slots[part.slot + words[0] :][: part.code.captures]],
+            )
             self.reach(part.state, slots)
             return
         result: Kind | None = "any"
@@ -191,16 +214,11 @@ class _Exploring:
                 arguments = stack[len(stack) - words[0] :]
                 callee = stack[-1 - words[0]]
                 called = function.called.get(state)
-                if called is not None:
-                    captures = callee[2] if isinstance(callee, tuple) else ()
-                    slots[called.slot : called.slot + len(arguments)] = arguments
-                    first = called.slot + len(arguments)
-                    slots[first : first + len(captures)] = captures
-                    for slot in called.locals:
-                        slots[slot] = "null"
+                if called is not None and isinstance(callee, tuple):
+                    begin(called, slots, [*arguments, *callee[2]])
                     self.reach(called.state, slots)
                     return
-                self.known.callees[state] = callee
+                self.known.calls[state] = callee, arguments
                 result = self.results.of_call(callee, arguments)
             case "RETURN":
                 result = stack[-1]

@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from ..faults import Place as Span
     from ..image import Image
     from ..values import Value
-    from .function import Place
     from .kinds import Kind
-    from .text import Text
+    from .text import Places, Text
 
     Entry = Callable[[Sequence[Value]], Value]
 
@@ -53,7 +52,7 @@ class Library:
         self.image = image
         self.translator = translator_of(image)
         # By Python's code objects and by line: the frames of the machine that stand there, outermost first.
-        self.codes: dict[CodeType, list[tuple[Place, ...]]] = {}
+        self.codes: dict[CodeType, Places] = {}
         self.entries: dict[tuple[int, int], dict[tuple[Kind, ...], Entry]] = {}
         self.starts = {
             index: [code.bounds(state)[0] for state in range(len(code.states))]

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     # A line, or (a head such as `if x`, what stands under it).
     Statement: TypeAlias = "str | tuple[str, list[Statement]] | Arrival"
 
-_MARK = re.compile("\x01(\\d+)\x02")
+MARK = "\x01"
+_MARK = re.compile(MARK + "(\\d+)\x02")
 _INDENT = " "
 
 
 class Text:
     """The text of a function called `name`.
 
-    places: the frames of the machine that stand at each line, as `Function.frames`. uses: the versions of
-    functions that it calls.
+    places: the frames of the machine that stand at each line. uses: the versions of functions that it calls.
     """
 
     __slots__ = ("name", "places", "source", "uses")
@@ -53,14 +53,31 @@ class Text:
                 else:
                     lines.append(part)
                     offsets.append(offset)
-        known = {offset: function.frames(offset) for offset in set(offsets)}
-        self.places: list[tuple[Place, ...]] = [known[offset] for offset in offsets]
+        self.places = Places(function, offsets)
         self.source = "\n".join(lines) + "\n"
+
+
+class Places:
+    """The frames of the machine that stand at each line of a text, as `Function.frames` says them."""
+
+    __slots__ = ("found", "function", "offsets")
+
+    def __init__(self, function: Function, offsets: list[int]) -> None:
+        self.function = function
+        self.offsets = offsets
+        self.found: dict[int, tuple[Place, ...]] = {}
+
+    def __getitem__(self, line: int) -> tuple[Place, ...]:
+        offset = self.offsets[line]
+        frames = self.found.get(offset)
+        if frames is None:
+            frames = self.found[offset] = self.function.frames(offset)
+        return frames
 
 
 def mark(offset: int) -> str:
     """What stands in a line before an expression that does the instruction at an offset."""
-    return f"\x01{offset}\x02"
+    return f"{MARK}{offset}\x02"
 
 
 class Arrival:

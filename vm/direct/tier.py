@@ -421,12 +421,12 @@ class Direct:
             places = library.codes.get(frame.f_code)
             if places is not None:
                 values = frame.f_locals
-                for function, offset, first in reversed(places[frame.f_lineno]):
+                for function, offset, names in reversed(places[frame.f_lineno]):
                     code = machine.image.functions[function]
                     if not (is_inner and code.code[offset] == _TAILCALL):
                         made = Frame(machine.functions[function], ())
                         made.state = library.state_of(function, offset)
-                        held = [values.get(f"s{first + slot}") for slot in range(len(code.slots))]
+                        held = [values.get(name) for name in names]
                         made.slots = [grown(value) if type(value) is list else value for value in held]
                         found.append(made)
                     is_inner = True

@@ -18,13 +18,14 @@ import re
 
 from ...ir.primitives import PRIMITIVES
 from .flow import FlowGraph
-from .function import NOWHERE, Function, unset
+from .function import NOWHERE, Function
 from .indices import Indices
 from .inplace import InPlace
 from .instructions import Instructions, Liberties, Operand, listed
 from .known import Known, Results, explore
+from .leaves import leaves_of
 from .text import Text, mark, tick
-from .writer import Nested, Writer
+from .writer import Nested, Writer, emptied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ class Translator:
         hoped = [slot for slot, kind in enumerate(given) if kind != version.given[slot]]
         tests = [f"type(s{slot}) is not {_TYPES[str(given[slot])]}" for slot in hoped]
         function = Function(self.image, index)
+        function.parts[0].filled = self.whole(index)[0].filled
         growing: list[int] = []
         below: set[int] = set()
         if not version.is_plain:
@@ -232,10 +234,7 @@ class Translator:
                 function.roots.add(nested.state)
                 continue
             break
-        head: list[Statement] = []
-        empty = sorted(unset(function, graph))
-        if empty:
-            head.append(" = ".join([*(f"s{slot}" for slot in empty), "None"]))
+        head = emptied(function.parts[0])
         if not function.is_entry and not writer.begun:
             head += tick(function.offsets[0])
         if writer.is_plain:
@@ -249,31 +248,29 @@ class Translator:
             return known
         while True:
             before = len(function.parts)
-            for state, callee in known.callees.items():
-                if self.is_absorbable(function, state, callee):
-                    assert isinstance(callee, tuple)
-                    function.absorb(state, self.whole(callee[1])[0])
+            for state, (callee, arguments) in known.calls.items():
+                if isinstance(callee, tuple):
+                    self.absorb(function, state, callee[1], (*arguments, *callee[2]))
             if len(function.parts) == before:
                 return known
             known = explore(function, given, self.results)
 
-    def is_absorbable(self, function: Function, state: int, callee: Kind) -> bool:
-        if not isinstance(callee, tuple):
-            return False
+    def absorb(self, function: Function, state: int, index: int, given: Sequence[Kind]) -> None:
+        """Have a function written in place of the call that ends a state, all or part, if it is worth it."""
         _, row, words = function.states[state][-1]
-        index = callee[1]
         code = self.image.functions[index]
         if row.name != "CALL" or code.handlers or code.rest or words[0] != code.parameters:
-            return False
-        if len(code.code) > _SMALL or function.size + len(code.code) > _WHOLE:
-            return False
+            return
+        other, graph = self.whole(index)
         around = [part.index for part in function.chain(state)]
-        if around.count(index) > 1 or len(around) > _INSIDE:
-            return False
-        return not any(
-            instructions[-1][1].name in ("PERFORM", "PARALLEL")
-            for instructions in self.whole(index)[0].states
-        )
+        if len(around) > _INSIDE or function.size + len(code.code) > _WHOLE or state in function.outer:
+            return
+        if is_small(other, graph) and around.count(index) < 2:
+            function.absorb(state, other)
+            return
+        found = leaves_of(other, explore(other, given, self.results), self.results.constants)
+        if found is not None:
+            function.absorb(state, other, *found)
 
     def spread(self, index: int, count: int) -> Text | None:
         """`A<index>_<count>_0`: a function that only applies a primitive to its list, for so many items."""
@@ -302,6 +299,17 @@ class Translator:
         ]
         title = f"A{index}_{count}_0"
         return Text(title, function, [(f"def {title}({', '.join(['c', *given])})", statements)])
+
+
+def is_small(function: Function, graph: FlowGraph) -> bool:
+    """Whether a function is worth being written whole in place of a call."""
+    if len(function.code.code) > _SMALL:
+        return False
+    exits = {state[-1][1].name for state in function.states}
+    if exits & {"PERFORM", "PARALLEL"}:
+        return False
+    # A loop that calls the function anew is as quick where it stands.
+    return not (graph.headers or any(function.again)) or function.index not in function.closures()
 
 
 def _names(first: int, count: int) -> list[str]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from ..opcodes import NO_STATE
 from .function import NOWHERE
-from .instructions import Instructions, listed
+from .instructions import Instructions, Operand, effects, listed
+from .known import operands_of
+from .live import Live
 from .text import Arrival, Told, mark, tick
 
 TYPE_CHECKING = False
@@ -60,6 +62,8 @@ class Writer(Instructions):
     ) -> None:
         super().__init__(function, known, version, liberties)
         self.graph = graph
+        self.live = None if function.code.handlers else Live(function, graph, known)
+        self.plans = {} if self.live is None else self.live.plans
         self.begun = False
         # What stands around: loops, and lists of the states that follow.
         self.around: list[Loop | list[int]] = []
@@ -215,7 +219,7 @@ class Writer(Instructions):
         graph, function = self.graph, self.function
         written: list[Statement] = []
         if function.ticks(state, target) and not self.is_counted(state, target):
-            written += tick(function.offsets[target])
+            written += tick(function.tick_offset(state, target))
         if (state, target) in function.left:
             slots = listed([f"s{slot}" for slot in range(len(function.code.slots))])
             return [*written, f"return ({mark(NOWHERE)}ENTER({function.index}, {target}, {slots}))"], set()
@@ -250,9 +254,22 @@ class Writer(Instructions):
 
     def state(self, state: int) -> tuple[list[Statement], set[int]]:
         self.enter(state)
-        for offset, row, operands in self.function.states[state][:-1]:
-            self.work(offset, row.name, operands)
+        outer = self.function.outer.get(state)
+        if outer is not None:
+            self.stack = self.operands_of(outer)
+        else:
+            for offset, row, operands in self.function.states[state][:-1]:
+                self.work(offset, row.name, operands)
         return self.leave(state)
+
+    def operands_of(self, part: Part) -> list[Operand]:
+        """What stands before a call of a function whose slots have been set already."""
+        callee, *kinds = operands_of(part, self.kinds)
+        names = self.function.names[part.slot :]
+        given = part.code.parameters
+        captures = names[given : given + part.code.captures]
+        arguments = [Operand(name, kind, True) for name, kind in zip(names, kinds, strict=False)]
+        return [Operand("", callee, False, captures), *arguments]
 
     def leave(self, state: int) -> tuple[list[Statement], set[int]]:
         """The exit of a state, and what follows from it."""
@@ -294,7 +311,10 @@ class Writer(Instructions):
         slot = function.result_slot(state)
         written = self.out
         if slot is not None:
-            written.append(f"s{slot} = {text}")
+            if self.live is None or self.live.is_result(state):
+                written.append(f"s{slot} = {text}")
+            else:
+                written += effects(text)
         body, falls = self.jump(state, function.edges[state][0])
         return [*written, *body], falls
 
@@ -333,15 +353,15 @@ class Writer(Instructions):
         """A tail call of the function itself."""
         part = self.function.part_of[state]
         arguments = [one.text for one in self.take(part.code.parameters, False)]
-        names = [f"s{part.slot + number}" for number in range(len(arguments))]
+        names = self.function.names[part.slot :]
         written = self.out
-        moved = [(name, text) for name, text in zip(names, arguments, strict=True) if text != name]
+        moved = [(name, text) for name, text in zip(names, arguments, strict=False) if text != name]
         if moved:
             names, texts = map(list, zip(*moved, strict=True))
             written.append(f"{', '.join(names)} = {', '.join(texts)}")
         # The jump itself is to the first state, so it has its tick.
         body, falls = self.jump(state, part.state)
-        return [*written, *self.emptied(part), *body], falls
+        return [*written, *emptied(part), *body], falls
 
     def begin(self, state: int) -> tuple[list[Statement], set[int]]:
         """A call of a function that is written in place."""
@@ -349,12 +369,14 @@ class Writer(Instructions):
         arguments = self.take(part.code.parameters, False)
         callee = self.stack.pop()
         written = self.out
+        names = self.function.names[part.slot :]
         texts = [one.text for one in arguments] + self.captures(callee)
-        for number, text in enumerate(texts):
-            written.append(f"s{part.slot + number} = {text}")
+        written += [f"{name} = {text}" for name, text in zip(names, texts, strict=False) if name != text]
         body, falls = self.jump(state, part.state)
-        return [*written, *self.emptied(part), *body], falls
+        return [*written, *emptied(part), *body], falls
 
-    def emptied(self, part: Part) -> list[Statement]:
-        """A function begins with nothing in its own slots."""
-        return [" = ".join([*(f"s{slot}" for slot in part.locals), "None"])] if part.locals else []
+
+def emptied(part: Part) -> list[Statement]:
+    """A function begins with nothing in its own slots."""
+    slots = part.emptied
+    return [" = ".join([*(f"s{slot}" for slot in slots), "None"])] if slots else []

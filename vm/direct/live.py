@@ -1,0 +1,166 @@
+"""Which slots anybody may look at again: what is stored to others need not be stored.
+
+A slot is looked at where it is loaded, and where a frame can be seen: at a tick, a call or an effect
+(`slots`). Where control goes round without being seen, what was stored in between is nobody's.
+"""
+
+from __future__ import annotations
+
+from .slots import WAITS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .flow import FlowGraph
+    from .function import Function, Part
+    from .known import Known
+
+# Kinds of which there is only one value, so that nothing is loaded.
+ONLY = {"null": "None", "true": "True", "false": "False"}
+
+
+class Live:
+    """The slots that may be looked at from a state on, as bits: before it begins, and after its exit."""
+
+    def __init__(self, function: Function, graph: FlowGraph, known: Known) -> None:
+        self.function = function
+        self.known = known
+        # A slot that has another's local is that one.
+        places = {name: slot for slot, name in reversed(list(enumerate(function.names)))}
+        self.root = [places[name] for name in function.names]
+        self.before: dict[int, int] = dict.fromkeys(graph.order, 0)
+        self.after: dict[int, int] = {}
+        todo = list(graph.order)
+        while todo:
+            state = todo.pop()
+            self.after[state] = self.leaving(state)
+            before = self.entering(state)
+            if before != self.before[state]:
+                self.before[state] = before
+                todo += graph.before[state]
+        self.plans: dict[int, str] = {}
+        for state in graph.order:
+            self.plan(state)
+
+    def loads(self, state: int) -> list[int]:
+        """By instruction of a state, the slot that it looks at, or -1."""
+        before = self.known.before.get(state, [])
+        stored: set[int] = set()
+        found = []
+        for _, row, words in self.function.states[state]:
+            slot = -1
+            if row.name == "STORE":
+                stored.add(words[0])
+            elif row.name == "LOAD" and (words[0] in stored or not before or before[words[0]] not in ONLY):
+                slot = self.root[words[0]]
+            found.append(slot)
+        return found
+
+    def entering(self, state: int) -> int:
+        live = self.after[state]
+        instructions = self.function.states[state]
+        for slot, (_, row, words) in zip(reversed(self.loads(state)), reversed(instructions), strict=True):
+            if row.name == "STORE":
+                live &= ~(1 << words[0])
+            elif slot >= 0:
+                live |= 1 << slot
+        return live
+
+    def leaving(self, state: int) -> int:
+        function = self.function
+        part = function.part_of[state]
+        name = function.states[state][-1][1].name
+        live = 0
+        for target in function.edges[state]:
+            if (state, target) in function.left:
+                return -1
+            live |= self.before.get(target, 0)
+            if function.ticks(state, target):
+                live |= self.visible(state, target)
+        if function.again[state]:
+            # What it is given is given anew, and the rest is empty.
+            count = len(part.code.slots) - part.code.parameters - part.code.captures
+            anew = (1 << part.code.parameters) - 1 | ((1 << count) - 1) << len(part.code.slots) - count
+            return live & ~(anew << part.slot)
+        called = function.called.get(state)
+        if called is not None:
+            live &= ~self.own(called)
+        else:
+            slot = function.result_slot(state)
+            if slot is not None:
+                live &= ~(1 << slot)
+        if name in WAITS:
+            live |= self.seen(part, state, True)
+        if state in function.outer:
+            outer = function.outer[state]
+            live |= self.roots(outer, (1 << outer.code.parameters + outer.code.captures) - 1)
+        return live
+
+    def own(self, part: Part) -> int:
+        """The slots of a part that have locals of their own."""
+        return sum(1 << slot for slot in self.slots(part) if self.root[slot] == slot)
+
+    def slots(self, part: Part) -> range:
+        return range(part.slot, part.slot + len(part.code.slots))
+
+    def visible(self, state: int, target: int) -> int:
+        """What can be seen where control stops on its way to a state for want of a tick."""
+        function = self.function
+        part = function.part_of[target]
+        is_first = target in (part.leaves or ()) and state not in (part.leaves or ())
+        return self.seen(part, part.state if is_first else target, False)
+
+    def seen(self, part: Part, state: int, is_exit: bool) -> int:
+        """What can be seen of a frame at the beginning or the exit of a state, and of its callers."""
+        found = 0
+        if state in self.function.outer:
+            state = self.function.outer[state].call
+        while True:
+            if part.filled is None:
+                found |= self.roots(part, -1)
+            else:
+                found |= self.roots(part, part.filled.full(state - part.state, is_exit))
+            if part.call < 0:
+                return found
+            state, is_exit = part.call, True
+            part = self.function.part_of[state]
+
+    def roots(self, part: Part, slots: int) -> int:
+        """Slots of a part, as they are among all."""
+        found = 0
+        for slot in self.slots(part):
+            if slots >> slot - part.slot & 1:
+                found |= 1 << self.root[slot]
+        return found
+
+    def is_result(self, state: int) -> bool:
+        """Whether anybody looks at what the exit of a state stores."""
+        function = self.function
+        slot = function.result_slot(state)
+        assert slot is not None
+        live = 0
+        for target in function.edges[state]:
+            if (state, target) in function.left:
+                return True
+            live |= self.before[target]
+            if function.ticks(state, target):
+                live |= self.visible(state, target)
+        return bool(live >> slot & 1)
+
+    def plan(self, state: int) -> None:
+        """What to do at each STORE: `drop` it, or `keep` the value for the LOAD that follows."""
+        live = self.after[state]
+        instructions = self.function.states[state]
+        loads = self.loads(state)
+        after_load = 0
+        for index in range(len(instructions) - 1, -1, -1):
+            offset, row, words = instructions[index]
+            if row.name == "STORE":
+                slot = words[0]
+                if not live >> slot & 1:
+                    self.plans[offset] = "drop"
+                elif loads[index + 1] == slot and not after_load >> slot & 1:
+                    self.plans[offset] = "keep"
+                live &= ~(1 << slot)
+            elif loads[index] >= 0:
+                after_load = live
+                live |= 1 << loads[index]
