@@ -95,8 +95,11 @@ class Attached:
         is_new = not any(shown.count.values())
         for stream, count in shown.count.items():
             text = str(result.get(stream) or "")
-            # What the live file had is the beginning of it, unless it was cut or taken apart since.
-            if is_new or not ("truncated" in result or "usage" in result):
+            # What the live file had is the beginning of it, unless it was cut or taken apart since, as what
+            # an agent reports is.
+            usage = result.get("usage")
+            is_report = isinstance(usage, dict) and any(count is not None for count in usage.values())
+            if is_new or not ("truncated" in result or is_report):
                 rest = text[count:]
                 if rest:
                     shown.display.output(stream, rest)

@@ -52,6 +52,7 @@ class BesideDisplay(Display):
         self._run.show_lines(f"{self._head}{self._run.mark('bar')} ", lines)
 
     def effect_end(self, kind: str, result: dict[str, Any]) -> None:
+        self._run.count_usage(result)
         self._finish(result)
         text = failure_text(result)
         if text:

@@ -119,6 +119,8 @@ class ProgressDisplay(Display):
         self._hint = ""  # what to say if it takes a while
         self._prompt = ""
         self._is_asking = False  # the cursor stands behind it
+        # What calls reported, where all of the run is shown; a run that goes on began elsewhere.
+        self._usages: list[dict[str, Any]] | None = None
 
     # --- lines --------------------------------------------------------------------------------
 
@@ -219,6 +221,7 @@ class ProgressDisplay(Display):
 
     def begin(self, run_id: str, program: str) -> None:
         self._run_id = run_id
+        self._usages = []
         if self._verbose:
             self._line(f"Run {run_id}", "dim")
 
@@ -398,6 +401,7 @@ class ProgressDisplay(Display):
         self._status_shown = columns(line) > 0
 
     def effect_end(self, kind: str, result: dict[str, Any]) -> None:
+        self.count_usage(result)
         self._finish_output(kind)
         if kind == "ask":
             self._answered(result)
@@ -406,6 +410,21 @@ class ProgressDisplay(Display):
         if kind in _ACTIONS:
             text = failure_text(result) if kind in ("shell", "agent") else _refusal(result)
             self._failed = fit(self._one_line(text), 200, self._marks["more"])
+
+    def count_usage(self, result: dict[str, Any]) -> None:
+        """Note what a call has used."""
+        usage = result.get("usage")
+        if self._usages is not None and isinstance(usage, dict):
+            self._usages.append(usage)
+
+    def _spent(self) -> str:
+        """What the calls of the run come to, as far as all of them tell it."""
+        text = ""
+        for unit, form in (("usd", ", {:.4f} USD"), ("tokens", ", {:,} tokens")):
+            amounts = [usage.get(unit) for usage in self._usages or ()]
+            if amounts and all(isinstance(amount, int | float) for amount in amounts):
+                text += form.format(sum(amounts))
+        return text
 
     def _answered(self, result: dict[str, Any]) -> None:
         """How a question was answered, where nobody saw it typed."""
@@ -450,7 +469,8 @@ class ProgressDisplay(Display):
         if outcome.kind != "loop":
             return
         count = outcome.iterations
-        facts = f"({count} iteration{'' if count == 1 else 's'}, {duration(outcome.duration_ms)})"
+        facts = f"{count} iteration{'' if count == 1 else 's'}, {duration(outcome.duration_ms)}"
+        facts = f"({facts}{self._spent()})"
         state = printable(outcome.final_state or "-")
         style = "green" if outcome.status == "success" else "red"
         if outcome.status in ("success", "failure"):

@@ -299,6 +299,32 @@ def test_a_phase_that_fails_is_shown_in_a_line_of_its_own(show: Show) -> None:
     assert show(tell, limit=None) == "[2] director\n"
 
 
+@pytest.mark.parametrize(
+    ("usages", "told"),
+    [
+        ([{"usd": 0.5, "tokens": 1000}, {"usd": 0.25, "tokens": 500}], "1m 0s, 0.7500 USD, 1,500 tokens)"),
+        ([{"usd": 0.5, "tokens": 1000}, {"usd": None, "tokens": 500}], "1m 0s, 1,500 tokens)"),
+        ([{"usd": None, "tokens": None}], "1m 0s)"),
+        ([], "1m 0s)"),
+    ],
+)
+def test_the_last_line_says_what_it_cost(show: Show, usages: list[dict[str, Any]], told: str) -> None:
+    """What every call told; of a run that goes on nothing, for it began elsewhere."""
+    done = ended("success", duration_ms=60_000)
+
+    def tell(display: ProgressDisplay) -> None:
+        for usage in usages:
+            display.effect_end("agent", {"usage": usage})
+        display.end(done)
+
+    def anew(display: ProgressDisplay) -> None:
+        display.begin("r", "l")
+        tell(display)
+
+    assert show(anew).endswith(told + "\n")
+    assert show(tell).endswith("1m 0s)\n")
+
+
 def test_a_reader_that_went_away_does_not_end_the_run() -> None:
     """Writing into a closed pipe is quiet, again and again."""
     read, write = os.pipe()
