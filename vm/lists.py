@@ -1,7 +1,7 @@
 """The two forms of a list, and the only code that knows them apart.
 
 A list is a tuple, or a `Pair` whose tail is a list. Host data, JSON and `list` make tuples; `cons`
-makes pairs, and `rest` of a long tuple turns what is left into pairs once, so that walking a list is
+makes pairs, and `rest` of a long tuple turns a part of what is left into pairs, so that walking a list is
 linear however it was made. Programs cannot tell the forms apart: they are equal, shown, stored and
 counted alike.
 
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     Value = Any
     List = Any
 
-# From this length the rest of a tuple is made of pairs; a shorter one is copied quicker than walked.
+# From this length the rest of a tuple begins with pairs; a shorter one is copied quicker than walked.
 _SHORT = 8
+# Such a part of a long one is made into pairs: who goes over all of it copies so many times its length, which
+# is nothing beside the pairs, and who only looks ahead does not pay for them all.
+_PART = 8
 
 
 class Pair:
@@ -106,7 +109,10 @@ def drop(items: List, count: int) -> List:
 
 
 def _end(items: tuple[Value, ...], start: int) -> List:
-    """The items of a tuple from an index on, so that walking on from there copies nothing again."""
-    if len(items) - start < _SHORT:
+    """The items of a tuple from an index on: a part of them as pairs, so that most steps from here copy
+    nothing, before a tuple of the others."""
+    left = len(items) - start
+    if left < _SHORT:
         return items[start:]
-    return pairs(items[start:-_SHORT], items[-_SHORT:])
+    middle = start + max(_SHORT, left // _PART)
+    return pairs(items[start:middle], items[middle:])
