@@ -16,7 +16,7 @@ from ...ir.diagnostics import CompileError, render_all, suggest
 from ..effects.world import Interrupted
 from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..store.masking import masked
-from ..terminal.screen import Screen, printable
+from ..terminal.screen import Screen, is_attended, printable
 from . import drafts, pinning, wizard
 from .author import Author
 from .describing import Described
@@ -63,7 +63,7 @@ class _Creation:
         self.given = given
         self.out = Screen(sys.stdout)
         self.errors = Screen(sys.stderr)
-        self.has_person = sys.stdin.isatty() and sys.stdout.isatty()
+        self.has_person = is_attended()
         self.asker: wizard.Asker | None = None
         self.described: Described | None = None
 
@@ -75,8 +75,6 @@ class _Creation:
             self.refuse_taken(given["name"])
         if given["describe"] is not None:
             return self.describe(given["describe"], data)
-        if data.get("paradigm") == "natural":
-            return self.natural(data)
         if self.is_incomplete(data):
             data = wizard.ask(self.person(), given["paradigm"], data)
             words = data.pop(wizard.DESCRIBED, None)
@@ -84,6 +82,9 @@ class _Creation:
                 return self.describe(words, data)
         elif not data.get("name"):
             data["name"] = drafts.fit_name(wizard.propose_name(data))
+        self.refuse_missing(data)
+        if data["paradigm"] == "natural":
+            return self.natural(data)
         return self.finish(self.drafted(data))
 
     # --- ways to a draft --------------------------------------------------------------------------
@@ -109,11 +110,13 @@ class _Creation:
             self.asker = Menus()
         return self.asker
 
-    def drafted(self, data: dict[str, Any]) -> Draft:
+    def refuse_missing(self, data: dict[str, Any]) -> None:
         missing = _missing(data)
         if missing:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
             raise UserError("bad-option", f"a loop of paradigm `{data['paradigm']}` needs {flags}")
+
+    def drafted(self, data: dict[str, Any]) -> Draft:
         try:
             return drafts.draft(data)
         except CompileError as error:
@@ -133,10 +136,6 @@ class _Creation:
 
     def natural(self, data: dict[str, Any]) -> int:
         """Words that are kept, and what a model makes of them pinned beside them."""
-        if not data.get("description"):
-            raise UserError("bad-option", "a loop of paradigm `natural` needs --description")
-        if not data.get("name"):
-            data["name"] = drafts.fit_name(wizard.propose_name(data))
         drafts.check_name(data["name"])
         text = drafts.yaml_of(data)
         if self.given["no_pin"]:
@@ -217,7 +216,9 @@ class _Creation:
             }
             text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
         else:
-            text = f"saved {path}\nrun it with: llc run {made.name}\n"
+            is_open = made.paradigm == "natural" and pinned is None
+            verb = f"say what it means with: llc create --pin {made.name}" if is_open else None
+            text = f"saved {path}\n{verb or f'run it with: llc run {made.name}'}\n"
         self.out.deliver(self.out.encode(masked(text)))
 
 
@@ -345,6 +346,7 @@ _NEEDED = {
     "invariants": {"constraints": "constraint"},
     "imperative": {"steps": "step", "until": "until"},
     "fsm": {"states": "state"},
+    "natural": {"description": "description"},
 }
 
 

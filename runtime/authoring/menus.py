@@ -58,7 +58,7 @@ class Menus:
             hint = f" (Enter: {default})" if default else ""
             return self._line(f"{question}{hint}\n> ", default, check)
         shown: StyleAndTextTuples = [("class:question", question), ("", "\n> ")]
-        return self._prompt(shown, default, check)
+        return self._prompt(shown, check, default)
 
     def confirm(self, question: str, default: bool = True) -> bool:
         hint = "[Y/n]" if default else "[y/N]"
@@ -70,17 +70,19 @@ class Menus:
         if self._is_plain:
             return words[self._line(f"{question} {hint} ", "", check).lower()]
         shown: StyleAndTextTuples = [("class:question", question), ("", f" {hint} ")]
-        return words[self._prompt(shown, "", check).lower()]
+        return words[self._prompt(shown, check).lower()]
 
-    def _prompt(self, shown: StyleAndTextTuples, default: str, check: Check | None) -> str:
+    def _prompt(self, shown: StyleAndTextTuples, check: Check | None, default: str = "") -> str:
+        """A line; Enter alone is the default, which stands there until something is typed."""
         session: PromptSession[str] = PromptSession(
             style=_STYLE,
             color_depth=self._depth,
-            validator=_Checked(check),
+            validator=_Checked(check, default),
             validate_while_typing=False,
             key_bindings=_leaving(),
         )
-        return session.prompt(shown, default=default).strip()
+        hint: StyleAndTextTuples = [("class:hint", default)]
+        return session.prompt(shown, placeholder=hint).strip() or default
 
     def _line(self, shown: str, default: str, check: Check | None) -> str:
         while True:
@@ -217,10 +219,12 @@ def _index(text: str, count: int) -> int | None:
 
 
 class _Checked(Validator):
-    def __init__(self, check: Check | None) -> None:
+    def __init__(self, check: Check | None, default: str) -> None:
         self._check = check
+        self._default = default
 
     def validate(self, document: Document) -> None:
-        problem = self._check(document.text.strip()) if self._check is not None else None
+        text = document.text.strip() or self._default
+        problem = self._check(text) if self._check is not None else None
         if problem is not None:
             raise ValidationError(cursor_position=len(document.text), message=problem)

@@ -22,7 +22,7 @@ from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..store import runs
 from ..store.journal import write_file
 from ..store.masking import masked
-from ..terminal.screen import Screen, printable
+from ..terminal.screen import Screen, is_attended, printable
 from .author import Author
 from .describing import Described
 
@@ -126,7 +126,7 @@ def _ask(words: Words, author: Author) -> Described:
 def _is_wanted(words: Words, given: dict[str, Any]) -> bool:
     if given["yes"]:
         return True
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not is_attended():
         raise UserError(
             "not-confirmed", f"{words.path} is not pinned: there is nobody to ask", "--yes pins it"
         )

@@ -79,9 +79,11 @@ OTHER_KINDS = (
     Choice("goal", "Reach a goal: a check, and what repairs it"),
     Choice("fsm", "States and transitions of your own"),
     Choice(DESCRIBED, "Describe it in words, and have a model write it"),
+    Choice("natural", "Words that stay: a model says once what they mean"),
 )
 ATTEMPTS = (Choice(10, "10 (Recommended)"), Choice(20, "20"), Choice(50, "50"), Choice(None, "Custom..."))
-FINISHED = Choice("done", "Nothing: the loop ends here")
+_WORDS = "What should the loop do?"
+_MORE = "And then? (Enter: that is all)"
 
 
 def ask(asker: Asker, paradigm: str | None, data: Data) -> Data:
@@ -89,9 +91,8 @@ def ask(asker: Asker, paradigm: str | None, data: Data) -> Data:
     kind = paradigm or asker.choose("What kind of automation loop do you want to create?", KINDS)
     if kind == OTHER:
         kind = asker.choose("What should it be like?", OTHER_KINDS)
-    if kind in (DESCRIBED, "natural"):
-        words = data.get("description") or asker.text("What should the loop do?", check=_something)
-        return {**data, DESCRIBED: words}
+    if kind == DESCRIBED:
+        return {**data, DESCRIBED: data.get("description") or asker.text(_WORDS, check=_something)}
     question = _QUESTIONS[kind]
     data = question(asker, {**data, "paradigm": _PARADIGMS.get(kind, kind)})
     if not data.get("name"):
@@ -189,7 +190,7 @@ def _convergence(asker: Asker, data: Data) -> Data:
 
 def _imperative(asker: Asker, data: Data) -> Data:
     if "steps" not in data:
-        data["steps"] = _list(asker, "What is the first step?", "And then? (Enter: that is all)")
+        data["steps"] = _list(asker, "What is the first step?", _MORE)
     if "until" not in data:
         check = asker.text("Which command tells that it is done?", check=_something)
         data["until"] = {"check": check}
@@ -205,6 +206,16 @@ def _goal(asker: Asker, data: Data) -> Data:
     return _attempts(asker, data)
 
 
+def _natural(asker: Asker, data: Data) -> Data:
+    if "description" not in data:
+        data["description"] = asker.text(_WORDS, check=_something)
+    if "tools" not in data:
+        first = "Which command or slash command may it use? (Enter: any)"
+        tools = _list(asker, first, "And which else? (Enter: that is all)", is_needed=False)
+        data |= {"tools": tools} if tools else {}
+    return _attempts(asker, data)
+
+
 def _fsm(asker: Asker, data: Data) -> Data:
     """State after state; those that are named and not yet there are asked for next."""
     if "states" in data:
@@ -216,7 +227,7 @@ def _fsm(asker: Asker, data: Data) -> Data:
         name = waiting.pop(0)
         if name in states:
             continue
-        states[name] = state = _state(asker, name, [*states, *waiting])
+        states[name] = state = _state(asker, name, [*states, name, *waiting])
         targets = (state.get("next"), state.get("on_success"), state.get("on_failure"))
         waiting += [target for target in targets if target and target not in states and target not in waiting]
     data["states"] = states
@@ -229,8 +240,9 @@ def _state(asker: Asker, name: str, known: list[str]) -> Data:
         ways = (Choice(None, "success"), Choice("failure", "failure"))
         status = asker.choose(f"How does the loop end in `{name}`?", ways)
         return {"terminal": True, **({"status": status} if status else {})}
-    others = ", ".join(dict.fromkeys(known)) or "none yet"
-    success = asker.text(f"Where does success lead? (states: {others}; or a new one)", "done", _state_name)
+    success = asker.text(
+        f"Where does success lead? (states: {', '.join(known)}; or a new one)", "done", _state_name
+    )
     failure = asker.text("And failure? (Enter: the same)", "", _optional(_state_name))
     if not failure or failure == success:
         return {"action": action, "next": success}
@@ -245,6 +257,7 @@ _QUESTIONS: dict[str, Callable[[Asker, Data], Data]] = {
     "convergence": _convergence,
     "imperative": _imperative,
     "goal": _goal,
+    "natural": _natural,
     "fsm": _fsm,
 }
 
@@ -271,9 +284,9 @@ def _attempts(asker: Asker, data: Data) -> Data:
     return data
 
 
-def _list(asker: Asker, first: str, more: str) -> list[str]:
-    found = [asker.text(first, check=_something)]
-    while (text := asker.text(more)).strip():
+def _list(asker: Asker, first: str, more: str, is_needed: bool = True) -> list[str]:
+    found: list[str] = []
+    while text := asker.text(more if found else first, check=_something if is_needed and not found else None):
         found.append(text)
     return found
 

@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterable
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from ...frontend.pending import Pending
 from ...ir.diagnostics import CompileError, Diagnostic, clean, render, render_all, suggest
@@ -21,7 +21,7 @@ from ..execution import tiers
 from ..execution.bounding import Bounds
 from ..store.masking import masked
 from .display import ProgressDisplay
-from .screen import Screen, printable
+from .screen import Screen, is_attended, printable
 from .session import Answer, Session
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ def run(values: Values) -> int:
     bounds = Bounds.asked(values)
     bounds.apply()
     tier = tiers.asked(values.tier)
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    is_terminal = is_attended()
     out, errors = Screen(sys.stdout), Screen(sys.stderr)
     longest = LONGEST_SHOWN if is_terminal else None
     session = Session(
@@ -357,14 +357,14 @@ def run(values: Values) -> int:
             console.greet()
             converse(console)
             return EXIT_OK
-        return _read_all(console, sys.stdin)
+        return _read_all(console, sys.stdin if sys.stdin is not None else ())
     except Exited as exited:
         return exited.code
     finally:
         session.close()
 
 
-def _read_all(console: Console, stream: IO[str]) -> int:
+def _read_all(console: Console, stream: Iterable[str]) -> int:
     """Evaluate what stands in a stream as soon as it is complete."""
     lines: list[str] = []
     pending = Pending()

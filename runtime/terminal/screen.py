@@ -130,6 +130,14 @@ def _wait_writable(fd: int) -> None:
     select.select([], [fd], [], 1.0)
 
 
+def is_attended() -> bool:
+    """Whether somebody sits at standard input and output."""
+    try:
+        return sys.stdin.isatty() and sys.stdout.isatty()
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return False
+
+
 def columns(text: str) -> int:
     """How many terminal columns a text takes."""
     if text.isascii():

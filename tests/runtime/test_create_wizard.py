@@ -9,7 +9,8 @@ import pytest
 from terminals import Dialogue
 
 from llc.frontend.compile import compile_file
-from llc.runtime.authoring import drafts, wizard
+from llc.runtime import cli
+from llc.runtime.authoring import creating, drafts, menus, wizard
 from llc.runtime.authoring.wizard import Choice
 
 DOWN = "\x1b[B"
@@ -143,10 +144,9 @@ def test_a_paradigm_that_is_given_is_not_asked_for(project: Path) -> None:
     assert saved(project, "well").startswith('paradigm: goal\nname: "well"\ngoal: "All is well"\n')
 
 
-@pytest.mark.parametrize("keys", ["\x03", "\x04"])
-@pytest.mark.parametrize("step", range(4))
+@pytest.mark.parametrize(("step", "keys"), [(0, "\x03"), (1, "\x04"), (2, "\x04"), (3, "\x03")])
 def test_leaving_leaves_nothing_behind(project: Path, keys: str, step: int) -> None:
-    """Ctrl-C and Ctrl-D in a menu, in a line, at the last question: no file, no folder, a word."""
+    """Ctrl-C and Ctrl-D in a menu, in one with marks, in a line: no file, no folder, a word."""
     t = create()
     before = [("What kind", "\r"), ("What should the loop fix", " \r"), ("maximum", "\r"), ("called", "\r")]
     for question, answer in before[:step]:
@@ -196,6 +196,8 @@ def test_hostile_answers(project: Path) -> None:
     t.wait("a loop cannot be called")
     t.child.send("\x15" + "n" * 500 + "\r")
     t.wait("longer than 80")
+    t.child.send("\x15\x1b[200~" + "n" * 100_000 + "\x1b[201~\r")
+    t.wait("longer than 80")
     t.child.send("\x15fine\r")
     t.answer(SAVE)
     assert t.end() == 0
@@ -243,29 +245,154 @@ def test_words_without_a_key(project: Path) -> None:
 
 
 class Scripted:
-    """Answers from a list: the label of a choice, a text, a truth."""
+    """Answers from a list: the label of a choice, a text, a truth; an exception is raised."""
 
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)
+        self.asked: list[str] = []
+
+    def next(self, question: str) -> object:
+        self.asked.append(question)
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     def choose(self, question: str, choices: list[Choice]) -> object:
-        wanted = self.answers.pop(0)
+        wanted = self.next(question)
         return next(choice.value for choice in choices if str(wanted) in choice.label)
 
     def choose_many(self, question: str, choices: list[Choice]) -> list[object]:
-        wanted = self.answers.pop(0)
+        wanted = self.next(question)
         return [choice.value for choice in choices if any(w in choice.label for w in wanted)]  # type: ignore[attr-defined]
 
     def text(self, question: str, default: str = "", check: wizard.Check | None = None) -> str:
-        answer = str(self.answers.pop(0) or default)
+        answer = str(self.next(question) or default)
         assert check is None or check(answer) is None, (question, answer)
         return answer
 
     def confirm(self, question: str, default: bool = True) -> bool:
-        return bool(self.answers.pop(0))
+        return bool(self.next(question))
 
     def tell(self, text: str) -> None:
         pass
+
+
+ATTEMPTS = ("What's the maximum number of fix attempts?", "10")
+ITERATIONS = ("What's the maximum number of iterations?", "20")
+NAME = ("What should the loop be called?", "own")
+SAVE_IT = ("Save to .loops/own.yaml?", True)
+KIND = "What kind of automation loop do you want to create?"
+OTHER = (KIND, "Other...")
+LIKE = "What should it be like?"
+CHECK = "Which command checks it? It exits with 0 where"
+# What is asked for each kind of loop, and an answer.
+DIALOGUES: dict[str, list[tuple[str, object]]] = {
+    "fix": [
+        (KIND, "Fix errors until clean (Recommended)"),
+        ("What should the loop fix?", ["mypy", "Other"]),
+        (f"{CHECK} all is well.", "make docs"),
+        ("What repairs it: a command, or a slash command?", "/ll:fix docs"),
+        ("What is the check called?", "docs"),
+        ("Another check?", False),
+        ATTEMPTS,
+    ],
+    "maintain": [
+        (KIND, "Maintain code quality continuously"),
+        ("What should the loop keep?", ["ruff"]),
+        ATTEMPTS,
+        ("How many seconds should pass between two rounds?", "5"),
+    ],
+    "convergence": [
+        (KIND, "Drive a metric toward a target"),
+        ("Which command prints the metric, as a number?", "wc -l < todo"),
+        ("Toward which number?", "0"),
+        ("What moves it: a command, or a slash command?", "/ll:do one"),
+        ("How near is near enough?", "1"),
+        ("Which way is progress?", "More"),
+        ATTEMPTS,
+    ],
+    "imperative": [
+        (KIND, "Run a sequence of steps"),
+        ("What is the first step?", "make"),
+        ("And then? (Enter: that is all)", ""),
+        ("Which command tells that it is done?", "test -e done"),
+        ITERATIONS,
+    ],
+    "goal": [
+        OTHER,
+        (LIKE, "Reach a goal"),
+        ("What should be true in the end?", "All is well"),
+        (f"{CHECK} it is true.", "make check"),
+        ("What repairs it? (Enter: that is all)", "/ll:fix it"),
+        ("What repairs it? (Enter: that is all)", ""),
+        ATTEMPTS,
+    ],
+    "fsm": [
+        OTHER,
+        (LIKE, "States and transitions"),
+        ("What is the first state called?", "check"),
+        ("What does `check` do: a command, a slash command? (Enter: the loop ends here)", "make"),
+        ("Where does success lead? (states: check; or a new one)", "done"),
+        ("And failure? (Enter: the same)", ""),
+        ("What does `done` do: a command, a slash command? (Enter: the loop ends here)", ""),
+        ("How does the loop end in `done`?", "success"),
+        ITERATIONS,
+    ],
+    "natural": [
+        OTHER,
+        (LIKE, "Words that stay"),
+        ("What should the loop do?", "Make it green"),
+        ("Which command or slash command may it use? (Enter: any)", "make"),
+        ("And which else? (Enter: that is all)", ""),
+        ATTEMPTS,
+    ],
+}
+
+
+def dialogue(kind: str) -> tuple[list[str], list[object]]:
+    """The questions for a kind of loop, and answers to them."""
+    rows = [*DIALOGUES[kind], NAME, SAVE_IT]
+    return [question for question, _ in rows], [answer for _, answer in rows]
+
+
+def made_by(asker: Scripted, monkeypatch: pytest.MonkeyPatch) -> int:
+    """`llc create` where a person gives these answers."""
+    monkeypatch.setattr(menus, "Menus", lambda: asker)
+    monkeypatch.setattr(creating, "is_attended", lambda: True)
+    return cli.main("llc", ["create", "--no-pin"])
+
+
+@pytest.mark.parametrize("kind", DIALOGUES)
+def test_every_kind_of_loop_has_its_questions(
+    project: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """These and no others; the loop is shown as YAML and as states before it is saved."""
+    questions, answers = dialogue(kind)
+    asker = Scripted(*answers)
+    assert made_by(asker, monkeypatch) == 0, capfd.readouterr().err
+    assert asker.asked == questions
+    assert asker.answers == []
+    shown = capfd.readouterr().err
+    text = (project / ".loops" / "own.yaml").read_text()
+    assert text in shown
+    if kind != "natural":  # which has none until it is pinned
+        states = re.findall(r"^(\S+)(?: \(ends.*\))?$", shown.partition("It compiles to:\n")[2], re.MULTILINE)
+        loop = compile_file(".loops/own.yaml").loop
+        assert loop is not None
+        assert states == list(loop.states)
+
+
+@pytest.mark.parametrize("kind", DIALOGUES)
+def test_leaving_any_question_leaves_nothing_behind(
+    project: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C at each step, and Ctrl-D."""
+    questions, answers = dialogue(kind)
+    for step in range(len(questions)):
+        for leaving, code in ((KeyboardInterrupt(), 130), (EOFError(), 1)):
+            assert made_by(Scripted(*answers[:step], leaving), monkeypatch) == code
+            assert list(project.iterdir()) == [], questions[step]
 
 
 def test_checks_fit_the_project(project: Path) -> None:
