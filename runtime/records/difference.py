@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import Any
 
 import attrs
@@ -388,9 +389,38 @@ def _changes(path: str, then: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def _shown(value: Any) -> str:
     value = shown_value(value)
-    if isinstance(value, str) and "\n" not in value:
-        return f"`{_cut(value)}`"
+    if isinstance(value, str):
+        first, _, more = value.partition("\n")
+        return f"`{_cut(first)}`" + (f" and {_more_lines(more)}" if more.strip() else "")
     return _cut(json.dumps(value, ensure_ascii=False, default=str)) if value is not None else "nothing"
+
+
+def _first_line(path: str, then: Any, now: Any) -> tuple[str, Any, Any]:
+    """Of two texts the first line that differs, and where that is; other values as they are."""
+    if not (isinstance(then, str) and isinstance(now, str)):
+        return path, then, now
+    if "\n" not in then + now:
+        return path, *_around(then, now)
+    pairs = zip_longest(then.split("\n"), now.split("\n"))
+    number, (old, new) = next((n, pair) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1])
+    return f"{path}, line {number}", *_around(old, new)
+
+
+def _around(then: str | None, now: str | None) -> tuple[str | None, str | None]:
+    """Of two long lines what stands around the place from which they differ."""
+    if then is None or now is None:
+        return then, now
+    shorter = min(len(then), len(now))
+    same = next((n for n, (a, b) in enumerate(zip(then, now, strict=False)) if a != b), shorter)
+    if same <= _SHOWN // 2:
+        return then, now
+    begin = same - _SHOWN // 4
+    return f"… {then[begin:]}", f"… {now[begin:]}"
+
+
+def _more_lines(text: str) -> str:
+    count = len(text.rstrip("\n").split("\n"))
+    return f"{count} more line{'' if count == 1 else 's'}"
 
 
 def _cut(text: str) -> str:
@@ -427,7 +457,8 @@ def as_text(comparison: Comparison, sources: Mapping[str, Source], color: bool =
     lines.append(f"  now:      {clean(describe(difference.now), 2000)}")
     found = changes(difference.recorded, difference.now)
     for path, then, now in found[:_CHANGES]:
-        lines.append(clean(f"    {path}: {_shown(then)} → {_shown(now)}", 2000))
+        where, then, now = _first_line(path, shown_value(then), shown_value(now))
+        lines.append(clean(f"    {where}: {_shown(then)} → {_shown(now)}", 2000))
     if len(found) > _CHANGES:
         lines.append(f"    … {len(found) - _CHANGES} more")
     before = f"  the same before: {comparison.same} of {comparison.total} events"

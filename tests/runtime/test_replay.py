@@ -168,6 +168,25 @@ def test_where_an_edited_loop_would_have_differed(llc: Llc, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("then", "now", "shown"),
+    [
+        ("a\nb 1\nc", "a\nb 2\nc", "command, line 2: `b 1` → `b 2`"),
+        ("a\nb", "a\nb\nc", "command, line 3: nothing → `c`"),
+        ("a", "b\nc", "command, line 1: `a` → `b`"),
+        ("x" * 300 + "1 y", "x" * 300 + "2 y", f"command: `… {'x' * 40}1 y` → `… {'x' * 40}2 y`"),
+        ("x" * 300, "x" * 301, f"command: `… {'x' * 40}` → `… {'x' * 41}`"),
+    ],
+)
+def test_of_long_commands_the_place_is_shown_where_they_differ(then: str, now: str, shown: str) -> None:
+    """The line of several, the part of a long one; the commands themselves in a line each."""
+    recorded, asked = (Asked(1, "shell", {"command": command}) for command in (then, now))
+    found = difference.Difference(1, recorded, asked)
+    text = difference.as_text(Comparison(0, 1, 0, found, True), {})
+    assert f"    {shown}\n" in text
+    assert len(text.splitlines()) == 5
+
+
+@pytest.mark.parametrize(
     ("before", "after", "what", "event"),
     [
         ("touch fixed;", "touch  fixed;", "effect", 7),
