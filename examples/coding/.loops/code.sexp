@@ -1,43 +1,16 @@
 ; Works on this project with a model until its tests pass: a model changes files, the tests run, and a
 ; model says what came of it and what to do next.
 
-(defatom code:change
-  (description "Changes files of the project.")
-  (params (goal string))
-  (system
-    "You change programs with care. You see the files that matter; answer with the whole new text of each file that you change, and change no more than the goal needs. Never change tests.")
-  (instructions "{{goal}}")
-  (output_format
-    (type "json")
-    (schema
-      "{\"type\": \"object\",
-        \"properties\": {
-          \"summary\": {\"type\": \"string\"},
-          \"files\": {\"type\": \"array\", \"items\": {
-            \"type\": \"object\",
-            \"properties\": {\"path\": {\"type\": \"string\"}, \"content\": {\"type\": \"string\"}},
-            \"required\": [\"path\", \"content\"]}}},
-        \"required\": [\"summary\", \"files\"]}")
-    (repair true)))
+(import "shared/changing.sexp")
 
 (define max-rounds 5)
 (define goal "Make the tests in tests/ pass.")
 
-; A model names the paths, so they are looked at before anything is written.
-(define (write-file file)
-  (let ((path (get file "path")))
-    (if (or (contains? path "..") (starts-with? path "/") (starts-with? path "tests/"))
-        (error 'bad-path "the model may not write" path)
-        (system:write_file path (get file "content")))))
-
 (define (execute input iteration)
-  (let* ((result (code:change (get-field input 'prompt) (files (get-field input 'files))))
-         (changed (get-field result "parsedContent.files")))
-    (for-each write-file changed)
-    result))
+  (change (get-field input 'prompt) (get-field input 'files)))
 
 (define (check command iteration)
-  (system:execute_shell_command command (timeout 120)))
+  (run-tests command))
 
 (define (decide result tests input iteration)
   (let* ((analysis (user:analyze-iteration-structured
