@@ -6,7 +6,7 @@ import sys
 
 from ..errors import EXIT_OK
 from ..options import NUMBER, Option
-from ..terminal.screen import Screen
+from ..terminal.screen import Screen, printable
 from .answers import write, write_json
 from .declaring import JSON, MAYBE, Argument, command
 
@@ -60,5 +60,5 @@ def answer(given: dict[str, Any]) -> int:
         write_json({**question.to_json(), "answer": said})
     else:
         again = "" if question.alive else f"; it goes on with: llc resume {question.run.id}"
-        write(f"answered {question.run.id}: {said}{again}\n")
+        write(f"answered {question.run.id}: {printable(said)}{again}\n")
     return EXIT_OK

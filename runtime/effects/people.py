@@ -33,8 +33,10 @@ FOLDER = "answers"
 _LOOK_AGAIN = 5.0
 # How often a question that waits for another one to be answered looks for the terminal.
 _TURN = 0.3
-# A longer answer is no answer: a terminal gives no more in a line, and nobody types it.
+# A longer answer is no answer: nobody writes it.
 LONGEST_ANSWER = 64 * 1024
+# What a terminal gives of a line, in bytes: it drops the rest.
+LONGEST_LINE = 4095
 # The terminal is one, questions may be several.
 _terminal = threading.Lock()
 
@@ -259,7 +261,14 @@ class _Waiting:
         self._typed = (self._typed + data)[-LONGEST_ANSWER:]
         if not self._typed.endswith(b"\n"):
             return None
-        typed, self._typed = self._typed.decode("utf-8", "replace").strip(), b""
+        typed, self._typed = self._typed.decode("utf-8", "replace"), b""
+        if len(typed.encode()) > LONGEST_LINE:
+            self._prompt(
+                f"a terminal drops what stands behind {LONGEST_LINE:,} bytes of a line; "
+                f"a longer answer is given by: llc answer {self._context.run_id} ANSWER"
+            )
+            return None
+        typed = typed.strip()
         if not typed and self._default is not None:
             return str(self._default)
         answer = accepted(typed, self._choices)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,8 @@ from llc.frontend.compile import compile_text
 from llc.ir.diagnostics import CompileError
 from llc.runtime.effects.people import pick
 from llc.runtime.effects.script import ScriptedWorld
-from llc.runtime.inspection import stopping
+from llc.runtime.errors import UserError
+from llc.runtime.inspection import answering, stopping
 
 CONFIRM = """
 name: confirm
@@ -82,7 +84,7 @@ def asked(count: int = 1) -> list[dict[str, Any]]:
     """What is asked here, once there are so many questions."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
-        found: list[dict[str, Any]] = json.loads(llc_("answer", "--json").stdout)
+        found = [question.to_json() for question in answering.questions(None)]
         if len(found) == count:
             return found
         time.sleep(0.05)
@@ -165,6 +167,32 @@ def test_enter_alone_is_the_default(project: Path, terminal: Callable[..., Any])
     child.expect('"value": ."x", "y"')
 
 
+def test_a_line_that_the_terminal_cuts_is_no_answer(project: Path, terminal: Callable[..., Any]) -> None:
+    """What stands behind 4,095 bytes of a line never comes here, so it is asked again."""
+    flow(project, '(ask "well?")')
+    child = terminal("run", "flow", "--json")
+    child.expect("answer: ")
+    for _ in range(25):
+        child.send("y" * 400)
+    child.send("\r")
+    child.expect("a terminal drops what stands behind 4,095 bytes")
+    child.expect("answer: ")
+    child.send("short\r")
+    child.expect('"value": "short"')
+
+
+def test_a_question_steers_no_terminal(project: Path, terminal: Callable[..., Any]) -> None:
+    """Neither the question nor its choices, here and in `llc answer`; the answer is what was offered."""
+    flow(project, r"""(ask "w\u001b]0;title\u0007hich\u001b[2J?\nx" (choices "a\u001b[32mb" "c"))""")
+    child = terminal("run", "flow", "--json")
+    child.expect("ab / c: ")
+    shown = child.before + llc_("answer").stdout + llc_("status", "flow").stdout
+    assert "which?" in shown
+    assert not {"\x07", "\x1b[2J", "\x1b[32m"} & set(re.findall(r"\x07|\x1b\[2J|\x1b\[32m", shown))
+    child.send("1\r")
+    child.expect_exact(r'"value": "a\u001b[32mb"')
+
+
 def test_questions_that_wait_at_once_have_the_terminal_in_turn(
     project: Path, terminal: Callable[..., Any]
 ) -> None:
@@ -245,9 +273,6 @@ def test_of_several_questions_one_is_named(project: Path) -> None:
 
 def test_of_two_who_answer_one_is_heard(project: Path) -> None:
     """The file of an answer is made once, so a run cannot be told two things."""
-    from llc.runtime.errors import UserError
-    from llc.runtime.inspection import answering
-
     run = start("confirm")
     asked()
     question = answering.chosen("confirm", None)
@@ -258,6 +283,19 @@ def test_of_two_who_answer_one_is_heard(project: Path) -> None:
     os.kill(run.pid, signal.SIGCONT)
     run.communicate(timeout=20)
     assert not (project / "went").exists()
+
+
+def test_two_may_answer_at_once(project: Path) -> None:
+    """One is told that it was heard, the other that it was not; the run has what the first said."""
+    flow(project, '(ask "well?")')
+    run = start("flow")
+    asked()
+    command = [sys.executable, "-m", "llc", "answer", "flow"]
+    both = [subprocess.Popen([*command, text], stderr=subprocess.DEVNULL) for text in ("one", "two")]
+    codes = [answer.wait(30) for answer in both]
+    assert sorted(codes) == [0, 1]
+    told, _ = run.communicate(timeout=20)
+    assert json.loads(told)["value"] == ("one", "two")[codes.index(0)]
 
 
 def test_many_questions_leave_room_for_work(project: Path) -> None:
