@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 import loops
+import many
 import programs
 import rig
 from environments import Absent, Installed, Process, find
@@ -497,6 +498,32 @@ states:
 
 def _command(place: Place, *words: str) -> Contestant:
     return lambda: place.seconds(words)
+
+
+# --- many at once -------------------------------------------------------------------------------
+
+
+def many_asleep(place: Place, sizes: Sizes) -> Section:
+    count, seconds = sizes.many_runs, sizes.many_seconds
+    about = (
+        "Runs that sleep in one process: of a loop in `llc batch`, with a journal each; of a graph of "
+        "one node that awaits `asyncio.sleep`, as coroutines with one AsyncSqliteSaver, in LangGraph. Memory "
+        "is the peak less that before (of LangGraph) or that of a batch of one, over the runs; started is "
+        "the time until the last one slept, over the runs. Each is done once."
+    )
+    title = f"Beside peers: {count:,} runs in one process"
+    with _section(place, sizes, "peers-many", title, about) as (found, peers):
+        graph_title, graph = peers.process("langgraph", "langgraph_many")
+        many.asleep(place, 1, 0.01)  # it is compiled now
+        one, ours = many.asleep(place, 1, 0.01), many.asleep(place, count, seconds)
+        theirs = graph.ask(count=count, seconds=seconds) if graph else {}
+        for what, unit, cost in (
+            ("memory of a run that sleeps", BYTES, many.each(ours.peak, one.peak, count)),
+            ("started, each", "seconds", many.each(ours.asleep, one.asleep, count)),
+        ):
+            peer = [float(theirs[unit])] if theirs else []
+            found.add(row(what, [cost], unit, peer=(graph_title, peer)))
+    return found
 
 
 # --- costs --------------------------------------------------------------------------------------

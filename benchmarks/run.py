@@ -27,6 +27,7 @@ SECTIONS = {
     "resuming": ("resuming", "section"),
     "context": ("context", "section"),
     "programs": ("programs", "section"),
+    "many": ("many", "section"),
 }
 # The same beside other people's programs, which are installed for it: only when it is asked for.
 PEERS = {
@@ -35,6 +36,7 @@ PEERS = {
     "peers-events": ("peers", "events"),
     "peers-programs": ("peers", "computing"),
     "peers-start": ("peers", "starts"),
+    "peers-many": ("peers", "many_asleep"),
 }
 
 

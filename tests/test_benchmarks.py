@@ -14,9 +14,9 @@ import pytest
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 SECTIONS = (
     *("steps", "start", "scale", "iterations", "output", "storage"),
-    *("reading", "resuming", "context", "programs"),
+    *("reading", "resuming", "context", "programs", "many"),
 )
-PEERS = ("peers-steps", "peers-growing", "peers-events", "peers-programs", "peers-start")
+PEERS = ("peers-steps", "peers-growing", "peers-events", "peers-programs", "peers-start", "peers-many")
 
 
 def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
