@@ -144,17 +144,21 @@ def _cycle_through(ways: Sequence[Sequence[int]], start: int, within: set[int]) 
 # --- slots ------------------------------------------------------------------------------------
 
 
-def slots_read(expr: Expr) -> Iterator[str]:
+def slots_read(expr: Expr) -> list[str]:
     """The slots an expression reads, in no particular order."""
+    found = []
     todo = [expr]
     while todo:
         item = todo.pop()
-        if isinstance(item, Slot):
-            yield item.name
-        elif isinstance(item, Prim):
-            todo.extend(item.args)
-        elif isinstance(item, Closure):
-            todo.extend(item.captures)
+        # Not `isinstance`: this is asked of every expression of a program.
+        kind = type(item)
+        if kind is Slot:
+            found.append(item.name)  # type: ignore[union-attr]
+        elif kind is Prim:
+            todo += item.args  # type: ignore[union-attr]
+        elif kind is Closure:
+            todo += item.captures  # type: ignore[union-attr]
+    return found
 
 
 def expressions(part: Instruction | Exit) -> tuple[Expr, ...]:

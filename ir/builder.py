@@ -92,7 +92,7 @@ class FunctionBuilder:
                 # A frontend may use one node in many places; once is enough to see its slots.
                 if id(part) not in seen:
                     seen.add(id(part))
-                    named.update(_slots_of(part))
+                    _add_slots(part, named)
             if state.handler is not None:
                 named[state.handler.slot] = None
         outer = {*self.parameters, *self.captures}
@@ -102,9 +102,13 @@ class FunctionBuilder:
         )
 
 
-def _slots_of(part: Instruction | Exit) -> dict[str, None]:
-    """The slots an instruction or exit names, in order."""
-    slots = dict.fromkeys(name for read in expressions(part) for name in slots_read(read))
-    if isinstance(part, SetSlot | Call | Perform | Parallel):
-        slots[part.slot] = None
-    return slots
+def _add_slots(part: Instruction | Exit, named: dict[str, None]) -> None:
+    """Add the slots that an instruction or exit names, in order."""
+    for read in expressions(part):
+        for name in slots_read(read):
+            named[name] = None
+    if type(part) in _STORING:
+        named[part.slot] = None  # type: ignore[union-attr]
+
+
+_STORING = frozenset({SetSlot, Call, Perform, Parallel})

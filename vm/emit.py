@@ -99,16 +99,21 @@ class Constants:
 
     def __init__(self) -> None:
         self.values: list[Any] = []
+        self._texts: dict[str, int] = {}
         self._index: dict[Any, int] = {}
         # A part of a container is known by its own number, so a key is never deep.
         self._parts: dict[Any, int] = {}
 
     def add(self, value: Any) -> int:
-        kind = type(value)
-        key = (kind, value) if kind is str else self._key(value)
-        index = self._index.get(key)
+        known: dict[Any, int] = self._index
+        key = value
+        if type(value) is str:
+            known = self._texts
+        else:
+            key = self._key(value)
+        index = known.get(key)
         if index is None:
-            index = self._index[key] = len(self.values)
+            index = known[key] = len(self.values)
             self.values.append(value)
         return index
 
@@ -151,8 +156,17 @@ class Spans:
         self.paths = {path: index for index, path in enumerate(dict.fromkeys(paths))}
         self.rows: list[int] = []
         self._index: dict[Span, int] = {}
+        # The one that was asked for last: much that stands together is at one place.
+        self._last: Span | None = None
+        self._last_index = 0
 
     def add(self, span: Span | None) -> int:
+        if span is self._last:
+            return self._last_index
+        self._last, self._last_index = span, self._number(span)
+        return self._last_index
+
+    def _number(self, span: Span | None) -> int:
         if span is None:
             return 0
         known = self._index.get(span)
@@ -304,28 +318,52 @@ class FunctionEmitter:
 
     def expression(self, expression: Expr, span: int) -> None:
         """Code that pushes the expression's value; `span` holds where it has none of its own."""
-        # Post-order from a work list; True marks what has had its operands emitted.
-        todo: list[tuple[bool, Expr, int]] = [(False, expression, span)]
-        while todo:
-            ready, node, around = todo.pop()
-            inner = around if node.span is None else self.spans.add(node.span)
-            # Not `match`: its class patterns take twice as long, and this is where emitting spends its time.
-            if isinstance(node, Const):
-                self.op("CONST", inner, self.constants.add(node.value))
-            elif isinstance(node, Slot):
-                self.op("LOAD", inner, self.slot(node.name))
-            elif isinstance(node, Prim):
-                if ready or not node.args:
-                    self.op("PRIM", inner, self.constants.add(node.op), len(node.args))
-                else:
-                    todo.append((True, node, around))
-                    todo += [(False, arg, inner) for arg in reversed(node.args)]
-            elif isinstance(node, Closure):
-                if ready or not node.captures:
-                    function = _index(self.functions, node.function, "function")
-                    self.op("CLOSURE", inner, function, len(node.captures))
-                else:
-                    todo.append((True, node, around))
-                    todo += [(False, capture, inner) for capture in reversed(node.captures)]
+        if not self.leaf(expression, span):
+            self.applied(expression, span)
+
+    def leaf(self, node: Expr, around: int) -> bool:
+        """Code for a literal or a slot; whether it is one. They are many: their rows are not looked up."""
+        kind = type(node)
+        if kind is Const:
+            number, operand = _CONST, self.constants.add(node.value)  # type: ignore[union-attr]
+        elif kind is Slot:
+            number, operand = _LOAD, self.slot(node.name)  # type: ignore[union-attr]
+        else:
+            return False
+        if self.done:
+            raise EmitError("an expression does not fit where it stands")
+        self.depth = depth = self.depth + 1
+        if depth > self.max_stack:
+            self.max_stack = depth
+        span = around if node.span is None else self.spans.add(node.span)
+        code = self.code
+        if span != self.last_span:
+            self.last_span = span
+            self.positions += (len(code), span)
+        code += (number, operand)
+        return True
+
+    def applied(self, expression: Expr, span: int) -> None:
+        """Code for a primitive or a closure: what it is applied to, in order, and then itself."""
+        # What is begun, outermost first: the node, its span, how many of its operands have their code.
+        begun = [(expression, span if expression.span is None else self.spans.add(expression.span), 0)]
+        while begun:
+            node, span, index = begun.pop()
+            operands = node.args if isinstance(node, Prim) else node.captures  # type: ignore[union-attr]
+            count = len(operands)
+            while index < count:
+                operand = operands[index]
+                index += 1
+                if not self.leaf(operand, span):
+                    begun.append((node, span, index))
+                    inner = span if operand.span is None else self.spans.add(operand.span)
+                    begun.append((operand, inner, 0))
+                    break
             else:
-                assert_never(node)
+                if isinstance(node, Prim):
+                    self.op("PRIM", span, self.constants.add(node.op), count)
+                elif isinstance(node, Closure):
+                    self.op("CLOSURE", span, _index(self.functions, node.function, "function"), count)
+
+
+_CONST, _LOAD = BY_NAME["CONST"].number, BY_NAME["LOAD"].number

@@ -70,6 +70,8 @@ class Lifter:
         self.stack: list[Expr] = []
         self.spans: dict[int, Span | None] = {}
         self.starts = code.positions[::2]
+        # Where the place that was asked for last holds: from one offset to another, and the place.
+        self.held: tuple[int, float, Span | None] = (0, 0, None)
 
     def function(self) -> Function:
         code = self.code
@@ -92,8 +94,14 @@ class Lifter:
 
     def span_at(self, offset: int) -> Span | None:
         """As `FunctionCode.span_at`, made quick for reading all of the code."""
-        row = bisect_right(self.starts, offset) - 1
-        return self.span(self.code.positions[2 * row + 1]) if row >= 0 else None
+        begin, end, span = self.held
+        if not begin <= offset < end:
+            starts = self.starts
+            row = bisect_right(starts, offset) - 1
+            span = self.span(self.code.positions[2 * row + 1]) if row >= 0 else None
+            end = starts[row + 1] if row + 1 < len(starts) else float("inf")
+            self.held = starts[row] if row >= 0 else 0, end, span
+        return span
 
     def pop(self) -> Expr:
         return self.stack.pop()

@@ -38,7 +38,18 @@ class Opcode:
     """One row. `pops` and `pushes` follow from the stack picture `before -- after`; where the
     picture has a `…`, the operand `count` pops as many more (`pops_count`)."""
 
-    __slots__ = ("doc", "is_exit", "name", "number", "operands", "picture", "pops", "pops_count", "pushes")
+    __slots__ = (
+        "_count",
+        "doc",
+        "is_exit",
+        "name",
+        "number",
+        "operands",
+        "picture",
+        "pops",
+        "pops_count",
+        "pushes",
+    )
 
     def __init__(self, number: int, name: str, operands: str, picture: str, doc: str, exits: bool) -> None:
         self.number = number
@@ -49,6 +60,7 @@ class Opcode:
         words = before.split()
         self.pops = sum(not word.endswith("…") for word in words)
         self.pops_count = self.pops != len(words)
+        self._count = self.operands.index("count") if self.pops_count else 0
         self.pushes = len(after.split())
         self.doc = doc
         self.is_exit = exits
@@ -60,7 +72,7 @@ class Opcode:
 
     def popped(self, operands: Sequence[int]) -> int:
         """How many values the instruction with these operands takes off the stack."""
-        return self.pops + (operands[self.operands.index("count")] if self.pops_count else 0)
+        return self.pops + (operands[self._count] if self.pops_count else 0)
 
 
 def _work(number: int, name: str, operands: str, picture: str, doc: str) -> Opcode:
