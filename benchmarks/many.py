@@ -21,6 +21,7 @@ from sizes import Sizes
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _LOOK = 0.1
 _AT_ONCE = 50
+_MOMENT = 0.01
 
 # Performs one action, and waits before its next iteration.
 _SLEEPING = """\
@@ -83,7 +84,7 @@ def _sleep(found: Section, place: Place, sizes: Sizes) -> None:
     kept: dict[str, list[float]] = {"started": [], "processor": []}
 
     def ours() -> float:
-        one, all_of_them = asleep(place, 1, seconds), asleep(place, many, seconds)
+        one, all_of_them = asleep(place, 1, _MOMENT), asleep(place, many, seconds)
         kept["started"].append(each(all_of_them.asleep, one.asleep, many))
         kept["processor"].append(all_of_them.load)
         return each(all_of_them.peak, one.peak, many)
@@ -158,8 +159,9 @@ def each(all_of_them: float, one: float, count: int) -> float:
 
 def asleep(place: Place, count: int, seconds: float) -> Seen:
     """A batch of so many runs that sleep so long."""
-    place.write_loop("sleeping", _SLEEPING.format(seconds=seconds))
-    return _batch(place, "sleeping", count)
+    name = f"sleeping-{seconds * 1000:.0f}"
+    place.write_loop(name, _SLEEPING.format(seconds=seconds))
+    return _batch(place, name, count)
 
 
 @dataclass
@@ -197,10 +199,11 @@ def _batch(place: Place, loop: str, count: int, at_once: str = "8") -> Seen:
             output, _ = process.communicate(timeout=_LOOK)
     seen.seconds = time.time() - begun
     ended = [json.loads(line)["status"] for line in output.splitlines()]
-    wanted = "limit" if loop == "sleeping" else "success"
+    is_sleeping = loop.startswith("sleeping")
+    wanted = "limit" if is_sleeping else "success"
     if ended != [wanted] * count:
         raise RuntimeError(f"a batch of {loop} ended with {sorted(set(ended))}")
-    if loop == "sleeping":
+    if is_sleeping:
         _sleeping(seen, place, count, begun)
     return seen
 

@@ -462,6 +462,7 @@ def starts(place: Place, sizes: Sizes) -> Section:
         contestants: dict[str, Contestant] = {
             "help": lambda: place.seconds([*place.llc, "--help"]),
             "run": lambda: place.seconds([*place.llc, "run", "three", "--quiet"]),
+            "validate": lambda: place.seconds([*place.llc, "validate", "three"]),
         }
         for key, (title, command) in commands.items():
             if command:
@@ -472,10 +473,12 @@ def starts(place: Place, sizes: Sizes) -> Section:
                 if peers.works(title, run):
                     contestants[f"run-{key}"] = run
                     contestants[f"help-{key}"] = _command(there, command, "--help")
+                    contestants[f"validate-{key}"] = _command(there, command, "validate", "three")
         turns = take_turns(contestants, sizes.peer_rounds)
         for word, what, theirs in (
             ("help", "`llc --help`", "`ll-loop --help`"),
             ("run", "`llc run`, cached", "`ll-loop run`"),
+            ("validate", "`llc validate`", "`ll-loop validate`"),
         ):
             for key, (title, _) in commands.items():
                 peer = (f"{theirs}, {title}", turns.get(f"{word}-{key}", ()))
@@ -514,7 +517,8 @@ def many_asleep(place: Place, sizes: Sizes) -> Section:
     title = f"Beside peers: {count:,} runs in one process"
     with _section(place, sizes, "peers-many", title, about) as (found, peers):
         graph_title, graph = peers.process("langgraph", "langgraph_many")
-        many.asleep(place, 1, 0.01)  # it is compiled now
+        for seconds_of_one in (0.01, seconds):
+            many.asleep(place, 1, seconds_of_one)  # both are compiled now
         one, ours = many.asleep(place, 1, 0.01), many.asleep(place, count, seconds)
         theirs = graph.ask(count=count, seconds=seconds) if graph else {}
         for what, unit, cost in (

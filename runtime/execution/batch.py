@@ -97,7 +97,7 @@ class Batch:
         self._told = told
         self._claims = Claims()
         self._is_stuck = False
-        self._crash: Exception | None = None
+        self._crash: BaseException | None = None
         self._programs: dict[Any, tuple[str, Image]] = {}
         self.many: Many | None = None
         self.total = 0
@@ -180,8 +180,9 @@ class Batch:
         locks.sweep(ROOT)
         cleaning.clean(ROOT, None, self._base.keep, self._base.older_than, False)
         self.many = many = Many(self._at_once, width, self._interrupt, self._begin_one, self._ended)
-        gc.freeze()
-        gc.enable()
+        if not self._base.is_silent:
+            gc.freeze()  # as where one run is driven
+            gc.enable()
         try:
             with keeping():
                 while True:
@@ -197,7 +198,7 @@ class Batch:
 
     def _begin_one(self) -> bool:
         """Begin the first one that nothing stands in the way of; False where there is none now."""
-        if self._is_stuck or self._crash is not None:
+        if self._is_stuck:
             return False
         before, skipped = Claims(), []
         chosen: Wanted | None = None
@@ -266,7 +267,7 @@ class Batch:
     def _failed(self, command: Command, error: BaseException) -> Outcome:
         """The outcome of a run that could not begin, or not go on."""
         match error:
-            case Interrupted():
+            case Interrupted() | KeyboardInterrupt():
                 return command.not_ended("interrupt", "interrupted", "interrupted")
             case UserError():
                 return command.not_ended(error.id, error.message, "error", error.help)
@@ -274,9 +275,7 @@ class Batch:
                 return command.not_ended("journal", error.message, "error", command.journal_help)
             case CompileError():
                 return command.not_ended("invalid-loop", str(error.diagnostics[0].message), "error")
-        if isinstance(error, Exception):
-            self._crash = self._crash or error
-            self._interrupt.set()
+        self._crash = self._crash or error
         return command.not_ended("internal", "internal error", "error")
 
 

@@ -115,6 +115,7 @@ def _read(path: str, data: bytes, given: Mapping[str, Any], before: int) -> list
     source = Source(path, sha256(data).hexdigest(), text)
     found: list[Job] = []
     wrong: list[Diagnostic] = []
+    plain: dict[str, options.Values] = {}  # of jobs that say nothing of their own
     for line, row in enumerate(text.split("\n"), 1):
         if not row.strip():
             continue
@@ -126,6 +127,8 @@ def _read(path: str, data: bytes, given: Mapping[str, Any], before: int) -> list
             wrong.append(Diagnostic("bad-job", trouble[0], span, "here", trouble[1]))
         else:
             job = _job(before + len(found) + 1, said, given)
+            if not said.keys() - {"loop", "scope"}:
+                job.values = plain.setdefault(said["loop"], job.values)
             job.span, job.source = span, source
             found.append(job)
     if wrong:

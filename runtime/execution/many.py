@@ -268,6 +268,9 @@ class Many:
             self._drop(strand, end.value)
         except Exception as error:
             self._drop(strand, error)
+        except BaseException as error:
+            self._drop(strand, error)
+            raise
         else:
             self._bounds = strand.command.bounds
             if not isinstance(waits, Apart):

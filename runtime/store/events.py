@@ -31,7 +31,8 @@ OWN_ROWS = (
         "format run program program_hash llc path expression? script? scope? overrides? limits? budget? "
         "forked_from?",
         "A run begins. `format` is the journal's, 1; `path` the file it was started from, or `expression` "
-        "(`-e`); `scope` the paths it works on, where a batch gave it others; `limits` its `fuel`, `depth` and `size` where not the default; `budget` what it may spend; "
+        "(`-e`); `scope` the paths it works on, where a batch gave it others; `limits` its `fuel`, `depth` "
+        "and `size` where not the default; `budget` what it may spend; "
         "`forked_from` the `run` whose past it shares, the effect `at` which they part, and when it was "
         "(`ts`).",
     ),

@@ -574,3 +574,16 @@ def test_requests_come_as_they_were_made(project: Path) -> None:
     assert again is not None
     assert holders() == [Path(again.path)]
     again.close()
+
+
+def test_ctrl_c_ends_run_many_in_good_order(project: Path) -> None:
+    """The runs can be resumed, and the caller hears of it as of any Ctrl-C."""
+    loop("one", "echo $$ >> pids; exec sleep 600")
+    code = "import llc; llc.run_many([{'loop': 'one', 'scope': []}] * 3)"
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: len(lines("pids")) == 3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors
+    assert all(events(run.id, "run_interrupted") for run in unfinished())
+    assert len(unfinished()) == 3
