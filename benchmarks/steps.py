@@ -25,10 +25,11 @@ def section(place: Place, sizes: Sizes) -> Section:
         title="One `true` step, journal on, over the bare process",
         about=(
             "In process: seconds of `Driver.run` over a loop of that action, each step judged by its exit "
-            "code, routed and counted, divided by its steps; the journal is synced twice a step on the "
-            "disk that holds the temporary folder. `true` has nothing in it for a shell to do, so llc "
-            "starts the program itself; `:` is a builtin and goes through `bash -c`. By whole runs: "
-            "`llc run` with more steps less `llc run` with few, divided by the difference in steps."
+            "code, routed and counted, divided by its steps; the journal is synced once a step, for the "
+            "result of one and the start of the next, on the disk that holds the temporary folder. `true` has "
+            "nothing in it for a shell to do, so llc starts the program itself; `:` is a builtin and goes "
+            "through `bash -c`. By whole runs: `llc run` with more steps less `llc run` with few, divided by "
+            "the difference in steps."
         ),
     )
     _in_process(found, place, sizes)
@@ -76,14 +77,14 @@ def _in_process(found: Section, place: Place, sizes: Sizes) -> None:
     )
     bare = '`subprocess.run(["bash", "-c", "true"])`'
     found.add(
-        row("`true` step in process", turns["true"], peer=(bare, turns["bash -c true"]), aim=2),
+        row("`true` step in process", turns["true"], peer=(bare, turns["bash -c true"]), aim=1.3),
         row("", turns["true"], peer=('`subprocess.run(["sh", "-c", "true"])`', turns["sh -c true"])),
         row("", turns["true"], peer=("`posix_spawn` of `true`, waited for", turns["spawn"])),
         row(
             "`:` step in process, through bash",
             turns[":"],
             peer=('`subprocess.run(["bash", "-c", ":"])`', turns["bash -c :"]),
-            aim=2,
+            aim=1.3,
         ),
     )
 
@@ -109,6 +110,6 @@ def _whole_runs(found: Section, place: Place, sizes: Sizes) -> None:
             "`true` step by whole runs",
             differences(turns["many"], turns["few"], sizes.run_steps),
             peer=('`subprocess.run(["bash", "-c", "true"])`', turns["bare"]),
-            aim=2,
+            aim=1.3,
         )
     )
