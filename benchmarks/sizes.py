@@ -32,9 +32,9 @@ class Sizes:
     program_rounds: int = 9
     program_part: int = 1
     many_runs: int = 1_000
-    many_seconds: float = 30
+    many_seconds: float = 20
     many_waits: float = 1
-    many_rounds: int = 3
+    many_rounds: int = 2
     installs_peers: bool = True
     peer_steps: int = 60
     peer_rounds: int = 5

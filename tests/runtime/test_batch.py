@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import terminals
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -587,3 +588,15 @@ def test_ctrl_c_ends_run_many_in_good_order(project: Path) -> None:
     assert "KeyboardInterrupt" in errors
     assert all(events(run.id, "run_interrupted") for run in unfinished())
     assert len(unfinished()) == 3
+
+
+def test_on_a_terminal_the_runs_under_way_are_counted(project: Path) -> None:
+    """A line below counts them, and is gone at the end; each that is over has its line."""
+    loop("one", "until [ -e go ]; do sleep 0.05; done")
+    child = terminals.spawn("batch", free("one", 5), "--at-once", "2", width=100)
+    child.expect("0 of 5 over, [0-9] under way, 2 at work")
+    Path("go").touch()
+    child.expect("5 runs: 5 success")
+    assert terminals.exit_code(child) == 0
+    left = terminals.screen_of(child.before)
+    assert not any("under way" in line for line in left)
