@@ -518,23 +518,34 @@ class Body(StateWriter):
         header, bindings = self.loops[-1]
         mark = self.depth
         exprs: list[Expr] = yield self.operands(args)
-        slots = [self.slots.get(binding) for binding in bindings]
-        written: set[str | None] = set()
-        for index, expr in enumerate(exprs):
-            if not written.isdisjoint(slots_read(expr)):
-                exprs[index] = self.keep(expr)
-            written.add(slots[index])
-        for binding, slot, expr in zip(bindings, slots, exprs, strict=True):
+        # From left to right; what a later one reads is stored when all have been evaluated.
+        later: list[set[str]] = []
+        read: set[str] = set()
+        for expr in reversed(exprs):
+            later.append(read)
+            read = read.union(slots_read(expr))
+        waiting: list[tuple[Binding, Expr]] = []
+        for binding, expr, read in zip(bindings, exprs, reversed(later), strict=True):
+            slot = self.slots.get(binding)
             if slot is None:  # nothing looks at it
                 self.drop(expr)
-            elif binding in self.captures.boxed:
-                self.add(store(slot, prim("box", expr)))
-            elif not (isinstance(expr, Slot) and expr.name == slot):
-                self.add(store(slot, expr))
+            elif isinstance(expr, Slot) and expr.name == slot and binding not in self.captures.boxed:
+                pass
+            elif slot in read:
+                waiting.append((binding, self.keep(expr)))
+            else:
+                self.renew(binding, expr)
+        for binding, expr in waiting:
+            self.renew(binding, expr)
         self.depth = mark
         if self.open is not None:
             header.use()
             self.leave(lambda: Goto(header.name))
+
+    def renew(self, binding: Binding, expr: Expr) -> None:
+        """Give a variable of a loop its value for the next round."""
+        boxed = binding in self.captures.boxed
+        self.add(store(self.slots[binding], prim("box", expr) if boxed else expr))
 
     def guard(self, node: core.Try, to: Destination) -> Lowering:
         """A `try`: the states of its body have the handler's state and the slot for the fault."""

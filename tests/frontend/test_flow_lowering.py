@@ -370,3 +370,27 @@ def test_the_library_calls_nothing_it_is_given_as_the_last_thing_it_does() -> No
     callees = [exit_.callee for exit_ in last if isinstance(exit_, TailCall)]
     assert callees
     assert all(isinstance(callee, Closure) for callee in callees)
+
+
+@pytest.mark.parametrize(
+    ("next", "kind"),
+    [
+        ("(recur (+ i text) (/ 1 i))", "type-error"),
+        ("(recur (/ 1 i) (+ i text))", "division-by-zero"),
+        ("(recur j (/ 1 i))", "division-by-zero"),
+    ],
+)
+def test_recur_evaluates_from_left_to_right(next: str, kind: str) -> None:
+    """The first of several faults is told, whichever variables the others read."""
+    fault = outcome(f'(define (f text) (loop ((i 0) (j 0)) {next})) (f "a")')
+    assert isinstance(fault, Fault)
+    assert fault.kind == kind
+
+
+def test_the_variables_of_a_loop_take_their_values_together() -> None:
+    """Each is computed from those of the round before."""
+    text = "(loop ((a 1) (b 2) (c 3) (left 4)) (if (= left 0) (list a b c) (recur b c (+ a b) (- left 1))))"
+    a, b, c = 1, 2, 3
+    for _ in range(4):
+        a, b, c = b, c, a + b
+    assert value(text) == [a, b, c]
