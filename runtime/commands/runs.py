@@ -156,9 +156,15 @@ def profile(given: dict[str, Any]) -> int:
     _target("Only runs of this loop, or this run.", complete_any_run),
     Option("keep", "--keep", NUMBER, "Keep the latest N runs of each loop.", "N", least=0),
     Option("older_than", "--older-than", TEXT, "Remove only what began so long ago.", "AGE"),
+    Option("unfinished", "--unfinished", FLAG, "Give up what was cut off or interrupted instead."),
     Option("dry_run", "--dry-run", FLAG, "Say what would be removed, and remove nothing."),
     JSON,
-    examples=("llc clean", "llc clean --older-than 30d --dry-run", "llc clean fix-types --keep 0"),
+    examples=(
+        "llc clean",
+        "llc clean --older-than 30d --dry-run",
+        "llc clean fix-types --keep 0",
+        "llc clean fix-types --unfinished",
+    ),
 )
 def clean(given: dict[str, Any]) -> int:
     from .. import configuration
@@ -170,10 +176,17 @@ def clean(given: dict[str, Any]) -> int:
         older_than = configuration.age(given["older_than"])
         if older_than is None:
             raise UserError("bad-option", f"`{given['older_than']}` is no age", "such as 30d, 12h, 90m or 4w")
-    elif keep is None:
+    elif keep is None and not given["unfinished"]:
         told = configuration.load(folders.ROOT)
         keep, older_than = told.keep, told.older_than
-    gone, size, problems = cleaning.clean(folders.ROOT, given["target"], keep, older_than, given["dry_run"])
+    if given["unfinished"]:
+        from ..inspection import forgetting
+
+        found = forgetting.chosen(given["target"], keep, older_than)
+        gone, size, problems = forgetting.forget(found, given["dry_run"])
+    else:
+        root = folders.ROOT
+        gone, size, problems = cleaning.clean(root, given["target"], keep, older_than, given["dry_run"])
     if given["json"]:
         write_json({"removed": gone, "bytes": size, "dry_run": given["dry_run"], "problems": problems})
     else:

@@ -12,7 +12,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 # Seconds between TERM and KILL, and between two looks at who is left.
 GRACE = 2.0
@@ -60,6 +60,15 @@ def end_leftover(pid: int, started: str, effect_id: str) -> bool:
             number = signal.SIGKILL
             end = time.monotonic() + GRACE
     return bool(found)
+
+
+def end_effect(effect_id: str, processes: Iterable[tuple[int, str]]) -> list[int]:
+    """End what is left of an effect, by the processes on record for it; the pids of those that led it.
+
+    Where none is on record it may have been cut off before: then by whoever carries its id.
+    """
+    known = list(processes) or find_leaders(effect_id)
+    return [pid for pid, started in known if end_leftover(pid, started, effect_id)]
 
 
 def find_leaders(effect_id: str) -> list[tuple[int, str]]:

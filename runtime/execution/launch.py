@@ -777,7 +777,7 @@ def _no_record(folder: RunFolder) -> UserError:
     return UserError(
         "no-record",
         f"{folder.id} cannot go on: its journal {what}, so it is not known what was done already",
-        f"nothing was performed; look at {folder.path}, or begin anew with `llc run`",
+        f"nothing was performed; look at {folder.path}; to give it up: llc clean {folder.id} --unfinished",
         EXIT_FAILURE,
     )
 

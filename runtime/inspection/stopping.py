@@ -16,7 +16,7 @@ import signal
 import time
 from typing import Any
 
-from ..effects.leftover import end_leftover, start_time
+from ..effects.leftover import end_effect, start_time
 from ..errors import EXIT_FAILURE, UserError, reason
 from ..execution import desk
 from ..store import runs
@@ -286,7 +286,7 @@ def _apart(holders: list[Holder], wanted: set[str]) -> tuple[list[Holder], list[
 
 def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
     if was_killed:
-        _end_leftovers(run)
+        end_leftovers(run)
     if not os.path.exists(run.path):
         run = RunFolder(run.root, os.path.join(run.root, HISTORY, run.id))
     if not os.path.exists(run.path):
@@ -304,9 +304,9 @@ def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
     return stopped
 
 
-def _end_leftovers(run: RunFolder) -> None:
+def end_leftovers(run: RunFolder) -> None:
     """End the actions of a run that was killed: nobody else does before it is resumed."""
     with contextlib.suppress(UserError):
-        for seq, processes in summary.of(run).processes.items():
-            for pid, begun in processes:
-                end_leftover(pid, begun, f"{run.id}/{seq}")
+        told = summary.of(run)
+        for seq in told.pending:
+            end_effect(f"{run.id}/{seq}", told.processes.get(seq, ()))

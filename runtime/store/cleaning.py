@@ -1,8 +1,8 @@
 """Making room: runs that have ended are removed from the history, by a policy.
 
-Only folders in `.loops/.history/` are looked at: a run that has not ended is never touched. A run goes
-when its loop has more than `keep` later ones and, where `older_than` is given, it began longer ago than
-that. A folder is renamed before its files go, so that no half of a run is ever listed.
+A run goes when its loop has more than `keep` later ones and, where `older_than` is given, it began longer
+ago than that. A folder is renamed before its files go, so that no half of a run is ever listed. Runs that
+have not ended are not looked at here (`inspection.forgetting`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 
 from ..errors import reason
 from . import runs
-from .runs import HISTORY, RunFolder, is_run_of, runs_in
+from .runs import HISTORY, RUNNING, RunFolder, is_run_of, runs_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # At the end of a run at most so many are removed: what has piled up goes bit by bit.
 MOST_AT_ONCE = 4
 _GONE = ".gone"
+_FOLDERS = (HISTORY, RUNNING)
 
 
 def begun(run: RunFolder) -> float:
@@ -32,7 +33,7 @@ def begun(run: RunFolder) -> float:
 
 
 def surplus(found: Iterable[RunFolder], keep: int | None, older_than: float | None) -> list[RunFolder]:
-    """Those of some ended runs that may go, the oldest first.
+    """Those of some runs that may go, the oldest first.
 
     `found` has the latest first. With neither bound none may go.
     """
@@ -49,9 +50,9 @@ def surplus(found: Iterable[RunFolder], keep: int | None, older_than: float | No
 
 
 def remove(run: RunFolder) -> int:
-    """Remove an ended run; the bytes its files had. Raises OSError where it cannot be removed."""
+    """Remove a run; the bytes its files had. Raises OSError where it cannot be removed."""
     parent, name = os.path.split(run.path)
-    if os.path.islink(run.path) or os.path.basename(parent) != os.path.basename(HISTORY):
+    if os.path.islink(run.path) or os.path.basename(parent) not in map(os.path.basename, _FOLDERS):
         return 0
     gone = os.path.join(parent, f".{name}{_GONE}")
     try:
@@ -63,11 +64,12 @@ def remove(run: RunFolder) -> int:
 
 def remove_rest(root: str) -> None:
     """Remove what is left of removals that were cut off."""
-    parent = os.path.join(root, HISTORY)
-    with contextlib.suppress(OSError):
-        for name in os.listdir(parent):
-            if name.startswith(".") and name.endswith(_GONE):
-                _remove_folder(os.path.join(parent, name))
+    for folder in _FOLDERS:
+        parent = os.path.join(root, folder)
+        with contextlib.suppress(OSError):
+            for name in os.listdir(parent):
+                if name.startswith(".") and name.endswith(_GONE):
+                    _remove_folder(os.path.join(parent, name))
 
 
 def _remove_folder(path: str) -> int:

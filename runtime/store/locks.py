@@ -11,6 +11,7 @@ nobody waits in a circle; it sleeps in the system until the lock of one of them 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -25,7 +26,7 @@ from .runs import RunFolder, make_running_folder, runs_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
+    from collections.abc import Callable, Container, Iterable, Iterator
     from typing import Any
 
     from ..effects.world import Interrupt
@@ -188,15 +189,7 @@ def taking_over(
     wanted = resolve_scope(scope, run.root)
     with gate:
         if _is_held(run):
-            held = run.about()
-            pid, is_queued = held.get("pid"), held.get("queued")
-            raise UserError(
-                "run-is-live",
-                f"{run.id} is {'in the queue' if is_queued else 'still running'}"
-                + (f" (pid {pid})" if pid else ""),
-                f"to look at it: llc attach {run.id}; to stop it: llc stop {run.id}",
-                EXIT_FAILURE,
-            )
+            raise still_live(run)
         others = _in_the_way(run.root, wanted, run, ours)
         if others and queue is None:
             raise _conflict(others, run.root)
@@ -208,6 +201,27 @@ def taking_over(
             lock.close()
             raise
     return lock
+
+
+def still_live(run: RunFolder) -> UserError:
+    """That a run can be neither taken up nor removed, because somebody runs it."""
+    held = run.about()
+    pid = f" (pid {held['pid']})" if "pid" in held else ""
+    return UserError(
+        "run-is-live",
+        f"{run.id} is {'in the queue' if held.get('queued') else 'still running'}{pid}",
+        f"to look at it: llc attach {run.id}; to stop it: llc stop {run.id}",
+        EXIT_FAILURE,
+    )
+
+
+@contextlib.contextmanager
+def kept_dead(run: RunFolder) -> Iterator[None]:
+    """Inside, nobody takes up a run that nobody runs. Raises UserError where somebody does."""
+    with _Gate(run.root):
+        if _is_held(run):
+            raise still_live(run)
+        yield
 
 
 def unfinished(root: str) -> list[RunFolder]:

@@ -9,7 +9,7 @@ import os
 import sys
 
 from ...ir.effects import EFFECTS
-from ..effects.leftover import end_leftover, find_leaders
+from ..effects.leftover import end_effect
 from ..effects.world import LONGEST_WAIT
 from ..errors import EXIT_FAILURE, UserError
 from .masking import masked
@@ -84,11 +84,8 @@ class Unknown:
         """End what is still running of an effect that had started, if anything is."""
         if recorded is None or not recorded.started or recorded.finished:
             return
-        effect_id = f"{self.run}/{seq}"
-        for pid, begun in recorded.processes or find_leaders(effect_id):
-            if end_leftover(pid, begun, effect_id):
-                said = f"note: what was still running of effect {seq} (pid {pid}) has been ended\n"
-                self.screen.write(said)
+        for pid in end_effect(f"{self.run}/{seq}", recorded.processes):
+            self.screen.write(f"note: what was still running of effect {seq} (pid {pid}) has been ended\n")
 
     def _policy(self, effect: Effect) -> str | None:
         """What becomes of an effect whose outcome is unknown; None where it cannot have changed a thing."""
