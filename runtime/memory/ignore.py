@@ -18,6 +18,12 @@ from typing import Any, NamedTuple
 
 MOST_FILES = 100_000
 LARGEST_FILE = 1 << 20
+# Longer than any path.
+_LONGEST_PATTERN = 8 << 10
+# A character for each byte: to git, names and patterns are bytes.
+_BYTES = "latin-1"
+# So many patterns at once; more than some thousands are too much for the engine.
+_PORTION = 500
 # Seconds between two looks at whether we are to stop.
 _LOOK = 0.1
 
@@ -219,9 +225,7 @@ def _walk(base: bytes, check: Callable[[], object]) -> Iterator[bytes]:
         except OSError:
             continue
         own = list(specs.pop(folder))
-        spec = _spec(os.path.join(base, folder, b".gitignore"))
-        if spec is not None:
-            own.append((folder, spec))
+        own += [(folder, spec) for spec in _specs(os.path.join(base, folder, b".gitignore"))]
         for item in items:
             path = os.path.join(folder, item.name)
             if _is_never(path):
@@ -243,7 +247,7 @@ def _is_never(path: bytes) -> bool:
 def _is_ignored(path: bytes, is_folder: bool, specs: list[tuple[bytes, Any]]) -> bool:
     """What the nearest ignore file that says something of a path says."""
     for folder, spec in reversed(specs):
-        below = os.fsdecode(path[len(folder) + 1 :] if folder else path)
+        below = (path[len(folder) + 1 :] if folder else path).decode(_BYTES)
         said = spec.check_file(below + "/" if is_folder else below).include
         if said is not None:
             return bool(said)
@@ -257,8 +261,8 @@ def _specs_of_user(base: bytes) -> list[tuple[bytes, Any]]:
     users = os.path.join(config, "git", "ignore")
     for path in (os.path.join(home, ".gitconfig"), os.path.join(config, "git", "config")):
         users = _excludes_file(path) or users
-    found = [_spec(os.fsencode(users)), _spec(os.path.join(base, b".git", b"info", b"exclude"))]
-    return [(b"", spec) for spec in found if spec is not None]
+    found = [*_specs(os.fsencode(users)), *_specs(os.path.join(base, b".git", b"info", b"exclude"))]
+    return [(b"", spec) for spec in found]
 
 
 def _excludes_file(path: str) -> str | None:
@@ -277,20 +281,34 @@ def _excludes_file(path: str) -> str | None:
     return found
 
 
-def _spec(path: bytes) -> Any:
-    """The patterns of an ignore file, None where there is none."""
+def _specs(path: bytes) -> list[Any]:
+    """The patterns of an ignore file, in portions; what the last one says of a path counts."""
     try:
         with open(path, "rb") as file:
-            lines = os.fsdecode(file.read(LARGEST_FILE)).splitlines()
+            lines = file.read(LARGEST_FILE).decode(_BYTES).split("\n")
     except (OSError, ValueError):
-        return None
+        return []
+    found = []
+    for start in range(0, len(lines), _PORTION):
+        portion = [line for line in lines[start : start + _PORTION] if len(line) <= _LONGEST_PATTERN]
+        spec = _compiled(portion)
+        if spec is None:  # git takes no notice of a pattern that is none
+            spec = _compiled([line for line in portion if _compiled([line]) is not None])
+        found.append(spec)
+    return [spec for spec in found if spec is not None]
+
+
+def _compiled(lines: list[str]) -> Any:
+    """The patterns of these lines; None where one of them is none."""
+    import warnings
+
+    import re2
     from pathspec import GitIgnoreSpec
 
-    good = []
-    for line in lines:
-        try:
-            GitIgnoreSpec.from_lines([line])
-        except ValueError:
-            continue  # git takes no notice of a pattern that is none
-        good.append(line)
-    return GitIgnoreSpec.from_lines(good)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # what looks odd may be what was meant
+            # Of the engines that there may be the one that no pattern makes slow.
+            return GitIgnoreSpec.from_lines(lines, backend="re2")
+    except (ValueError, re.error, re2.error):
+        return None

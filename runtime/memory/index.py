@@ -45,6 +45,8 @@ _UNSURE = -1
 # How often, in steps of SQLite's machine, and how long after one look the next one is taken.
 _STEPS = 20_000
 _PAUSE = 0.02
+# How long to wait for those that write, who take turns of a few seconds; one that takes longer has stopped.
+_TURNS = 30.0
 # How long throwing away waits for those that read.
 _PATIENCE = 5.0
 
@@ -170,7 +172,8 @@ class Index:
         return 0
 
     def execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
-        """One statement; while another process has the lock it needs, it waits."""
+        """One statement; it waits for the lock that it needs. Raises `Unusable` where it never gets it."""
+        end = time.monotonic() + _TURNS
         while True:
             try:
                 return self.connection.execute(statement, values)
@@ -178,6 +181,8 @@ class Index:
                 if error.sqlite_errorcode & 0xFF not in _WAITING:
                     raise
             self._check()
+            if time.monotonic() > end:
+                raise Unusable(f"another process has had it locked for {_TURNS:g} s")
             time.sleep(_PAUSE)
 
     @contextlib.contextmanager

@@ -200,7 +200,7 @@ def test_a_model_puts_the_best_first(rank: Perform, answers: ModuleType, server:
     }
     (request,) = server.requests
     assert request["tool_choice"] == {"type": "tool", "name": "evaluate"}
-    words = request["messages"][0]["content"]
+    words = "".join(part["text"] for part in request["messages"][0]["content"])
     assert "<task>\nengine\n</task>" in words
     assert '3. delta.py  |  engine = "delta"' in words
     assert "4. gamma.py" in words

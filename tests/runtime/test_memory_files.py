@@ -53,6 +53,50 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+# Patterns that are none, that an engine of expressions would choke on, or whose bytes are no text.
+HOSTILE = (
+    b"[\n(((\n[[:alpha:]\n{a,b\nf[z-a]*\n!\n!!\n\\\n*\\\n***\n" + b"*a" * 40 + b"b\n"
+    b"/**/**/**/c\n\xff*.txt\r\nd?.md\n" + b"x" * 100_000 + b"\n#e.py\n\\#f.py\n"
+)
+
+
+def test_hostile_patterns_ignore_what_git_ignores(tmp_path: Path) -> None:
+    """In a repository git is asked, elsewhere the patterns are read here: the same files, and soon."""
+    names = [
+        "a" * 200,
+        "b",
+        "c",
+        "d1.md",
+        "d\xef.md",
+        "e.py",
+        "#f.py",
+        "fy",
+        "{a,b",
+        "(((",
+        "[",
+        "sub/c",
+        "!",
+        "g",
+    ]
+    files = dict.fromkeys(names, "a")
+    for folder in (tmp_path / "plain", repository(tmp_path / "git", {})):
+        write(folder, {**files, ".gitignore": HOSTILE.replace(b"***\n", b"")})
+        for name in (b"\xffz.txt", b"\xfez.txt"):
+            (Path(os.fsdecode(os.path.join(os.fsencode(folder), name)))).write_text("a")
+    assert listed(tmp_path / "plain") == listed(tmp_path / "git")
+    assert "\udcfez.txt" in listed(tmp_path / "plain")
+    assert "\udcffz.txt" not in listed(tmp_path / "plain")
+
+
+def test_many_patterns_are_read(tmp_path: Path) -> None:
+    """More than an engine takes at once; the last that says something counts."""
+    text = "*.py\n" + "".join(f"x{i}*y**/[a-z]{i}\n" for i in range(3000)) + "!a.py\n"
+    assert listed(write(tmp_path / "project", {".gitignore": text, "a.py": "", "b.py": ""})) == [
+        ".gitignore",
+        "a.py",
+    ]
+
+
 def test_what_git_ignores_is_left_out(tmp_path: Path) -> None:
     """Ignore files at every level, info/exclude and the user's excludes; tracked files are not ignored."""
     folder = repository(tmp_path / "project", {**IGNORED, "tracked.log": "a"})

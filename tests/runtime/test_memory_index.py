@@ -260,6 +260,21 @@ def test_waiting_for_a_writer_can_be_stopped(tmp_path: Path) -> None:
     assert sorted(found(folder, "word")) == ["a.py", "b.py"]
 
 
+def test_a_writer_that_never_ends_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is new is found all the same, and why it took so long is said."""
+    monkeypatch.setattr(index_module, "_TURNS", 0.2)
+    folder = write(tmp_path, {"a.md": "alpha"})
+    assert found(folder, "alpha") == ["a.md"]
+    holding = sqlite3.connect(folder / ".loops/.cache/memory.sqlite", isolation_level=None)
+    holding.execute("BEGIN IMMEDIATE")
+    write(folder, {"b.md": "alpha"})
+    answer = ask(folder, "alpha")
+    holding.close()
+    assert [match.path for match in answer.matches] == ["a.md", "b.md"]
+    (notice,) = answer.notices
+    assert "another process has had it locked for 0.2 s" in notice
+
+
 def test_the_folder_may_be_deleted_while_it_is_used(tmp_path: Path) -> None:
     """Who has it open goes on; who comes then makes a new one."""
     folder = repository(tmp_path / "p", {"a.py": "word"})
