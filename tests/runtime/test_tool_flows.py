@@ -36,6 +36,8 @@ def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     """Run llc in a project."""
     (tmp_path / ".loops" / "tasks").mkdir(parents=True)
     (tmp_path / ".loops" / "say.sexp").write_text('(my:say "word")\n')
+    # Tasks fail at once: no test here is about what a model says.
+    (tmp_path / ".loops" / "config.yaml").write_text("tasks: {runner: agent, agent: ['false']}\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("NO_COLOR", "FORCE_COLOR", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
