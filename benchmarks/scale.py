@@ -31,9 +31,9 @@ def section(place: Place, sizes: Sizes) -> Section:
             "`Machine.resume` with an action's result, up to the next action, in this process: nothing is "
             "performed. The same states: control stays in ten of them; held to the same cost within a tenth. "
             "Round the ring: every state in turn, so the work is spread over a thousand times the memory and "
-            "caches miss; held to a quarter more. Entered first: the image was just loaded, so each state's "
-            "code is decoded. All of these run in the interpreter, since no function of more than 3,000 states "
-            "is translated; what the small machine gains by that stands beside them."
+            "caches miss; held to a quarter more. Entered first: the image was just loaded, so each "
+            "state's code is decoded. All of these run in the interpreter, since no function of more than "
+            "3,000 states is translated; what the small machine gains by that stands beside them."
         ),
     )
     _compile(found, place, sizes)

@@ -27,9 +27,9 @@ def section(place: Place, sizes: Sizes) -> Section:
             "In process: seconds of `Driver.run` over a loop of that action, each step judged by its exit "
             "code, routed and counted, divided by its steps; the journal is synced once a step, for the "
             "result of one and the start of the next, on the disk that holds the temporary folder. `true` "
-            "has nothing in it for a shell to do, so llc starts the program itself; `:` is a builtin and goes "
-            "through `bash -c`. By whole runs: `llc run` with more steps less `llc run` with few, divided by "
-            "the difference in steps."
+            "has nothing in it for a shell to do, so llc starts the program itself; `:` is a builtin and "
+            "goes through `bash -c`. By whole runs: `llc run` with more steps less `llc run` with few, "
+            "divided by the difference in steps."
         ),
     )
     _in_process(found, place, sizes)
