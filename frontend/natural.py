@@ -72,6 +72,8 @@ def pinned_loop(spec: NaturalSpec, document: Document) -> tuple[Loop | None, Doc
     if made is None or any(diagnostic.is_error for diagnostic in inner.diagnostics):
         for diagnostic in inner.diagnostics:
             document.report(diagnostic)
+        if inner.source.path != found.document.source.path:
+            joined = Joined(document, inner, found.document.source, inner.source)
         return None, joined
     return attrs.evolve(to_fsm(_over(made, spec)), paradigm="natural"), joined
 
@@ -79,16 +81,16 @@ def pinned_loop(spec: NaturalSpec, document: Document) -> tuple[Loop | None, Doc
 class Joined(Document):
     """A document and one that is pinned for it: findings and texts of both."""
 
-    def __init__(self, outer: Document, inner: Document, lock: Source) -> None:
+    def __init__(self, outer: Document, inner: Document, *sources: Source) -> None:
         super().__init__(outer.source)
         self.root = outer.root
         self.diagnostics = outer.diagnostics
         self._inner = inner
-        self._lock = lock
+        self._sources = sources
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        return (self.source, self._lock)
+        return (self.source, *self._sources)
 
     def within(self, span: Span | None, text: str, start: int, end: int) -> Span | None:
         if span is not None and span.path == self._inner.source.path:
@@ -140,7 +142,11 @@ def _read(path: str) -> _Lock:
             [_damaged(document, root, f"it has no `version: {VERSION}`; a newer llc wrote it")], [source]
         )
     pins = root.entries.get("pins")
-    entries = pins[1].entries if pins is not None and isinstance(pins[1], Mapping) else {}
+    entries = {}
+    if pins is not None:
+        if not isinstance(pins[1], Mapping):
+            raise CompileError([_damaged(document, pins[1], "`pins` is a mapping")], [source])
+        entries = pins[1].entries
     found = {}
     for key, (_, node) in entries.items():
         if not isinstance(node, Mapping) or not isinstance(_scalar(node, "yaml"), str):

@@ -14,7 +14,7 @@ from llc.frontend.fsm import print_fsm
 from llc.frontend.natural import LOCK, Pin, key_of, pins_in, print_lock
 from llc.frontend.schema import NaturalSpec
 from llc.frontend.structure import read_loop
-from llc.ir.diagnostics import CompileError, Diagnostic
+from llc.ir.diagnostics import CompileError, Diagnostic, render_all
 from llc.runtime.compilation import cache
 from llc.vm.emit import emit
 
@@ -111,7 +111,9 @@ def test_a_mistake_in_a_pin_has_its_place_in_the_lock_file(loops: Path) -> None:
         "[1, 2",
         "version: 2\npins: {}\n",
         "just words\n",
+        "version: 1\npins: [sha256-1]\n",
         "version: 1\npins: {sha256-1: 5}\n",
+        "<<<<<<< HEAD\nversion: 1\n=======\nversion: 1\npins: {}\n>>>>>>> theirs\n",
         "version: 1\npins: {sha256-1: {yaml: [1]}}\n",
         "version: 1\nversion: 1\n",
         "\x00",
@@ -139,6 +141,20 @@ def test_a_pin_in_quotation_marks_is_read_too(loops: Path) -> None:
     quoted = MADE.replace('"', '\\"').replace("\n", "\\n")
     (loops / LOCK).write_text(f'version: 1\npins: {{{key_of(spec)}: {{yaml: "{quoted}"}}}}\n')
     assert compile_file(path).program.name == "fewer-errors"
+
+
+def test_a_mistake_in_quotation_marks_is_shown_with_its_line(loops: Path) -> None:
+    """It has no line of its own in the lock file, so the text that it is in is shown."""
+    path = write(loops)
+    spec, _, _ = read_loop(read_source(path))
+    assert isinstance(spec, NaturalSpec)
+    quoted = MADE.replace("toward", "towrd").replace('"', '\\"').replace("\n", "\\n")
+    (loops / LOCK).write_text(f'version: 1\npins: {{{key_of(spec)}: {{yaml: "{quoted}"}}}}\n')
+    with pytest.raises(CompileError) as caught:
+        compile_file(path)
+    shown = render_all(caught.value.diagnostics, caught.value.sources, False)
+    assert "<.loops/natural.lock>" in shown
+    assert "| towrd: 0" in shown
 
 
 def test_a_printed_fsm_reads_back(loops: Path) -> None:
