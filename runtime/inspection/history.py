@@ -20,7 +20,7 @@ from ..terminal.screen import Screen, fit, printable
 from . import summary
 from .summary import StateSummary
 
-FORMAT = 3
+FORMAT = 4
 FILE = "summary.json"
 
 
@@ -83,6 +83,7 @@ def _facts(run: RunFolder) -> dict[str, Any]:
         "usd": round(told.usd, 9),
         "tokens": told.tokens,
         "calls": told.calls,
+        "unpriced": told.unpriced,
         "budget": start.get("budget") or {},
         "verdicts": verdicts,
         "states": {name: state.to_json() for name, state in told.states.items()},
@@ -123,6 +124,7 @@ def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "usd": round(sum(row["usd"] for row in rows), 9),
         "tokens": sum(row["tokens"] for row in rows),
         "calls": sum(row["calls"] for row in rows),
+        "unpriced": sum(row["unpriced"] for row in rows),
         "states": {name: state.to_json() for name, state in states.items()},
     }
 
@@ -151,7 +153,7 @@ def as_text(told: dict[str, Any], target: str | None, screen: Screen) -> str:
             status,
             str(row["iterations"]),
         ]
-        spent = [str(row["calls"]), f"{row['usd']:.4f}", f"{row['tokens']:,}"]
+        spent = [str(row["calls"]), _money(row), f"{row['tokens']:,}"]
         parent = [row["forked_from"]["run"] if row["forked_from"] else "-"]
         table.append(cells + (spent if has_cost else []) + (parent if has_fork else []))
     text = columns(table, screen)
@@ -161,13 +163,18 @@ def as_text(told: dict[str, Any], target: str | None, screen: Screen) -> str:
     return text
 
 
+def _money(told: dict[str, Any]) -> str:
+    """What calls have cost; at least that, where nobody knows it of some."""
+    return f"{told['usd']:.4f}" + ("+" if told["unpriced"] else "")
+
+
 def _sentence(told: dict[str, Any], has_cost: bool) -> str:
     count = len(told["runs"])
     parts = ", ".join(f"{number} {status}" for status, number in sorted(told["statuses"].items()))
     text = f"{count} run{'' if count == 1 else 's'}: {parts} ({told['success_rate']:.0%} success)"
     text += f", {duration(told['average_duration_ms'])} on average"
     if has_cost:
-        text += f", {told['usd']:.4f} USD and {told['tokens']:,} tokens in all"
+        text += f", {_money(told)} USD and {told['tokens']:,} tokens in all"
         text += f", in {told['calls']} call{'' if told['calls'] == 1 else 's'}"
     if told["total"] > count:
         text += f"; {told['total'] - count} earlier not shown (-n)"

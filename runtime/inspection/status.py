@@ -284,6 +284,8 @@ def _budget(summary: Summary, limits: dict[str, Any]) -> dict[str, Any]:
         bounds = [limits.get(f"budget_{unit}"), given.get(unit) if isinstance(given, dict) else None]
         known = [bound for bound in bounds if bound is not None]
         told[unit] = {"used": amount, "limit": min(known) if known else None}
+    if summary.unpriced:
+        told["usd"]["unpriced"] = summary.unpriced
     return told
 
 
@@ -308,6 +310,7 @@ def _about_values(status: dict[str, Any], row: Any, is_unicode: bool) -> None:
         used, limit = told["used"], told["limit"]
         if limit is not None or (used and unit != "seconds"):
             amount = f"{used:.4f}" if unit == "usd" else f"{used:,}"
+            amount += "+" if told.get("unpriced") else ""
             shown = "USD" if unit == "usd" else unit
             spent.append(f"{amount}{f' of {limit:,}' if limit is not None else ''} {shown}")
     if spent:

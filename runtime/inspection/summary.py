@@ -141,7 +141,8 @@ class Summary:
 
     start, end: its `run_start` and `run_end`. pending: the effects that have started and have no result,
     by seq; processes: those that were started for them, each with its start time. verdict: the latest
-    `evaluate`. is_interrupted: it was asked to stop, and not resumed since.
+    `evaluate`. is_interrupted: it was asked to stop, and not resumed since. unpriced: calls of which nobody
+    knows what they cost.
     """
 
     def __init__(self) -> None:
@@ -157,6 +158,7 @@ class Summary:
         self.usd = 0.0
         self.tokens = 0
         self.calls = 0
+        self.unpriced = 0
         self.call_seconds = 0.0
         self.last = ""
         self._active = ActiveTime()
@@ -242,6 +244,7 @@ class Summary:
         usd, tokens = _amount(usage.get("usd")), int(_amount(usage.get("tokens")))
         self.usd += usd
         self.tokens += tokens
+        self.unpriced += usage.get("usd") is None
         if state is not None:
             of_state = self._of(state)
             of_state.usd += usd

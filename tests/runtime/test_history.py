@@ -128,8 +128,18 @@ def test_history_adds_up_cost_by_state(llc: Llc) -> None:
     (row,) = json.loads(llc("history", "--json").stdout)["runs"]
     assert (row["usd"], row["tokens"], row["iterations"]) == (0.52, 240, 2)
     assert row["states"]["ask"]["usd"] == 0.52
+    assert (row["calls"], row["unpriced"]) == (4, 0)
     assert row["verdicts"] == {"failure": 1, "success": 1}
     assert "0.5200 USD and 240 tokens in all" in llc("history").stdout
+
+
+def test_what_nobody_knows_the_price_of_is_told(llc: Llc, tmp_path: Path) -> None:
+    """What is known was the least of it."""
+    (tmp_path / "world.yaml").write_text(ASKS_WORLD.replace("usd: 0.25", "usd: null"))
+    llc("run", "asks", "-q", "--script", "world.yaml")
+    told = json.loads(llc("history", "--json").stdout)
+    assert (told["usd"], told["unpriced"]) == (0.02, 2)
+    assert "0.0200+ USD and 240 tokens in all" in llc("history").stdout
 
 
 def test_a_summary_is_kept_and_made_again_where_it_does_not_fit(llc: Llc) -> None:

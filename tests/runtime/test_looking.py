@@ -490,6 +490,6 @@ def test_a_summary_adds_up_over_a_resume() -> None:
     event(31, "evaluate", state="a", verdict="failure")
     event(32, "state_enter", state="b", iteration=1)
     assert told.elapsed_ms() == 7000
-    assert (told.usd, told.tokens, told.state) == (0.5, 15, "b")
+    assert (told.usd, told.tokens, told.unpriced, told.state) == (0.5, 15, 1, "b")
     of_a = told.states["a"].to_json()
     assert of_a == {"entered": 1, "duration_ms": 7000, "verdicts": {"failure": 1}, "usd": 0.5, "tokens": 15}
