@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -290,6 +291,15 @@ def test_a_hopeless_model_is_given_up(project: Path, create: Create, model: Any,
         ({"paradigm": "natural", "description": "again"}, "not of words again"),
         ([], "holds no loop"),
         ("paradigm: goal", "needs `goal`"),
+        ("{[: not yaml", "holds no loop"),
+        (
+            {
+                "paradigm": "invariants",
+                "constraints": [{"name": "$(touch made)", "check": "true", "fix": "true"}],
+            },
+            "$(touch made)",
+        ),
+        ({"paradigm": "goal", "goal": "x", "tools": ["a ${raw:captured.x.output}"]}, "nothing captures `x`"),
         ({"paradigm": "goal", "goal": 5, "tools": {}, "name": ["x"]}, "should be"),
     ],
 )
@@ -300,6 +310,29 @@ def test_replies_of_any_kind_are_survived(
     model.then(answers.result({"loop": reply}))
     done = create("--describe", "x", "--yes")
     assert (done.returncode, says in done.stderr) == (1, True), done.stderr
+
+
+def test_what_a_model_writes_is_shown_and_not_run(
+    project: Path, create: Create, model: Any, answers: Any
+) -> None:
+    """Commands that would do harm, characters that would steer the terminal, a name that is a command."""
+    harm = {
+        "paradigm": "goal",
+        "name": "$(touch made); x",
+        "goal": "\x1b]0;t\x07",
+        "tools": ["touch made \x1b[2J"],
+    }
+    model.then(answers.result({"loop": harm}))
+    done = create("--describe", "x")
+    assert (done.returncode, "there is nobody to ask" in done.stderr) == (2, True), done.stderr
+    assert "shell: touch made" in done.stderr
+    assert not {"\x1b", "\x07"} & set(done.stderr)
+    assert list(project.iterdir()) == []
+    assert create("--describe", "x", "--yes").returncode == 0
+    (path,) = project.rglob("*.yaml")
+    assert path.parent.name == ".loops"
+    assert re.fullmatch(r"[\w.-]+", path.name)
+    assert not (project / "made").exists()
 
 
 def test_a_loop_in_words_is_read_too(project: Path, create: Create, model: Any, answers: Any) -> None:
