@@ -105,7 +105,7 @@ def spending(loop: Loop, callees: Mapping[str, str], references: References) -> 
                 f"this may ask for {shown}, and the loop has a budget",
                 loop.states[state].span_of("call"),
                 "nothing counts what it spends",
-                "let a state of the loop ask, or bound the run, which counts all: --budget, or in config.yaml",
+                "let a state of the loop ask, or bound the run, which counts all of it: --budget UNIT=N",
             )
 
 

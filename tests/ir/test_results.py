@@ -12,6 +12,8 @@ from llc.ir.results import (
     AssociativeMatchResult,
     ContextGenerationInput,
     ControllerDecision,
+    DevelopmentPlan,
+    FeedbackResult,
     Match,
     StructuredAnalysisResult,
     SubtaskRequest,
@@ -32,8 +34,12 @@ VALUES = [
     StructuredAnalysisResult(True, "good"),
     StructuredAnalysisResult(False, "bad", "again", ["a.py"]),
     ControllerDecision("stop", [1, {"a": None}]),
+    DevelopmentPlan("do it", ["a.py"], "make"),
+    FeedbackResult("REVISE", "too short", "longer"),
+    FeedbackResult("GOOD", "fine"),
     SubtaskRequest("t", {"x": 1}, None, ["a"]),
     ContextGenerationInput("q", matching_strategy="content"),
+    Match("a.py"),
     AssociativeMatchResult("about", [Match("a.py", 0.5), Match("b.py", 1)]),
 ]
 
@@ -44,6 +50,11 @@ def test_a_value_goes_to_data_and_back(value: Any) -> None:
     data = unstructure(value)
     assert structure(type(value), data) == value
     jsonschema.Draft202012Validator(json_schema(type(value))).validate(data)
+
+
+def test_every_class_is_tried() -> None:
+    """None of them is left out above."""
+    assert {type(value) for value in VALUES} == set(CLASSES.values())
 
 
 @pytest.mark.parametrize("cls", CLASSES.values(), ids=lambda cls: cls.__name__)
