@@ -358,6 +358,7 @@ class Command:
             resumption = Resumption(folder, self.warn, self.tier)
             if resumption.history.end is not None:
                 ended = self.recorded(resumption.history.end)
+                resumption.tidy_up()
                 folder.finish()
                 self.warn(f"note: {folder.id} had ended already; this is how")
                 return ended

@@ -133,8 +133,13 @@ class ActiveFile:
     def discard(self) -> None:
         """Remove it: the run has ended."""
         self.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)
+        discard(os.path.dirname(self._path))
+
+
+def discard(folder: str) -> None:
+    """Remove the file in a run's folder."""
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(folder, FILE))
 
 
 def told(folder: str) -> int:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from ..errors import UserError
 from ..execution.progress import Progress
+from . import active_time, own_program
 from . import checkpoint as checkpoints
 from . import journal as journals
-from . import own_program
 from .checkpoint import Checkpoints
 from .past import History
 from .replay import replay
@@ -43,6 +43,11 @@ class Resumption:
         for notice in notices:
             warn(f"note: {notice}; it is not used")
         self.history = History.load(run.journal, self._candidates[0] if self._candidates else None)
+
+    def tidy_up(self) -> None:
+        """Remove what only a run needs that has not ended."""
+        Checkpoints(self._run).discard()
+        active_time.discard(self._run.path)
 
     def come_back(self, image: Image, world: WorldLike) -> Position:
         """Where the run stands, which began with the program `image`.

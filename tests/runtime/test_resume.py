@@ -460,6 +460,8 @@ def test_a_run_that_had_ended_moves_to_the_history(project: Path) -> None:
     """Killed between its last event and its tidying up, a run is put away and its end told."""
     outcome = run()
     folder = finished(project)
+    for name in ("active", "checkpoint-1"):
+        (folder / name).touch()
     shutil.move(folder, project / ".loops" / ".running" / folder.name)
     (row,) = status.unfinished()
     assert row["status"] == "ended"
@@ -468,6 +470,7 @@ def test_a_run_that_had_ended_moves_to_the_history(project: Path) -> None:
     assert answer["iterations"] == outcome.iterations == 3
     assert answer["final_state"] == "done"
     assert finished(project).name == folder.name
+    assert not {"active", "checkpoint-1"} & set(os.listdir(finished(project)))
     assert log(project) == LOG
 
 
