@@ -131,6 +131,34 @@ def test_a_list_is_as_long_as_it_may_be() -> None:
         bounds.set_bounds(items=1 << 23)
 
 
+LOOP = """
+(define (round n items)
+  (loop ((i 0) (items {first}) (map (dict ("k" 1))) (kept nil))
+    (if (= i n)
+        (list {end} map kept)
+        (begin {before} (recur (+ i 1) {items} {map} {kept})))))
+(define (mark map by) (put map "mark" by))
+(define (twice map by) (let ((marked (mark map by))) (put marked "twice" (list map by))))
+(list (round 9 nil) (round 0 nil) (map (lambda (n) (round n (list n))) (list 1 2)))
+"""
+LOOPS = st.builds(
+    lambda **parts: LOOP.format(**parts),
+    first=st.sampled_from(("nil", "null", "(list 1 2)", "items", "(reverse items)")),
+    before=st.sampled_from(BEFORE),
+    items=st.sampled_from(ITEMS),
+    map=st.sampled_from(MAPS),
+    kept=st.sampled_from(KEPT),
+    end=st.sampled_from(ENDS),
+)
+
+
+@LAWS
+@given(LOOPS, st.integers(1, 12), st.integers(0, 1 << 24))
+def test_loops_run_alike(text: str, quantum: int, turns: int) -> None:
+    """The same where a loop is no function."""
+    assert_alike(machine_of(text).image, quantum, [], turns)
+
+
 SUM = """
 (define (sum i total items end)
   (if {test} (sum {next} {sum} {items} end) total))
@@ -191,6 +219,19 @@ def test_what_is_found_to_be_changed() -> None:
     ):
         found = InPlace(function_of(machine_of(text.format(end, put)).image, "go"))
         assert (found.growing, len(found.maps)) == (growing, maps)
+
+
+def test_what_loops_are_found_to_change() -> None:
+    """The list that a loop of the function itself stores to, begun in it or before it."""
+    text = "(define (go n) (loop ((i 0) (items {first})) (if (= i n) {end} (recur (+ i 1) {items})))) (go 9)"
+    for first, end, items, count in (
+        ("nil", "(reverse items)", "(cons i items)", 1),
+        ("nil", "items", "(cons i items)", 0),
+        ("nil", "(reverse items)", "(cons items items)", 0),
+        ("(list n)", "(reverse items)", "(cons i items)", 0),
+    ):
+        image = machine_of(text.format(first=first, end=end, items=items)).image
+        assert len(InPlace(function_of(image, "go")).looping) == count
 
 
 def test_a_map_that_one_slot_holds_is_not_copied() -> None:

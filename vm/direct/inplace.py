@@ -34,10 +34,12 @@ ALONE = _alone()
 
 class InPlace:
     """growing: parameters that hold a list which only grows from round to round, and is turned round at the
-    end. maps: offsets of `put` whose map nobody reads again."""
+    end. looping: other slots that do, in a loop that stores to them, and whether what they hold where control
+    comes in can be such a list. maps: offsets of `put` whose map nobody reads again."""
 
     def __init__(self, function: Function) -> None:
         self.growing: set[int] = set()
+        self.looping: dict[int, bool] = {}
         self.maps: set[int] = set()
         if function.code.handlers:
             return
@@ -53,6 +55,14 @@ class InPlace:
                 if all(self.grows(slot, state, states[state]) for state in own)
                 and any(_is_cons(node, slot) for state in own for node in states[state])
             }
+        stores = [node for nodes in states for node in nodes if node.name == "STORE"]
+        for slot in {node.slot for node in stores if _is_cons(node.taken[0], node.slot)}:
+            is_given = self.is_unset(slot, states, True)
+            is_own = slot < len(function.code.slots)
+            if (is_given and not is_own) or self.is_unset(slot, states, False):
+                continue
+            if self.loops(slot, states):
+                self.looping[slot] = is_given
 
     # --- lists ------------------------------------------------------------------------------
 
@@ -84,6 +94,52 @@ class InPlace:
                 elif is_new or (is_old and (node.name != "reverse" or grown is not None)):
                     return False
         return grown is None or is_round
+
+    def loops(self, slot: int, states: list[list[Node]]) -> bool:
+        """Whether a slot is stored to only to begin a list and to put an item before it."""
+        function = self.function
+        part = next(part for part in reversed(function.parts) if part.slot <= slot)
+        if part.leaves is not None or slot - part.slot < part.code.parameters + part.code.captures:
+            return False
+        for state, nodes in enumerate(states):
+            if function.result_slot(state) == slot:
+                return False
+            stored = [node.taken[0] for node in nodes if node.name == "STORE" and node.slot == slot]
+            if not all(_is_cons(node, slot) or self.is_nil(node) for node in stored):
+                return False
+            for node in nodes:
+                is_grown = _is_cons(node, slot) and any(node is one for one in stored)
+                for number, one in enumerate(node.taken):
+                    if one.loads(slot) and node.name != "reverse" and not (is_grown and number == 1):
+                        return False
+        return True
+
+    def is_nil(self, node: Node) -> bool:
+        return node.name == "CONST" and self.function.image.constants[node.slot] in (None, ())
+
+    def is_unset(self, slot: int, states: list[list[Node]], first: bool) -> bool:
+        """Whether a slot can be read before anything is stored to it; `first`: where control comes in nothing
+        is."""
+        function = self.function
+        part = next(part for part in reversed(function.parts) if part.slot <= slot)
+        unset = {function.start: first or part.call >= 0}
+        todo = [function.start]
+        while todo:
+            state = todo.pop()
+            is_empty = unset[state]
+            for node in states[state]:
+                if is_empty and any(one.loads(slot) for one in node.taken):
+                    return True
+                if node.name == "STORE" and node.slot == slot:
+                    is_empty = False
+            for target in function.edges[state]:
+                is_begun = target == part.state and (
+                    function.again[state] or function.part_of[state] is not part
+                )
+                if unset.get(target) is None or (not unset[target] and (is_empty or is_begun)):
+                    unset[target] = is_empty or is_begun
+                    todo.append(target)
+        return False
 
     # --- maps -------------------------------------------------------------------------------
 
@@ -117,17 +173,17 @@ def _is_cons(node: Node, slot: int) -> bool:
 
 def grow(base: Value) -> tuple[list[Value], int]:
     """A list that grows: `base` and the items put before it so far; and how many it may hold with that."""
-    return [base], bounds.MAX_ITEMS - lists.length(base)
+    return [base], bounds.MAX_ITEMS - (0 if base is None else lists.length(base))
 
 
 def grown(items: list[Value]) -> Value:
     """The list that it is."""
-    return lists.pairs(items[:0:-1], items[0]) if len(items) > 1 else items[0]
+    return lists.pairs(items[:0:-1], items[0] or ()) if len(items) > 1 else items[0]
 
 
 def turned(items: list[Value]) -> Value:
     """The list that it is, turned round."""
-    return (*lists.to_tuple(items[0])[::-1], *items[1:])
+    return (*lists.to_tuple(items[0] or ())[::-1], *items[1:])
 
 
 def full() -> None:

@@ -108,13 +108,17 @@ class Instructions:
                 value = self.stack.pop()
                 self.kinds[operands[0]] = value.kind
                 plan = self.plans.get(offset)
+                name = f"s{operands[0]}"
+                if name in self.liberties.growing and value.text != name and plan != "drop":
+                    self.out.append(f"{name}, m{operands[0]} = GROW({value.text})")
+                    value = Operand(name, "any", True)
                 if plan == "keep":
                     self.stack.append(value)
                     self.is_kept = True
                 elif plan == "drop":
                     self.out += effects(value.text)
-                elif value.text != f"s{operands[0]}":
-                    self.out.append(f"s{operands[0]} = {value.text}")
+                elif value.text != name:
+                    self.out.append(f"{name} = {value.text}")
             case "SETBOX":
                 box, value = self.take(2)
                 if not box.text.isidentifier():

@@ -75,6 +75,7 @@ class Library:
             "FAIL": _fail_with,
             "REFS": getrefcount,
             "GROW": inplace.grow,
+            "GROWN": inplace.grown,
             "TURNED": inplace.turned,
             "FULL": inplace.full,
             "APPLIED": self.applied,

@@ -223,7 +223,17 @@ class Translator:
         `growing` and `below` are what of that is sure (`inplace`, `indices`).
         """
         known = self.absorbed(function, given)
-        liberties = Liberties(growing, InPlace(function).maps, below)
+        inplace = InPlace(function)
+        lists = set(growing)
+        begun: list[Statement] = []
+        for slot, is_given in sorted(inplace.looping.items()):
+            kind = known.before[function.start][slot]
+            if not is_given:
+                lists.add(slot)
+            elif kind in ("array", "pair", "null"):
+                lists.add(slot)
+                begun.append(f"s{slot}, m{slot} = GROW({'None' if kind == 'null' else f's{slot}'})")
+        liberties = Liberties(lists, inplace.maps, below)
         while True:
             graph = FlowGraph(function.ways, function.roots)
             writer = Writer(function, graph, known, self.version, liberties)
@@ -234,7 +244,7 @@ class Translator:
                 function.roots.add(nested.state)
                 continue
             break
-        head = emptied(function.parts[0])
+        head = [*emptied(function.parts[0]), *begun]
         if not function.is_entry and not writer.begun:
             head += tick(function.offsets[0])
         if writer.is_plain:

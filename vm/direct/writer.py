@@ -221,7 +221,8 @@ class Writer(Instructions):
         if function.ticks(state, target) and not self.is_counted(state, target):
             written += tick(function.tick_offset(state, target))
         if (state, target) in function.left:
-            slots = listed([f"s{slot}" for slot in range(len(function.code.slots))])
+            names = [f"s{slot}" for slot in range(len(function.code.slots))]
+            slots = listed([f"GROWN({name})" if name in self.liberties.growing else name for name in names])
             return [*written, f"return ({mark(NOWHERE)}ENTER({function.index}, {target}, {slots}))"], set()
         is_below = not graph.is_back(state, target) and target not in graph.roots
         if is_below and not any(isinstance(one, list) and target in one for one in self.around):
