@@ -215,9 +215,15 @@ def _masked(packed: Any) -> Any:
 
 
 def _digest(data: bytes) -> str:
-    from ...ir.digests import sha256
-
+    if len(data) < _MUCH:
+        from ...ir.digests import sha256
+    else:
+        from hashlib import sha256
     return sha256(data).hexdigest()
+
+
+# From here on OpenSSL, which is loaded for it, takes less time.
+_MUCH = 1 << 19
 
 
 class Blobs:
