@@ -96,6 +96,7 @@ ROWS = (
             Parameter("rerank", "boolean", False, doc="Whether a model puts the best first."),
             Parameter("model", "string", False, doc="Which model does that."),
             Parameter("timeout", "number", False, doc="Seconds it may take."),
+            Parameter("template_name", "any", False, doc="The name of a task."),
         ),
         "context",
         doc="Find files of the project: a list of their paths, best first.",

@@ -62,8 +62,8 @@ EFFECT_ROWS = (
     EffectKind(
         "context", True, True,
         "query? history? inputs? matching_strategy? limit? template_description? template_type? "
-        "template_subtype? context_relevance? inherited_context? previous_outputs? fresh_context? rerank? "
-        "model? timeout_s? deadline_ms? on_unknown?",
+        "template_subtype? template_name? context_relevance? inherited_context? previous_outputs? "
+        "fresh_context? rerank? model? timeout_s? deadline_ms? on_unknown?",
         "matches summary? usage? error? duration_ms elapsed_ms timed_out?",
         "Find the files of the project that matter for something, best first.",
     ),

@@ -124,9 +124,14 @@ class ContextGenerationInput:
     matching_strategy: Literal["content", "metadata"] | None = field("By what files match.", default=None)
     template_description: str | None = field("What the task is about.", default=None)
     template_type: str | None = field("The task's type.", default=None)
+    template_subtype: str | None = field("The task's type, more closely.", default=None)
     template_name: str | None = field("The task's name.", default=None)
+    context_relevance: dict[str, Any] | None = field("Which inputs matter.", default=None)
     inherited_context: str | None = field("Context of the caller.", default=None)
     previous_outputs: str | None = field("What was given before.", default=None)
+    fresh_context: Literal["enabled", "disabled"] | None = field(
+        "`disabled`: nothing is looked for.", default=None
+    )
 
 
 @attrs.frozen

@@ -37,6 +37,7 @@ WEIGHTS = {
     "previous_outputs": 0.25,
     "template_type": 0.1,
     "template_subtype": 0.1,
+    "template_name": 0.1,
 }
 
 

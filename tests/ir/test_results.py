@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from llc.frontend.system_tools import SYSTEM_TOOLS
 from llc.ir.results import (
     CLASSES,
     AssociativeMatchResult,
@@ -63,6 +64,14 @@ def test_a_schema_is_one(cls: type) -> None:
     schema = json_schema(cls)
     jsonschema.Draft202012Validator.check_schema(schema)
     assert all(field["description"] for field in schema["properties"].values())
+
+
+def test_all_that_memory_is_asked_may_be_given() -> None:
+    """`get_context` takes every field of a ContextGenerationInput, and how it is to be done."""
+    taken = {parameter.name for parameter in SYSTEM_TOOLS["get_context"].order}
+    fields = set(json_schema(ContextGenerationInput)["properties"])
+    assert taken - fields == {"limit", "rerank", "model", "timeout"}
+    assert fields <= taken
 
 
 def test_fields_have_the_seeds_names() -> None:

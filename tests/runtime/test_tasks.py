@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from llc.ir.results import TaskResult, structure
 from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
 
 Do = Callable[..., dict[str, Any]]
@@ -66,7 +67,9 @@ def do(shared: World, server: Any, context: Callable[..., Context], effect: Any,
         server.answers[:] = given
         definition = {"type": "atomic", "instructions": "Do it.", **definition}
         asked = {"name": "user:do", "inputs": inputs or {}, "definition": definition, **(args or {})}
-        return shared.perform(effect("task", **asked), context(**(within or {})))
+        answer = shared.perform(effect("task", **asked), context(**(within or {})))
+        structure(TaskResult, answer["result"])  # whatever came of it
+        return answer
 
     return do
 
