@@ -30,6 +30,8 @@ INTERVAL = 0.25
 TAIL_LINES = 10
 _WIDEST = 200
 _LABEL = 11
+# What is wrong with a run that nobody runs and that has no `run_start`.
+_NO_RECORD = {"kind": "no-record", "message": "its journal has lost its beginning, so it cannot go on"}
 _STYLES = {
     "running": "green",
     "queued": "yellow",
@@ -94,7 +96,7 @@ class Look:
             "last_verdict": self._verdict(run),
             "budget": _budget(summary, limits),
             "value": self._follower.whole(end.get("value")),
-            "error": self._follower.whole(end.get("error")),
+            "error": self._follower.whole(end.get("error")) if alive or summary.start else _NO_RECORD,
             "journal": run.journal,
             "log": run.log if os.path.exists(run.log) else None,
         }
@@ -266,7 +268,10 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
     if status["log"]:
         row("log", status["log"])
     if word in ("interrupted", "cut off"):
-        lines.append(fit(f"Resume with: llc resume {status['run']}", width, more))
+        again = f"Resume with: llc resume {status['run']}"
+        if status["error"]:
+            again = f"Give it up with: llc clean {status['run']} --unfinished"
+        lines.append(fit(again, width, more))
     return "".join(line + "\n" for line in lines)
 
 
