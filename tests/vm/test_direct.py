@@ -9,6 +9,7 @@ from core_programs import Generator
 from flow_runs import machine_of as flow_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from kinds_programs import KindsGenerator
 from tiers import assert_alike, history, told
 from wild_programs import PROGRAMS
 
@@ -52,6 +53,13 @@ def test_programs_of_any_shape_run_alike(program: Program, quantum: int, turns: 
 def test_generated_flows_run_alike(node: Any, quantum: int, turns: int) -> None:
     """Closures, boxes, `try`, loops, recursion and calls at once."""
     assert_alike(image_of_core(node), quantum, [], turns)
+
+
+@LAWS
+@given(SEEDS, st.integers(1, 60), st.integers(0, 1 << 24))
+def test_values_of_other_kinds_are_alike(seed: int, quantum: int, turns: int) -> None:
+    """Versions for integers that meet floats, strings, booleans, huge integers, and faults in them."""
+    assert_alike(flow_of(KindsGenerator(seed).program()).image, quantum, [], turns)
 
 
 @settings(LAWS, max_examples=12)
@@ -264,6 +272,30 @@ def test_what_python_refuses_runs_in_the_interpreter(depth: int) -> None:
         ("direct", True) if depth < 100 else ("interpreter", False)
     )
     assert machine.obstacle is None or machine.obstacle.startswith("`nested`: ")
+
+
+def test_results_are_found_of_functions_that_call_each_other_in_many_ways() -> None:
+    """In a time that does not grow with the ways."""
+    text = (
+        "(define (f n a b) (if (<= n 0) 18446744073709551615 (loop ((i 0) (s a))"
+        " (if (< i n) (recur (+ i 1) (f (- n 3) (f (- n 2) i s) (and 6 i))) s))))"
+        " (list (map (lambda (x) (f 3 x 0)) (list 2 1 2)) (f 2 5 9))"
+    )
+    assert run(text, "direct") == run(text, "interpreter")
+
+
+@pytest.mark.parametrize("value", ["2", "2.0", "true", '"2"', "18446744073709551616", "(list 2)", "nil"])
+def test_what_comes_into_a_version_for_integers_is_looked_at(value: str) -> None:
+    """A result or an argument of another kind takes the ways of its kind, faults with place and backtrace."""
+    for text in (
+        f"(define (f n) (if (< n 2) n (if (> n 99) n (+ (f (- n 1)) (f (- n 2)))))) (list (f 9) (f {value}))",
+        f"(define (f n x) (if (< n 1) x (+ 1 (f (- n 1) x)))) (list (f 9 1) (f 9 {value}))",
+        f"(define (f n x) (if (< n 1) {value} (f (- n 1) (+ x 1)))) (+ 1 (f 9 1))",
+        f"(loop ((i 0) (x 0)) (if (< i 9) (recur (+ i 1) (if (= i 5) {value} (+ x 1))) x))",
+        f"(define (g x) (* x x)) (map g (list 1 2 {value} 4))",
+        f"(let* ((n 0) (up (lambda () (set! n (if (= n 3) {value} (+ n 1))) n))) (up) (up) (up) (up) (up))",
+    ):
+        assert run(text, "direct") == run(text, "interpreter"), text
 
 
 def test_a_function_reads_like_one() -> None:

@@ -1,13 +1,15 @@
 """Primitives as Python expressions, where that says the same in less time than a call of their code.
 
-Each row of `RULES` makes an expression of operands with what is known of them (`kinds`); or nothing, and
-the primitive's function is called. An operand may be written more than once in an expression, so it is a
-name or a constant (`instructions` sees to that).
+Each row of `RULES` makes an expression of operands with what is known of them (`kinds`), and the condition
+under which it says the same as the primitive, '' for always; or nothing, and the primitive's function is
+called. An operand may be written more than once in an expression, so it is a name or a constant
+(`instructions` sees to that).
 """
 
 from __future__ import annotations
 
 from .. import bounds
+from .kinds import INTEGERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 
     # An operand: Python text and what is known of its type.
     Typed = tuple[str, Kind]
-    Rule = Callable[[Sequence[Typed]], "str | None"]
+    # An expression and its condition.
+    Quick = tuple[str, str]
+    Rule = Callable[[Sequence[Typed]], "Quick | None"]
 
 # Beyond this a product of two might be larger than an integer may be.
 _SMALL = 1 << 64
@@ -49,46 +53,42 @@ def _are_ints(operands: Sequence[Typed]) -> str | None:
     for text, kind in dict.fromkeys(operands):
         if kind == "any":
             unsure.append(f"type({text})")
-        elif kind != "int":
+        elif kind not in INTEGERS:
             return None
     if len(unsure) == 2:
         return f"{unsure[0]} is int is {unsure[1]}"
     return f"{unsure[0]} is int" if unsure else ""
 
 
-def _guarded(quick: str, condition: str, name: str, operands: Sequence[Typed]) -> str:
-    if not condition:
-        return f"({quick})"
-    return f"({quick} if {condition} else {_called(name, operands)})"
+def _of_two(sign: str) -> Rule:
+    """Of two integers."""
 
-
-def _called(name: str, operands: Sequence[Typed]) -> str:
-    return f"P_{name}({', '.join(text for text, _ in operands)})"
-
-
-def _sum(name: str, sign: str) -> Rule:
-    def rule(operands: Sequence[Typed]) -> str | None:
+    def rule(operands: Sequence[Typed]) -> Quick | None:
         if len(operands) != 2:
             return None
         condition = _are_ints(operands)
         if condition is None:
             return None
         (left, _), (right, _) = operands
-        return _guarded(f"{left} {sign} {right}", condition, name, operands)
+        return f"{left} {sign} {right}", condition
 
     return rule
 
 
-def _product(operands: Sequence[Typed]) -> str | None:
+def _product(operands: Sequence[Typed]) -> Quick | None:
     if len(operands) != 2:
         return None
     condition = _are_ints(operands)
     if condition is None:
         return None
     (left, _), (right, _) = operands
-    small = [f"-{_SMALL} < {text} < {_SMALL}" for text, _ in dict.fromkeys(operands) if not _is_number(text)]
-    condition = " and ".join([part for part in (condition, *small) if part])
-    return _guarded(f"{left} * {right}", condition, "mul", operands)
+    tests = [condition, *(_is_small(*operand) for operand in dict.fromkeys(operands))]
+    return f"{left} * {right}", " and ".join(test for test in tests if test)
+
+
+def _is_small(text: str, kind: Kind) -> str:
+    """The condition for an integer to be small, '' where that is known."""
+    return "" if kind in ("small", "step") or _is_number(text) else f"-{_SMALL} < {text} < {_SMALL}"
 
 
 def _is_number(text: str) -> bool:
@@ -96,23 +96,10 @@ def _is_number(text: str) -> bool:
     return text.lstrip("-").isdigit() and abs(int(text)) < _SMALL
 
 
-def _order(name: str, sign: str) -> Rule:
-    def rule(operands: Sequence[Typed]) -> str | None:
-        if len(operands) != 2:
-            return None
-        condition = _are_ints(operands)
-        if condition is None:
-            return None
-        (left, _), (right, _) = operands
-        return _guarded(f"{left} {sign} {right}", condition, name, operands)
-
-    return rule
-
-
 def _division(name: str, quick: str) -> Rule:
     """Of an integer from 0 by one above 0, where Python's division is everybody's."""
 
-    def rule(operands: Sequence[Typed]) -> str | None:
+    def rule(operands: Sequence[Typed]) -> Quick | None:
         condition = _are_ints(operands)
         if condition is None:
             return None
@@ -124,101 +111,103 @@ def _division(name: str, quick: str) -> Rule:
             tests.append(f"{right} > 0")
         if name != "modulo":
             tests.append(f"{left} >= 0")
-        return _guarded(quick.format(left, right), " and ".join(tests), name, operands)
+        return quick.format(left, right), " and ".join(tests)
 
     return rule
 
 
-def _of_one(name: str, quick: str) -> Rule:
+def _of_one(quick: str) -> Rule:
     """A question about one integer."""
 
-    def rule(operands: Sequence[Typed]) -> str | None:
+    def rule(operands: Sequence[Typed]) -> Quick | None:
         condition = _are_ints(operands)
         if condition is None:
             return None
-        return _guarded(quick.format(operands[0][0]), condition, name, operands)
+        return quick.format(operands[0][0]), condition
 
     return rule
 
 
-def _equal(operands: Sequence[Typed]) -> str | None:
+def _equal(operands: Sequence[Typed]) -> Quick | None:
     if len(operands) != 2:
         return None
     (left, left_kind), (right, right_kind) = operands
     for text, other in ((left, right), (right, left)):
         if other in ("None", "True", "False"):
-            return f"({text} is {other})" if text.isidentifier() else None
-    if left_kind == right_kind == "int" or "str" in (left_kind, right_kind):
-        return f"({left} == {right})"
+            return (f"{text} is {other}", "") if text.isidentifier() else None
+    if {left_kind, right_kind} <= INTEGERS or "str" in (left_kind, right_kind):
+        return f"{left} == {right}", ""
     for text, kind in operands:
         # Python's 1 equals True, no other number does.
-        if kind == "int" and _is_number(text) and int(text) not in (0, 1):
-            return f"({left} == {right})"
-    return _guarded(f"{left} == {right}", f"type({left}) is int is type({right})", "eq", operands)
+        if kind in INTEGERS and _is_number(text) and int(text) not in (0, 1):
+            return f"{left} == {right}", ""
+    return f"{left} == {right}", f"type({left}) is int is type({right})"
 
 
 def _is(test: str) -> Rule:
-    def rule(operands: Sequence[Typed]) -> str | None:
+    def rule(operands: Sequence[Typed]) -> Quick | None:
         text, _ = operands[0]
-        return f"({test.format(text)})" if text.isidentifier() else None
+        return (test.format(text), "") if text.isidentifier() else None
 
     return rule
 
 
-def _unbox(operands: Sequence[Typed]) -> str | None:
+def _not(operands: Sequence[Typed]) -> Quick:
+    return f"not {operands[0][0]}", ""
+
+
+def _unbox(operands: Sequence[Typed]) -> Quick | None:
     ((box, kind),) = operands
     if not box.isidentifier():
         return None
-    return _guarded(f"{box}.value", "" if kind == "box" else f"type({box}) is Box", "unbox", operands)
+    return f"{box}.value", "" if kind == "box" else f"type({box}) is Box"
 
 
-def _unbox_set(operands: Sequence[Typed]) -> str | None:
+def _unbox_set(operands: Sequence[Typed]) -> Quick | None:
     box, _ = operands[0]
     if not box.isidentifier():
         return None
     quick = f"type({box}) is Box and {box}.value is not {box}"
-    return _guarded(f"{box}.value", quick, "unbox_set", operands)
+    return f"{box}.value", quick
 
 
-def _first(operands: Sequence[Typed]) -> str | None:
+def _first(operands: Sequence[Typed]) -> Quick | None:
     ((items, kind),) = operands
     if not items.isidentifier():
         return None
-    return _guarded(f"{items}.head", "" if kind == "pair" else f"type({items}) is Pair", "first", operands)
+    return f"{items}.head", "" if kind == "pair" else f"type({items}) is Pair"
 
 
-def _rest(operands: Sequence[Typed]) -> str | None:
+def _rest(operands: Sequence[Typed]) -> Quick | None:
     ((items, kind),) = operands
     if not items.isidentifier():
         return None
-    return _guarded(f"{items}.tail", "" if kind == "pair" else f"type({items}) is Pair", "rest", operands)
+    return f"{items}.tail", "" if kind == "pair" else f"type({items}) is Pair"
 
 
-def _cons(operands: Sequence[Typed]) -> str | None:
+def _cons(operands: Sequence[Typed]) -> Quick | None:
     (item, _), (tail, kind) = operands
     if not tail.isidentifier():
         return None
-    tests = (
-        f"{tail}.length < {_MANY}" if kind == "pair" else f"type({tail}) is Pair and {tail}.length < {_MANY}"
-    )
-    return _guarded(f"Pair({item}, {tail}, {tail}.length + 1)", tests, "cons", operands)
+    test = "" if kind == "pair" else f"type({tail}) is Pair and "
+    return f"Pair({item}, {tail}, {tail}.length + 1)", f"{test}{tail}.length < {_MANY}"
 
 
-def _nth(operands: Sequence[Typed]) -> str | None:
+def _nth(operands: Sequence[Typed]) -> Quick | None:
     """Of an array: where an item of a chain is, takes a search."""
     for (items, kind), (index, other) in (operands, operands[::-1]):
-        if other == "int" and items.isidentifier():
+        if other in INTEGERS and items.isidentifier():
             test = "" if kind == "array" else f"type({items}) is tuple and "
-            return _guarded(f"{items}[{index}]", f"{test}-1 < {index} < len({items})", "nth", operands)
+            return f"{items}[{index}]", f"{test}-1 < {index} < len({items})"
     return None
 
 
-def _length(operands: Sequence[Typed]) -> str | None:
+def _length(operands: Sequence[Typed]) -> Quick | None:
     ((items, kind),) = operands
     if not items.isidentifier():
         return None
     test = "" if kind == "array" else f"type({items}) is tuple"
-    return _guarded(f"len({items})", test, "length", operands)
+    return f"len({items})", test
 
 
 def are_map_and_key(map_: Typed, key: Typed) -> list[str]:
@@ -228,35 +217,34 @@ def are_map_and_key(map_: Typed, key: Typed) -> list[str]:
     return [test for test in tests if test]
 
 
-def _get(operands: Sequence[Typed]) -> str | None:
+def _get(operands: Sequence[Typed]) -> Quick | None:
     map_, key, *default = operands
     if not map_[0].isidentifier():
         return None
-    name = "get_or" if default else "get"
     quick = f"{map_[0]}.get({', '.join(text for text, _ in (key, *default))})"
-    return _guarded(quick, " and ".join(are_map_and_key(map_, key)), name, operands)
+    return quick, " and ".join(are_map_and_key(map_, key))
 
 
-def _get_or(operands: Sequence[Typed]) -> str | None:
+def _get_or(operands: Sequence[Typed]) -> Quick | None:
     return _get(operands if len(operands) > 2 else [*operands, ("None", "null")])
 
 
-def _put(operands: Sequence[Typed]) -> str | None:
+def _put(operands: Sequence[Typed]) -> Quick | None:
     map_, key, (value, _) = operands
     if not map_[0].isidentifier():
         return None
     quick = f"{{**{map_[0]}, {key[0]}: {value}}}"
-    return _guarded(quick, " and ".join(are_map_and_key(map_, key)), "put", operands)
+    return quick, " and ".join(are_map_and_key(map_, key))
 
 
-def _map(operands: Sequence[Typed]) -> str | None:
+def _map(operands: Sequence[Typed]) -> Quick | None:
     if len(operands) % 2 or any(kind != "str" for _, kind in operands[::2]):
         return None
     entries = [f"{key}: {value}" for (key, _), (value, _) in zip(operands[::2], operands[1::2], strict=True)]
-    return f"{{{', '.join(entries)}}}"
+    return f"{{{', '.join(entries)}}}", ""
 
 
-def _joined(operands: Sequence[Typed]) -> str | None:
+def _joined(operands: Sequence[Typed]) -> Quick | None:
     """Short strings, and integers that are not long; others may be more than a text may hold."""
     if not 0 < len(operands) < 9:
         return None
@@ -264,8 +252,8 @@ def _joined(operands: Sequence[Typed]) -> str | None:
     for text, kind in operands:
         if kind == "str" and not text.isidentifier():
             parts.append(text[1:-1] if _is_plain(text) else f"{{{text}}}")
-        elif kind == "int":
-            tests.append("" if _is_number(text) else f"-{_SMALL} < {text} < {_SMALL}")
+        elif kind in INTEGERS:
+            tests.append(_is_small(text, kind))
             parts.append(f"{{{text}}}")
         elif text.isidentifier() and kind in ("str", "any"):
             tests.append("" if kind == "str" else f"type({text}) is str")
@@ -275,7 +263,7 @@ def _joined(operands: Sequence[Typed]) -> str | None:
             return None
     condition = " and ".join(test for test in tests if test)
     quick = 'f"' + "".join(parts) + '"'
-    return _guarded(quick, condition, "string_append", operands)
+    return quick, condition
 
 
 def _is_plain(text: str) -> bool:
@@ -283,30 +271,30 @@ def _is_plain(text: str) -> bool:
     return not any(mark in text[1:-1] for mark in "\\\"'{}")
 
 
-def _select(operands: Sequence[Typed]) -> str:
+def _select(operands: Sequence[Typed]) -> Quick:
     (condition, _), (then, _), (otherwise, _) = operands
-    return f"({then} if {condition} else {otherwise})"
+    return f"({then} if {condition} else {otherwise})", ""
 
 
 RULES: dict[str, Rule] = {
-    "add": _sum("add", "+"),
-    "sub": _sum("sub", "-"),
+    "add": _of_two("+"),
+    "sub": _of_two("-"),
     "mul": _product,
-    "num_eq": _order("num_eq", "=="),
-    "lt": _order("lt", "<"),
-    "le": _order("le", "<="),
-    "gt": _order("gt", ">"),
-    "ge": _order("ge", ">="),
+    "num_eq": _of_two("=="),
+    "lt": _of_two("<"),
+    "le": _of_two("<="),
+    "gt": _of_two(">"),
+    "ge": _of_two(">="),
     "quotient": _division("quotient", "{} // {}"),
     "remainder": _division("remainder", "{} % {}"),
     "modulo": _division("modulo", "{} % {}"),
-    "is_even": _of_one("is_even", "{} & 1 == 0"),
-    "is_odd": _of_one("is_odd", "{} & 1 == 1"),
-    "is_zero": _of_one("is_zero", "{} == 0"),
-    "is_positive": _of_one("is_positive", "{} > 0"),
-    "is_negative": _of_one("is_negative", "{} < 0"),
+    "is_even": _of_one("{} & 1 == 0"),
+    "is_odd": _of_one("{} & 1 == 1"),
+    "is_zero": _of_one("{} == 0"),
+    "is_positive": _of_one("{} > 0"),
+    "is_negative": _of_one("{} < 0"),
     "eq": _equal,
-    "not": _is("not {}"),
+    "not": _not,
     "is_null": _is("{} is None"),
     "is_nil": _is("{0} is NIL or {0} is None"),
     "is_string": _is("type({}) is str"),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from .function import Function
+    from .inline import Rule
     from .kinds import Kind
     from .known import Known
     from .text import Statement
@@ -25,19 +26,26 @@ if TYPE_CHECKING:
     Version = Callable[[int, tuple[Kind, ...]], str]
 
 
+# Stands for an operand that is no name while an expression around it is looked for; and how long one may be.
+_PLACE = "xx"
+_LONGEST = 400
+
+
 class Operand:
     """An expression on the stack: its text, what is known of its type, whether it can be written twice.
 
-    captures: those of a function that is made right here.
+    captures: those of a function that is made right here. choice: where the expression is one of two, they
+    and the condition for the first, and what is known of that one.
     """
 
-    __slots__ = ("captures", "is_atom", "kind", "text")
+    __slots__ = ("captures", "choice", "is_atom", "kind", "text")
 
     def __init__(self, text: str, kind: Kind, is_atom: bool, captures: list[str] | None = None) -> None:
         self.text = text
         self.kind = kind
         self.is_atom = is_atom
         self.captures = captures
+        self.choice: tuple[str, str, str, Kind] | None = None
 
 
 class Liberties:
@@ -158,19 +166,53 @@ class Instructions:
 
     def primitive(self, offset: int, name: str, count: int) -> None:
         rule = RULES.get(name) if fits(name) else None
+        if rule is not None and self.combine(offset, name, count, rule):
+            return
         taken = self.take(count, rule is not None)
-        kind = kinds.of_result(name, [one.kind for one in taken])
         if self.take_liberty(offset, name, taken):
             return
-        if rule is not None:
-            quick = rule([(one.text, one.kind) for one in taken])
-            if quick is not None:
-                # The call of the primitive in it, if there is one, is on a line of its own.
-                text = quick.replace(f"P_{name}(", f"{mark(offset)}P_{name}(")
-                self.stack.append(Operand(text, kind, False))
-                return
-        text = f"({mark(offset)}P_{name}({', '.join(one.text for one in taken)}))"
-        self.stack.append(Operand(text, kind, False))
+        kind = kinds.of_result(name, [one.kind for one in taken])
+        # The call of the primitive, if there is one, is on a line of its own.
+        slow = f"{mark(offset)}P_{name}({', '.join(one.text for one in taken)})"
+        quick = None if rule is None else rule([(one.text, one.kind) for one in taken])
+        if quick is None:
+            self.stack.append(Operand(f"({slow})", kind, False))
+        else:
+            self.stack.append(_chosen(*quick, slow, kind, kinds.of_quick(name, kind)))
+
+    def combine(self, offset: int, name: str, count: int, rule: Rule) -> bool:
+        """Write a primitive around the one of its operands that is no name or constant, if that is enough."""
+        taken = self.stack[len(self.stack) - count :]
+        inner = [index for index, one in enumerate(taken) if not one.is_atom]
+        if len(inner) != 1 or self.is_liberty(offset, name):
+            return False
+        operand = taken[inner[0]]
+        if operand.choice is None or len(operand.text) > _LONGEST:
+            return False
+        first, first_condition, first_slow, first_kind = operand.choice
+        typed = [(one.text, one.kind) for one in taken]
+        typed[inner[0]] = _PLACE, first_kind
+        found = rule(typed)
+        if found is None or found[0].count(_PLACE) != 1 or _PLACE in found[1]:
+            return False
+        del self.stack[len(self.stack) - count :]
+        quick, condition = found
+        texts = [one.text for one in taken]
+        if not condition:
+            texts[inner[0]] = first_slow
+        slow = f"{mark(offset)}P_{name}({', '.join(texts)})"
+        both = " and ".join(test for test in (first_condition, condition) if test)
+        kind = kinds.of_result(name, [one.kind for one in taken])
+        text = quick.replace(_PLACE, f"({first})")
+        self.stack.append(_chosen(text, both, slow, kind, kinds.of_quick(name, kind)))
+        return True
+
+    def is_liberty(self, offset: int, name: str) -> bool:
+        """Whether a primitive may be written as nowhere else (`take_liberty`)."""
+        own = self.liberties
+        return (
+            offset in own.maps or offset in own.below or (name in ("cons", "reverse") and bool(own.growing))
+        )
 
     def take_liberty(self, offset: int, name: str, taken: list[Operand]) -> bool:
         """Write a primitive as one may here alone; False where it is like any other."""
@@ -189,9 +231,11 @@ class Instructions:
             self.written()
             typed = [(one.text, one.kind) for one in taken]
             tests = " and ".join([f"REFS({slot}) == {ALONE}", *are_map_and_key(*typed[:2])])
-            quick = str(RULES["put"](typed)).replace("P_put(", f"{mark(offset)}P_put(")
+            quick = RULES["put"](typed)
+            assert quick is not None
+            other = _chosen(*quick, f"{mark(offset)}P_put({', '.join(texts)})", "map", "map")
             self.out.append((f"if {tests}", [f"{slot}[{key}] = {value}"]))
-            self.out.append(("else", [f"{slot} = {quick}"]))
+            self.out.append(("else", [f"{slot} = {other.text}"]))
             self.stack.append(Operand(slot, "map", True))
         elif offset in self.liberties.below:
             index, items = texts if taken[1].kind == "array" else reversed(texts)
@@ -253,13 +297,21 @@ class Instructions:
         if value is None or type(value) is bool:
             return repr(value), "null" if value is None else "bool"
         if type(value) is int and value.bit_length() < 256:
-            return repr(value), "int"
+            return repr(value), kinds.of_value(value, self.image)
         # What might be taken for a call in the text is not written out (`primitive`).
         if type(value) is str and len(value) < 80 and value.isprintable() and "(" not in value:
             return repr(value), "str"
         if value == () and type(value) is tuple:
             return "NIL", "array"
         return f"K{index}", kinds.of_value(value, self.image)
+
+
+def _chosen(quick: str, condition: str, slow: str, kind: Kind, quick_kind: Kind) -> Operand:
+    """An expression under a condition, and another where that does not hold."""
+    text = f"({quick} if {condition} else {slow})" if condition else f"({quick})"
+    made = Operand(text, kind, False)
+    made.choice = quick, condition, slow, quick_kind
+    return made
 
 
 def effects(text: str) -> list[Statement]:

@@ -1,6 +1,7 @@
 """What is known of a value's type, as a word, or for a function which one it is.
 
-"int", "bool", "str", "map" and "box" say the type, "array" and "pair" the form of a list;
+"int", "bool", "str", "map" and "box" say the type, "array" and "pair" the form of a list, "small" and "step"
+that an integer is not large;
 `("function", 3, kinds)` is function 3, whose captures are of these kinds and which has no arguments filled
 in; "true" and "false" are these two; "any" is any value.
 """
@@ -30,14 +31,22 @@ _OF_TYPES: dict[type, Kind] = {
     Box: "box",
     type(None): "null",
 }
+# From the widest to the narrowest. A step is no larger than `_STEP`. What begins as a `_SMALL` integer and
+# is changed by steps alone stays below 2⁶² in any time there is, since it takes a tick now and then.
+INTEGERS = frozenset({"int", "small", "step"})
+_WIDTHS = ("step", "small", "int")
+_STEP = 1 << 10
+_SMALL = 1 << 48
 _BOOLEANS = ("bool", "true", "false")
-_WIDER = {"null": "any", "true": "bool", "false": "bool"}
+_WIDER = {"null": "any", "true": "bool", "false": "bool", "step": "small"}
 # How deep functions are known that others have caught.
 _DEEPEST = 2
 
 
 def of_value(value: Value, image: Image, depth: int = 0) -> Kind:
     kind = _OF_TYPES.get(type(value), "any")
+    if kind == "int" and -_SMALL < value < _SMALL:
+        return "step" if -_STEP <= value <= _STEP else "small"
     if type(value) is FunctionValue and depth < _DEEPEST:
         captures = value.captures
         if len(captures) == image.functions[value.function].captures:
@@ -52,7 +61,7 @@ def of_closure(function: int, captures: Sequence[Kind]) -> Kind:
 
 def _shallow(kind: Kind, depth: int) -> Kind:
     if isinstance(kind, str):
-        return kind
+        return _WIDER.get(kind, kind)
     if not depth:
         return "any"
     return "function", kind[1], tuple(_shallow(inner, depth - 1) for inner in kind[2])
@@ -73,7 +82,14 @@ def join(kinds: Sequence[Kind], others: Sequence[Kind]) -> list[Kind]:
 
 
 def _either(kind: Kind, other: Kind) -> Kind:
-    return "bool" if kind in _BOOLEANS and other in _BOOLEANS else "any"
+    if kind in _BOOLEANS and other in _BOOLEANS:
+        return "bool"
+    return wider(kind, other) if kind in INTEGERS and other in INTEGERS else "any"
+
+
+def wider(*integers: Kind) -> Kind:
+    """The widest of kinds of integers."""
+    return max(integers, key=lambda kind: _WIDTHS.index(str(kind)))
 
 
 # --- primitives ---------------------------------------------------------------------------------
@@ -81,7 +97,7 @@ def _either(kind: Kind, other: Kind) -> Kind:
 # What they give. "whole" is an integer where all operands are integers.
 _RESULTS = {
     "whole": "add sub mul quotient remainder modulo gcd lcm abs min max round floor ceiling truncate exact",
-    "int": "length string_length",
+    "small": "length string_length",
     "str": "concat text to_string string_append substring join format tail trim replace upper lower "
     "symbol_name",
     "map": "map put remove from_entries merge without_nulls",
@@ -102,5 +118,23 @@ def of_result(name: str, operands: Sequence[Kind]) -> Kind:
         return join([then], [otherwise])[0]
     kind = _RESULT_OF.get(name, "any")
     if kind == "whole":
-        return "int" if all(operand == "int" for operand in operands) else "any"
+        return _whole(name, operands) if all(operand in INTEGERS for operand in operands) else "any"
     return kind
+
+
+def of_quick(name: str, kind: Kind) -> Kind:
+    """What a primitive gives where it is done for integers, as it may be (`inline`)."""
+    return "int" if kind == "any" and _RESULT_OF.get(name) == "whole" else kind
+
+
+def _whole(name: str, operands: Sequence[Kind]) -> Kind:
+    """What arithmetic gives for integers."""
+    match name, *operands:
+        case ("modulo" | "remainder", _, "step"):
+            return "step"
+        case ("add" | "sub", "step" | "small", "step") | ("add", "step", "small") | ("mul", "step", "step"):
+            return "small"
+        case ("quotient" | "abs" | "min" | "max" | "round" | "floor" | "ceiling" | "truncate" | "exact", *_):
+            return wider(*operands)
+        case _:
+            return "int"

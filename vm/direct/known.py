@@ -24,10 +24,10 @@ _WANTED = {
     "box": "unbox unbox_set",
 }
 _WANTS = {name: kind for kind, names in _WANTED.items() for name in names.split()}
-# How far results are looked for from call to call, in how long functions, and how many in all.
-_FARTHEST = 6
+# Results are looked for of functions that are not longer, for so many calls of one, and at one go so often.
 _LONGEST = 400
-_MOST = 500
+_CALLS = 8
+_LOOKS = 150
 
 
 class Known:
@@ -51,11 +51,13 @@ class Results:
         self.image = image
         self.whole = whole
         self.constants = [kinds.of_value(value, image) for value in image.constants]
-        # None as long as nothing is known to be returned.
+        # None where nothing is returned, as far as is known by now.
         self.found: dict[Call, Kind | None] = {}
-        # The calls that are being looked into, and those of them that others asked for meanwhile.
-        self.begun: list[Call] = []
-        self.leaned: set[Call] = set()
+        self.counts: dict[int, int] = {}
+        # What is still to be looked into; what is now, and who asked for what.
+        self.todo: list[Call] = []
+        self.now: Call | None = None
+        self.askers: dict[Call, set[Call]] = {}
 
     def of_call(self, callee: Kind, arguments: Sequence[Kind]) -> Kind | None:
         """What a call returns; None where it does not, as far as is known by now."""
@@ -71,32 +73,36 @@ class Results:
 
     def of_function(self, index: int, given: tuple[Kind, ...]) -> Kind | None:
         call = index, given
-        if call in self.found:
-            if call in self.begun:
-                self.leaned.add(call)
+        if call not in self.found:
+            code = self.image.functions[index]
+            self.counts[index] = self.counts.get(index, 0) + 1
+            if code.handlers or len(code.code) > _LONGEST or self.counts[index] > _CALLS:
+                self.found[call] = "any"
+            else:
+                self.found[call] = None
+                self.todo.append(call)
+        if self.now is not None:
+            self.askers.setdefault(call, set()).add(self.now)
             return self.found[call]
-        code = self.image.functions[index]
-        if len(self.begun) >= _FARTHEST or len(self.found) >= _MOST:
-            return "any"
-        if len(code.code) > _LONGEST or code.handlers:
-            return "any"
-        known = len(self.found)
-        self.begun.append(call)
-        self.found[call] = None
-        while True:
-            result = explore(self.whole(index), given, self).result
-            if result == self.found[call] or call not in self.leaned:
-                break
-            # What leaned on the old answer is not known any more.
-            for other in list(self.found)[known + 1 :]:
-                del self.found[other]
-            self.found[call] = result
-        self.found[call] = result
-        self.leaned.discard(call)
-        self.begun.pop()
-        if not self.begun:  # what never returns is asked for like any other
-            self.found |= {other: "any" for other, one in self.found.items() if one is None}
-        return self.found[call]
+        self.look()
+        return self.found[call] or "any"
+
+    def look(self) -> None:
+        """Look into calls until nothing changes any more."""
+        begun: set[Call] = set()
+        while self.todo:
+            call = self.now = self.todo.pop()
+            begun.add(call)
+            old = self.found[call]
+            result = explore(self.whole(call[0]), call[1], self).result
+            if len(begun) > _LOOKS:
+                result = "any"
+            elif result is not None and old is not None:
+                result = kinds.join([old], [result])[0]
+            if result != old:
+                self.found[call] = result
+                self.todo += self.askers.get(call, ())
+        self.now = None
 
 
 def explore(function: Function, given: Sequence[Kind], results: Results) -> Known:
@@ -226,7 +232,7 @@ class _Exploring:
             return
         if row.name in ("RETURN", "TAILCALL") and part.call < 0:
             known = self.known.result
-            self.known.result = result if known is None or known == result else "any"
+            self.known.result = result if known is None else kinds.join([known], [result])[0]
             return
         stored = function.result_slot(state)
         if stored is not None:

@@ -7,7 +7,7 @@ questions must be such that asking them twice is the same: they change nothing a
 
 from __future__ import annotations
 
-from .kinds import of_result
+from .kinds import INTEGERS, of_result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _asks(function: Function, state: int, known: Known, constants: Sequence[Kind
                 name = function.image.constants[words[0]]
                 taken = stack[len(stack) - words[1] :]
                 del stack[len(stack) - words[1] :]
-                if (name in _OF_INTEGERS and all(kind == "int" for kind in taken)) or name in _OF_ANYTHING:
+                if (name in _OF_INTEGERS and INTEGERS.issuperset(taken)) or name in _OF_ANYTHING:
                     stack.append(of_result(name, taken))
                 else:
                     return False

@@ -22,6 +22,7 @@ from .function import NOWHERE, Function
 from .indices import Indices
 from .inplace import InPlace
 from .instructions import Instructions, Liberties, Operand, listed
+from .kinds import INTEGERS
 from .known import Known, Results, explore
 from .leaves import leaves_of
 from .text import Text, mark, tick
@@ -179,7 +180,7 @@ class Translator:
                 if given[slot] not in ("array", "pair")
             ]
             indices = Indices(function)
-            if all((given[items], given[end]) == ("array", "int") for items, end in indices.limits):
+            if all(given[items] == "array" and given[end] in INTEGERS for items, end in indices.limits):
                 below = indices.below
                 tests += [f"len(s{items}) < s{end}" for items, end in sorted(indices.limits)]
         if tests:
