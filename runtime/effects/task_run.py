@@ -224,11 +224,11 @@ def _shown(text: str, is_terminal: bool) -> str:
     return "\n".join(map(printable, text.split("\n"))) if is_terminal else text
 
 
-def help_text(call: task_line.Call) -> str:
-    """What `--help` behind a name says: how it is called, and its parameters."""
+def help_text(call: task_line.Call, verb: str = "llc task") -> str:
+    """What `--help` behind a name says: how it is called, by `verb`, and its parameters."""
     from .toolbox import as_text
 
     if call.signature is None:
         return "An expression takes no parameters; see `llc task --help`.\n"
-    usage = f"Usage: llc task {task_line.usage(call.signature)}\n\n"
+    usage = f"Usage: {verb} {task_line.usage(call.signature)}\n\n"
     return usage + as_text([call.signature], True)

@@ -151,7 +151,7 @@ class Console:
         try:
             call = task_line.read_text(text, session.toplevel.declared, session.toplevel.defined)
             if call.wants_help:
-                self._write(task_run.help_text(call))
+                self._write(task_run.help_text(call, "/task"))
                 return
             result = self._result(call.text)
         except (CompileError, UserError) as error:

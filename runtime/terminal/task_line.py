@@ -269,7 +269,7 @@ def _value(key: str, text: str | None, signature: Signature) -> Any:
     if parameter is None and signature.is_reserved(key):
         type = "list" if key == "files" else "map"
     value = True if text is None else _read_value(key, text, type)
-    if key == "files" and type == "list" and parameter is None and isinstance(value, str):
+    if type == "list" and isinstance(value, str):
         value = [value]
     if not fits(value, type):
         shown = "a flag" if text is None else f"`{_short(text)}`"

@@ -79,8 +79,9 @@ def test_a_flag_that_the_task_has_is_not_llc_s() -> None:
 
 
 def test_files_and_context_go_along() -> None:
-    """What every task takes: a single path needs no list."""
+    """What every task takes; a single path, or any other single text, needs no list."""
     assert values("diff=x", "files=a b.py") == '(user:review (diff "x") (files (list "a b.py")))'
+    assert values("diff=x", "tags=urgent") == '(user:review (diff "x") (tags (list "urgent")))'
     assert values("diff=x", 'context={"fresh_context": "enabled"}').endswith(
         '(context (dict ("fresh_context" "enabled"))))'
     )

@@ -252,6 +252,8 @@ def test_the_session_does_tasks_too(project: Path, messages_server: Any, answers
 
 def test_the_session_tells_what_is_wrong_with_a_line(project: Path) -> None:
     """As `llc task` does; the last line decides the exit code."""
+    done = llc_("repl", text="/task user:entitle --help\n")
+    assert done.stdout.startswith("Usage: /task user:entitle text=… [--short]\n")
     done = llc_("repl", text="/task\n/task nothing:here\n/task (/ 1 0)\n/task user:entitle --json\n")
     assert done.returncode == 1
     assert "write /task NAME" in done.stderr
