@@ -164,6 +164,7 @@ def is_parameter_name(text: str) -> bool:
 
 def refused_name(name: str) -> str | None:
     """Why no tool or task can be called that; None if one can."""
+    from . import expand  # noqa: F401  whatever registers a form
     from .expander import CONFIG, WORDS
     from .forms import FORMS
     from .library import LIBRARY
