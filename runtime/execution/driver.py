@@ -128,7 +128,7 @@ class Driver:
         self._beside: Callable[[], Any] | None = getattr(world, "beside", None)
         # Effects that were asked for: not looked at yet, and those that wait until fewer are performed.
         self._asked: deque[Effect] = deque()
-        self._queued: deque[Effect] = deque()
+        self._queued: list[Effect] = []
         # Those that started and have no result: their processes; those in lanes, with their displays.
         self._open: dict[int, list[tuple[int, str]]] = {}
         self._performed: dict[int, tuple[Effect, Display]] = {}
@@ -136,6 +136,8 @@ class Driver:
         self._answers: dict[int, dict[str, Any]] = {}
         self._last = 0
         self._paused: str | None = None
+        # Whether a result is in the journal that is not on disk yet.
+        self._is_unsynced = False
         self._active = ActiveFile(run.path, self.elapsed_ms)
 
     def elapsed_ms(self) -> int:
@@ -214,7 +216,10 @@ class Driver:
             self._journal.settle()
             self._active.tick()
             if self._beside is not None and (self._asked or self._queued):
-                self._begin_beside()
+                begun = self._begin_beside()
+                if begun:
+                    self._journal.sync()
+                self._start(begun)
         return stop
 
     def _ask(self, effect: Effect, place: Where | None = None) -> None:
@@ -247,7 +252,7 @@ class Driver:
                 if not self._takes_long(effect):
                     return effect, self._perform(effect)
                 self._queued.append(effect)
-            self._begin_beside()
+            yield from self._perform_beside(self._begin_beside())
             answered = yield from self._wait()
             if answered is not None:
                 return answered
@@ -303,8 +308,8 @@ class Driver:
 
     # --- several at once ------------------------------------------------------------------------
 
-    def _begin_beside(self) -> None:
-        """Begin to perform what was asked for, as far as there is room."""
+    def _begin_beside(self) -> list[tuple[Effect, Context]]:
+        """Begin what was asked for, as far as there is room; what is to be performed once that is on disk."""
         lanes = self._lanes
         if lanes is None:
             from .lanes import Lanes
@@ -317,9 +322,8 @@ class Driver:
         begun: list[tuple[Effect, Context]] = []
         room = lanes.room
         wants_room = False
-        later: deque[Effect] = deque()
-        while self._queued:
-            effect = self._queued.popleft()
+        later: list[Effect] = []
+        for effect in self._queued:
             if effect.kind not in ("sleep", "ask") and room <= 0:
                 wants_room = True
                 later.append(effect)
@@ -339,7 +343,9 @@ class Driver:
                 seconds, is_cut = sleep_time(effect.args, context)
                 lanes.sleep(effect.seq, seconds, lambda c=context, cut=is_cut: slept(c, cut))  # type: ignore[misc]
             else:
-                room -= effect.kind != "ask"
+                if effect.kind != "ask":
+                    room -= 1
+                    lanes.take_room()
                 begun.append((effect, context))
             display = self._display.beside(effect.seq)
             self._performed[effect.seq] = (effect, display)
@@ -347,11 +353,22 @@ class Driver:
                 display.effect_start(effect.kind, effect.args)
         self._queued = later
         lanes.want_room(wants_room)
-        if begun:
-            self._journal.sync()
-            for effect, context in begun:
-                lanes.start(effect, context)
-        self._journal.settle()
+        return begun
+
+    def _perform_beside(self, begun: list[tuple[Effect, Context]]) -> Steps[None]:
+        """Put on disk what was begun, and what was done, and perform it."""
+        if begun or self._is_unsynced:
+            yield Apart(self._journal.sync)
+            self._is_unsynced = False
+        else:
+            self._journal.flush()
+        self._start(begun)
+
+    def _start(self, begun: list[tuple[Effect, Context]]) -> None:
+        """Perform in lanes what is on record."""
+        assert self._lanes is not None
+        for effect, context in begun:
+            self._lanes.start(effect, context)
 
     def _is_over_budget(self, effect: Effect) -> bool:
         return self._spending is not None and self._spending.refusal(effect.kind, effect.args) is not None
@@ -397,6 +414,7 @@ class Driver:
             self._record_end(effect, about)
             if EFFECTS[effect.kind].acts:
                 self._journal.sync_later()
+                self._is_unsynced = True
             if EFFECTS[effect.kind].waits:
                 display.effect_end(effect.kind, about)
             self._state_file.is_old = True

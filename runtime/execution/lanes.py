@@ -158,6 +158,7 @@ class Lanes:
         self._busy: dict[int, _Lane] = {}
         self._sleeping: dict[int, int] = {}
         self._tick_at = _FOREVER
+        self._taken = 0
         self._is_ending = False
         self.tick_within(TICK)
 
@@ -184,8 +185,13 @@ class Lanes:
         """`result()` is the result of effect `seq`, in so many seconds."""
         self._sleeping[seq] = self._pool.at(monotonic() + seconds, self, seq, result)
 
+    def take_room(self) -> None:
+        """An effect that does something is begun, and will start when it is on record."""
+        self._pool.working += 1
+        self._taken += 1
+
     def start(self, effect: Effect, context: Context) -> None:
-        """Perform an effect in a thread; what the context is told comes as messages."""
+        """Perform an effect in a thread, which has its room; what the context is told comes as messages."""
         pool, seq = self._pool, effect.seq
         lane = pool.lane(self)
         if lane.owner is not self:
@@ -200,7 +206,7 @@ class Lanes:
         if context.on_prompt is not None:
             context.on_prompt = lambda text: pool.say(self, (seq, PROMPT, text))
         lane.is_asking = effect.kind == "ask"
-        pool.working += not lane.is_asking
+        self._taken -= not lane.is_asking
         self._busy[seq] = lane
         lane.thread = threading.Thread(target=self._perform, args=(lane, effect, context), daemon=True)
         lane.thread.start()
@@ -292,6 +298,8 @@ class Lanes:
     def close(self) -> None:
         """Let go, once everything has been ended."""
         self._tick_at = _FOREVER
+        self._pool.working -= self._taken
+        self._taken = 0
         self._pool.forget(self)
         if self._is_own:
             self._pool.close()

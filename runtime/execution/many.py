@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ...vm.image import Image
     from ..store.runs import RunFolder
     from ..waiting import Steps
+    from .lanes import Message
     from .launch import Command
     from .outcome import Outcome
 
@@ -41,7 +42,7 @@ _MOST_PROGRAMS = 256
 class Strand:
     """A run among many: what it does, and how it is asked to stop; `about` is whatever its giver likes."""
 
-    __slots__ = ("about", "command", "interrupt", "is_apart", "lanes", "release", "steps")
+    __slots__ = ("about", "backlog", "command", "interrupt", "is_apart", "lanes", "release", "steps")
 
     def __init__(self, command: Command, about: Any) -> None:
         self.command = command
@@ -49,7 +50,9 @@ class Strand:
         self.interrupt = Interrupt(is_looked_at=True)
         self.steps: Steps[Outcome]
         self.lanes: Lanes | None = None
+        # Whether something is done for it apart, and what has happened since.
         self.is_apart = False
+        self.backlog: deque[Message] = deque()
         # Where it stands in a queue: what it sleeps on, and when it looks again all the same.
         self.release: tuple[Release, float] | None = None
 
@@ -201,7 +204,9 @@ class Many:
                 return number > 0
             lanes, message = found
             strand = self._of.get(lanes)
-            if strand is not None:
+            if strand is not None and strand.is_apart:
+                strand.backlog.append(message)
+            elif strand is not None:
                 self._advance(strand, message)
         return True
 
@@ -213,6 +218,10 @@ class Many:
             strand, came, trouble = done.popleft()
             strand.is_apart = False
             self._advance(strand, came, trouble)
+            while strand.backlog and not strand.is_apart and strand in self._strands:
+                self._advance(strand, strand.backlog.popleft())
+            if strand.interrupt.count:
+                self._look_up(strand)
         return turns > 0
 
     def _give_turns(self) -> bool:
@@ -227,7 +236,10 @@ class Many:
         pool, moved = self.pool, False
         while pool.hungry and pool.working < pool.at_once:
             lanes = next(iter(pool.hungry))
-            self._advance(self._of[lanes], None)
+            strand = self._of[lanes]
+            if strand.is_apart:
+                break  # it will begin, or say that it cannot
+            self._advance(strand, None)
             if next(iter(pool.hungry), None) is lanes:
                 break
             moved = True
@@ -317,6 +329,10 @@ class Many:
 
     def _stop(self, strand: Strand) -> None:
         strand.interrupt.set()
+        self._look_up(strand)
+
+    def _look_up(self, strand: Strand) -> None:
+        """Let one that waits see that it was asked to stop."""
         if strand in self._strands and strand not in self._ready and not strand.is_apart:
             self._advance(strand, None)
 
