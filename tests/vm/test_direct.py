@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import threading
 from typing import Any
 
 import pytest
@@ -188,6 +191,30 @@ def test_calls_too_deep_are_found_at_the_same_call() -> None:
         assert found[0][1] == "too-deep"
     finally:
         bounds.set_bounds(calls=1 << 20)
+
+
+def test_machines_of_several_threads_do_not_bound_one_another() -> None:
+    """One that ends while another is deep leaves Python's own bounds to that; the last puts them back."""
+    before = sys.getrecursionlimit(), gc.get_threshold()
+    found: dict[str, Any] = {}
+    begun = threading.Event()
+
+    def work(name: str, text: str) -> None:
+        machine = Machine(flow_of(text).image, tier="direct")
+        begun.set()
+        found[name] = told(machine.resume())
+
+    short = "(loop ((i 0)) (if (< i 200000) (recur (+ i 1)) i))"
+    deep = "(define (count n) (if (= n 0) 0 (+ 1 (count (- n 1))))) (loop 20 (count 50000))"
+    threads = [threading.Thread(target=work, args=part) for part in (("short", short), ("deep", deep))]
+    for thread in threads:
+        thread.start()
+        begun.wait()
+        begun.clear()
+    for thread in threads:
+        thread.join()
+    assert found == {"short": ("done", "200000"), "deep": ("done", "50000")}
+    assert (sys.getrecursionlimit(), gc.get_threshold()) == before
 
 
 def test_portions_of_fuel_do_not_hide_how_deep_calls_are() -> None:

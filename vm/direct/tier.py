@@ -11,7 +11,6 @@ Must not be in here: what instructions become (`translate`), order of strands (`
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections import deque
 from itertools import islice, repeat
@@ -28,6 +27,7 @@ from ..steps import EFFECT_ARGUMENTS, NOTE_FIELDS, plain_map
 from ..strands import Raised, Strand, catch, walk
 from .inplace import grown
 from .library import Library, Untranslatable
+from .process import RUNNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,11 +42,6 @@ _TAILCALL = BY_NAME["TAILCALL"].number
 # Frames left over from tail calls are looked for from this depth on, among so many.
 _DEEP = 5_000
 _SAMPLE = 1_000
-# Python's own bound must not be met: depth is bounded by the machine's.
-_RECURSION = 1 << 30
-# After how many objects Python looks for cycles, to which nothing but boxes leads: with its own number
-# that takes most of the time in which a long list is made.
-_OBJECTS = 100_000
 
 
 class _Fork:
@@ -304,13 +299,9 @@ class Direct:
         strand = machine.strand
         if len(strand.calls) + SLICE > machine.room:
             return DEEPER  # the interpreter knows when it is too deep
-        limit, objects = sys.getrecursionlimit(), gc.get_threshold()
-        sys.setrecursionlimit(_RECURSION)
-        if 0 < objects[0] < _OBJECTS:
-            gc.set_threshold(_OBJECTS, *objects[1:])
         self.host = getcurrent()
         self.allow()
-        try:
+        with RUNNING:
             live = strand.live
             if live is None:
                 live = strand.live = Live(greenlet(self.main))
@@ -323,9 +314,6 @@ class Direct:
                 self.settle(strand)
             elif type(said) is _Left:
                 self.settle(strand, said.callee)
-        finally:
-            sys.setrecursionlimit(limit)
-            gc.set_threshold(*objects)
         if said is _SETTLE:
             return None
         kind = type(said)
@@ -439,12 +427,8 @@ class Direct:
         strand.calls += reversed(found)
         if strand is not machine.strand:
             machine.outside += len(found)
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(_RECURSION)
-        try:
+        with RUNNING:
             live.greenlet.throw()
-        finally:
-            sys.setrecursionlimit(limit)
 
     def settle_all(self) -> None:
         for strand in walk(self.machine.strand):
