@@ -34,15 +34,22 @@ class Finding:
 def check(
     targets: Sequence[str], arguments: tuple[tuple[str, str], ...] = (), declare: tuple[str, ...] = ()
 ) -> list[Finding]:
-    """Check loops and flows by name or path; without any, all of `.loops/`. UserError where there are none.
+    """Check loops and flows by name or path; without any, all of `.loops/`. UserError where there is nothing.
 
     arguments: variables of the flows among them, as (name, text). declare: what else they may call.
     """
     found = list(targets) or list(runs.loop_files().values())
-    if not found:
+    if not found and not _declares():
         raise UserError("no-loops", f"there are no loops in {runs.LOOPS}/", "name the files to check")
     findings = [_check_one(target, arguments, declare) for target in dict.fromkeys(found)]
     return findings if targets else findings + _check_declared(findings) + _check_configuration()
+
+
+def _declares() -> bool:
+    """Whether the project has tools or tasks of its own."""
+    from ...frontend.declared import project_files
+
+    return bool(project_files(runs.LOOPS))
 
 
 def _check_configuration() -> list[Finding]:

@@ -158,6 +158,8 @@ def test_all_declarations_are_validated(llc: Llc, tmp_path: Path) -> None:
     assert "comand" in text
     assert "bad.xml" in text
     assert "tools" not in json.loads(llc("list", "--json").stdout)[0]["name"]
+    (tmp_path / ".loops" / "say.sexp").unlink()
+    assert json.loads(llc("validate", "--json").stdout)["errors"] == found["errors"]
 
 
 def test_tools_are_listed(llc: Llc, tmp_path: Path) -> None:
