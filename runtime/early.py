@@ -45,11 +45,3 @@ def take() -> None:
     for number in STOPPING:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, leave)
-
-
-def give_back() -> None:
-    """As it was."""
-    for number in STOPPING:
-        if signal.getsignal(number) is leave:
-            is_python = number == signal.SIGINT
-            signal.signal(number, signal.default_int_handler if is_python else signal.SIG_DFL)
