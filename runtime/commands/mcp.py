@@ -45,12 +45,13 @@ def mcp(given: dict[str, Any]) -> int:
             "bad-option", f"`llc mcp` does not know `{given['what']}`", "refresh or list", EXIT_USAGE
         )
     servers = mcp_listings.chosen(given["servers"] or [])
-    rows = mcp_listings.refresh(servers) if given["what"] == "refresh" else mcp_listings.known(servers)
+    is_asking = given["what"] == "refresh"
+    rows = mcp_listings.refresh(servers) if is_asking else mcp_listings.known(servers)
     if given["json"]:
         write_json(rows)
     elif not rows:
         write("no MCP servers are configured; they stand under `mcp` in .loops/config.yaml\n")
     else:
         write(mcp_listings.as_text(rows))
-    is_bad = given["what"] == "refresh" and any(row["error"] is not None for row in rows)
+    is_bad = is_asking and any(row["error"] is not None for row in rows)
     return EXIT_FAILURE if is_bad else EXIT_OK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from textwrap import wrap
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..errors import EXIT_USAGE, UserError
 from ..execution.signals import Stopping
 from ..store import runs
 from ..store.journal import JournalError, write_file
+from ..terminal.screen import Screen
 from . import mcp
 from .system_tools import ToolError
 from .world import Context
@@ -31,10 +33,16 @@ def chosen(names: list[str]) -> list[McpServer]:
 
 
 def refresh(servers: list[McpServer]) -> list[dict[str, Any]]:
-    """Ask the servers and keep what they tell; one entry for each, with `error` where that failed."""
+    """Ask the servers and keep what they tell; one entry for each, with `error` where that failed.
+
+    On a terminal it is said which one is asked.
+    """
     rows = []
+    screen = Screen(sys.stderr)
     with Stopping(False) as interrupt:
         for server in servers:
+            if screen.is_live:
+                screen.write(f"\r\x1b[Kasking {server.name} …")
             context = Context(
                 run_id="mcp",
                 effect_id="mcp/0",
@@ -56,6 +64,8 @@ def refresh(servers: list[McpServer]) -> list[dict[str, Any]]:
             except (ToolError, JournalError) as error:
                 row["error"] = error.message
             rows.append(row)
+        if screen.is_live:
+            screen.write("\r\x1b[K")
     return rows
 
 

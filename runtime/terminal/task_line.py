@@ -16,6 +16,7 @@ from typing import Any
 
 from ...frontend.declarations import TYPES, Parameter, Signature, fits, is_parameter_name
 from ...frontend.declared import Declared
+from ...frontend.mcp_servers import PREFIX
 from ...frontend.pending import Pending
 from ...ir.diagnostics import CompileError, clean, suggest
 from .. import options
@@ -207,6 +208,9 @@ def find(name: str, declared: Declared, own: Any = None) -> Signature:
     signature = declared.find(name, own if isinstance(own, Signature) else None)
     if signature is None and declared.found is not None and declared.is_broken:
         raise CompileError(declared.found.diagnostics, declared.found.sources)
+    if signature is None and name.startswith(PREFIX):
+        message, help = declared.mcp.trouble(clean(name, _LONGEST_SHOWN))
+        raise UserError("unknown-mcp-tool", message, help, EXIT_USAGE)
     if signature is None:
         help = suggest(name, declared.names(), "there are")
         raise UserError("unknown-task", f"no task or tool is called `{_short(name)}`", help, EXIT_USAGE)

@@ -67,7 +67,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
         configure(
             t=by_file(SERVER, env={"TOKEN": "<$LLC_TEST_TOKEN>"}),
             h=by_file(BY_HAND),
-            slow=by_file(BY_HAND, timeout=1, env={"DELAY": "1.5"}),
+            slow=by_file(BY_HAND, timeout=1, env={"DELAY": "1.2"}),
         )
     done = run("mcp", "refresh", cwd=folder)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -149,6 +149,18 @@ def test_without_a_listing_a_program_is_told_to_refresh(project: Path) -> None:
     assert "its command has changed" in refused("(mcp:t.count)")
     Path(".loops/.cache/mcp/t.json").unlink()
     assert refused("(list (mcp:t.add 1 2) (mcp:t.count))").count("run: llc mcp refresh t") == 1
+
+
+def test_a_task_line_is_told_to_refresh_too(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As a program is."""
+    Path(".loops/.cache/mcp/t.json").unlink()
+    for name, says in (
+        ("mcp:t.add", "run: llc mcp refresh t"),
+        ("mcp:h.ad", "it offers: `say`"),
+        ("mcp:x.y", "no MCP"),
+    ):
+        assert cli.main("llc", ["task", name]) == 2
+        assert says in capfd.readouterr().err
 
 
 def test_a_listing_that_is_damaged_is_told(project: Path) -> None:
