@@ -51,12 +51,23 @@ def _data(reply: dict[str, Any], schema: dict[str, Any] | None) -> tuple[Any, st
         return data["value"], ""
     text = reply["text"]
     fenced = _FENCED.fullmatch(text)
-    try:
-        return json.loads(fenced[1] if fenced else text, parse_constant=_refuse), ""
-    except RecursionError:
-        return None, "the reply is nested too deep"
-    except ValueError as error:
-        return None, "the reply is empty" if not text.strip() else f"the reply is not JSON: {error}"
+    problem = ""
+    for words in (fenced[1] if fenced else text, _last_block(text)):
+        try:
+            return json.loads(words, parse_constant=_refuse), ""
+        except RecursionError:
+            problem = problem or "the reply is nested too deep"
+        except ValueError as error:
+            problem = problem or f"the reply is not JSON: {error}"
+    return None, problem if text.strip() else "the reply is empty"
+
+
+def _last_block(text: str) -> str:
+    """What stands in the last code fence of a text, with words around it; '' where there is none."""
+    end = text.rfind("\n```")
+    start = text.rfind("```", 0, max(end, 0))
+    line = text.find("\n", max(start, 0), end + 1)
+    return text[line + 1 : end] if start >= 0 and line >= 0 else ""
 
 
 def _refuse(name: str) -> None:

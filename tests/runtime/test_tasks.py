@@ -285,10 +285,24 @@ def test_a_schema_that_is_no_object_is_wrapped(do: Do, answers: ModuleType, serv
     assert server.requests[0]["tools"][0]["input_schema"]["properties"] == {"value": schema}
 
 
-@pytest.mark.parametrize("words", ['{"n": 3}', '```json\n{"n": 3}\n```'])
+@pytest.mark.parametrize(
+    "words",
+    [
+        '{"n": 3}',
+        '```json\n{"n": 3}\n```',
+        'I looked:\n```sh\nls\n```\nSo this is it.\n```json\n{"n": 3}\n```\nDone.',
+        '```\n{"n": 3, "why": "```\\n"}\n```',
+    ],
+)
 def test_words_that_are_json_will_do(do: Do, answers: ModuleType, words: str) -> None:
-    """From a model that did not call the tool, with a fence or without."""
-    assert do(answers.text(words), output_format=AS_JSON)["result"]["parsedContent"] == {"n": 3}
+    """From a model that did not call the tool, in its last fence or without one."""
+    assert do(answers.text(words), output_format=AS_JSON)["result"]["parsedContent"]["n"] == 3
+
+
+@pytest.mark.parametrize("words", ["```json\n", "\n```", "``````", "a\n```json\n{", "```\n```\n```"])
+def test_fences_without_json_are_told(do: Do, answers: ModuleType, words: str) -> None:
+    """As words that are none."""
+    assert "is not JSON" in error(do(answers.text(words), output_format=AS_JSON))["message"]
 
 
 def test_json_without_a_schema_is_asked_for_in_words(do: Do, answers: ModuleType, server: Any) -> None:
