@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from terminals import Dialogue
@@ -238,6 +240,22 @@ def test_words_without_a_key(project: Path) -> None:
     t.answer("What should the loop do", "make it green\r")
     assert t.end() == 1
     assert "there is no API key" in t.plain
+    assert list(project.iterdir()) == []
+
+
+def test_ctrl_c_while_a_model_thinks_leaves_nothing_behind(
+    project: Path, messages_server: Any, answers: Any
+) -> None:
+    """The call is given up at once."""
+    messages_server.then(answers.stall())
+    t = create("--describe", "make it green")
+    t.wait("asking")
+    end = time.monotonic() + 30
+    while not messages_server.requests and time.monotonic() < end:
+        time.sleep(0.05)
+    t.child.sendintr()
+    assert t.end() == 130
+    assert "nothing was saved" in t.plain
     assert list(project.iterdir()) == []
 
 
