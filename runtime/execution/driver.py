@@ -80,6 +80,43 @@ class Driver:
     how many ticks the program may use in all. spending: what the run may spend, None for what it likes.
     """
 
+    __slots__ = (
+        "_active",
+        "_answers",
+        "_asked",
+        "_base_ms",
+        "_begun",
+        "_beside",
+        "_checkpoints",
+        "_display",
+        "_doubtful",
+        "_fuel",
+        "_interrupt",
+        "_is_unsynced",
+        "_jobs",
+        "_journal",
+        "_kind",
+        "_lanes",
+        "_last",
+        "_machine",
+        "_open",
+        "_origin",
+        "_pace",
+        "_paused",
+        "_performed",
+        "_places",
+        "_pool",
+        "_program",
+        "_progress",
+        "_queued",
+        "_refusals",
+        "_run",
+        "_settles",
+        "_spending",
+        "_state_file",
+        "_world",
+    )
+
     def __init__(
         self,
         machine: Machine,

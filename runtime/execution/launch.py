@@ -555,7 +555,7 @@ class Command:
         if script is None:
             from ..effects.world import World
 
-            return World(shared=self.many.models if self.many is not None else None), ()
+            return World() if self.many is None else World(shared=self.many.models), ()
         from ..effects.script import NoRule, ScriptedWorld
 
         self.is_scripted = True

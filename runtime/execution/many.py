@@ -52,7 +52,7 @@ class Strand:
         self.lanes: Lanes | None = None
         # Whether something is done for it apart, and what has happened since.
         self.is_apart = False
-        self.backlog: deque[Message] = deque()
+        self.backlog: list[Message] = []
         # Where it stands in a queue: what it sleeps on, and when it looks again all the same.
         self.release: tuple[Release, float] | None = None
 
@@ -219,7 +219,7 @@ class Many:
             strand.is_apart = False
             self._advance(strand, came, trouble)
             while strand.backlog and not strand.is_apart and strand in self._strands:
-                self._advance(strand, strand.backlog.popleft())
+                self._advance(strand, strand.backlog.pop(0))
             if strand.interrupt.count:
                 self._look_up(strand)
         return turns > 0
