@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType, TracebackType
     from typing import Any
 
+    from ..faults import Place
     from ..machine import Machine
     from ..values import Value
 
@@ -104,6 +105,8 @@ class Direct:
         self.left = 0
         self.deep = _DEEP
         self.depth = 0
+        # Where effects are asked for, by code object and line: the function and its state; the place.
+        self.sites: dict[tuple[int, int], tuple[tuple[int, int], Place | None]] = {}
         self.names = self.library.names
         self.names |= {
             "OUT": self.out,
@@ -185,15 +188,21 @@ class Direct:
         machine, library = self.machine, self.library
         given = plain_map(args, EFFECT_ARGUMENTS, kind)
         frame = sys._getframe(1)
-        function, offset, _ = library.codes[frame.f_code][frame.f_lineno][-1]
+        # A code object is known by its identity: to hash one is to read all of it.
+        at = id(frame.f_code), frame.f_lineno
+        site = self.sites.get(at)
+        if site is None:
+            function, offset, _ = library.codes[frame.f_code][frame.f_lineno][-1]
+            where = function, library.state_of(function, offset)
+            site = self.sites[at] = where, library.place(function, offset)
         machine.seq += 1
         strand = machine.strand
         if strand.within is not None:
             machine.asked[machine.seq] = strand
-        effect = strand.effect = Effect(machine.seq, kind, given, library.place(function, offset))
+        effect = strand.effect = Effect(machine.seq, kind, given, site[1])
         live = strand.live
         assert live is not None
-        live.at = function, library.state_of(function, offset)
+        live.at = site[0]
         self.count()
         self.host.switch(effect)
         return live.answer.pop()
