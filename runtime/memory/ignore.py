@@ -302,7 +302,7 @@ def _compiled(lines: list[str]) -> Any:
     """The patterns of these lines; None where one of them is none."""
     import warnings
 
-    import re2
+    import re2  # type: ignore[import-untyped, unused-ignore]
     from pathspec import GitIgnoreSpec
 
     try:
