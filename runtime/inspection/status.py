@@ -77,7 +77,7 @@ class Look:
             "program": self.about.get("program", run.name),
             "path": self.about.get("path"),
             "status": self._word(alive),
-            "terminated_by": end.get("terminated_by"),
+            "terminated_by": end.get("terminated_by") or self.summary.reason,
             "pid": self.about.get("pid") if alive else None,
             "waits_for": self.about.get("waits_for", []) if alive else [],
             "background": bool(self.about.get("background")),

@@ -141,14 +141,15 @@ class Summary:
 
     start, end: its `run_start` and `run_end`. pending: the effects that have started and have no result,
     by seq; processes: those that were started for them, each with its start time. verdict: the latest
-    `evaluate`. is_interrupted: it was asked to stop, and not resumed since. unpriced: calls of which nobody
-    knows what they cost.
+    `evaluate`. is_interrupted: it was asked to stop, or stopped for a `reason`, and not resumed since.
+    unpriced: calls of which nobody knows what they cost.
     """
 
     def __init__(self) -> None:
         self.start: dict[str, Any] = {}
         self.end: dict[str, Any] | None = None
         self.is_interrupted = False
+        self.reason: str | None = None
         self.progress = Progress()
         self.resumed = 0
         self.verdict: dict[str, Any] | None = None
@@ -185,6 +186,7 @@ class Summary:
         elif kind == "run_resume":
             self._leave_state(self._until)
             self.is_interrupted = False
+            self.reason = None
             self.resumed += 1
             self.pending.clear()
             self.processes.clear()
@@ -192,6 +194,7 @@ class Summary:
         elif kind in ("run_end", "run_interrupted"):
             self._leave_state(moment)
             self.is_interrupted = kind == "run_interrupted"
+            self.reason = event.get("reason")
             if kind == "run_end":
                 self.end = event
                 self.pending.clear()

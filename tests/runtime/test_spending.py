@@ -173,11 +173,15 @@ def test_a_loops_own_budget_is_used_up_by_what_nobody_knows(
 def test_status_and_history_tell_of_it(llc: Llc) -> None:
     """What was used, of what."""
     llc("scripted", "many", "--budget", "calls=2", "--budget", "usd=1", "-q")
-    told = json.loads(llc("status", "many", "--json").stdout)["budget"]
+    status = json.loads(llc("status", "many", "--json").stdout)
+    assert (status["status"], status["terminated_by"]) == ("interrupted", "budget")
+    told = status["budget"]
     assert told["calls"] == {"used": 2, "limit": 2}
     assert told["usd"] == {"used": 0.002, "limit": 1}
     assert told["tokens"] == {"used": 2000, "limit": None}
-    assert "2 of 2 calls" in llc("status", "many").stdout
+    shown = llc("status", "many").stdout
+    assert "interrupted (by budget)" in shown
+    assert "2 of 2 calls" in shown
 
 
 def test_python_says_it_as_a_map(llc: Llc) -> None:
