@@ -333,3 +333,22 @@ def test_a_function_reads_like_one() -> None:
     lines = [line.strip() for line in Translator(image).function(index).source.splitlines()]
     assert "for _ in chain(ONE, tick):" in lines
     assert "if (s1 < s0):" in lines
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(reduce + 0 (map (lambda (x) (* x x)) (filter (lambda (x) (= (modulo x 3) 0)) (range 0 12))))",
+        "(define (count n) (let* ((i 0) (up (lambda () (set! i (+ i n)) i)))"
+        " (let go ((k 1)) (if (< k 9) (begin (up) (go (+ k 1))) (up))))) (list (count 1) (count 2.5))",
+        '(map (lambda (x) (+ x 1)) (list 1 2 "three" 4))',
+        '(map (lambda (xs) (try (map (lambda (x) (+ x 1)) xs) (catch e (get e "kind"))))'
+        ' (list (list 1 2) (list 1 "a")))',
+        "(let go ((k 0) (xs (range 0 9))) (if (< k 12) (begin (abs (nth k xs)) (go (+ k 1) xs)) k))",
+    ],
+)
+def test_loops_that_use_two_ticks_stop_at_each(text: str) -> None:
+    """Fuel ends between the two, or a fault comes there: what there is to see is the same."""
+    image = flow_of(text).image
+    for quantum in (*range(1, 14), 20, 37):
+        assert_alike(image, quantum, [], 0b0110_1001_0110)

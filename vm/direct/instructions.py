@@ -86,6 +86,8 @@ class Instructions:
         # What to do at each STORE but to store (`live`), and whether the LOAD after one has been done so.
         self.plans: dict[int, str] = {}
         self.is_kept = False
+        # What marks the instructions of this state, besides their offset.
+        self.ahead = 0
 
     def enter(self, state: int) -> None:
         self.temporaries = 0
@@ -173,7 +175,7 @@ class Instructions:
             return
         kind = kinds.of_result(name, [one.kind for one in taken])
         # The call of the primitive, if there is one, is on a line of its own.
-        slow = f"{mark(offset)}P_{name}({', '.join(one.text for one in taken)})"
+        slow = f"{mark(offset | self.ahead)}P_{name}({', '.join(one.text for one in taken)})"
         quick = None if rule is None else rule([(one.text, one.kind) for one in taken])
         if quick is None:
             self.stack.append(Operand(f"({slow})", kind, False))
@@ -200,7 +202,7 @@ class Instructions:
         texts = [one.text for one in taken]
         if not condition:
             texts[inner[0]] = first_slow
-        slow = f"{mark(offset)}P_{name}({', '.join(texts)})"
+        slow = f"{mark(offset | self.ahead)}P_{name}({', '.join(texts)})"
         both = " and ".join(test for test in (first_condition, condition) if test)
         kind = kinds.of_result(name, [one.kind for one in taken])
         text = quick.replace(_PLACE, f"({first})")
@@ -239,7 +241,7 @@ class Instructions:
             self.stack.append(Operand(slot, "map", True))
         elif offset in self.liberties.below:
             index, items = texts if taken[1].kind == "array" else reversed(texts)
-            call = f"{mark(offset)}P_nth({index}, {items})"
+            call = f"{mark(offset | self.ahead)}P_nth({index}, {items})"
             self.stack.append(Operand(f"({items}[{index}] if {index} >= 0 else {call})", "any", False))
         else:
             return False

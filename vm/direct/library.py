@@ -66,6 +66,7 @@ class Library:
             "Symbol": Symbol,
             "PrimitiveFault": PrimitiveFault,
             "tick": repeat(None, 0),
+            "tick_two": repeat(None, 0),
             "chain": chain,
             "ONE": (None,),
             "NIL": (),

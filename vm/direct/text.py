@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 MARK = "\x01"
 _MARK = re.compile(MARK + "(\\d+)\x02")
 _INDENT = " "
+# Marks an offset where a tick has been used that is yet to come.
+AHEAD = 1 << 50
 
 
 class Text:
@@ -67,8 +69,12 @@ class Places:
         self.offsets = offsets
         self.found: dict[int, tuple[Place, ...]] = {}
 
+    def is_ahead(self, line: int) -> bool:
+        """Whether a tick has been used already for what comes after a line (`doubled`)."""
+        return bool(self.offsets[line] & AHEAD)
+
     def __getitem__(self, line: int) -> tuple[Place, ...]:
-        offset = self.offsets[line]
+        offset = self.offsets[line] & ~AHEAD
         frames = self.found.get(offset)
         if frames is None:
             frames = self.found[offset] = self.function.frames(offset)

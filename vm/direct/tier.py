@@ -31,7 +31,7 @@ from .process import RUNNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import CodeType, FrameType, TracebackType
     from typing import Any
 
@@ -75,6 +75,13 @@ _OUT = OutOfFuel()
 _SETTLE = object()
 
 
+def _drop(ticks: Iterator[None], count: int) -> int:
+    """Take so many ticks away, or all there are; how many."""
+    count = max(0, min(count, length_hint(ticks)))
+    deque(islice(ticks, count), maxlen=0)
+    return count
+
+
 class Live:
     """The running part of a strand: its greenlet; answer: what it goes on with, once it is answered."""
 
@@ -102,7 +109,8 @@ class Direct:
         self.machine = machine
         self.library = Library(machine.image)
         self.host = getcurrent()
-        self.left = 0
+        # What was at hand when it was last counted: ticks, and pairs of them; and how many came back since.
+        self.left = self.left_two = self.returned = 0
         self.deep = _DEEP
         self.depth = 0
         # Where effects are asked for, by code object and line: the function and its state; the place.
@@ -116,30 +124,44 @@ class Direct:
             "CAUGHT": self.caught,
             "LEAVE": self.leave,
             "MORE": self.more,
+            "MORE_TWO": self.more_two,
+            "BACK": self.back,
         }
 
     # --- ticks ----------------------------------------------------------------------------
 
-    # Loops go over `tick` (`translate`), so one is replaced only once nothing is left of it.
+    # Loops go over `tick`, or over `tick_two` if they use two at once (`doubled`). So one is replaced only
+    # once nothing is left of it.
 
     def allow(self) -> None:
         """Have as many ticks at hand as the machine may use, or fewer; at least one more is left to it."""
-        machine, tick = self.machine, self.names["tick"]
+        machine, names = self.machine, self.names
         allowed = int(min(machine.limit - machine.ticks, SLICE)) - 1
-        self.left = length_hint(tick)
-        if not self.left:
-            self.names["tick"] = repeat(None, allowed)
-            self.left = allowed
-        elif self.left > allowed:
-            deque(islice(tick, self.left - allowed), maxlen=0)
-            self.left = allowed
+        left, left_two = length_hint(names["tick"]), length_hint(names["tick_two"])
+        if left + 2 * left_two > allowed:
+            left_two -= _drop(names["tick_two"], (left + 2 * left_two - allowed + 1) // 2)
+            left -= _drop(names["tick"], left + 2 * left_two - allowed)
+        room = allowed - left - 2 * left_two
+        if not left:
+            left = room if left_two else room - room // 2
+            names["tick"] = repeat(None, left)
+            room -= left
+        if not left_two:
+            left_two = room // 2
+            names["tick_two"] = repeat(None, left_two)
+        self.left, self.left_two = left, left_two
 
     def count(self) -> None:
         """Count the ticks that were used."""
-        left = length_hint(self.names["tick"])
-        self.machine.ticks += self.left - left
-        self.depth += self.left - left
-        self.left = left
+        left, left_two = length_hint(self.names["tick"]), length_hint(self.names["tick_two"])
+        used = self.left - left + 2 * (self.left_two - left_two) - self.returned
+        self.machine.ticks += used
+        self.depth += used
+        self.left, self.left_two, self.returned = left, left_two, 0
+
+    def back(self) -> None:
+        """A tick that was taken is not used."""
+        self.returned += 1
 
     def out(self) -> None:
         """A tick that was not there any more."""
@@ -160,6 +182,23 @@ class Direct:
             return
         self.out()
         self.names["tick"] = repeat(None, self.left + 1)
+
+    def more_two(self) -> None:
+        """Two ticks that were not there any more for a loop that takes both when this returns."""
+        names, machine = self.names, self.machine
+        if length_hint(names["tick_two"]):
+            return
+        self.count()
+        if not (self.depth > self.deep and self.is_worth_settling(sys._getframe(1))):
+            _drop(names["tick"], self.left // 2 + 1)
+            self.allow()
+            if self.left_two:
+                return
+        # One at a time from here on: the loop is entered anew at its head.
+        machine.ticks += 1
+        if machine.ticks >= machine.limit:
+            self.host.switch(_OUT)
+        self.host.switch(_SETTLE)
 
     def is_worth_settling(self, frame: FrameType | None) -> bool:
         """Whether most of many frames are left over from tail calls, or the machine's bound is near.
@@ -252,11 +291,22 @@ class Direct:
         if len(inner) > 1 and self.is_dead(code, line):
             return None
         target, slot = handler
+        self.returned += self.is_ahead(trace)
         self.locate(fault, inner, trace.tb_frame.f_back)
         value = fault_map(
             fault.kind, fault.message, fault.place or show_place(library.place(*inner[-1])), fault.details
         )
         return target, slot, value, target <= state
+
+    def is_ahead(self, trace: TracebackType | None) -> bool:
+        """Whether a tick was used for what a fault kept from being done."""
+        found = False
+        while trace is not None:
+            places = self.library.codes.get(trace.tb_frame.f_code)
+            if places is not None:
+                found = places.is_ahead(trace.tb_lineno)
+            trace = trace.tb_next
+        return found
 
     def frames_of(self, trace: TracebackType | None) -> list[tuple[int, int]]:
         """The functions that a fault came through and where they stand, outermost first."""
@@ -363,6 +413,7 @@ class Direct:
             try:
                 value = entry(slots)
             except PrimitiveFault as fault:
+                self.returned += self.is_ahead(fault.__traceback__)
                 self.count()
                 trace = self.frames_of(fault.__traceback__)
                 self.locate(fault, trace, None)

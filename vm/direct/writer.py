@@ -8,11 +8,12 @@ which is entered from the top of the function.
 from __future__ import annotations
 
 from ..opcodes import NO_STATE
+from .doubled import way
 from .function import NOWHERE
 from .instructions import Instructions, Operand, effects, listed
 from .known import operands_of
 from .live import Live
-from .text import Arrival, Told, mark, tick
+from .text import AHEAD, Arrival, Told, mark, tick
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Writer(Instructions):
         self.live = None if function.code.handlers else Live(function, graph, known)
         self.plans = {} if self.live is None else self.live.plans
         self.begun = False
+        # The states that a tick has been used for already (`doubled`).
+        self.way: list[int] = []
         # What stands around: loops, and lists of the states that follow.
         self.around: list[Loop | list[int]] = []
         self.arrivals: dict[int, list[Arrival]] = {}
@@ -80,11 +83,13 @@ class Writer(Instructions):
         if self.is_plain:
             if not self.graph.before[start]:
                 return self.region(start)[0]
+            self.begun = self.counts(start) and not self.function.is_entry
+            if self.begun:
+                self.way = way(self.function, graph, self.liberties)
             loop = Loop(graph.roots, True)
             self.around.append(loop)
             body = self.region(start)[0]
             self.around.pop()
-            self.begun = self.counts(start) and not self.function.is_entry
             return self.loop(start, body)
         self.around.append(Loop(graph.roots, True))
         written: list[Statement] = []
@@ -152,6 +157,9 @@ class Writer(Instructions):
         if not self.counts(header):
             return [("while True", body)]
         offset = self.function.offsets[header]
+        if header == self.function.start and self.way:
+            both: list[Statement] = [f"({mark(offset)}MORE_TWO())", "continue"]
+            return [("while True", [("for _ in tick_two", body), ("else", both), "break"])]
         if self.counts_first(header):
             more: list[Statement] = [f"({mark(offset)}MORE())", "continue"]
             return [("while True", [("for _ in tick", body), ("else", more), "break"])]
@@ -218,7 +226,11 @@ class Writer(Instructions):
         """Control goes from a state to another."""
         graph, function = self.graph, self.function
         written: list[Statement] = []
-        if function.ticks(state, target) and not self.is_counted(state, target):
+        if state in self.way and state not in function.called and target not in self.way:
+            written.append("BACK()")
+        if self.way and state == self.way[-1]:
+            pass  # its tick has been used
+        elif function.ticks(state, target) and not self.is_counted(state, target):
             written += tick(function.tick_offset(state, target))
         if (state, target) in function.left:
             names = [f"s{slot}" for slot in range(len(function.code.slots))]
@@ -255,6 +267,7 @@ class Writer(Instructions):
 
     def state(self, state: int) -> tuple[list[Statement], set[int]]:
         self.enter(state)
+        self.ahead = AHEAD if state in self.way else 0
         outer = self.function.outer.get(state)
         if outer is not None:
             self.stack = self.operands_of(outer)
