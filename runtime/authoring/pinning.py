@@ -6,10 +6,12 @@ llc asks a model in order to compile.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...frontend.documents import Document, read_source
@@ -142,6 +144,19 @@ def keep(path: str, made: Described) -> None:
         raise CompileError(found, [document.source])
     words = Words(path, spec, document)
     pin = Pin(key_of(spec), words.name, made.model, made.draft.text)
-    others = [one for one in pins_in(words.lock) if one.key != pin.key and one.loop != words.name]
-    pins = sorted((*others, pin), key=lambda one: (one.loop, one.key))
-    write_file(words.lock, print_lock(pins).encode())
+    with _alone(words.lock):
+        others = [one for one in pins_in(words.lock) if one.key != pin.key and one.loop != words.name]
+        pins = sorted((*others, pin), key=lambda one: (one.loop, one.key))
+        write_file(words.lock, print_lock(pins).encode())
+
+
+@contextlib.contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """Let nobody else pin in the folder of that file meanwhile: a pin must not take away another."""
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # a file system that has no locks
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_file
+from llc.frontend.natural import pins_in
 from llc.runtime import cli
-from llc.runtime.authoring import author, creating, describing, drafts
+from llc.runtime.authoring import author, creating, describing, drafts, pinning
 from llc.runtime.commands.authoring import PARADIGMS
 from llc.runtime.errors import UserError
 from llc.runtime.models.client import ModelClient
@@ -419,6 +420,28 @@ def test_pinning_keeps_the_other_pins(project: Path, create: Create, model: Any,
     assert (text.count("sha256-"), text.count('loop: "a"'), text.count('loop: "b"')) == (2, 1, 1)
     assert create("--pin", "--yes", "--force").returncode == 0
     assert len(model.requests) == 5
+
+
+def test_pins_that_are_made_at_once_are_all_kept(project: Path) -> None:
+    """Whoever pins waits for those who do so already."""
+    loops = project / ".loops"
+    loops.mkdir()
+    children = []
+    for name in "abcdefgh":
+        (loops / f"{name}.yaml").write_text(WORDS.replace("Run", f"Run {name}"))
+        child = os.fork()
+        if child == 0:
+            try:
+                made = describing.Described(
+                    drafts.Draft(name, "goal", "paradigm: goal\n", None), "m", 0, None
+                )
+                pinning.keep(f".loops/{name}.yaml", made)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 8
+    assert [pin.loop for pin in pins_in(".loops/natural.lock")] == list("abcdefgh")
 
 
 def test_without_a_key_nothing_is_pinned(project: Path) -> None:
