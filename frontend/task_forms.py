@@ -95,6 +95,7 @@ class _Reader:
         for word in ("instructions", "system", "criteria"):
             if word in given:
                 self.check_names(given[word], texts[word], inputs)
+        chosen = {word: self.choice(word, given[word], texts[word]) for word in _CHOICES if word in given}
         return AtomicTask(
             name,
             texts.get("instructions", ""),
@@ -106,7 +107,8 @@ class _Reader:
             self.output(given["output_format"]) if "output_format" in given else OutputFormat(),
             history=self.history(given["history_config"]) if "history_config" in given else {},
             criteria=texts.get("criteria", ""),
-            **{word: self.choice(word, given[word], texts[word]) for word in _CHOICES if word in given},
+            runner=chosen.get("runner", ""),
+            on_unknown=chosen.get("on_unknown", ""),
         )
 
     def choice(self, word: str, clause: Form, text: str) -> str:

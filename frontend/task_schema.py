@@ -6,7 +6,7 @@ Made from the declarations that the reader checks by. What one element says of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring  # made here, nothing is read
 
@@ -105,7 +105,7 @@ def _settings(known: dict[str, tuple[Any, ...]], part: Element) -> None:
             attribute.set("type", "xs:nonNegativeInteger")
 
 
-_BLOCKS = {
+_BLOCKS: dict[str, Callable[[Element], None]] = {
     "inputs": _inputs,
     "output_format": _output,
     "file_paths": _files,

@@ -421,8 +421,9 @@ class ProgressDisplay(Display):
         """What the calls of the run come to, as far as all of them tell it."""
         text = ""
         for unit, form in (("usd", ", {:.4f} USD"), ("tokens", ", {:,} tokens")):
-            amounts = [usage.get(unit) for usage in self._usages or ()]
-            if amounts and all(isinstance(amount, int | float) for amount in amounts):
+            told = [usage.get(unit) for usage in self._usages or ()]
+            amounts = [amount for amount in told if isinstance(amount, int | float)]
+            if amounts and len(amounts) == len(told):
                 text += form.format(sum(amounts))
         return text
 
