@@ -16,7 +16,7 @@ from llc.vm.image import Image
 from llc.vm.machine import Machine
 
 LAWS = settings(
-    deadline=None, max_examples=60, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+    deadline=None, max_examples=40, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
 )
 
 # Rounds that may change a list and a map, or may not: others hold them, or ask for them again.
@@ -159,6 +159,43 @@ def test_loops_run_alike(text: str, quantum: int, turns: int) -> None:
     assert_alike(machine_of(text).image, quantum, [], turns)
 
 
+BOXED = """
+(define counts (dict ("1" 1)))
+(define kept nil)
+(define (note! word i) {set})
+(define (go i)
+  (if (< i 8)
+      (begin {before} (note! (to-string (modulo i 3)) i) {after} (go (+ i 1)))
+      (list counts kept)))
+(try (go 0) (catch fault (list counts kept (get fault "message"))))
+"""
+SETS = (
+    "(set! counts (put counts word (+ 1 (get counts word 0))))",
+    "(begin (set! counts (put counts word i)) null)",
+    "(set! counts (put counts word counts))",
+    "(set! counts (put counts (if (= i 5) i word) kept))",
+    "(set! counts (put counts word (/ 1 (- 6 i))))",
+    "(let ((old counts)) (set! counts (put counts word i)) (set! kept (cons old kept)))",
+    "(set! kept (cons (begin (set! counts (put counts word i)) counts) kept))",
+    '(set! counts (put (put counts "a" i) word (get counts "a")))',
+    "(set! counts (put counts word (lambda () counts)))",
+)
+OTHERS = ("null", "(set! kept (cons counts kept))", "(now)", "(log-message counts)", "(set! kept counts)")
+BOXES = st.builds(
+    lambda **parts: BOXED.format(**parts),
+    set=st.sampled_from(SETS),
+    before=st.sampled_from(OTHERS),
+    after=st.sampled_from(OTHERS),
+)
+
+
+@LAWS
+@given(BOXES, st.integers(1, 12), st.integers(0, 1 << 24))
+def test_maps_in_boxes_run_alike(text: str, quantum: int, turns: int) -> None:
+    """A variable of the whole program that is set again and again."""
+    assert_alike(machine_of(text).image, quantum, [], turns)
+
+
 SUM = """
 (define (sum i total items end)
   (if {test} (sum {next} {sum} {items} end) total))
@@ -240,5 +277,16 @@ def test_a_map_that_one_slot_holds_is_not_copied() -> None:
 (define (go i map)
   (if (= i 100000) (length (keys map)) (go (+ i 1) (put map (to-string i) i))))
 (go 0 (dict))
+"""
+    assert told(Machine(machine_of(text).image, tier="direct").resume()) == ("done", "100000")
+
+
+def test_a_map_in_a_box_is_not_copied() -> None:
+    """Nor where the variable that holds it is the whole program's."""
+    text = """
+(define map (dict))
+(define (note! key) (set! map (put map key 1)))
+(define (go i) (if (= i 100000) (length (keys map)) (begin (note! (to-string i)) (go (+ i 1)))))
+(go 0)
 """
     assert told(Machine(machine_of(text).image, tier="direct").resume()) == ("done", "100000")

@@ -35,16 +35,21 @@ ALONE = _alone()
 class InPlace:
     """growing: parameters that hold a list which only grows from round to round, and is turned round at the
     end. looping: other slots that do, in a loop that stores to them, and whether what they hold where control
-    comes in can be such a list. maps: offsets of `put` whose map nobody reads again."""
+    comes in can be such a list. maps: offsets of `put` whose map nobody reads again. boxes: those
+    whose map is a box's that is given the new one, with the slots of the box and of the new map, -1 for none.
+    """
 
     def __init__(self, function: Function) -> None:
         self.growing: set[int] = set()
         self.looping: dict[int, bool] = {}
         self.maps: set[int] = set()
+        self.boxes: dict[int, tuple[int, int]] = {}
         if function.code.handlers:
             return
         self.function = function
         states = trees(function)
+        for nodes in states:
+            self.boxes |= _boxed_puts(nodes)
         for state, nodes in enumerate(states):
             self.maps.update(self.last_puts(state, nodes))
         if any(function.again):
@@ -162,6 +167,30 @@ class InPlace:
             is_stored = any(one.name == "STORE" and one.slot == slot for one in later)
             if is_stored or (is_end and (not self.function.again[state] or slot in parameters)):
                 yield node.offset
+
+
+def _boxed_puts(nodes: list[Node]) -> dict[int, tuple[int, int]]:
+    """The `put` of a state between `unbox` and SETBOX of one box: either at once, or the new map is stored
+    first since somebody wants it."""
+    found = {}
+    for index, node in enumerate(nodes):
+        if node.name != "put" or node.taken[0].name not in ("unbox", "unbox_set"):
+            continue
+        (box,) = node.taken[0].taken[:1]
+        after = nodes[index + 1 :]
+        kept = -1
+        if after[0].name == "STORE" and not node.below:
+            kept = after[0].slot
+            after = after[3:]
+            if any(one.loads(kept) for one in node.taken) or box.loads(kept):
+                continue
+        elif len(node.below) != 1:
+            continue
+        if box.name == "LOAD" and after and after[0].name == "SETBOX":
+            place, value = after[0].taken
+            if place.loads(box.slot) and (value is node or value.loads(kept)):
+                found[node.offset] = box.slot, kept
+    return found
 
 
 def _is_cons(node: Node, slot: int) -> bool:

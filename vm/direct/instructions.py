@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from .function import Function
     from .inline import Rule
+    from .inplace import InPlace
     from .kinds import Kind
     from .known import Known
     from .text import Statement
@@ -52,16 +53,18 @@ class Liberties:
     """What a text may do, being what it is: see `inplace` and `indices`.
 
     growing: the names of slots that hold a list which grows. maps: the offsets of `put` that may change
-    their map. below: those of `nth` whose index is below the end.
+    their map, boxes: those that may change a box's (`InPlace`). below: those of `nth` whose index is below
+    the end.
     """
 
-    __slots__ = ("below", "growing", "maps")
+    __slots__ = ("below", "boxes", "growing", "maps")
 
     def __init__(
-        self, growing: Iterable[int] = (), maps: Iterable[int] = (), below: Iterable[int] = ()
+        self, growing: Iterable[int] = (), inplace: InPlace | None = None, below: Iterable[int] = ()
     ) -> None:
         self.growing = {f"s{slot}" for slot in growing}
-        self.maps = set(maps)
+        self.maps = inplace.maps if inplace else set()
+        self.boxes = inplace.boxes if inplace else {}
         self.below = set(below)
 
 
@@ -83,6 +86,8 @@ class Instructions:
         self.stack: list[Operand] = []
         self.out: list[Statement] = []
         self.temporaries = 0
+        # What each of them was made of.
+        self.sources: dict[str, str] = {}
         # What to do at each STORE but to store (`live`), and whether the LOAD after one has been done so.
         self.plans: dict[int, str] = {}
         self.is_kept = False
@@ -91,6 +96,7 @@ class Instructions:
 
     def enter(self, state: int) -> None:
         self.temporaries = 0
+        self.sources = {}
         self.kinds = list(self.known.before[state])
         self.stack = []
         self.out = []
@@ -164,6 +170,7 @@ class Instructions:
         self.temporaries += 1
         name = f"x{self.temporaries}"
         self.out.append(f"{name} = {operand.text}")
+        self.sources[name] = operand.text
         return Operand(name, operand.kind, True)
 
     def primitive(self, offset: int, name: str, count: int) -> None:
@@ -213,7 +220,10 @@ class Instructions:
         """Whether a primitive may be written as nowhere else (`take_liberty`)."""
         own = self.liberties
         return (
-            offset in own.maps or offset in own.below or (name in ("cons", "reverse") and bool(own.growing))
+            offset in own.maps
+            or offset in own.boxes
+            or offset in own.below
+            or (name in ("cons", "reverse") and bool(own.growing))
         )
 
     def take_liberty(self, offset: int, name: str, taken: list[Operand]) -> bool:
@@ -239,6 +249,8 @@ class Instructions:
             self.out.append((f"if {tests}", [f"{slot}[{key}] = {value}"]))
             self.out.append(("else", [f"{slot} = {other.text}"]))
             self.stack.append(Operand(slot, "map", True))
+        elif offset in self.liberties.boxes:
+            self.put_in_box(offset, taken)
         elif offset in self.liberties.below:
             index, items = texts if taken[1].kind == "array" else reversed(texts)
             call = f"{mark(offset | self.ahead)}P_nth({index}, {items})"
@@ -246,6 +258,23 @@ class Instructions:
         else:
             return False
         return True
+
+    def put_in_box(self, offset: int, taken: list[Operand]) -> None:
+        """`put` between `unbox` and SETBOX of one box. What else holds the map here lets go of it first."""
+        self.written()
+        slot, kept = self.liberties.boxes[offset]
+        old, key, value = (one.text for one in taken)
+        source = self.sources.get(old)
+        holders = [name for name, text in self.sources.items() if text == source and name not in (key, value)]
+        holders += [f"s{kept}"] if kept >= 0 else []
+        if holders:
+            self.out.append(f"{' = '.join(holders)} = None")
+        map_ = f"{self.function.names[slot]}.value"
+        typed = (map_, "any"), (taken[1].text, taken[1].kind)
+        tests = " and ".join([f"REFS({map_}) == {ALONE}", *are_map_and_key(*typed)])
+        self.out.append((f"if {tests}", [f"{map_}[{key}] = {value}"]))
+        self.out.append(("else", [f"{map_} = ({mark(offset)}P_put({map_}, {key}, {value}))"]))
+        self.stack.append(Operand(map_, "map", False))
 
     def written(self) -> None:
         """Have all that comes before a statement written ahead of it."""

@@ -234,7 +234,7 @@ class Translator:
             elif kind in ("array", "pair", "null"):
                 lists.add(slot)
                 begun.append(f"s{slot}, m{slot} = GROW({'None' if kind == 'null' else f's{slot}'})")
-        liberties = Liberties(lists, inplace.maps, below)
+        liberties = Liberties(lists, inplace, below)
         while True:
             graph = FlowGraph(function.ways, function.roots)
             writer = Writer(function, graph, known, self.version, liberties)
