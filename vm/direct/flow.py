@@ -31,6 +31,10 @@ class FlowGraph:
         """Whether a jump goes back in `order`: to a loop's header or to a root."""
         return self.position[target] <= self.position[state]
 
+    @property
+    def has_loop(self) -> bool:
+        return bool(self.headers) or any(self.before[root] for root in self.roots)
+
     def _shape(self) -> bool:
         """Find the shape; False where another root was needed, to begin anew."""
         self.order = self._reverse_postorder()

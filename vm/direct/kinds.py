@@ -67,10 +67,6 @@ def _shallow(kind: Kind, depth: int) -> Kind:
     return "function", kind[1], tuple(_shallow(inner, depth - 1) for inner in kind[2])
 
 
-def is_function(kind: Kind) -> bool:
-    return not isinstance(kind, str)
-
-
 def given(kinds: Sequence[Kind]) -> tuple[Kind, ...]:
     """Kinds of arguments, as far as it is worth telling calls apart by them."""
     return tuple(_WIDER.get(kind, kind) if isinstance(kind, str) else kind for kind in kinds)

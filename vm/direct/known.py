@@ -4,6 +4,8 @@ nothing changes (`kinds` has the words for it).
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 from . import kinds
 
 TYPE_CHECKING = False
@@ -134,10 +136,11 @@ class _Exploring:
         function, known = self.function, self.known
         for target, _ in function.code.handlers.values():
             known.before[target] = ["any"] * function.slots
-            self.todo.append(target)
+            heappush(self.todo, target)
         self.reach(function.start, [*given, *["null"] * (function.slots - len(given))])
+        # The first first: what comes later is then gone through less often.
         while self.todo:
-            self.state(self.todo.pop())
+            self.state(heappop(self.todo))
         return known
 
     def reach(self, state: int, found: Sequence[Kind]) -> None:
@@ -150,7 +153,8 @@ class _Exploring:
             if new == old:
                 return
             before[state] = new
-        self.todo.append(state)
+        if state not in self.todo:
+            heappush(self.todo, state)
 
     def state(self, state: int) -> None:
         if state in self.function.outer:

@@ -223,7 +223,11 @@ class Translator:
 
         `growing` and `below` are what of that is sure (`inplace`, `indices`).
         """
-        known = self.absorbed(function, given)
+        # What is entered in the middle and goes round nowhere runs once.
+        if function.is_entry and not FlowGraph(function.ways, function.roots).has_loop:
+            known = explore(function, given, self.results)
+        else:
+            known = self.absorbed(function, given)
         inplace = InPlace(function)
         lists = set(growing)
         begun: list[Statement] = []
