@@ -50,10 +50,15 @@ def bash(project: Path) -> Iterator[Any]:
     if shutil.which("bash") is None:
         pytest.skip("there is no bash")
     scripts = []
+    # Which shell it is for is seen by who called it, so bash must not give way to its one command.
     env = {**os.environ, "PATH": f"{project / 'bin'}:{os.environ['PATH']}", "HOME": str(project)}
     for name in ("llc", "ll-loop"):
         done = subprocess.run(
-            ["bash", "-c", f"{name} --show-completion"], env=env, capture_output=True, text=True, check=True
+            ["bash", "-c", f"{name} --show-completion && :"],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         scripts.append(done.stdout)
     (project / "scripts").write_text("\n".join(scripts))
