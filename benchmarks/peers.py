@@ -104,7 +104,7 @@ def steps(place: Place, sizes: Sizes) -> Section:
         "default, `async`, writes while the next step is under way), two actions in Burr with its "
         "SQLitePersister, whose steps start `true` by `subprocess.run`; a loop in llc. By whole runs: "
         "`llc run --quiet` and `ll-loop run --quiet` of many steps less few, over the difference. llc and "
-        "both SQLite peers sync what they keep (a step of llc's two times); little-loops 1.37 syncs "
+        "both SQLite peers sync what they keep (llc once a step); little-loops 1.37 syncs "
         "nothing, the newest each event. What syncing costs llc is in a row of its own: there "
         "`os.fdatasync` does nothing, which no option of llc's does. Bytes a step are a longer run's files "
         "less a shorter one's."
