@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -151,8 +151,8 @@ states:
 
 
 @pytest.fixture
-def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with a run that was killed in its action."""
+def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A project with a run that was killed in its action, which ends with the test."""
     (tmp_path / ".loops").mkdir()
     (tmp_path / ".loops" / "job.yaml").write_text(GATE)
     monkeypatch.chdir(tmp_path)
@@ -162,7 +162,8 @@ def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     process.kill()
     process.wait()
     (tmp_path / "here").unlink()
-    return tmp_path
+    yield tmp_path
+    (tmp_path / "go").touch()
 
 
 def wait_for(condition: Callable[[], object]) -> None:
