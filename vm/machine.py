@@ -63,7 +63,7 @@ NEAR = 32
 # After how many ticks and effects a program is translated: before, that would take longer than it saves.
 TIERS = {"auto": 500, "interpreter": float("inf"), "direct": 0}
 # And where another machine has had it translated.
-AGAIN = 50
+AGAIN = 10
 # So many it runs in the interpreter where it is too deep for the other tier.
 SLICE = 10_000
 DEEPER: Any = object()

@@ -143,7 +143,7 @@ class Direct:
             left -= _drop(names["tick"], left + 2 * left_two - allowed)
         room = allowed - left - 2 * left_two
         if not left:
-            left = room if left_two else room - room // 2
+            left = room - room // 2 if self.library.doubles and not left_two else room
             names["tick"] = repeat(None, left)
             room -= left
         if not left_two:

@@ -78,15 +78,19 @@ class Version:
 
 
 class Made:
-    """A text that was compiled; tables: those of calls with so many arguments that it names."""
+    """A text that was compiled.
 
-    __slots__ = ("code", "name", "places", "tables", "uses")
+    tables: those of calls with so many arguments that it names. doubles: whether it takes two ticks at once.
+    """
+
+    __slots__ = ("code", "doubles", "name", "places", "tables", "uses")
 
     def __init__(self, text: Text, title: str) -> None:
         self.name = text.name
         self.code = compile(text.source, f"<{title}>", "exec")
         self.places = text.places
         self.uses = text.uses
+        self.doubles = "for _ in tick_two:" in text.source
         self.tables = {int(number) for number in _TABLES.findall(text.source)}
 
 
