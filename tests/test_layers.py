@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import llc
+
 ROOT = Path(__file__).parents[1]
 # design: which folders a folder may import.
 MAY_IMPORT = {
@@ -80,3 +82,9 @@ def test_the_world_is_touched_only_by_the_runtime(folder: str) -> None:
         and (node.value.id, node.attr) in WORLDLY_NAMES
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize("name", llc.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    """What the package says it has can be had from it."""
+    assert getattr(llc, name) is not None
