@@ -68,4 +68,4 @@ def _cost(usage: dict[str, Any] | None) -> str:
     if not usage:
         return ""
     usd = f", ${usage['usd']:.4f}" if usage.get("usd") is not None else ""
-    return f" ({usage.get('tokens', 0):,} tokens{usd})"
+    return f" ({usage.get('tokens') or 0:,} tokens{usd})"

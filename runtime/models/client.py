@@ -94,8 +94,13 @@ class ModelClient:
             result["error"]["message"] = f"there is no API key for `{model.name}`; set {variable}"
         usage = result.get("usage") or shown.usage
         if usage is not None:
-            result["usage"] = {**usage, "usd": self._prices.cost(model.name, usage, model.price)}
+            result["usage"] = {**usage, "usd": self._cost(model, usage)}
         return result
+
+    def _cost(self, model: Model, usage: dict[str, Any]) -> float | None:
+        if usage["tokens"] is None:
+            return 0.0 if model.price == (0, 0) else None
+        return self._prices.cost(model.name, usage, model.price)
 
 
 class _Shown:
@@ -110,7 +115,10 @@ class _Shown:
     def take(self, part: dict[str, Any]) -> None:
         if "usage" in part:
             self.usage = part["usage"]
-        elif self._show is not None:
+            return
+        if self.usage is None:
+            self.usage = {"tokens": None}  # it has come, and will be paid for
+        if self._show is not None:
             self._pass(self._secrets.feed(part["text"]))
 
     def finish(self) -> None:

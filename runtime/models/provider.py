@@ -33,6 +33,8 @@ ASK_FOR_TOOL = "Answer by calling the tool `{name}`."
 # Characters of a reply; no model writes as many, so a longer one is a server gone wrong.
 MAX_REPLY = 4 << 20
 MAX_MESSAGE = 500
+# What a reply has used that came, also in part, from a server that does not say.
+UNTOLD = {"tokens": None}
 # Stable text shorter than this is not cached by anybody (a thousand tokens).
 LEAST_CACHED = 4_000
 
@@ -147,6 +149,8 @@ class Provider:
             result = {"error": {"kind": kind, "message": message[:MAX_MESSAGE]}}
         if reply.usage is not None:
             result["usage"] = reply.usage
+        elif reply.is_begun:
+            result["usage"] = dict(UNTOLD)
         return result
 
     def _complete(self, request: dict[str, Any], reply: Reply) -> None:
@@ -216,6 +220,8 @@ def _reason(error: Any) -> str:
 def _chain(error: BaseException) -> str:
     """An exception's text with that of its cause, which often says more."""
     text = str(error) or type(error).__name__
+    if error.__cause__ is not None and text == "Connection error.":
+        return str(error.__cause__)
     if error.__cause__ is not None and str(error.__cause__) not in text:
         text += f" ({error.__cause__})"
     return text

@@ -143,6 +143,17 @@ def test_a_broken_connection_and_an_early_end(do: Do, chat: ModuleType, answers:
     assert error(do(answers.body(b"data: {\n\n", "text/event-stream")))["details"]["kind"] == "invalid-reply"
 
 
+def test_what_a_server_does_not_say_it_used_is_not_known(do: Do, answers: ModuleType) -> None:
+    """Where a reply came, also in part: it may have been paid for; where none came nothing was."""
+    choice = b'{"index": 0, "delta": {"content": "a"}, "finish_reason": %s}'
+    chunk = b'data: {"id": "1", "choices": [' + choice + b"]}\n\n"
+    whole = do(answers.body(chunk % b'"stop"' + b"data: [DONE]\n\n", "text/event-stream"))
+    assert (whole["result"]["status"], whole["usage"]) == ("COMPLETE", {"tokens": None, "usd": None})
+    half = do(answers.body(chunk % b"null", "text/event-stream"))
+    assert half["usage"] == {"tokens": None, "usd": None}
+    assert "usage" not in do(answers.drop())
+
+
 def test_a_text_cut_at_the_limit_is_a_continuation(do: Do, chat: ModuleType) -> None:
     """`length` there is what `max_tokens` is elsewhere."""
     assert do(chat.text("Once", finish="length"))["result"]["status"] == "CONTINUATION"
