@@ -157,10 +157,15 @@ def each(all_of_them: float, one: float, count: int) -> float:
     return max((all_of_them - one) / count, 1e-9)
 
 
-def asleep(place: Place, count: int, seconds: float) -> Seen:
-    """A batch of so many runs that sleep so long."""
+def asleep(place: Place, count: int, seconds: float, only: bool = False) -> Seen:
+    """A batch of so many runs that sleep so long; `only`: of a flow that does nothing else."""
     name = f"sleeping-{seconds * 1000:.0f}"
-    place.write_loop(name, _SLEEPING.format(seconds=seconds))
+    if only:
+        name += ".sexp"
+        with open(place.inside(name), "w") as file:
+            file.write(f"(sleep {seconds})\n")
+    else:
+        place.write_loop(name, _SLEEPING.format(seconds=seconds))
     return _batch(place, name, count)
 
 
@@ -200,7 +205,7 @@ def _batch(place: Place, loop: str, count: int, at_once: str = "8") -> Seen:
     seen.seconds = time.time() - begun
     ended = [json.loads(line)["status"] for line in output.splitlines()]
     is_sleeping = loop.startswith("sleeping")
-    wanted = "limit" if is_sleeping else "success"
+    wanted = "limit" if is_sleeping and not loop.endswith(".sexp") else "success"
     if ended != [wanted] * count:
         raise RuntimeError(f"a batch of {loop} ended with {sorted(set(ended))}")
     if is_sleeping:

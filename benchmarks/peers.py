@@ -509,7 +509,7 @@ def _command(place: Place, *words: str) -> Contestant:
 def many_asleep(place: Place, sizes: Sizes) -> Section:
     count, seconds = sizes.many_runs, sizes.many_seconds
     about = (
-        "Runs that sleep in one process: of a loop in `llc batch`, with a journal each; of a graph of "
+        "Runs that sleep in one process: of a flow in `llc batch`, with a journal each; of a graph of "
         "one node that awaits `asyncio.sleep`, as coroutines with one AsyncSqliteSaver, in LangGraph. Memory "
         "is the peak less that before (of LangGraph) or that of a batch of one, over the runs; started is "
         "the time until the last one slept, over the runs. Each is done once."
@@ -518,8 +518,9 @@ def many_asleep(place: Place, sizes: Sizes) -> Section:
     with _section(place, sizes, "peers-many", title, about) as (found, peers):
         graph_title, graph = peers.process("langgraph", "langgraph_many")
         for seconds_of_one in (0.01, seconds):
-            many.asleep(place, 1, seconds_of_one)  # both are compiled now
-        one, ours = many.asleep(place, 1, 0.01), many.asleep(place, count, seconds)
+            many.asleep(place, 1, seconds_of_one, only=True)  # both are compiled now
+        one = many.asleep(place, 1, 0.01, only=True)
+        ours = many.asleep(place, count, seconds, only=True)
         theirs = graph.ask(count=count, seconds=seconds) if graph else {}
         for what, unit, cost in (
             ("memory of a run that sleeps", BYTES, many.each(ours.peak, one.peak, count)),
