@@ -212,7 +212,9 @@ def grown(items: list[Value]) -> Value:
 
 def turned(items: list[Value]) -> Value:
     """The list that it is, turned round."""
-    return (*lists.to_tuple(items[0] or ())[::-1], *items[1:])
+    if items[0]:
+        return (*lists.to_tuple(items[0])[::-1], *items[1:])
+    return tuple(items[1:])
 
 
 def full() -> None:
