@@ -65,6 +65,10 @@ def _batch(command: Command, values: Values, targets: list[str], is_resuming: bo
             found.want_runs(unfinished(targets))
         else:
             found.want_jobs(wanted.named(targets, {name: getattr(values, name) for name in _OF_JOBS}))
+        if not found.total:
+            if not values.quiet:
+                screen.write("no run was cut off\n" if is_resuming else "there are no jobs\n")
+            return EXIT_OK
         lines = BatchLines(screen, found.total, values.quiet)
         found.go(on_wait)
     left = len(found.left)

@@ -322,7 +322,7 @@ def test_after_kill_9_each_goes_on(project: Path) -> None:
     two_steps("one")
     process = begin("batch", free("one", 50), "--at-once", "50", "--json")
     wait_for(lambda: len(lines("first")) == 50)
-    time.sleep(0.2)
+    wait_for(lambda: all(len(events(run.id, "action_start")) == 2 for run in unfinished()))
     process.kill()
     process.communicate()
     assert len(unfinished()) == 50
@@ -600,3 +600,11 @@ def test_on_a_terminal_the_runs_under_way_are_counted(project: Path) -> None:
     assert terminals.exit_code(child) == 0
     left = terminals.screen_of(child.before)
     assert not any("under way" in line for line in left)
+
+
+def test_nothing_to_go_on_with_is_no_error(project: Path) -> None:
+    """Neither is a file without jobs."""
+    for words, says in ((["--resume"], "no run was cut off"), ([jobs()], "there are no jobs")):
+        process = begin("batch", *words)
+        output, _ = process.communicate(timeout=60)
+        assert (process.returncode, output.strip()) == (0, says)
