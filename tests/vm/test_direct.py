@@ -325,6 +325,22 @@ def test_what_comes_into_a_version_for_integers_is_looked_at(value: str) -> None
         assert run(text, "direct") == run(text, "interpreter"), text
 
 
+@pytest.mark.parametrize("operation", ["+", "-", "*", "<", "<=", "=", ">", ">=", "max", "equal?"])
+def test_floats_are_what_they_are_in_the_interpreter(operation: str) -> None:
+    """Zeros with a sign, what is no number and what no float can hold among them."""
+    numbers = ["-0.0", "0.0", "1.5", "1e308", "(- (* 1e308 10) (* 1e308 10))", "3", "0", f"{10**400}", "true"]
+    calls = [f"({operation} {pair})" for pair in ("x y", "y x", "x 0.0", "-0.0 x", "x 2")]
+    text = "".join(f"(define (f{index} x y) {call})" for index, call in enumerate(calls))
+    tried = [
+        f'(try (f{index} {one} {other}) (catch e (get e "message")))'
+        for index in range(len(calls))
+        for one in numbers
+        for other in numbers[::2]
+    ]
+    text += f"(list {' '.join(tried)})"
+    assert run(text, "direct") == run(text, "interpreter")
+
+
 def test_a_function_reads_like_one() -> None:
     """Loops are loops, and the integer case is written without questions."""
     text = "(define (sum n) (loop ((i 0) (s 0)) (if (< i n) (recur (+ i 1) (+ s i)) s))) (sum 9)"

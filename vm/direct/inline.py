@@ -61,11 +61,14 @@ def _are_ints(operands: Sequence[Typed]) -> str | None:
 
 
 def _of_two(sign: str) -> Rule:
-    """Of two integers."""
+    """Of two numbers."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
         if len(operands) != 2:
             return None
+        if _are_floats(operands):
+            # A sum begins with 0, so that it is never -0.0.
+            return f"{'0 + ' * (sign == '+')}{operands[0][0]} {sign} {operands[1][0]}", ""
         condition = _are_ints(operands)
         if condition is None:
             return None
@@ -75,9 +78,17 @@ def _of_two(sign: str) -> Rule:
     return rule
 
 
+def _are_floats(operands: Sequence[Typed]) -> bool:
+    """Whether one at least is a float, and the others are floats or integers that a float can hold."""
+    found = {kind for _, kind in operands}
+    return "float" in found and found <= {"float", "small", "step"}
+
+
 def _product(operands: Sequence[Typed]) -> Quick | None:
     if len(operands) != 2:
         return None
+    if _are_floats(operands):
+        return f"{operands[0][0]} * {operands[1][0]}", ""
     condition = _are_ints(operands)
     if condition is None:
         return None

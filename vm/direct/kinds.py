@@ -1,9 +1,8 @@
 """What is known of a value's type, as a word, or for a function which one it is.
 
-"int", "bool", "str", "map" and "box" say the type, "array" and "pair" the form of a list, "small" and "step"
-that an integer is not large;
-`("function", 3, kinds)` is function 3, whose captures are of these kinds and which has no arguments filled
-in; "true" and "false" are these two; "any" is any value.
+"int", "float", "bool", "str", "map" and "box" say the type, "array" and "pair" the form of a list, "small"
+and "step" that an integer is not large; "true", "false" and "null" are these values; `("function", 3, kinds)`
+is function 3, whose captures are of these kinds and which has no arguments filled in; "any" is any value.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 _OF_TYPES: dict[type, Kind] = {
     int: "int",
+    float: "float",
     bool: "bool",
     str: "str",
     dict: "map",
@@ -34,6 +34,7 @@ _OF_TYPES: dict[type, Kind] = {
 # From the widest to the narrowest. A step is no larger than `_STEP`. What begins as a `_SMALL` integer and
 # is changed by steps alone stays below 2⁶² in any time there is, since it takes a tick now and then.
 INTEGERS = frozenset({"int", "small", "step"})
+NUMBERS = INTEGERS | {"float"}
 _WIDTHS = ("step", "small", "int")
 _STEP = 1 << 10
 _SMALL = 1 << 48
@@ -104,6 +105,8 @@ _RESULTS = {
     "is_string is_map is_symbol is_boolean is_function is_pair is_list is_integer is_number is_float "
     "is_empty has_key starts_with ends_with string_eq string_lt contains",
 }
+# Those that give a float where one of their operands is one, and all are numbers.
+_FLOATING = frozenset({"add", "sub", "mul"})
 _RESULT_OF = {name: kind for kind, names in _RESULTS.items() for name in names.split()}
 
 
@@ -114,7 +117,9 @@ def of_result(name: str, operands: Sequence[Kind]) -> Kind:
         return join([then], [otherwise])[0]
     kind = _RESULT_OF.get(name, "any")
     if kind == "whole":
-        return _whole(name, operands) if all(operand in INTEGERS for operand in operands) else "any"
+        if INTEGERS.issuperset(operands):
+            return _whole(name, operands)
+        return "float" if name in _FLOATING and NUMBERS.issuperset(operands) else "any"
     return kind
 
 
