@@ -32,7 +32,7 @@ class Sizes:
     program_rounds: int = 9
     program_part: int = 1
     many_runs: int = 1_000
-    many_seconds: float = 20
+    many_seconds: float = 30
     many_waits: float = 1
     many_rounds: int = 2
     installs_peers: bool = True
