@@ -247,6 +247,29 @@ def test_a_program_changes_its_tier_when_it_has_run_for_a_while() -> None:
     assert machine.tier == "direct"
 
 
+def test_machines_share_what_was_translated() -> None:
+    """A second machine of an image changes over at once, and finds its functions made."""
+    image = flow_of("(define (f n) (if (< n 2) n (+ (f (- n 1)) (f (- n 2))))) (f 14)").image
+    first = Machine(image, fuel=100)
+    first.resume()
+    assert first.tier == "interpreter"
+    assert told(Machine(image).resume()) == ("done", "377")
+    assert image.loaded is not None
+    (translator,) = image.loaded.translators.values()
+    made = len(translator.made)
+    second = Machine(image, fuel=100)
+    second.resume()
+    assert second.tier == "direct"
+    second.refuel(None)
+    assert told(second.resume()) == ("done", "377")
+    third = Machine(image, fuel=100)
+    third.resume()
+    third.refuel(None)
+    more = len(translator.made)
+    assert told(third.resume()) == ("done", "377")
+    assert len(translator.made) == more >= made
+
+
 def test_a_machine_too_large_to_translate_stays_as_it_is() -> None:
     """It runs in the interpreter, and says so."""
     states = "\n".join(f"state s{n}\n goto s{n + 1}" for n in range(MOST_STATES + 1))
