@@ -16,6 +16,7 @@ from kinds_programs import KindsGenerator
 from tiers import assert_alike, history, told
 from wild_programs import PROGRAMS
 
+from llc.frontend.compile import compile_text
 from llc.frontend.flows import lower_flow
 from llc.ir.nodes import Program
 from llc.ir.text import parse_program
@@ -26,7 +27,7 @@ from llc.vm.direct.translate import MOST_STATES, Translator
 from llc.vm.emit import emit
 from llc.vm.faults import Fault
 from llc.vm.image import Image
-from llc.vm.machine import Machine, OutOfFuel
+from llc.vm.machine import Done, Machine, OutOfFuel
 
 LAWS = settings(
     deadline=None, max_examples=40, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
@@ -391,3 +392,28 @@ def test_loops_that_use_two_ticks_stop_at_each(text: str) -> None:
     image = flow_of(text).image
     for quantum in (*range(1, 14), 20, 37):
         assert_alike(image, quantum, [], 0b0110_1001_0110)
+
+
+LOOP = """
+name: counting
+initial: count
+max_iterations: 40
+states:
+  count: {action: "echo ${captured.sum.output:default=0}", capture: sum, on_success: count, on_failure: done}
+  done: {terminal: true}
+"""
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "direct"])
+def test_what_a_loop_captured_is_seen_when_it_has_ended(tier: str) -> None:
+    """The frame of a loop's run stays, with what nothing in the program reads any more."""
+    machine = Machine(emit(compile_text(LOOP, "counting.yaml").program), tier=tier)
+    outcome = machine.resume()
+    for number in range(1, 200):
+        if isinstance(outcome, Done):
+            break
+        result = {"output": str(number), "stderr": "", "exit_code": int(number == 20), "duration_ms": 1}
+        outcome = machine.resume(result)
+    assert isinstance(outcome, Done)
+    [frame] = machine.frames()
+    assert (frame.state, frame.slots["captured.sum"]["output"]) == ("done", "20")

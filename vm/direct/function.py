@@ -159,6 +159,15 @@ class Function:
                     todo.append(target)
         self.left = {(state, target) for state, target in back if target not in onward}
 
+    def is_end(self, state: int) -> bool:
+        """Whether a state ends the run of a loop: what it captured is looked at afterwards."""
+        return (
+            self.states[state][-1][1].name == "RETURN"
+            and self.part_of[state].call < 0
+            and self.index == self.image.entry
+            and self.image.meta.get("kind") == "loop"
+        )
+
     @cached_property
     def filled(self) -> Slots:
         return Slots(self)

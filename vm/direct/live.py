@@ -88,7 +88,7 @@ class Live:
             slot = function.result_slot(state)
             if slot is not None:
                 live &= ~(1 << slot)
-        if name in WAITS:
+        if name in WAITS or function.is_end(state):
             live |= self.seen(part, state, True)
         if state in function.outer:
             outer = function.outer[state]

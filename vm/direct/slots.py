@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .function import Function
 
-# Exits at which a frame can be looked at.
+# Exits at which a frame can be looked at; so can that of a loop's run when it has ended.
 WAITS = frozenset({"CALL", "PERFORM", "PARALLEL"})
 
 
@@ -65,7 +65,7 @@ class Slots:
                     found |= (1 << words[0]) & ~must
                 elif row.name == "STORE":
                     must |= 1 << words[0]
-            if function.states[state][-1][1].name in WAITS:
+            if function.states[state][-1][1].name in WAITS or function.is_end(state):
                 found |= may & ~must
         return found
 

@@ -113,6 +113,8 @@ class Direct:
         self.left = self.left_two = self.returned = 0
         self.deep = _DEEP
         self.depth = 0
+        # What is left of a run that has ended.
+        self.last: list[Frame] = []
         # Where effects are asked for, by code object and line: the function and its state; the place.
         self.sites: dict[tuple[int, int], tuple[tuple[int, int], Place | None]] = {}
         self.names = self.library.names
@@ -123,6 +125,7 @@ class Direct:
             "NOTE": self.note,
             "CAUGHT": self.caught,
             "LEAVE": self.leave,
+            "END": self.end,
             "MORE": self.more,
             "MORE_TWO": self.more_two,
             "BACK": self.back,
@@ -269,6 +272,11 @@ class Direct:
             frame.state = state
         self.host.switch(_Left(why, frame))
 
+    def end(self, value: Value) -> Value:
+        """A loop's run ends with a value. Its frame stays, for those who look at what was captured."""
+        self.last = self.seen(sys._getframe(1), False)
+        return value
+
     def is_dead(self, code: CodeType, line: int) -> bool:
         """Whether nothing of a frame that called another is needed: it did so by a tail call."""
         places = self.library.codes[code][line]
@@ -394,6 +402,7 @@ class Direct:
         if kind is _Returned:
             if strand.within is not None:
                 return machine.end_strand(said.value)
+            strand.calls += self.last
             return machine.end(said.value)
         return machine._fail(said.raised) if strand.within is None else machine.end_strand(None, said.raised)
 
@@ -466,18 +475,9 @@ class Direct:
         frame = live.greenlet.gr_frame
         is_inner = callee is not None
         while frame is not None:
-            places = library.codes.get(frame.f_code)
-            if places is not None:
-                values = frame.f_locals
-                for function, offset, names in reversed(places[frame.f_lineno]):
-                    code = machine.image.functions[function]
-                    if not (is_inner and code.code[offset] == _TAILCALL):
-                        made = Frame(machine.functions[function], ())
-                        made.state = library.state_of(function, offset)
-                        held = [values.get(name) for name in names]
-                        made.slots = [grown(value) if type(value) is list else value for value in held]
-                        found.append(made)
-                    is_inner = True
+            if frame.f_code in library.codes:
+                found += self.seen(frame, is_inner)
+                is_inner |= bool(library.codes[frame.f_code][frame.f_lineno])
             frame = frame.f_back
         if live.answer:
             inner = found[0]
@@ -489,6 +489,22 @@ class Direct:
             machine.outside += len(found)
         with RUNNING:
             live.greenlet.throw()
+
+    def seen(self, frame: FrameType, is_inner: bool) -> list[Frame]:
+        """The machine's frames that a Python frame is, innermost first. is_inner: it has called others."""
+        machine, library = self.machine, self.library
+        values = frame.f_locals
+        found = []
+        for function, offset, names in reversed(library.codes[frame.f_code][frame.f_lineno]):
+            code = machine.image.functions[function]
+            if not (is_inner and code.code[offset] == _TAILCALL):
+                made = Frame(machine.functions[function], ())
+                made.state = library.state_of(function, offset)
+                held = [values.get(name) for name in names]
+                made.slots = [grown(value) if type(value) is list else value for value in held]
+                found.append(made)
+            is_inner = True
+        return found
 
     def settle_all(self) -> None:
         for strand in walk(self.machine.strand):

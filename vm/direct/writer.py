@@ -318,6 +318,8 @@ class Writer(Instructions):
                 text = f"({mark(offset)}FORK({callee}, {items}))"
             case "RETURN":
                 text = f"({self.stack.pop().text})"
+                if function.is_end(state):
+                    text = f"({mark(offset)}END{text})"
             case "FAIL":
                 return [*self.out, f"({mark(offset)}FAIL({self.stack.pop().text}))"], set()
         if row.name in ("RETURN", "TAILCALL") and not function.is_return(state):
