@@ -10,10 +10,10 @@ import contextlib
 import gc
 import os
 import sys
-from errno import ENOSPC
+from errno import EIO, ENOSPC
 
 from . import early
-from .errors import EXIT_FAILURE, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_PIPE, reason
+from .errors import EXIT_FAILURE, EXIT_HANGUP, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_PIPE, reason
 from .store.masking import masked
 from .verbs import HOMES
 
@@ -84,15 +84,23 @@ def guarded(action: Callable[[], int]) -> int:
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
         code = EXIT_PIPE
-    except OSError as error:
-        # Without a file's name it is a stream of ours, such as the help's standard output.
-        code = _report(error) if error.filename is not None or error.errno != ENOSPC else _complain(error)
     except Exception as error:
-        code = _report(error)
+        code = _fail(error)
     flush_standard_streams()
     gc.freeze()  # nor is it looked through at the end
     gc.enable()
     return code
+
+
+def _fail(error: Exception) -> int:
+    """The exit code for an error that nothing took, which is said."""
+    if getattr(error, "filename", None) is None:
+        # Without a file's name it is a stream of ours, such as the help's standard output.
+        if error.args[:1] == (EIO,):  # of an OSError or a termios.error: the terminal is gone
+            return EXIT_HANGUP
+        if isinstance(error, OSError) and error.errno == ENOSPC:
+            return _complain(error)
+    return _report(error)
 
 
 def _complain(error: OSError) -> int:
