@@ -35,14 +35,15 @@ ALONE = _alone()
 class InPlace:
     """growing: parameters that hold a list which only grows from round to round, and is turned round at the
     end. looping: other slots that do, in a loop that stores to them, and whether what they hold where control
-    comes in can be such a list. maps: offsets of `put` whose map nobody reads again. boxes: those
+    comes in can be such a list. maps: the `put` whose map nobody reads again, by offset, with the slot that
+    holds it. boxes: those
     whose map is a box's that is given the new one, with the slots of the box and of the new map, -1 for none.
     """
 
     def __init__(self, function: Function) -> None:
         self.growing: set[int] = set()
         self.looping: dict[int, bool] = {}
-        self.maps: set[int] = set()
+        self.maps: dict[int, int] = {}
         self.boxes: dict[int, tuple[int, int]] = {}
         if function.code.handlers:
             return
@@ -148,8 +149,8 @@ class InPlace:
 
     # --- maps -------------------------------------------------------------------------------
 
-    def last_puts(self, state: int, nodes: list[Node]) -> Iterator[int]:
-        """The `put` of a state after which nobody reads the slot that holds their map."""
+    def last_puts(self, state: int, nodes: list[Node]) -> Iterator[tuple[int, int]]:
+        """The `put` of a state after which nobody reads the slot that holds their map, and that slot."""
         part = self.function.part_of[state]
         is_end = nodes[-1].name in ("RETURN", "TAILCALL")
         parameters = range(part.slot, part.slot + part.code.parameters)
@@ -166,7 +167,7 @@ class InPlace:
                 continue
             is_stored = any(one.name == "STORE" and one.slot == slot for one in later)
             if is_stored or (is_end and (not self.function.again[state] or slot in parameters)):
-                yield node.offset
+                yield node.offset, slot
 
 
 def _boxed_puts(nodes: list[Node]) -> dict[int, tuple[int, int]]:
@@ -205,8 +206,10 @@ def grow(base: Value) -> tuple[list[Value], int]:
     return [base], bounds.MAX_ITEMS - (0 if base is None else lists.length(base))
 
 
-def grown(items: list[Value]) -> Value:
-    """The list that it is."""
+def grown(items: list[Value] | Value) -> Value:
+    """The list that it is; a value that is none which grows is as it was, where it has not begun to."""
+    if type(items) is not list:
+        return items
     return lists.pairs(items[:0:-1], items[0] or ()) if len(items) > 1 else items[0]
 
 

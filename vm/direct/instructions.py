@@ -52,9 +52,9 @@ class Operand:
 class Liberties:
     """What a text may do, being what it is: see `inplace` and `indices`.
 
-    growing: the names of slots that hold a list which grows. maps: the offsets of `put` that may change
-    their map, boxes: those that may change a box's (`InPlace`). below: those of `nth` whose index is below
-    the end.
+    growing: the names of slots that hold a list which grows. maps: the `put` that may change their map, by
+    offset, with the name of the slot that holds it; boxes: those that may change a box's (`InPlace`). below:
+    those of `nth` whose index is below the end.
     """
 
     __slots__ = ("below", "boxes", "growing", "maps")
@@ -63,7 +63,7 @@ class Liberties:
         self, growing: Iterable[int] = (), inplace: InPlace | None = None, below: Iterable[int] = ()
     ) -> None:
         self.growing = {f"s{slot}" for slot in growing}
-        self.maps = inplace.maps if inplace else set()
+        self.maps = {offset: f"s{slot}" for offset, slot in inplace.maps.items()} if inplace else {}
         self.boxes = inplace.boxes if inplace else {}
         self.below = set(below)
 
@@ -238,7 +238,7 @@ class Instructions:
             self.stack.append(Operand(slot, "any", True))
         elif name == "reverse" and texts[0] in growing:
             self.stack.append(Operand(f"TURNED({texts[0]})", "array", False))
-        elif offset in self.liberties.maps:
+        elif texts[:1] == [self.liberties.maps.get(offset)]:  # by its own name: it may be a copy of another
             slot, key, value = texts
             self.written()
             typed = [(one.text, one.kind) for one in taken]

@@ -501,7 +501,7 @@ class Direct:
                 made = Frame(machine.functions[function], ())
                 made.state = library.state_of(function, offset)
                 held = [values.get(name) for name in names]
-                made.slots = [grown(value) if type(value) is list else value for value in held]
+                made.slots = [grown(value) for value in held]
                 found.append(made)
             is_inner = True
         return found
