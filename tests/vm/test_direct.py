@@ -110,6 +110,13 @@ def run(text: str, tier: str) -> tuple[Any, int]:
         "(loop ((i 0) (s 0)) (if (< i 100000) (recur (+ i 1) (+ s (modulo i 7))) s))",
         "(reduce + 0 (map (lambda (x) (* x x)) (filter even? (range 0 3000))))",
         "(define (f &rest xs) (if (null? xs) 0 (+ 1 (apply f (rest xs))))) (apply f (range 0 300))",
+        "(define (f n) (if (= n 0) 0 (+ 1 (apply f (list (- n 1)))))) (f 100000)",
+        "(define (f n) (if (= n 0) (car nil) (+ 1 (apply f (list (- n 1))))))"
+        " (list (try (f) (catch e e)) (f 50000))",
+        "(define (f n &rest m) (if (= n 0) 0 (+ 1 (apply f (cons (- n 1) m))))) (f 100000 1 2)",
+        "(define (f n) (if (= n 0) 0 (+ 1 (first (map f (list (- n 1))))))) (f 20000)",
+        "(define (f n) (if (= n 0) 0 (+ 1 (reduce (lambda (a b) (f b)) 0 (list (- n 1)))))) (f 20000)",
+        "(define (f n) (if (= n 0) 0 (+ 1 (try (f (- n 1)) (catch e (car nil)))))) (f 50000)",
         "(sort (map (lambda (x) (modulo (* x 7919) 1009)) (range 0 500)))",
         '(define (f x) (try (if (= x 0) (error \'stop "at" x) (f (- x 1))) (catch e (get e "message"))))'
         " (f 500)",

@@ -187,6 +187,9 @@ class Library:
         code = self.image.functions[function]
         filled = len(captures) - code.captures
         if filled > 0:
+            if count == 0 and code.parameters:
+                # It calls itself so, maybe: from now on without Python's own stack, which is short.
+                self.table(0)[function] = lambda captures: self.applied(function, captures)
             return self.adapter(function, count, filled)
         if code.rest or count != code.parameters:
             made = self.adapter(function, count, 0)
@@ -218,7 +221,7 @@ class Library:
         return self.names[name]
 
     def applied(self, function: int, captures: tuple[Value, ...]) -> Value:
-        """A function without parameters was called with arguments filled in."""
+        """A function is called with what is filled in, and no more."""
         return self.adapter(function, 0, len(captures) - self.image.functions[function].captures)(captures)
 
     def call(self, function: FunctionValue, arguments: tuple[Value, ...]) -> Value:
