@@ -111,6 +111,11 @@ class Batch:
         known: dict[Any, tuple[str, ...] | None] = {}
         asked = list(jobs)
         for job in asked:
+            if job.values.budget:
+                try:
+                    self._budget(job)
+                except UserError as error:
+                    wrong.append(_placed(Diagnostic(error.id, error.message, help=error.help), job))
             key = _key(job.values)
             if key not in known:
                 known[key] = None
@@ -131,7 +136,7 @@ class Batch:
                 )
         if wrong:
             files = {job.source for job in asked if job.source is not None}
-            raise CompileError(wrong, [*sources, *files])
+            raise CompileError(list(dict.fromkeys(wrong)), [*dict.fromkeys(sources), *files])
 
     def want_runs(self, found: Iterable[RunFolder]) -> None:
         """Runs that were cut off."""
@@ -241,13 +246,17 @@ class Batch:
         else:
             self.many.add(strand)
 
+    def _budget(self, job: Job) -> dict[str, float]:
+        """What a job may use up. Raises UserError."""
+        from . import spending
+
+        return spending.asked(job.values.budget, self._base.budget)
+
     def _begin(self, strand: Strand) -> None:
         job: Job = strand.about.about
         command = strand.command
         if job.values.budget:
-            from . import spending
-
-            command.budget = spending.asked(job.values.budget, command.budget)
+            command.budget = self._budget(job)
         path, image = self._program(job.values)
         strand.steps = command.begin(path, image, strand.interrupt, job.scope)
 

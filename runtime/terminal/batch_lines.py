@@ -17,7 +17,7 @@ _BAD = ("✗", "x", "red")
 
 
 class BatchLines:
-    """Shows a batch of `total` runs on a screen; `is_quiet`: only the sum of a batch that did not go well."""
+    """Shows a batch of `total` runs on a screen; `is_quiet`: nothing but the errors that runs ended with."""
 
     def __init__(self, screen: Screen, total: int, is_quiet: bool) -> None:
         self._screen = screen
@@ -31,7 +31,7 @@ class BatchLines:
     def told(self, what: str, outcome: Outcome) -> None:
         """One is over; `what` was asked for."""
         self._statuses[outcome.status] += 1
-        if self._is_quiet:
+        if self._is_quiet and outcome.error is None:
             return
         self._erase()
         screen = self._screen
@@ -94,7 +94,7 @@ def _how(outcome: Outcome) -> str:
     if outcome.status == "interrupted":
         return f"interrupted{f' in {where}' if where else ''} ({facts})"
     if outcome.status == "limit":
-        return f"stopped by {outcome.terminated_by} in {where} ({facts})"
+        return f"stopped by {outcome.terminated_by}{f' in {where}' if where else ''} ({facts})"
     place = f" at {error['span']}" if error.get("span") else ""
     help = f"; {error['help']}" if error.get("help") else ""
     return f"error[{error.get('kind')}]: {error.get('message')}{place}{help}"

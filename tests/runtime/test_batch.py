@@ -172,6 +172,8 @@ def test_jobs_come_from_standard_input(project: Path) -> None:
         ('{"loop": "oen"}', "no loop named `oen`"),
         ('{"loop": "broken"}', "no state named `dnoe`"),
         ('{"loop": "one", "args": {"x": 1}}', "a loop takes no arguments"),
+        ('{"loop": "one", "budget": {"usd": "much"}}', "usd is a number from 0, not `much`"),
+        ('{"loop": "one", "budget": {"pounds": 1}}', "no unit `pounds`"),
     ],
 )
 def test_a_bad_line_is_told_before_anything_begins(project: Path, line: str, says: str) -> None:
@@ -190,6 +192,31 @@ def test_a_bad_line_is_told_before_anything_begins(project: Path, line: str, say
     assert not output
     assert not Path("begun").exists()
     assert not unfinished()
+
+
+def test_a_mistake_of_a_loop_is_told_once(project: Path) -> None:
+    """However many jobs run it, with whatever values."""
+    loop("one", "true")
+    path = Path(".loops/one.yaml")
+    path.write_text(path.read_text().replace("on_success: done", "on_success: dnoe"))
+    rows = "".join(f'{{"loop": "one", "context": {{"word": "{word}"}}}}\n' for word in "abc")
+    Path("jobs.jsonl").write_text(rows)
+    process = begin("batch", "jobs.jsonl")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors.count("no state named `dnoe`") == 1
+
+
+def test_quiet_still_tells_errors(project: Path) -> None:
+    """As `llc run --quiet` does; what goes well is not told."""
+    loop("one", "true")
+    Path(".loops/bad.sexp").write_text("(car (list))")
+    process = begin("batch", "one", "bad", "--quiet")
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert len(output.splitlines()) == 1
+    assert "bad-" in output
+    assert not errors
 
 
 def test_nothing_to_run_is_refused(project: Path) -> None:
