@@ -251,6 +251,11 @@ def function_of(image: Image, name: str) -> Function:
         # The map that is changed is a copy that was never stored: what it was copied from is as it was.
         '(define m (dict)) (list (put (loop ((a m)) a) "k" 1) (reduce list (list 1 2 3)))',
         '(define m (dict)) (let ((a m)) (list (put (loop ((b a)) b) "k" 1) (now) a))',
+        # Its copy is an operand that waits, or what is put in, or a function holds it.
+        '(define (f m) (let ((a m)) (put (loop () a) "k" (put a "z" 1)))) (f (put (dict) "z" 2))',
+        '(define (f m) (let ((a m)) (put a "k" (loop () a)))) (f (put (dict) "z" 2))',
+        '(define (f m) (let ((a m)) (list (loop () a) (put a "k" 1)))) (f (put (dict) "z" 2))',
+        '(define (f m) (get (put m "k" (let ((a m)) (lambda () a))) "k")) ((f (put (dict) "z" 2)))',
         # A loop that is entered before its list is begun, with something else where that will be.
         "(define (f c) (loop ((i 0) (r (loop ((k 0) (a nil)) (if (< k 2) (recur (+ k 1) (cons 0 a)) first))))"
         " (recur (+ i 1) (sort c)))) (f nil)",

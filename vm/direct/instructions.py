@@ -6,6 +6,8 @@ it: what must be written ahead of others takes those that come before it along (
 
 from __future__ import annotations
 
+import re
+
 from . import kinds
 from .inline import RULES, are_map_and_key, fits
 from .inplace import ALONE
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 # Stands for an operand that is no name while an expression around it is looked for; and how long one may be.
 _PLACE = "xx"
 _LONGEST = 400
+# What a text names.
+_WORDS = re.compile(r"\w+")
 
 
 class Operand:
@@ -238,7 +242,7 @@ class Instructions:
             self.stack.append(Operand(slot, "any", True))
         elif name == "reverse" and texts[0] in growing:
             self.stack.append(Operand(f"TURNED({texts[0]})", "array", False))
-        elif texts[:1] == [self.liberties.maps.get(offset)]:  # by its own name: it may be a copy of another
+        elif offset in self.liberties.maps and self.is_alone(self.liberties.maps[offset], taken):
             slot, key, value = texts
             self.written()
             typed = [(one.text, one.kind) for one in taken]
@@ -258,6 +262,11 @@ class Instructions:
         else:
             return False
         return True
+
+    def is_alone(self, slot: str, taken: list[Operand]) -> bool:
+        """Whether a slot's name stands for the map of a `put`, and for no other operand: copies go by it."""
+        others = [one for one in (*taken[1:], *self.stack) if one.is_atom or one.captures is not None]
+        return taken[0].text == slot and not any(slot in _WORDS.findall(one.text) for one in others)
 
     def put_in_box(self, offset: int, taken: list[Operand]) -> None:
         """`put` between `unbox` and SETBOX of one box. What else holds the map here lets go of it first."""
