@@ -246,6 +246,20 @@ def _told(lines: bytearray, on_part: Callable[[Any], object]) -> bytearray:
     return lines[start:]
 
 
+def end_when_alone() -> None:
+    """End this helper once nobody asks it any more, even while it answers: that may take long."""
+    import threading
+
+    poller = select.poll()
+    poller.register(0, 0)  # only that nobody writes any more
+
+    def watch() -> None:
+        poller.poll()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """The helper's side: say ready, then answer each request until the pipe closes."""
     serve_in_parts(lambda request, say: answer(request))

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..effects.shared_worker import MANY, serve_many
-from ..effects.worker import serve_in_parts
+from ..effects.worker import end_when_alone, serve_in_parts
 from . import replies
 
 # Appended where a model does not let itself be forced to use the tool.
@@ -116,7 +116,11 @@ Send = Callable[[Any, dict[str, Any], Reply, bool], None]
 def serve(package: Any, connect: Callable[..., Any], send: Send) -> None:
     """Answer requests. package: the client's, which has the exceptions of its kind. connect: its class."""
     provider = Provider(package, connect, send)
-    (serve_many if MANY in sys.argv else serve_in_parts)(provider.answer)
+    if MANY in sys.argv:
+        serve_many(provider.answer)
+    else:
+        end_when_alone()
+        serve_in_parts(provider.answer)
 
 
 class Provider:

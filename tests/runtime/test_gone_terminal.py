@@ -12,9 +12,12 @@ import pytest
 
 from llc.runtime.errors import EXIT_HANGUP
 
+# What a prompt begins with: from now on, pasted text comes in brackets.
+PROMPT = b"\x1b[?2004h"
 
-@pytest.mark.parametrize(("verb", "prompt"), [("repl", b"Ctrl-D leaves"), ("create", b"paradigm")])
-def test_a_command_without_its_terminal_ends_quietly(tmp_path: Path, verb: str, prompt: bytes) -> None:
+
+@pytest.mark.parametrize("verb", ["repl", "create"])
+def test_a_command_without_its_terminal_ends_quietly(tmp_path: Path, verb: str) -> None:
     """As with `nohup`: no signal says that the terminal is gone, and nothing of ours has failed."""
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", "TMPDIR": str(tmp_path)}
@@ -30,7 +33,7 @@ def test_a_command_without_its_terminal_ends_quietly(tmp_path: Path, verb: str, 
     )
     os.close(theirs)
     seen = b""
-    while prompt not in seen:
+    while PROMPT not in seen:
         seen += os.read(ours, 1000)
     os.close(ours)
     _, errors = child.communicate(timeout=60)

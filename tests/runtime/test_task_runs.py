@@ -131,6 +131,30 @@ def test_a_call_in_doubt_is_not_paid_for_twice(
     assert len(messages_server.requests) == 2
 
 
+def test_a_call_does_not_outlive_a_killed_run(
+    llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
+) -> None:
+    """The helper that waits for the server ends when nobody waits for it any more."""
+    messages_server.then(answers.stall())
+    (tmp_path / ".loops" / "pay.sexp").write_text(PAY % "fail")
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "pay", "-q"])
+    deadline = time.monotonic() + 30
+    while not messages_server.requests:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    listed = subprocess.run(["ps", "-A", "-o", "ppid=,pid="], capture_output=True, text=True, check=True)
+    pairs = [line.split() for line in listed.stdout.splitlines()]
+    helpers = [pid for parent, pid in pairs if parent == str(process.pid)]
+    assert helpers
+    process.kill()
+    process.wait()
+    while any(
+        subprocess.run(["ps", "-p", pid], capture_output=True, check=False).returncode == 0 for pid in helpers
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 HOSTILE = """
 (defatom user:a (params) (instructions "Do.")
   (output_format (type "json") (schema "{\\"type\\": \\"object\\", \\"required\\": [\\"n\\"]}")))
