@@ -67,11 +67,11 @@ def _measure(given: argparse.Namespace, place: Place) -> int:
             _say(note)
         if not given.json:
             print(f"## {section.title}\n\n{as_table(section.rows)}\n", flush=True)
+        if given.output:  # each time: whoever stops it has what was measured
+            with open(given.output, "w", encoding="utf-8") as file:
+                file.write(as_markdown(found))
     if given.json:
         print(json.dumps(as_json(found), indent=2, ensure_ascii=False))
-    if given.output:
-        with open(given.output, "w", encoding="utf-8") as file:
-            file.write(as_markdown(found))
     missed = [row.what for section in found for row in section.rows if row.is_reached is False]
     _say(f"missed: {', '.join(missed)}" if missed else "every aim is reached")
     return 0
