@@ -112,7 +112,7 @@ def run(text: str, tier: str) -> tuple[Any, int]:
         "(define (f &rest xs) (if (null? xs) 0 (+ 1 (apply f (rest xs))))) (apply f (range 0 300))",
         "(define (f n) (if (= n 0) 0 (+ 1 (apply f (list (- n 1)))))) (f 100000)",
         "(define (f n) (if (= n 0) (car nil) (+ 1 (apply f (list (- n 1))))))"
-        " (list (try (f) (catch e e)) (f 50000))",
+        " (list (try (f 'a) (catch e 1)) (f 50000))",
         "(define (f n &rest m) (if (= n 0) 0 (+ 1 (apply f (cons (- n 1) m))))) (f 100000 1 2)",
         "(define (f n) (if (= n 0) 0 (+ 1 (first (map f (list (- n 1))))))) (f 20000)",
         "(define (f n) (if (= n 0) 0 (+ 1 (reduce (lambda (a b) (f b)) 0 (list (- n 1)))))) (f 20000)",
