@@ -19,6 +19,7 @@ from place import ROOT, Place, install
 SECTIONS = {
     "steps": ("steps", "section"),
     "start": ("start", "section"),
+    "verbs": ("verbs", "section"),
     "scale": ("scale", "section"),
     "iterations": ("memory", "iterations"),
     "output": ("memory", "output"),

@@ -14,6 +14,7 @@ class Sizes:
     run_steps: int = 200
     run_rounds: int = 9
     start_rounds: int = 25
+    verb_rounds: int = 9
     compile_rounds: int = 5
     states: int = 10_000
     machine_rounds: int = 9
@@ -50,6 +51,7 @@ TINY = Sizes(
     run_steps=2,
     run_rounds=1,
     start_rounds=1,
+    verb_rounds=1,
     compile_rounds=1,
     states=40,
     machine_rounds=1,
