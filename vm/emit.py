@@ -8,7 +8,7 @@ written. Nothing here recurses over an expression or a constant: both may be dee
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, assert_never
 
 import attrs
@@ -16,7 +16,6 @@ import attrs
 from ..ir.nodes import (
     Branch,
     Call,
-    Closure,
     Const,
     Exit,
     Expr,
@@ -99,7 +98,8 @@ class Constants:
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self._texts: dict[str, int] = {}
+        # Strings, which are most of them, by what they are.
+        self.texts: dict[str, int] = {}
         self._index: dict[Any, int] = {}
         # A part of a container is known by its own number, so a key is never deep.
         self._parts: dict[Any, int] = {}
@@ -108,7 +108,7 @@ class Constants:
         known: dict[Any, int] = self._index
         key = value
         if type(value) is str:
-            known = self._texts
+            known = self.texts
         else:
             key = self._key(value)
         index = known.get(key)
@@ -241,10 +241,10 @@ class FunctionEmitter:
             self.done = True
             if depth:
                 raise EmitError(f"{name} leaves values behind")
+        code = self.code
         if span != self.last_span:
             self.last_span = span
-            self.positions += (len(self.code), span)
-        code = self.code
+            self.positions += (len(code), span)
         code.append(row.number)
         code += operands
 
@@ -254,61 +254,63 @@ class FunctionEmitter:
     def target(self, name: str) -> int:
         return _index(self.states, name, "state")
 
+    def place(self, span: Span | None, around: int) -> int:
+        """The index of a span; of the one around it where there is none."""
+        return around if span is None else self.spans.add(span)
+
     def state(self, state: State) -> None:
         self.done = False
-        add = self.spans.add
-        span = add(state.span) or add(self.function.span)
+        span = self.spans.add(state.span) or self.spans.add(self.function.span)
         for instruction in state.body:
-            self.instruction(instruction, add(instruction.span) or span)
-        self.exit(state.exit, add(state.exit.span) or span)
+            self.instruction(instruction, self.place(instruction.span, span))
+        self.exit(state.exit, self.place(state.exit.span, span))
 
     def instruction(self, instruction: Instruction, span: int) -> None:
-        match instruction:
-            case Set(slot, value):
-                self.expression(value, span)
-                self.op("STORE", span, self.slot(slot))
-            case SetBox(box, value):
-                self.expression(box, span)
-                self.expression(value, span)
-                self.op("SETBOX", span)
-            case Note(kind, fields):
-                self.expression(fields, span)
-                self.op("NOTE", span, self.constants.add(kind))
-            case _:
-                assert_never(instruction)
+        if isinstance(instruction, Set):
+            self.expression(instruction.value, span)
+            self.op("STORE", span, self.slot(instruction.slot))
+        elif isinstance(instruction, Note):
+            self.expression(instruction.fields, span)
+            self.op("NOTE", span, self.constants.add(instruction.kind))
+        else:
+            self.expression(instruction.box, span)
+            self.expression(instruction.value, span)
+            self.op("SETBOX", span)
 
     def exit(self, exit: Exit, span: int) -> None:
-        match exit:
-            case Goto(target):
-                self.op("JUMP", span, self.target(target))
-            case Branch(condition, then, otherwise):
-                self.expression(condition, span)
-                self.op("BRANCH", span, self.target(then), self.target(otherwise))
-            case Switch(subject, cases, default):
-                self.expression(subject, span)
+        match exit:  # by type alone, as taking them apart in the pattern takes twice as long
+            case Goto():
+                self.op("JUMP", span, self.target(exit.target))
+            case Branch():
+                self.expression(exit.condition, span)
+                self.op("BRANCH", span, self.target(exit.then), self.target(exit.otherwise))
+            case Switch():
+                self.expression(exit.subject, span)
                 table: dict[str, int] = {}
-                for name, target in cases:
+                for name, target in exit.cases:
                     table.setdefault(name, self.target(target))
                 index = self.tables.setdefault(tuple(table.items()), len(self.tables))
-                self.op("SWITCH", span, index, NO_STATE if default is None else self.target(default))
-            case Call(callee, args, slot, next):
-                self.operands((callee, *args), span)
-                self.op("CALL", span, len(args), self.slot(slot), self.target(next))
-            case TailCall(callee, args):
-                self.operands((callee, *args), span)
-                self.op("TAILCALL", span, len(args))
-            case Perform(kind, args, slot, next):
-                self.expression(args, span)
-                self.op("PERFORM", span, self.constants.add(kind), self.slot(slot), self.target(next))
-            case Parallel(callee, items, slot, next):
-                self.operands((callee, items), span)
-                self.op("PARALLEL", span, self.slot(slot), self.target(next))
-            case Return(value):
-                self.expression(value, span)
-                self.op("RETURN", span)
-            case Fail(error):
-                self.expression(error, span)
+                default = NO_STATE if exit.default is None else self.target(exit.default)
+                self.op("SWITCH", span, index, default)
+            case Perform():
+                self.expression(exit.args, span)
+                kind = self.constants.add(exit.kind)
+                self.op("PERFORM", span, kind, self.slot(exit.slot), self.target(exit.next))
+            case Fail():
+                self.expression(exit.error, span)
                 self.op("FAIL", span)
+            case Return():
+                self.expression(exit.value, span)
+                self.op("RETURN", span)
+            case Call():
+                self.operands((exit.callee, *exit.args), span)
+                self.op("CALL", span, len(exit.args), self.slot(exit.slot), self.target(exit.next))
+            case TailCall():
+                self.operands((exit.callee, *exit.args), span)
+                self.op("TAILCALL", span, len(exit.args))
+            case Parallel():
+                self.operands((exit.callee, exit.items), span)
+                self.op("PARALLEL", span, self.slot(exit.slot), self.target(exit.next))
             case _:
                 assert_never(exit)
 
@@ -317,53 +319,70 @@ class FunctionEmitter:
             self.expression(expression, span)
 
     def expression(self, expression: Expr, span: int) -> None:
-        """Code that pushes the expression's value; `span` holds where it has none of its own."""
-        if not self.leaf(expression, span):
-            self.applied(expression, span)
+        """Code that pushes the expression's value; `span` holds where it has none of its own.
 
-    def leaf(self, node: Expr, around: int) -> bool:
-        """Code for a literal or a slot; whether it is one. They are many: their rows are not looked up."""
-        kind = type(node)
-        if kind is Const:
-            number, operand = _CONST, self.constants.add(node.value)  # type: ignore[union-attr]
-        elif kind is Slot:
-            number, operand = _LOAD, self.slot(node.name)  # type: ignore[union-attr]
-        else:
-            return False
+        Most of a program is written here, so rows are not looked up, and literals and slots are
+        written by whoever they are operands of.
+        """
         if self.done:
             raise EmitError("an expression does not fit where it stands")
-        self.depth = depth = self.depth + 1
-        if depth > self.max_stack:
-            self.max_stack = depth
-        span = around if node.span is None else self.spans.add(node.span)
-        code = self.code
-        if span != self.last_span:
-            self.last_span = span
-            self.positions += (len(code), span)
-        code += (number, operand)
-        return True
-
-    def applied(self, expression: Expr, span: int) -> None:
-        """Code for a primitive or a closure: what it is applied to, in order, and then itself."""
-        # What is begun, outermost first: the node, its span, how many of its operands have their code.
-        begun = [(expression, span if expression.span is None else self.spans.add(expression.span), 0)]
-        while begun:
-            node, span, index = begun.pop()
-            operands = node.args if isinstance(node, Prim) else node.captures  # type: ignore[union-attr]
-            count = len(operands)
-            while index < count:
-                operand = operands[index]
-                index += 1
-                if not self.leaf(operand, span):
-                    begun.append((node, span, index))
-                    inner = span if operand.span is None else self.spans.add(operand.span)
-                    begun.append((operand, inner, 0))
+        code, slots, texts, add = self.code, self.slots, self.constants.texts, self.constants.add
+        depth = highest = self.depth
+        # What is begun, outermost first: the operands left of what it stands in, and that; its span.
+        begun: list[Any] = []
+        operands: Iterator[Expr] = iter((expression,))
+        applied: Any = None
+        while True:
+            for node in operands:
+                kind = type(node)
+                place = span if node.span is None else self.spans.add(node.span)
+                if kind is Const:
+                    value = node.value  # type: ignore[union-attr]
+                    index = texts.get(value) if type(value) is str else add(value)
+                    leaf = (_CONST, add(value) if index is None else index)
+                elif kind is Slot:
+                    index = slots.get(node.name)  # type: ignore[union-attr]
+                    leaf = (_LOAD, self.slot(node.name) if index is None else index)  # type: ignore[union-attr]
+                else:
+                    begun.append((operands, span, applied))
+                    span = place
+                    applied = node
+                    operands = iter(node.args if kind is Prim else node.captures)  # type: ignore[union-attr]
                     break
+                if place != self.last_span:
+                    self.last_span = place
+                    self.positions += (len(code), place)
+                code += leaf
+                depth += 1
             else:
-                if isinstance(node, Prim):
-                    self.op("PRIM", span, self.constants.add(node.op), count)
-                elif isinstance(node, Closure):
-                    self.op("CLOSURE", span, _index(self.functions, node.function, "function"), count)
+                if depth > highest:
+                    highest = depth
+                if not begun:
+                    break
+                if span != self.last_span:
+                    self.last_span = span
+                    self.positions += (len(code), span)
+                if type(applied) is Prim:
+                    op, count = applied.op, len(applied.args)
+                    index = texts.get(op)
+                    code += (_PRIM, add(op) if index is None else index, count)
+                else:
+                    count = len(applied.captures)
+                    code += (_CLOSURE, _index(self.functions, applied.function, "function"), count)
+                depth += 1 - count
+                operands, span, applied = begun.pop()
+        self.depth = depth
+        if highest > self.max_stack:
+            self.max_stack = highest
 
 
-_CONST, _LOAD = BY_NAME["CONST"].number, BY_NAME["LOAD"].number
+def _number(name: str, operands: int, pops_count: bool) -> int:
+    """The number of an opcode that `expression` writes, which relies on what its row says."""
+    row = BY_NAME[name]
+    if (len(row.operands), row.pops, row.pops_count, row.pushes) != (operands, 0, pops_count, 1):
+        raise AssertionError(f"{name} is not what is written here")
+    return row.number
+
+
+_CONST, _LOAD = _number("CONST", 1, False), _number("LOAD", 1, False)
+_PRIM, _CLOSURE = _number("PRIM", 2, True), _number("CLOSURE", 2, True)
