@@ -25,6 +25,7 @@ from .nodes import (
     Prim,
     Return,
     Set,
+    SetBox,
     Slot,
     State,
     Switch,
@@ -35,13 +36,13 @@ from .nodes import (
 def exit_targets(exit: Exit) -> tuple[str, ...]:
     """The states an exit names, in the order it names them; a state may come twice."""
     match exit:
-        case Goto(target):
-            return (target,)
-        case Branch(_, then, otherwise):
-            return (then, otherwise)
-        case Switch(_, cases, default):
-            targets = tuple(target for _, target in cases)
-            return targets if default is None else (*targets, default)
+        case Goto():
+            return (exit.target,)
+        case Branch():
+            return (exit.then, exit.otherwise)
+        case Switch():
+            targets = tuple([target for _, target in exit.cases])
+            return targets if exit.default is None else (*targets, exit.default)
         case Call() | Perform() | Parallel():
             return (exit.next,)
         case TailCall() | Return() | Fail():
@@ -163,27 +164,32 @@ def slots_read(expr: Expr) -> list[str]:
 
 def expressions(part: Instruction | Exit) -> tuple[Expr, ...]:
     """The outermost expressions of an instruction or exit, in the order they are evaluated."""
+    # By type, and the commonest first: this is asked of every part of a program.
+    kind = type(part)
+    if kind is Goto:
+        return ()
+    name = _ONE_EXPRESSION.get(kind)
+    if name is not None:
+        return (getattr(part, name),)
     match part:
-        case Set(_, value) | Return(value):
-            return (value,)
-        case Note(_, fields):
-            return (fields,)
-        case Goto():
-            return ()
-        case Branch(condition):
-            return (condition,)
-        case Switch(subject):
-            return (subject,)
-        case Call(callee, args) | TailCall(callee, args):
-            return (callee, *args)
-        case Perform(_, args):
-            return (args,)
-        case Parallel(callee, items):
-            return (callee, items)
-        case Fail(error):
-            return (error,)
-        case _:
+        case Call() | TailCall():
+            return (part.callee, *part.args)
+        case Parallel():
+            return (part.callee, part.items)
+        case SetBox():
             return (part.box, part.value)
+    raise AssertionError(part)
+
+
+_ONE_EXPRESSION: dict[type, str] = {
+    Set: "value",
+    Note: "fields",
+    Branch: "condition",
+    Switch: "subject",
+    Perform: "args",
+    Return: "value",
+    Fail: "error",
+}
 
 
 def may_fault(expr: Expr) -> bool:

@@ -7,9 +7,10 @@ nothing: that is the verifier's work.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
-from .analysis import expressions, slots_read
+from .analysis import expressions
 from .nodes import (
     Call,
     Closure,
@@ -48,16 +49,24 @@ def freeze(value: Any) -> Any:
 
 def prim(op: str, *args: Any, span: Span | None = None) -> Prim:
     """A primitive applied; operands that are no expressions are literals."""
-    return Prim(op, tuple([expr(arg) for arg in args]), span=span)
+    operands = tuple([arg if type(arg) in _EXPRESSIONS else Const(arg) for arg in args])
+    return Prim(op, operands, span=span)
 
 
 def record(fields: dict[str, Any]) -> Prim:
     """A `map` expression with these keys, in this order; None means: leave the field out."""
-    operands: list[Any] = []
+    operands: list[Expr] = []
     for name, value in fields.items():
         if value is not None:
-            operands += [name, value]
-    return prim("map", *operands)
+            operands.append(_key(name))
+            operands.append(value if type(value) in _EXPRESSIONS else Const(value))
+    return Prim("map", tuple(operands))
+
+
+@lru_cache(maxsize=256)
+def _key(name: str) -> Const:
+    """A key of records: there are few, and they stand everywhere."""
+    return Const(name)
 
 
 def store(slot: str, value: Any, span: Span | None = None) -> SetSlot:
@@ -86,13 +95,24 @@ class FunctionBuilder:
 
     def build(self, span: Span | None = None, rest: bool = False) -> Function:
         named: dict[str, None] = {}
+        # A frontend may use one node in many places; once is enough to see its slots.
         seen: set[int] = set()
         for state in self.states:
             for part in (*state.body, state.exit):
-                # A frontend may use one node in many places; once is enough to see its slots.
-                if id(part) not in seen:
-                    seen.add(id(part))
-                    _add_slots(part, named)
+                if id(part) in seen:
+                    continue
+                seen.add(id(part))
+                todo = [*expressions(part)][::-1]
+                while todo:
+                    item = todo.pop()
+                    kind = type(item)
+                    if kind is Slot:
+                        named[item.name] = None  # type: ignore[union-attr]
+                    elif kind is not Const and id(item) not in seen:
+                        seen.add(id(item))
+                        todo += item.args if kind is Prim else item.captures  # type: ignore[union-attr]
+                if type(part) in _STORING:
+                    named[part.slot] = None  # type: ignore[union-attr]
             if state.handler is not None:
                 named[state.handler.slot] = None
         outer = {*self.parameters, *self.captures}
@@ -100,15 +120,6 @@ class FunctionBuilder:
         return Function(
             self.name, self.parameters, tuple(self.states), self.captures, locals_, rest, span=span
         )
-
-
-def _add_slots(part: Instruction | Exit, named: dict[str, None]) -> None:
-    """Add the slots that an instruction or exit names, in order."""
-    for read in expressions(part):
-        for name in slots_read(read):
-            named[name] = None
-    if type(part) in _STORING:
-        named[part.slot] = None  # type: ignore[union-attr]
 
 
 _STORING = frozenset({SetSlot, Call, Perform, Parallel})

@@ -30,7 +30,6 @@ from ..ir.nodes import (
     Program,
     Return,
     Set,
-    SetBox,
     Slot,
     State,
     Switch,
