@@ -470,7 +470,16 @@ def environment_text(name: str) -> str | None:
     return None if raw is None else raw.decode("utf-8", "replace")
 
 
+# The second that a time stamp was last made for, and what its stamps begin with.
+_second = -1, ""
+
+
 def timestamp(seconds: float) -> str:
     """A time since 1970 as ISO 8601 in UTC with milliseconds: `2024-01-15T10:30:00.000Z`."""
+    global _second
     whole, milli = divmod(int(seconds * 1000), 1000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{milli:03d}Z"
+    second, text = _second
+    if second != whole:
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+        _second = whole, text
+    return f"{text}.{milli:03d}Z"

@@ -1,40 +1,50 @@
 """The journal of a run: one checksummed JSON object a line, written ahead of what it tells.
 
-Owns the line format (`spec/events.md`): how an event becomes bytes and is read back exactly, how
-large strings are kept out of the lines, what is durable when, and what a damaged file still holds.
-What the events mean for a run belongs to `driver` and `replay`.
+Owns the file (`spec/events.md`): what is durable when, how large strings are kept beside it, and what a
+damaged one still holds. How an event stands on its line belongs to `lines`, what events mean for a run
+to `driver` and `replay`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import sys
-import zlib
 
 from ..errors import reason
-from . import masking
+from .lines import BLOB_LIMIT, CRC_END, is_same, needs_packing, pack, seal, to_json, unpack, unseal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from .masking import Secrets
+__all__ = [
+    "BLOB_LIMIT",
+    "BlobError",
+    "Blobs",
+    "Damage",
+    "Journal",
+    "JournalError",
+    "Record",
+    "is_same",
+    "last_event",
+    "pack",
+    "read",
+    "seal",
+    "set_aside",
+    "sync_folder",
+    "to_json",
+    "unpack",
+    "unseal",
+    "write_file",
+]
 
 FORMAT = 1
-# A string in a result longer than this is kept once, in its own file, under its content's hash.
-BLOB_LIMIT = 32 * 1024
 # Notes are held back until so many bytes are waiting or something must be on disk.
 BUFFER_LIMIT = 64 * 1024
 # A line that is longer than this was not written by us.
 LINE_LIMIT = 256 * 1024 * 1024
 RESERVED = frozenset(("event", "ts", "crc"))
-
-_CRC_TAIL = len(',"crc":"00000000"}')
-_CRC_END = len('00000000"}\n')
-_DEEP = 20_000
 
 
 class JournalError(Exception):
@@ -47,168 +57,6 @@ class JournalError(Exception):
 
 class BlobError(Exception):
     """A string that was kept in its own file is missing or damaged."""
-
-
-# --- one event, one line ----------------------------------------------------------------------
-
-_encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
-_encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), check_circular=False).encode
-
-
-def _deeply(action: Callable[[Any], Any], value: Any) -> Any:
-    """`action(value)`, once more with room for deep nesting where the first try had none."""
-    try:
-        return action(value)
-    except RecursionError:
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(limit, _DEEP))
-        try:
-            return action(value)
-        finally:
-            sys.setrecursionlimit(limit)
-
-
-def to_json(value: Any) -> bytes:
-    """Compact JSON in UTF-8; a string that UTF-8 cannot hold (a lone surrogate) is escaped."""
-    try:
-        return _deeply(_encode_json, value).encode()  # type: ignore[no-any-return]
-    except UnicodeEncodeError:
-        return _deeply(_encode_ascii, value).encode()  # type: ignore[no-any-return]
-
-
-def seal(event: dict[str, Any]) -> bytes:
-    """The line for an event, with its checksum and its newline."""
-    body = to_json(event)[:-1]
-    return body + b',"crc":"%08x"}\n' % zlib.crc32(body)
-
-
-def unseal(line: bytes) -> dict[str, Any] | None:
-    """The event in a line without its newline, or None where the line is damaged."""
-    body, tail = line[:-_CRC_TAIL], line[-_CRC_TAIL:]
-    if len(tail) != _CRC_TAIL or tail != b',"crc":"%08x"}' % zlib.crc32(body):
-        return None
-    try:
-        event = _deeply(json.loads, body + b"}")
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
-
-
-# --- values that JSON cannot say, or should not -----------------------------------------------
-
-
-def pack(value: Any, store: Callable[[str], dict[str, Any]]) -> Any:
-    """`value` fit for a line: long strings through `store`, no bare NaN, no key that looks like ours.
-
-    Iterative, because a model's or jq's answer may be nested deeper than Python recurses.
-    """
-    secrets = masking.known
-    if not _needs_packing(value, secrets):
-        return value
-    root: list[Any] = [value]
-    stack: list[tuple[Any, Any]] = [(root, 0)]
-    while stack:
-        holder, key = stack.pop()
-        item = holder[key]
-        if isinstance(item, str):
-            if secrets and secrets.occur_in(item):
-                parts = secrets.split(item)
-                holder[key] = {"$secret": [store(part) if _is_long(part) else part for part in parts]}
-            elif _is_long(item):
-                holder[key] = store(item)
-        elif isinstance(item, float):
-            if item != item or item in (float("inf"), float("-inf")):
-                holder[key] = {"$float": repr(item)}
-        elif isinstance(item, dict):
-            copy = {secrets.mask(name): entry for name, entry in item.items()} if secrets else dict(item)
-            holder[key] = {"$map": copy} if any(name.startswith("$") for name in copy) else copy
-            stack.extend((copy, name) for name in copy)
-        elif isinstance(item, list | tuple):
-            items = list(item)
-            holder[key] = items
-            stack.extend((items, index) for index in range(len(items)))
-    return root[0]
-
-
-def _is_long(text: str) -> bool:
-    return len(text) * 4 > BLOB_LIMIT and len(text.encode("utf-8", "surrogatepass")) > BLOB_LIMIT
-
-
-def _needs_packing(value: Any, secrets: Secrets) -> bool:
-    """Whether a value has anything `pack` would change; most results do not."""
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, str):
-            if len(item) * 4 > BLOB_LIMIT or (secrets and secrets.occur_in(item)):
-                return True
-        elif isinstance(item, float):
-            if item != item or item in (float("inf"), float("-inf")):
-                return True
-        elif isinstance(item, dict):
-            for name, entry in item.items():
-                if name[:1] == "$" or (secrets and secrets.occur_in(name)):
-                    return True
-                stack.append(entry)
-        elif isinstance(item, list | tuple):
-            stack.extend(item)
-    return False
-
-
-def unpack(
-    value: Any,
-    fetch: Callable[[str, int], str],
-    secret: Callable[[list[str]], str] | None = None,
-) -> Any:
-    """The value that `pack` was given. Raises what `fetch` raises (BlobError).
-
-    secret: what makes a text with secrets of its parts; for people, `masking.hidden`. Without it they
-    are filled in, which raises UserError for one that is not set here.
-    """
-    secret = secret or masking.known.join
-    root: list[Any] = [value]
-    stack: list[tuple[Any, Any]] = [(root, 0)]
-    while stack:
-        holder, key = stack.pop()
-        item = holder[key]
-        if isinstance(item, list):
-            holder[key] = items = list(item)
-            stack.extend((items, index) for index in range(len(items)))
-        elif isinstance(item, dict):
-            if isinstance(item.get("$blob"), str):
-                holder[key] = fetch(item["$blob"], item.get("size", -1))
-                continue
-            if isinstance(item.get("$secret"), list):
-                texts = [unpack(part, fetch) if isinstance(part, dict) else part for part in item["$secret"]]
-                holder[key] = secret(texts)
-                continue
-            if isinstance(item.get("$float"), str):
-                holder[key] = float(item["$float"])
-                continue
-            inner = item.get("$map", item)
-            holder[key] = copy = dict(inner if isinstance(inner, dict) else item)
-            stack.extend((copy, name) for name in copy)
-    return root[0]
-
-
-def is_same(then: Any, now: Any) -> bool:
-    """Whether two packed values are the same, whatever was secret when each of them was packed."""
-    one, other = to_json(then), to_json(now)
-    return one == other or (
-        bool(masking.known) and to_json(_deeply(_masked, then)) == to_json(_deeply(_masked, now))
-    )
-
-
-def _masked(packed: Any) -> Any:
-    if isinstance(packed, str):
-        return masking.masked(packed)
-    if isinstance(packed, list):
-        return [_masked(item) for item in packed]
-    if not isinstance(packed, dict):
-        return packed
-    if isinstance(packed.get("$secret"), list):
-        return masking.masked(masking.hidden(packed["$secret"]))
-    return {masking.masked(name): _masked(item) for name, item in packed.items()}
 
 
 # --- blobs ------------------------------------------------------------------------------------
@@ -328,18 +176,17 @@ class Journal:
     on disk: a power cut loses nothing). `sync_later` is for what need not be on disk before something
     follows from it: `settle` comes before that, and often one sync does for what was done and for what
     is to be done next. Each raises JournalError; the file then ends with its last whole line. `now`
-    gives the time stamp of an event. `lines` counts the lines; `last_crc` is the checksum of the last
-    one that was written here.
+    gives the time stamp of an event. `lines` counts the lines.
     """
 
     __slots__ = (
         "_buffer",
         "_fd",
         "_is_unsynced",
+        "_last",
         "_size",
         "_waiting",
         "blobs",
-        "last_crc",
         "lines",
         "now",
         "path",
@@ -350,7 +197,7 @@ class Journal:
         self._is_unsynced = False
         self._size = os.fstat(fd).st_size
         self.lines = lines
-        self.last_crc = ""
+        self._last = b""
         self._buffer: list[bytes] = []
         self._waiting = 0
         self.path = path
@@ -377,19 +224,23 @@ class Journal:
 
     def write(self, kind: str, fields: dict[str, Any], ts: str | None = None) -> dict[str, Any]:
         """Record an event; gives it as it stands in the journal."""
-        event: dict[str, Any] = {"event": kind}
-        for name, value in fields.items():
-            if name not in RESERVED:
-                event[name] = pack(value, self.blobs.store)
-        event["ts"] = ts or self.now()
-        line = seal(event)
+        if not RESERVED.isdisjoint(fields):
+            fields = {name: value for name, value in fields.items() if name not in RESERVED}
+        if needs_packing(fields):
+            fields = {name: pack(value, self.blobs.store) for name, value in fields.items()}
+        event = {"event": kind, **fields, "ts": ts or self.now()}
+        line = self._last = seal(event)
         self._buffer.append(line)
         self._waiting += len(line)
         self.lines += 1
-        self.last_crc = line[-_CRC_END:-3].decode()
         if self._waiting > BUFFER_LIMIT:
             self.flush()
         return event
+
+    @property
+    def last_crc(self) -> str:
+        """The checksum of the last line that was written here."""
+        return self._last[-CRC_END:-3].decode()
 
     @property
     def size(self) -> int:
