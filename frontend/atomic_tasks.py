@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from ..ir.diagnostics import suggest
+from ..ir.records import frozen
 from ..ir.spans import Source, Span
 from .declarations import Parameter, Signature
 
@@ -39,7 +40,7 @@ _PLACEHOLDER = re.compile(r"\{\{\s*([^\W\d][\w-]*)((?:\.[\w-]+)*)\s*\}\}")
 _WORDS = ("object", "array", "string", "number", "integer", "boolean")
 
 
-@attrs.frozen
+@frozen
 class OutputFormat:
     """What a task gives: text, or JSON that fits a schema (None: any).
 
@@ -51,7 +52,7 @@ class OutputFormat:
     repair: bool = False
 
 
-@attrs.frozen
+@frozen
 class FilePaths:
     """Which files a task sees: `paths` as they stand, those that a command prints, or those that memory
     finds for a description (`text`). pieces: of the command, each input with how it is quoted."""
@@ -62,7 +63,7 @@ class FilePaths:
     pieces: tuple[Any, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class AtomicTask:
     """A task that a model does in one go. `instructions` and `system` are templates.
 
@@ -133,7 +134,7 @@ class AtomicTask:
 # --- templates --------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class Placeholder:
     """A `{{name}}` or `{{name.field}}` between two offsets of a text."""
 

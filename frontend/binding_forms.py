@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from ..ir.records import frozen
 from .core import Apply, Assign, Binding, Core, Lambda, Let, Letrec, Literal, Variable
 from .datum import Atom, Datum, Form
 from .forms import Steps, form
@@ -22,7 +23,7 @@ LET_STAR = "(let* ((name value)…) body…)"
 LETREC = "(letrec ((name function)…) body…)"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Define:
     """A definition found in a body: its variable, and the steps to its value in a scope."""
 

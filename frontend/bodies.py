@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from ..ir.diagnostics import CompileError
+from ..ir.records import frozen
 from ..ir.spans import Source, Span
 from ..ir.symbols import Symbol
 from .binding_forms import Define, definition, named
@@ -58,7 +57,7 @@ class Unit:
         self.entries: list[tuple[Binding, Core]] = []
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Bind:
     """A `bind` that is one of the body's own forms."""
 

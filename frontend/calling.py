@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from ..ir.builder import expr, freeze, prim, record, store
 from ..ir.nodes import Call, Closure, Const, Expr, Goto, Handler, Prim, Slot
+from ..ir.records import frozen
 from . import interpolate
 from .deadlines import KIND
 from .interpolate import Needs
@@ -29,7 +28,7 @@ BEGAN = prim("get", Slot("began"), "elapsed_ms")
 NOW = prim("get", Slot("now"), "elapsed_ms")
 
 
-@attrs.frozen
+@frozen
 class Callee:
     """A function that a state calls: itself, and its arguments as (place, value), in order."""
 

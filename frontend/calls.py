@@ -13,6 +13,7 @@ import attrs
 
 from ..ir.builder import freeze
 from ..ir.diagnostics import nearest, suggest
+from ..ir.records import define, frozen
 from ..ir.spans import Span
 from .core import Apply, Binding, Core, Lambda, Let, Library, Literal, Operation, Perform, Variable
 from .datum import Atom, Datum, Form
@@ -33,7 +34,7 @@ DECLARE = "declare it in .loops/tools.yaml, in .loops/tasks/ or with `defatom`, 
 _HERE = Span("stdlib/calls.sexp", 1, 1, 1, 1)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Called:
     """A tool or task that the program calls: its variable, and the function that it is."""
 
@@ -168,7 +169,7 @@ def expand_call_form(x: Expander, datum: Form, scope: Scope) -> Steps:
     return (yield x.application(inner, scope))
 
 
-@attrs.define
+@define
 class _Arguments:
     """The arguments of a call as they are read: by name, in the order in which they stand."""
 

@@ -13,11 +13,12 @@ import attrs
 from ..ir.analysis import components
 from ..ir.builder import FunctionBuilder, record
 from ..ir.nodes import Branch, Exit, Expr, Handler, Instruction, Perform
+from ..ir.records import define
 from ..ir.spans import Span
 from .schema import CURRENT, Loop, StateSpec
 
 
-@attrs.define
+@define
 class Chain:
     """States written one after the other: the one that is open takes instructions until its exit."""
 

@@ -12,6 +12,7 @@ import attrs
 
 from ..ir.diagnostics import CompileError, Diagnostic, suggest
 from ..ir.nodes import Program
+from ..ir.records import frozen
 from ..ir.spans import Source
 from .check import check
 from .documents import Document, read_scalar, read_source, text_source
@@ -37,7 +38,7 @@ FLOW_SUFFIX = ".sexp"
 EXPRESSION = "<expression>"
 
 
-@attrs.frozen
+@frozen
 class Overrides:
     """What a caller sets over what a loop says.
 
@@ -64,7 +65,10 @@ class Overrides:
     max_nesting: int | None = None
 
 
-@attrs.frozen
+NOTHING_OVERRIDDEN = Overrides()
+
+
+@frozen
 class Compiled:
     """A program, the loop or the flow's core it was lowered from, and the warnings met on the way."""
 
@@ -78,17 +82,17 @@ class Compiled:
         return self.program.sources
 
 
-def compile_file(path: str, overrides: Overrides = Overrides()) -> Compiled:
+def compile_file(path: str, overrides: Overrides = NOTHING_OVERRIDDEN) -> Compiled:
     """Compile a loop's or a flow's file; CompileError with everything that is wrong with it."""
     return compile_source(read_source(path), overrides)
 
 
-def compile_text(text: str, path: str = "<text>", overrides: Overrides = Overrides()) -> Compiled:
+def compile_text(text: str, path: str = "<text>", overrides: Overrides = NOTHING_OVERRIDDEN) -> Compiled:
     """Compile a loop or, where `path` ends in `.sexp`, a flow given as text; `path` stands in diagnostics."""
     return compile_source(text_source(text, path), overrides)
 
 
-def compile_source(source: Source, overrides: Overrides = Overrides()) -> Compiled:
+def compile_source(source: Source, overrides: Overrides = NOTHING_OVERRIDDEN) -> Compiled:
     """Compile a loop or a flow, by its path; CompileError with everything that is wrong with it."""
     if is_flow_path(source.path):
         return _compile_flow(source, overrides)

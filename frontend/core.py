@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 import attrs
 
+from ..ir.records import frozen
 from ..ir.spans import Span
 
 
@@ -46,7 +47,7 @@ def _span() -> Any:
     return attrs.field(default=None, kw_only=True, repr=False)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Literal:
     """A constant: a value of the machine (lists are tuples, symbols are `Symbol`s)."""
 
@@ -54,7 +55,7 @@ class Literal:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Variable:
     """What a variable holds now; fault `uninitialised` where it may be too early (`is_early`)."""
 
@@ -62,7 +63,7 @@ class Variable:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Library:
     """A function of the library by its name (`library.LIBRARY`), as a callee or as a value."""
 
@@ -70,7 +71,7 @@ class Library:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class External:
     """A function of the program that is not said in core: a loop (`joint.LoopPart`)."""
 
@@ -78,7 +79,7 @@ class External:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Assign:
     """Store in a variable; the value is what was stored."""
 
@@ -87,7 +88,7 @@ class Assign:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class If:
     test: Core
     then: Core
@@ -95,7 +96,7 @@ class If:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Lambda:
     """A function. Defaults of optional parameters see the parameters before them; `rest` gets a list.
 
@@ -120,7 +121,7 @@ class Lambda:
         return None if self.rest else len(self.parameters) + len(self.optionals)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Let:
     """Evaluate and bind one after another; a value may use the bindings before its own, none other.
 
@@ -132,7 +133,7 @@ class Let:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Letrec:
     """As `Let`, but functions among the values may use every binding (`letrec*` of R7RS).
 
@@ -145,7 +146,7 @@ class Letrec:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Loop:
     """Bind as `Let` does, then evaluate the body; a `Recur` in it starts it again.
 
@@ -157,7 +158,7 @@ class Loop:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Recur:
     """Evaluate all arguments, bind them afresh to the variables of the nearest `Loop`, go round.
 
@@ -168,7 +169,7 @@ class Recur:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Sequence:
     """Evaluate all, at least one; the value is the last one's. Never nested in its own items."""
 
@@ -176,7 +177,7 @@ class Sequence:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Apply:
     """Call a function: callee first, then arguments, left to right.
 
@@ -189,7 +190,7 @@ class Apply:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Parallel:
     """Call a function for each item of a list, all at once; the list of what they return."""
 
@@ -198,7 +199,7 @@ class Parallel:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Operation:
     """A primitive of the machine (`ir.primitives`) on values, left to right."""
 
@@ -207,7 +208,7 @@ class Operation:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Perform:
     """An effect of a kind (`ir.effects.EFFECTS`); the value is its result map.
 
@@ -219,7 +220,7 @@ class Perform:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Note:
     """Tell the host something (`ir.effects.NOTES`); the value is null."""
 
@@ -228,7 +229,7 @@ class Note:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Fail:
     """Raise a fault: of kind `user` with a string as message, or what a fault map says."""
 
@@ -236,7 +237,7 @@ class Fail:
     span: Span | None = _span()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Try:
     """The body's value; a fault in it is bound, as a map, and the handler's value is it.
 

@@ -40,6 +40,7 @@ from ..ir.nodes import (
     State,
     TailCall,
 )
+from ..ir.records import frozen
 
 # The fault by which the end of a deadline leaves a function.
 KIND = "deadline"
@@ -48,7 +49,7 @@ LATE, CLOCK, ANSWER = "/late", "/clock", "/answer"
 ELAPSED = prim("get", Slot(CLOCK), "elapsed_ms")
 
 
-@attrs.frozen
+@frozen
 class Calls:
     """What a loop's function has to tell: when the functions are over that its states call.
 

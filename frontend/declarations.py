@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-import attrs
-
+from ..ir.records import frozen
 from ..ir.spans import Source, Span
 
 # What a parameter may be, and the words for it in messages.
@@ -41,7 +40,7 @@ _NAME = re.compile(r"(?:[^\W\d]|<)[\w.:/?!*+<>=-]*")
 _PARAMETER = re.compile(r"[^\W\d][\w-]*")
 
 
-@attrs.frozen
+@frozen
 class Parameter:
     """A parameter. `default`: its value where a call leaves it out, None for no value at all.
 
@@ -69,7 +68,7 @@ class Parameter:
         return data
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Signature:
     """A tool or a task, by its full name.
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from posixpath import join
 
-import attrs
-
 from ..ir.diagnostics import CompileError, Diagnostic
+from ..ir.records import frozen
 from ..ir.spans import Source
 from .declarations import Signature, declared_on_the_side, spellings
 from .files import is_file, is_there, names_in
@@ -31,7 +30,7 @@ LIBRARY_TASKS = {
 }
 
 
-@attrs.frozen
+@frozen
 class Found:
     """What the files of a project declare, what is wrong with them, and the files."""
 

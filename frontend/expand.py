@@ -12,6 +12,7 @@ from posixpath import normpath
 import attrs
 
 from ..ir.diagnostics import Diagnostic
+from ..ir.records import frozen
 from ..ir.spans import Source, Span
 from ..ir.symbols import Symbol
 from . import asking, calls, control_forms, inner_loops, loop_forms, quoting_forms, special_heads  # noqa: F401
@@ -30,7 +31,7 @@ __all__ = ["ALONE", "Environment", "Expansion", "Limits", "expand", "expand_libr
 ALONE = Environment()
 
 
-@attrs.frozen
+@frozen
 class Expansion:
     """A program as core: a function of the environment's parameters, and what was found.
 
@@ -60,7 +61,7 @@ def expand(data: Sequence[Datum], source: Source, environment: Environment = ALO
     return Expansion(program, tuple(found[:MAX_FINDINGS]), tuple(expander.sources))
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Definitions:
     """What a file defines, and what was found.
 

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from ..ir.diagnostics import Diagnostic, nearest
+from ..ir.records import frozen
 from ..ir.spans import Source, Span
 from ..ir.symbols import Symbol
 from . import calls
@@ -41,7 +40,7 @@ MAX_FINDINGS = 100
 MAX_SUGGESTIONS = 20
 
 
-@attrs.frozen
+@frozen
 class Limits:
     """What bounds expansion, so that macros that go on for ever end in a diagnostic.
 
@@ -61,7 +60,7 @@ class Limits:
         return cls(expansions, 8 * expansions, 100 * max(nesting, MAX_DEPTH), nesting)
 
 
-@attrs.frozen
+@frozen
 class Environment:
     """What surrounds a program.
 
@@ -83,7 +82,7 @@ class Abandoned(Exception):
     """A limit was reached; the finding is recorded and nothing more is expanded."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class LibraryName:
     """What a name of the library means."""
 

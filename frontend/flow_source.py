@@ -13,11 +13,10 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any
 
-import attrs
-
 from ..ir.builder import freeze
 from ..ir.diagnostics import CompileError, Diagnostic
 from ..ir.nodes import Program
+from ..ir.records import frozen
 from ..ir.spans import Source
 from . import core
 from .beside import is_worth_expanding, said_beside
@@ -33,7 +32,7 @@ from .reader import read
 _SETTINGS = Settings(DEFAULT_LLM_MODEL)
 
 
-@attrs.frozen
+@frozen
 class Flow:
     """A compiled flow: its program, its core, and the warnings met on the way."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import attrs
+from ..ir.records import frozen
 
 if TYPE_CHECKING:
     from .core import Core
@@ -26,7 +26,7 @@ Steps: TypeAlias = "Generator[Any, Any, Core]"
 Handler: TypeAlias = "Callable[[Expander, Form, Scope], Steps]"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class FormRow:
     """A form. `least`..`most` operands (None: any number); `usage` is its pattern.
 

@@ -17,6 +17,7 @@ import attrs
 
 from ..ir.diagnostics import CompileError, Diagnostic
 from ..ir.nodes import Function
+from ..ir.records import define, frozen
 from ..ir.spans import Source, Span
 from ..ir.symbols import Symbol
 from .bodies import Unit, fill_unit
@@ -39,7 +40,7 @@ from .syntax_rules import SyntaxRules
 LAST = "it"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Input:
     """A form that was compiled.
 
@@ -60,7 +61,7 @@ class Input:
     diagnostics: tuple[Diagnostic, ...]
 
 
-@attrs.frozen
+@frozen
 class Name:
     """What a name means. kind: variable, macro, form, library, tool or task. doc: one line, or ""."""
 
@@ -70,7 +71,7 @@ class Name:
     doc: str = ""
 
 
-@attrs.define
+@define
 class _State:
     """All that a form may change; the scope's names among it, the scope itself stays."""
 

@@ -12,6 +12,7 @@ import attrs
 
 from ..ir.builder import expr, freeze, prim
 from ..ir.nodes import Expr, Slot
+from ..ir.records import define, frozen
 from ..ir.spans import Span
 from .templates import QUOTING_PRIMITIVES, Constant, Literal, Template, Variable
 
@@ -23,7 +24,7 @@ PRINTED = ("output", "stderr")
 BEGUN = Slot("begun_ms")
 
 
-@attrs.define
+@define
 class Needs:
     """What the host must be asked for before a template can be filled in."""
 
@@ -34,7 +35,7 @@ class Needs:
         return bool(self.env) or self.clock
 
 
-@attrs.frozen
+@frozen
 class Place:
     """Where a template stands: the state it belongs to, and how offsets in it become spans.
 

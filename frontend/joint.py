@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..ir.diagnostics import CompileError, Diagnostic, suggest
+from ..ir.records import frozen
 from ..ir.spans import Source, Span
 from . import files
 from .check import check
@@ -43,7 +44,7 @@ FLOW_SUFFIX = ".sexp"
 MAX_DEPTH = 50
 
 
-@attrs.frozen
+@frozen
 class Settings:
     """What the command line sets for every file of a program; see `compile.Overrides`."""
 
@@ -67,7 +68,7 @@ class Settings:
         return attrs.evolve(loop, llm=attrs.evolve(loop.llm, **given)) if given else loop
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class LoopPart:
     """A loop as a function of a program.
 
@@ -82,7 +83,7 @@ class LoopPart:
     calls: Mapping[str, CallPart]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class FunctionPart:
     """A function of a file, called with `count` arguments from another language."""
 
@@ -93,7 +94,7 @@ class FunctionPart:
     count: int
 
 
-@attrs.frozen
+@frozen
 class CallPart:
     """A state's call: the function, and the arguments as (place, value), in its order."""
 
@@ -101,7 +102,7 @@ class CallPart:
     arguments: tuple[tuple[str, Any], ...]
 
 
-@attrs.frozen
+@frozen
 class Request:
     """A loop that a program runs, as its form says it; `spans` are the places of the context's keys.
 

@@ -20,8 +20,10 @@ from textwrap import wrap
 
 import attrs
 
+from ..ir.records import frozen
 
-@attrs.frozen
+
+@frozen
 class Primitive:
     """Call `op` with `least`..`most` operands (None: any number), evaluated left to right."""
 
@@ -30,7 +32,7 @@ class Primitive:
     most: int | None
 
 
-@attrs.frozen
+@frozen
 class Defined:
     """Call the function of this name in `stdlib/<file>` with `least`..`most` arguments."""
 
@@ -39,7 +41,7 @@ class Defined:
     most: int | None
 
 
-@attrs.frozen
+@frozen
 class Spread:
     """Call the first argument with those that follow, the last of which is a list of arguments."""
 
@@ -50,7 +52,7 @@ class Spread:
 Entry = Primitive | Defined | Spread
 
 
-@attrs.frozen
+@frozen
 class Row:
     """A library name. `examples` are expressions with what they give, as the language writes it."""
 

@@ -14,6 +14,7 @@ import attrs
 from ..ir.diagnostics import suggest
 from ..ir.digests import sha256
 from ..ir.effects import EFFECTS, NOTES
+from ..ir.records import frozen
 from ..ir.spans import Source
 from ..ir.symbols import Symbol
 from .core import (
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from .expander import Expander
 
 
-@attrs.frozen
+@frozen
 class Clause:
     """A clause of a loop form.
 

@@ -17,6 +17,7 @@ from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped
 from defusedxml.expatreader import DefusedExpatParser  # type: ignore[import-untyped, unused-ignore]
 
 from ..ir.diagnostics import Diagnostic
+from ..ir.records import define
 from ..ir.spans import Source, Span
 from .datum import Lines
 
@@ -24,7 +25,7 @@ MAX_DEPTH = 50
 MAX_ELEMENTS = 10_000
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Element:
     """An element. `start`: the offset of its tag in the source, `end` behind it.
 

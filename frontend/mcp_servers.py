@@ -14,10 +14,9 @@ import re
 from posixpath import join
 from typing import Any
 
-import attrs
-
 from ..ir.diagnostics import CompileError, clean, suggest
 from ..ir.digests import sha256
+from ..ir.records import frozen
 from ..ir.spans import Source
 from .declarations import Parameter, Signature, is_name, is_parameter_name, type_named
 from .documents import Document, Mapping, Node, read_document, read_source
@@ -32,7 +31,7 @@ _KEYS = ("command", "args", "env", "cwd", "timeout")
 _LONGEST_DOC = 2_000
 
 
-@attrs.frozen
+@frozen
 class McpServer:
     """A server: the program that is it. env: beside our environment, `$NAME` being a variable's."""
 

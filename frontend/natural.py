@@ -15,6 +15,7 @@ import attrs
 
 from ..ir.diagnostics import CompileError, Diagnostic
 from ..ir.digests import sha256
+from ..ir.records import frozen
 from ..ir.spans import Source, Span
 from .documents import Document, Mapping, Node, Scalar, read_document, read_source
 from .files import is_there
@@ -29,7 +30,7 @@ _HEAD = "# What a model made of the loops here in `paradigm: natural`; `llc crea
 _OWN = ("name", "description", "tools")
 
 
-@attrs.frozen
+@frozen
 class Pin:
     """What was made of a text. loop: the file's name that has the text. yaml: a loop."""
 
@@ -124,7 +125,7 @@ def _over(made: WrittenSpec, spec: NaturalSpec) -> WrittenSpec:
 # --- the file ---------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class _Lock:
     document: Document
     pins: dict[str, Mapping]

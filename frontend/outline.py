@@ -11,11 +11,12 @@ import re
 
 import attrs
 
+from ..ir.records import define
 from .commands import ASSIGNMENT, MAX_DEPTH
 from .expansions import HOLE, NAME
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Region:
     """A stretch of text that is expanded: a word, an arithmetic expression, a here-document.
 
@@ -29,7 +30,7 @@ class Region:
     is_bare: bool = True
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Part:
     """An expansion.
 
@@ -48,7 +49,7 @@ class Part:
     body: list[Pipeline] = attrs.field(factory=list)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Command:
     """A simple command, or as much of a compound one as stands before its first `;` or newline.
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import attrs
-
+from ..ir.records import frozen
 from .commands import DECLARERS
 from .troubles import Trouble
 
 
-@attrs.frozen
+@frozen
 class Reader:
     """Programs that take code as the argument of an option, and what to write instead."""
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 
-import attrs
-
 from ..ir.diagnostics import Diagnostic
+from ..ir.records import frozen
 from ..ir.spans import Span
 from .core import (
     Apply,
@@ -39,7 +38,7 @@ from .library import LIBRARY
 from .printer import show
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Expected:
     """A place where a function of so many arguments is wanted: what `who` is called with."""
 

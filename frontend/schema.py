@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import attrs
 
+from ..ir.records import frozen
 from ..ir.spans import Span
 
 DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
@@ -66,7 +67,7 @@ def _of(type: Type, doc: str) -> dict[str, Any]:
     return {"type": type, "doc": doc}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Spec:
     """A block of a document. `flawed`: some of it could not be read, and was reported."""
 
@@ -82,7 +83,7 @@ class Spec:
         return self.span
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CallSpec(Spec):
     """A call where a paradigm takes an action."""
 
@@ -98,7 +99,7 @@ class CallSpec(Spec):
 # --- settings ---------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LlmSettings(Spec):
     """`llm`: how a model judges output."""
 
@@ -114,7 +115,7 @@ class LlmSettings(Spec):
     timeout: float = attrs.field(default=30, metadata=_of(DURATION, "Seconds for one judgement."))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AgentSettings(Spec):
     """`agent`: the program that runs slash commands; the command is its last argument."""
 
@@ -125,7 +126,7 @@ class AgentSettings(Spec):
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Budget(Spec):
     """`budget`: what agent and model calls together may use in a run, as they report it."""
 
@@ -148,7 +149,7 @@ class Budget(Spec):
 # --- evaluators -------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Evaluator(Spec):
     """How an action's result becomes a verdict; `type` says which class it is."""
 
@@ -163,7 +164,7 @@ class Evaluator(Spec):
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OutputEvaluator(Evaluator):
     """An evaluator that reads output, and so must know a crash from an answer."""
 
@@ -173,7 +174,7 @@ class OutputEvaluator(Evaluator):
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ExitCode(Evaluator):
     """The exit code says it; what shell commands get by default."""
 
@@ -188,7 +189,7 @@ class ExitCode(Evaluator):
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OutputNumeric(OutputEvaluator):
     """The output is a number, compared with a target."""
 
@@ -201,7 +202,7 @@ class OutputNumeric(OutputEvaluator):
     target: int | float | str = attrs.field(metadata=_of(MEASURE, "What to compare with."))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OutputJson(OutputEvaluator):
     """The output is JSON; a jq expression takes a value from it, compared with a target."""
 
@@ -219,7 +220,7 @@ class OutputJson(OutputEvaluator):
     target: Any = attrs.field(metadata=_of(JSON, "What to compare with: any JSON value or a template."))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OutputContains(OutputEvaluator):
     """The output contains a text or matches an expression."""
 
@@ -239,7 +240,7 @@ class OutputContains(OutputEvaluator):
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Convergence(OutputEvaluator):
     """The output is a measurement, compared with a target and the measurement before."""
 
@@ -261,7 +262,7 @@ class Convergence(OutputEvaluator):
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LlmStructured(Evaluator):
     """A model reads the output and gives a verdict; what slash commands get by default."""
 
@@ -314,7 +315,7 @@ DEFAULT_SCHEMA: dict[str, Any] = {
 DEFAULT_PROMPT = "Evaluate whether this action succeeded based on its output."
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Answer(Evaluator):
     """The answer to a question is the verdict where it is one of `choices`, else it is `success`.
 
@@ -334,7 +335,7 @@ EVALUATORS: dict[str, type[Evaluator]] = {
 # --- states -----------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StateSpec(Spec):
     """A state: at most one action or call, a judgement of it, where to go."""
 
@@ -468,7 +469,7 @@ class StateSpec(Spec):
 # --- loops ------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LoopSettings(Spec):
     """What every paradigm may set; it reaches the FSM unchanged."""
 
@@ -533,7 +534,7 @@ class LoopSettings(Spec):
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Loop(LoopSettings):
     """`paradigm: fsm`, and what every paradigm becomes: states and transitions."""
 
@@ -584,7 +585,7 @@ class Loop(LoopSettings):
         return None if state.status == "failure" else self.initial
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GoalSpec(LoopSettings):
     """`paradigm: goal`: a state of the world to reach, and tools that look and repair."""
 
@@ -597,7 +598,7 @@ class GoalSpec(LoopSettings):
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ConvergenceSpec(LoopSettings):
     """`paradigm: convergence`: a metric to drive toward a target."""
 
@@ -616,7 +617,7 @@ class ConvergenceSpec(LoopSettings):
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Constraint(Spec):
     """One of `constraints`."""
 
@@ -625,7 +626,7 @@ class Constraint(Spec):
     fix: str | CallSpec = attrs.field(metadata=_of(ACTION, "The action that restores it."))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class InvariantsSpec(LoopSettings):
     """`paradigm: invariants`: constraints to keep, each with its repair."""
 
@@ -635,7 +636,7 @@ class InvariantsSpec(LoopSettings):
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Until(Spec):
     """`until`: when the steps have done their work."""
 
@@ -645,7 +646,7 @@ class Until(Spec):
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ImperativeSpec(LoopSettings):
     """`paradigm: imperative`: steps to repeat until a check passes."""
 
@@ -656,7 +657,7 @@ class ImperativeSpec(LoopSettings):
     until: Until = attrs.field(metadata=_of(Type("spec", specs=(Until,)), "When to stop."))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NaturalSpec(LoopSettings):
     """`paradigm: natural`: what the loop is for in words; what a model makes of them is pinned."""
 

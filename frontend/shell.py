@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from ..ir.records import frozen
 from . import expansions, heredocs
 from .commands import ASSIGNMENT, DECLARERS, Frame, Nesting
 from .expansions import HOLE, NAME
@@ -43,7 +44,7 @@ from .troubles import (
 )
 
 
-@attrs.frozen
+@frozen
 class Place:
     """What a variable's place asks for.
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from ..ir.diagnostics import Diagnostic
+from ..ir.records import frozen
 from ..ir.spans import Span
 from ..ir.symbols import Symbol
 from .datum import Atom, Datum, Form, Place
@@ -35,31 +34,31 @@ class TooLarge(Exception):
 # --- patterns ---------------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Wild:
     pass
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Capture:
     """Matches anything and keeps it under a name."""
 
     name: Identifier
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Word:
     """A literal: matches an identifier that means the same."""
 
     name: Identifier
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Constant:
     atom: Atom
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Row:
     """A list: items, then any number of `repeated`, then more items, then a tail."""
 
@@ -75,26 +74,26 @@ Pattern = Wild | Capture | Word | Constant | Row
 # --- templates --------------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Fill:
     """Put here what a pattern variable matched."""
 
     name: Identifier
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Insert:
     """Put here an identifier of the macro's own, renamed for each expansion."""
 
     name: Identifier
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Keep:
     atom: Atom
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Many:
     """Items once for each match of the variables `over`; `levels` ellipses follow it."""
 
@@ -103,7 +102,7 @@ class Many:
     over: tuple[Identifier, ...]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Group:
     items: tuple[Template | Many, ...]
     tail: Template | None
@@ -113,7 +112,7 @@ class Group:
 Template = Fill | Insert | Keep | Group
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Rule:
     pattern: Row
     template: Template

@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 
 from ..ir.diagnostics import suggest
+from ..ir.records import frozen
 from .expansions import HOLE
 from .shell import Place, places
 from .troubles import AFTER_BACKSLASH, AFTER_DOLLAR
@@ -25,7 +26,7 @@ from .troubles import AFTER_BACKSLASH, AFTER_DOLLAR
 KINDS = ("shell", "slash", "value")
 
 
-@attrs.frozen
+@frozen
 class Namespace:
     """Where variables come from. `is_data`: values of unknown origin, quoted in shell actions.
 
@@ -85,7 +86,7 @@ MAX_EXPANSIONS = 10_000
 MAX_CONTEXT_DEPTH = 50
 
 
-@attrs.frozen
+@frozen
 class Problem:
     """What is wrong between two offsets of the template's text."""
 
@@ -97,26 +98,26 @@ class Problem:
     severity: str = "error"
 
 
-@attrs.frozen
+@frozen
 class Given:
     """Stands in a `context` for a value that a program gives the loop when it runs it."""
 
 
-@attrs.frozen
+@frozen
 class Literal:
     """Text as it stands."""
 
     text: str
 
 
-@attrs.frozen
+@frozen
 class Constant:
     """A value known when compiling that is no text; only ever a template's single part."""
 
     value: Any
 
 
-@attrs.frozen
+@frozen
 class Variable:
     """A value looked up when the template is used.
 
@@ -160,7 +161,7 @@ class Variable:
 Part = Literal | Constant | Variable
 
 
-@attrs.frozen
+@frozen
 class Template:
     """A parsed text. Adjacent literals are joined and none is empty, so no parts means no text."""
 

@@ -5,10 +5,10 @@ Owns the words only; `shell` and `rereading` say where they apply.
 
 from __future__ import annotations
 
-import attrs
+from ..ir.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Trouble:
     """Why a variable must not stand where it does; `@` in `help` stands for the variable."""
 

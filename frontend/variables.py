@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import attrs
-
 from ..ir.diagnostics import Diagnostic, suggest
+from ..ir.records import frozen
 from ..ir.spans import Span
 from .documents import Document
 from .file_calls import argument_key, argument_texts
@@ -30,7 +29,7 @@ MAX_COMPARISONS = 100_000
 SHOWN_WAYS = 20
 
 
-@attrs.frozen
+@frozen
 class Text:
     """A text of a loop that may hold variables.
 

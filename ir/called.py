@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-import attrs
-
 from .analysis import expressions
 from .diagnostics import Diagnostic, clean
 from .effects import EFFECTS
@@ -34,6 +32,7 @@ from .nodes import (
     State,
     TailCall,
 )
+from .records import frozen
 from .shapes import deadline_of, is_slot, writers
 
 # When the effects of a function must be over, as active time of the run: a capture, and in a loop
@@ -112,7 +111,7 @@ def verify_called(program: Program) -> Iterator[Diagnostic]:
     yield from _Rules(program).run()
 
 
-@attrs.frozen
+@frozen
 class _Time:
     """How a function knows when its time is over: the expression that says it, and the capture."""
 

@@ -11,8 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import attrs
-
+from .records import frozen
 from .spans import Source, Span
 
 SEVERITIES = ("error", "warning")
@@ -24,7 +23,7 @@ MAX_MESSAGE = 1000
 _UNFIT = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-@attrs.frozen
+@frozen
 class Diagnostic:
     """One finding about a program: `error` refuses it, `warning` does not."""
 

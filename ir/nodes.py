@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from .records import frozen
 from .spans import Source, Span
 
 
@@ -36,7 +37,7 @@ def _span() -> Any:
 # --- expressions: pure, may fault -------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class Const:
     """A literal value."""
 
@@ -44,7 +45,7 @@ class Const:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@frozen
 class Slot:
     """The value a slot holds now; a slot never stored to holds null."""
 
@@ -52,7 +53,7 @@ class Slot:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@frozen
 class Prim:
     """A primitive of `primitives.PRIMITIVES` applied to arguments, left to right."""
 
@@ -61,7 +62,7 @@ class Prim:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@frozen
 class Closure:
     """A function value: `function` with `captures` copied into its capture slots when called."""
 
@@ -76,7 +77,7 @@ Expr = Const | Slot | Prim | Closure
 # --- instructions -----------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class Set:
     """Store the value of `value` in `slot`."""
 
@@ -85,7 +86,7 @@ class Set:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@frozen
 class SetBox:
     """Replace the content of the box that `box` evaluates to."""
 
@@ -94,7 +95,7 @@ class SetBox:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@frozen
 class Note:
     """Tell the host something happened, without waiting; `fields` evaluates to a map."""
 
@@ -109,13 +110,13 @@ Instruction = Set | SetBox | Note
 # --- exits ------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class Goto:
     target: str
     span: Span | None = _span()
 
 
-@attrs.frozen
+@frozen
 class Branch:
     """To `then` if `condition` is truthy (`spec/ir.md`, Truth), else to `otherwise`."""
 
@@ -125,7 +126,7 @@ class Branch:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@frozen
 class Switch:
     """To the case that equals the string `subject`, else to `default`; no default: a fault."""
 
@@ -135,7 +136,7 @@ class Switch:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@frozen
 class Call:
     """Call a function value; its result goes to `slot`, then control to `next`."""
 
@@ -146,7 +147,7 @@ class Call:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@frozen
 class TailCall:
     """Replace this frame by a call."""
 
@@ -155,7 +156,7 @@ class TailCall:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@frozen
 class Perform:
     """Ask the host for an effect of `kind` (`effects.EFFECTS`); `args` evaluates to a map.
 
@@ -169,7 +170,7 @@ class Perform:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@frozen
 class Parallel:
     """Call a function once for each item of the list `items`, all at once, each with its own frames.
 
@@ -184,13 +185,13 @@ class Parallel:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@frozen
 class Return:
     value: Expr
     span: Span | None = _span()
 
 
-@attrs.frozen
+@frozen
 class Fail:
     """Raise a fault; `error` evaluates to its message (a string) or to a fault map."""
 
@@ -201,7 +202,7 @@ class Fail:
 Exit = Goto | Branch | Switch | Call | TailCall | Perform | Parallel | Return | Fail
 
 
-@attrs.frozen
+@frozen
 class Handler:
     """Where a fault in this state, or in a call it made, goes; the fault map is put in `slot`."""
 
@@ -209,7 +210,7 @@ class Handler:
     slot: str
 
 
-@attrs.frozen
+@frozen
 class State:
     """Straight-line `body`, then one `exit`.
 
@@ -229,7 +230,7 @@ class State:
         return self.name.partition("/")[0]
 
 
-@attrs.frozen
+@frozen
 class Function:
     """Frame layout: `parameters`, then `captures`, then `locals`; entry is the first state.
 
@@ -249,7 +250,7 @@ class Function:
         return self.parameters + self.captures + self.locals
 
 
-@attrs.frozen
+@frozen
 class Limits:
     """What bounds a run; None is no bound. The verifier proves that a program keeps to them.
 
@@ -266,7 +267,7 @@ class Limits:
     state_budgets: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
 
 
-@attrs.frozen
+@frozen
 class InnerLoop:
     """A loop that a program runs within itself: its function, and what that keeps to.
 
@@ -279,7 +280,7 @@ class InnerLoop:
     limits: Limits = Limits()
 
 
-@attrs.frozen
+@frozen
 class Meta:
     """What a host should know of a program before it runs.
 
@@ -298,7 +299,7 @@ class Meta:
     loops: tuple[InnerLoop, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Program:
     name: str
     entry: str

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import attrs
 
+from .records import frozen
 
-@attrs.frozen
+
+@frozen
 class Source:
     """One text a program was compiled from.
 
@@ -21,7 +23,7 @@ class Source:
     text: str | None = attrs.field(default=None, repr=False)
 
 
-@attrs.frozen(slots=True)
+@frozen(eq=True)
 class Span:
     """A stretch of a source: lines and columns count from 1, in characters; the end is exclusive."""
 

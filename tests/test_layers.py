@@ -88,3 +88,18 @@ def test_the_world_is_touched_only_by_the_runtime(folder: str) -> None:
 def test_every_public_name_is_there(name: str) -> None:
     """What the package says it has can be had from it."""
     assert getattr(llc, name) is not None
+
+
+def test_records_are_declared_in_one_way() -> None:
+    """Classes of records take what they share from `ir.records`: attrs makes no method twice."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in MAY_IMPORT
+        for path in modules(folder)
+        if path != ROOT / "ir" / "records.py"
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("frozen", "define")
+        and ast.unparse(node.value) == "attrs"
+    ]
+    assert not wrong

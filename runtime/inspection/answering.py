@@ -12,8 +12,7 @@ import json
 import os
 from typing import Any
 
-import attrs
-
+from ...ir.records import frozen
 from ..effects.people import LONGEST_ANSWER, Mailbox, accepted
 from ..errors import EXIT_FAILURE, EXIT_USAGE, UserError, reason
 from ..store import locks, runs
@@ -24,7 +23,7 @@ from ..terminal.screen import Screen, printable
 from .summary import Follower, Summary
 
 
-@attrs.frozen
+@frozen
 class Question:
     """A question that a run asks: `seq` is its number there; `timeout_s` is from when it was asked."""
 

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from ...ir.diagnostics import suggest
+from ...ir.records import define
 from .. import options
 from ..errors import UserError
 from ..options import RUN, Values, given
@@ -37,7 +38,7 @@ USUAL: dict[str, dict[str, Any]] = {
 }
 
 
-@attrs.define
+@define
 class Case:
     """A recorded case. path: its file. source: the loop it tests, or '' where it is an `expression`.
 

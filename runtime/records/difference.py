@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
-import attrs
-
 from ...ir.diagnostics import Diagnostic, clean, render
+from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ...vm.image import Image
 from ...vm.machine import Machine
@@ -43,7 +42,7 @@ _NEAR = 32
 Item = Note | Asked | dict[str, Any]
 
 
-@attrs.frozen
+@frozen
 class Difference:
     """The first thing that is not as recorded; None stands for nothing at all.
 
@@ -78,7 +77,7 @@ class Difference:
         return "outcome"
 
 
-@attrs.frozen
+@frozen
 class Comparison:
     """What came of telling a record again: how many events were the same, the ticks used, what was not."""
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from ...ir.records import frozen
 from ...vm.image import Image
 from ...vm.outcomes import Effect
 from ..compilation.programs import load_program
@@ -35,7 +36,7 @@ _ENDS = ("action_complete", "effect_complete")
 _KEPT = ("run_interrupted", "run_resume", "program_changed")
 
 
-@attrs.frozen
+@frozen
 class Point:
     """Where a run is forked. answers: how many results are shared. seq: the effect that comes next there."""
 
@@ -49,7 +50,7 @@ class Point:
         return f"before effect {self.seq}{where}"
 
 
-@attrs.frozen
+@frozen
 class Forked:
     """The new run, its parent's name and where they part."""
 

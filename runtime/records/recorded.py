@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from ...ir.records import define, frozen
 from ...vm.image import Image
 from ..errors import EXIT_FAILURE, UserError
 from ..execution.bounding import Bounds, keeping
@@ -27,7 +28,7 @@ _ENDS = ("action_complete", "effect_complete")
 JOURNAL_SUFFIX = ".events.jsonl"
 
 
-@attrs.frozen
+@frozen
 class Note:
     """Something the program noted; values as in a journal (`journal.pack`)."""
 
@@ -35,7 +36,7 @@ class Note:
     fields: dict[str, Any]
 
 
-@attrs.frozen
+@frozen
 class Asked:
     """An effect the program asked for; its arguments as in a journal."""
 
@@ -44,7 +45,7 @@ class Asked:
     args: dict[str, Any]
 
 
-@attrs.frozen
+@frozen
 class Changed:
     """The run went on with another program, the file `image` of its folder. answers: given before."""
 
@@ -53,7 +54,7 @@ class Changed:
     kind: str = "program_changed"
 
 
-@attrs.frozen
+@frozen
 class Answer:
     """The result of an effect, as in a journal."""
 
@@ -61,7 +62,7 @@ class Answer:
     result: Any
 
 
-@attrs.define
+@define
 class Recording:
     """All that happened in a run, in order.
 
@@ -117,7 +118,7 @@ class Recording:
 # --- runs -------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class RunFiles:
     """Where the files of a run are, wherever its folder was moved to."""
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
+from ...ir.records import frozen
 from ...vm.image import Image
 from ..compilation.programs import load_program
 from ..options import RUN, Values, given
@@ -20,7 +19,7 @@ from .making import compile_case
 from .recorded import Recording, find_run
 
 
-@attrs.frozen
+@frozen
 class Replayed:
     """What came of it. against: the changed program's path, if it is one."""
 

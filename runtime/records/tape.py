@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import attrs
-
+from ...ir.records import frozen
 from ...ir.spans import Span
 from ...vm.image import Image
 from ...vm.machine import Machine
@@ -36,7 +35,7 @@ _LIBRARY = "stdlib/"
 _BAD_VERDICTS = ("failure", "error", "blocked")
 
 
-@attrs.frozen
+@frozen
 class Frame:
     """An active function: its name, its state's, and its slots in host form, for people."""
 
@@ -45,7 +44,7 @@ class Frame:
     slots: dict[str, Any]
 
 
-@attrs.frozen
+@frozen
 class Point:
     """A run after so many results.
 

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from ...ir.diagnostics import CompileError, Diagnostic, clean, render, render_all, to_json
+from ...ir.records import define
 from ...vm.image import Image
 from ..errors import EXIT_FAILURE, EXIT_OK, UserError
 from . import case_reader, case_writer, cases, difference
@@ -27,7 +28,7 @@ from .retelling import Endless, Retelling
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@attrs.define
+@define
 class Tested:
     """What came of one case: `pass`, `fail`, `error` or `updated`.
 
