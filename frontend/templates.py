@@ -103,14 +103,14 @@ class Given:
     """Stands in a `context` for a value that a program gives the loop when it runs it."""
 
 
-@frozen
+@frozen(eq=True)
 class Literal:
     """Text as it stands."""
 
     text: str
 
 
-@frozen
+@frozen(eq=True)
 class Constant:
     """A value known when compiling that is no text; only ever a template's single part."""
 
