@@ -147,10 +147,11 @@ class _Checker:
     def targets(self, state: StateSpec) -> Iterator[Diagnostic]:
         for key in ("on_success", "on_failure", "on_error", "next"):
             target = getattr(state, key)
-            if target is not None:
+            if target is not None and not self.is_state(target):
                 yield from self.target(target, state.span_of(key))
         for verdict, target in (state.route or {}).items():
-            yield from self.target(target, state.span_of(f"route.{verdict}"))
+            if not self.is_state(target):
+                yield from self.target(target, state.span_of(f"route.{verdict}"))
         if state.on_maintain is not None:
             yield from self.fixed_target(state.on_maintain, state.span_of("on_maintain"), "restarts here")
 
@@ -162,9 +163,13 @@ class _Checker:
         else:
             yield from self.target(target, span, label)
 
+    def is_state(self, target: str) -> bool:
+        # Without any states, that is finding enough.
+        return target in self.loop.states or target == CURRENT or not self.loop.states
+
     def target(self, target: str, span: Span | None, label: str = "jumps here") -> Iterator[Diagnostic]:
-        if target in self.loop.states or target == CURRENT or not self.loop.states:
-            return  # without any states, that is finding enough
+        if self.is_state(target):
+            return
         name = self.resolve(target)
         if name is None or name in self.loop.states or name == CURRENT:
             return
@@ -299,14 +304,16 @@ class _Checker:
 
     def misspelt(self, state: StateSpec) -> Iterator[Diagnostic]:
         """Keys read as `on_<verdict>` that were meant as a key of the schema."""
-        given = [key for key in map(_of_key, state.spans) if key.startswith("on_")]
+        given = [key for key in map(_of_key, state.spans) if key[:3] == "on_" and key not in _SPECIAL_KEYS]
+        if not given:
+            return
         if "key:evaluate" in state.spans and state.evaluate is None:
             return  # it could not be read
         judges = state.acts or state.evaluate is not None
         said = self.verdicts_of(state) if judges else ()
         for key in given:
             verdict = key.removeprefix("on_")
-            meant = None if key in _SPECIAL_KEYS else nearest(key, _SPECIAL_KEYS)
+            meant = nearest(key, _SPECIAL_KEYS)
             if meant is None or said is None or verdict in (*said, *DEFAULT_VERDICTS):
                 continue
             message = f"state `{state.name}` has no key `{key}`"
@@ -355,13 +362,11 @@ class _Checker:
         produced = self.verdicts_of(state)
         routes = state.routes
         routed = [verdict for verdict in routes if verdict not in ("_", "_error")]
-        where = (
-            state.evaluate.span_of("type") if state.evaluate is not None else state.span_of("action", "name")
-        )
         kind = evaluator.type
         if produced is None:
             if "_" not in routes:
                 message = "the schema does not list its verdicts, and nothing routes the others"
+                where = _judging(state)
                 yield _warning("unrouted-verdict", message, where, "may say anything", "add `_` to the route")
             return
         unrouted = [verdict for verdict in produced if verdict not in routes and verdict != "error"]
@@ -372,7 +377,8 @@ class _Checker:
             help = f"{then}; add `_` to the route to take every other verdict"
             if self.loop.paradigm != "fsm":
                 help = f"{then}; `llc compile --emit fsm` gives states to add routes to"
-            yield _warning("unrouted-verdict", f"nothing routes {names}", where, f"`{kind}` may say so", help)
+            what = f"nothing routes {names}"
+            yield _warning("unrouted-verdict", what, _judging(state), f"`{kind}` may say so", help)
         possible = {*produced, *(DEFAULT_VERDICTS if self.loop.kind_of(state) == "slash" else ())}
         for verdict in routed:
             if verdict not in possible:
@@ -459,6 +465,13 @@ class _Checker:
 def _of_key(place: str) -> str:
     """The key of the schema whose place this is; '' for the place of anything else."""
     return place.removeprefix("key:") if place.startswith("key:") and "." not in place else ""
+
+
+def _judging(state: StateSpec) -> Span | None:
+    """The place of what judges a state."""
+    if state.evaluate is not None:
+        return state.evaluate.span_of("type")
+    return state.span_of("action", "name")
 
 
 def _jq_problem(text: str) -> str | None:

@@ -47,6 +47,7 @@ from .file_calls import argument_key
 from .interpolate import Needs, Place
 from .schema import CURRENT, Loop, StateSpec
 from .templates import Given, Template, parse
+from .texts import template_of
 
 # Nodes that stand in every state alike are made once.
 ITERATION, LAP, STEPS = Slot("iteration"), Slot("lap"), Slot("steps")
@@ -134,9 +135,7 @@ class Lowering:
         self.ends: set[str] = set()
         self.dynamic = False
         self.templates = {
-            (name, field): parse(
-                text, kind=kind, context=loop.context, known={"loop.name": loop.name, "state.name": name}
-            )
+            (name, field): template_of(loop, name, kind, text)
             for name, state in loop.states.items()
             for field, kind, text in judging.texts(state, loop)
         }

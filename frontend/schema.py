@@ -429,12 +429,14 @@ class StateSpec(Spec):
         """Whether there is a result to judge: of an action, or of a call."""
         return self.action is not None or self.call is not None
 
-    @property
-    def routes(self) -> dict[str, str]:
-        """Verdict to target, with `_` for any other verdict and `_error` for `error`.
+    # Verdict to target, with `_` for any other verdict and `_error` for `error`.
+    routes: Mapping[str, str] = attrs.field(init=False, eq=False, repr=False)
 
-        The route table comes first, its `_` included; shorthand fills what it leaves open. A state
-        with `next` keeps only where errors go. (Seed, Resolution Order and Special Route Keys.)
+    @routes.default
+    def _routes(self) -> Mapping[str, str]:
+        """The route table comes first, its `_` included; shorthand fills what it leaves open.
+
+        A state with `next` keeps only where errors go. (Seed, Resolution Order and Special Route Keys.)
         """
         table = dict(self.route or {})
         error = table.pop("error", None)
@@ -545,6 +547,8 @@ class Loop(LoopSettings):
     )
     # Outside equality: a printed FSM does not say what it was written in.
     paradigm: str = attrs.field(default="fsm", eq=False)
+    # What `texts` has parsed of it.
+    parsed: dict[Any, Any] = attrs.field(init=False, factory=dict, eq=False, repr=False)
 
     @property
     def has_budget(self) -> bool:
@@ -558,6 +562,8 @@ class Loop(LoopSettings):
         if state.action_type is not None:
             return state.action_type
         action = state.action or ""
+        if action[:1].isalnum():
+            return "shell"  # neither white space, nor a slash, nor a variable
         for _ in range(MAX_NESTING):
             begins = _CONTEXT_FIRST.match(action)
             value: Any = self.context if begins else None
@@ -573,8 +579,8 @@ class Loop(LoopSettings):
         if state.evaluate is not None:
             return state.evaluate
         if state.action is not None and self.llm.enabled and self.kind_of(state) == "slash":
-            return LlmStructured()
-        return Answer() if state.asks else ExitCode()
+            return _BY_MODEL
+        return _BY_ANSWER if state.asks else _BY_EXIT_CODE
 
     def restart_of(self, state: StateSpec) -> str | None:
         """Where the next cycle begins after a terminal; None where the loop ends there."""
@@ -683,6 +689,8 @@ PARADIGMS: dict[str, type[LoopSettings]] = {
 }
 
 
+# How a state is judged that does not say how.
+_BY_MODEL, _BY_ANSWER, _BY_EXIT_CODE = LlmStructured(), Answer(), ExitCode()
 # How deep a context value may refer to others.
 MAX_NESTING = 100
 _CONTEXT_FIRST = re.compile(r"\s*\$\{(?:raw:)?context\.([^}:]+)\}")

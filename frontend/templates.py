@@ -202,6 +202,8 @@ def parse(
     """
     if kind not in KINDS:
         raise ValueError(f"no kind of template: {kind}")
+    if "$" not in text and HOLE not in text:
+        return Template(text, (Literal(text),) if text else ())
     parser = _Parser(kind, context, known or {})
     parts = _joined(parser.expand(text, (), None))
     problems = parser.problems
@@ -455,7 +457,7 @@ def _as_literal(part: Literal | Constant) -> Literal:
 
 def _joined(parts: Iterator[Part]) -> list[Part]:
     """The parts without empty literals, adjacent ones joined; a constant beside others becomes text."""
-    found = [part for part in parts if part != Literal("")]
+    found = [part for part in parts if type(part) is not Literal or part.text]
     if len(found) == 1:
         return found
     joined: list[Part] = []
@@ -470,7 +472,7 @@ def _joined(parts: Iterator[Part]) -> list[Part]:
             text.append(_as_literal(part).text)
     if text:
         joined.append(Literal("".join(text)))
-    return [part for part in joined if part != Literal("")]
+    return [part for part in joined if type(part) is not Literal or part.text]
 
 
 def _place(parts: list[Part], problems: list[Problem]) -> list[Part]:

@@ -19,6 +19,7 @@ from .graph import Graph
 from .schema import EVALUATORS, Loop, Spec, StateSpec
 from .structure import fields_of
 from .templates import NAMESPACES, Constant, Problem, Template, Variable, parse, text_of
+from .texts import template_of
 
 DETAILS = sorted(
     {name for cls in EVALUATORS.values() for name in cls.details} | {"message", "error", "reason"}
@@ -46,13 +47,10 @@ class Text:
 
 def read_texts(loop: Loop) -> Iterator[Text]:
     """Every text of the loop with variables in it, parsed."""
-    for state, field, kind, text, span in _texts(loop):
+    for state, field, kind, text in _texts(loop):
         if "$" in text:
-            known = {"loop.name": loop.name}
-            if state is not None:
-                known["state.name"] = state.name
-            template = parse(text, kind=kind, context=loop.context, known=known)
-            yield Text(state, field, kind, text, span, template)
+            template = template_of(loop, None if state is None else state.name, kind, text)
+            yield Text(state, field, kind, text, _place(loop, state, field), template)
 
 
 def fixed_text(template: Template) -> str | None:
@@ -61,30 +59,43 @@ def fixed_text(template: Template) -> str | None:
     return text_of(only.value) if isinstance(only, Constant) else template.fixed
 
 
-def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str, Span | None]]:
+def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
+    """Whose a text is, its field, its kind of template, itself."""
+    fields = fields_of(StateSpec)
+    special = ("action", "route", "default", "args")
+    keys = [key for key, field in fields.items() if field.type.kind == "target" or key in special]
     for state in loop.states.values():
-        for key, field in fields_of(StateSpec).items():
+        for key in keys:
             value = getattr(state, key)
             if value is None:
                 continue
             if key == "action":
                 kind = {"slash": "slash", "ask": "value"}.get(loop.kind_of(state), "shell")
-                yield state, key, kind, value, state.span_of(key)
+                yield state, key, kind, value
             elif key == "route":
                 for verdict, target in value.items():
-                    yield state, f"route.{verdict}", "value", target, state.span_of(f"route.{verdict}")
-            elif field.type.kind == "target" or key == "default":
-                yield state, key, "value", value, state.span_of(key)
+                    yield state, f"route.{verdict}", "value", target
             elif key == "args":
                 for place, text in argument_texts(value):
-                    yield state, place, "value", text, state.span_of(argument_key(place))
+                    yield state, place, "value", text
+            else:
+                yield state, key, "value", value
         if state.evaluate is not None:
             for key, text in _templates(state.evaluate):
-                yield state, f"evaluate.{key}", "value", text, state.evaluate.span_of(key)
+                yield state, f"evaluate.{key}", "value", text
     for key in ("initial", "on_error"):
         value = getattr(loop, key)
         if value is not None:
-            yield None, key, "value", value, loop.span_of(key)
+            yield None, key, "value", value
+
+
+def _place(loop: Loop, state: StateSpec | None, field: str) -> Span | None:
+    """Where a text stands."""
+    if state is None:
+        return loop.span_of(field)
+    if state.evaluate is not None and field.startswith("evaluate."):
+        return state.evaluate.span_of(field.removeprefix("evaluate."))
+    return state.span_of(argument_key(field) if field.startswith("args") else field)
 
 
 def _templates(spec: Spec) -> Iterator[tuple[str, str]]:

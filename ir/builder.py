@@ -110,7 +110,8 @@ class FunctionBuilder:
                         named[item.name] = None  # type: ignore[union-attr]
                     elif kind is not Const and id(item) not in seen:
                         seen.add(id(item))
-                        todo += item.args if kind is Prim else item.captures  # type: ignore[union-attr]
+                        parts = item.args if kind is Prim else item.captures  # type: ignore[union-attr]
+                        todo += [inner for inner in parts if type(inner) is not Const]
                 if type(part) in _STORING:
                     named[part.slot] = None  # type: ignore[union-attr]
             if state.handler is not None:
