@@ -16,7 +16,7 @@ import stat
 import time
 
 from .capture import Capture
-from .leftover import has_living, start_time
+from .leftover import has_living, new_start_time, tick_now
 from .world import TICK, Interrupted, milliseconds
 
 TYPE_CHECKING = False
@@ -63,11 +63,13 @@ class NotStarted(Exception):
 class Runner:
     """Starts processes for one run, with the environment as it was when the runner was made."""
 
-    __slots__ = ("_left_behind", "_null", "env")
+    __slots__ = ("_left_behind", "_null", "_path", "env")
 
     def __init__(self) -> None:
         self.env = dict(os.environb)
         self.env[b"PWD"] = _working_folder(self.env.get(b"PWD"))
+        path = self.env.get(b"PATH") or os.defpath.encode()
+        self._path = [os.path.join(directory or b".", b"") for directory in path.split(b":")]
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         # Where llc itself was started with closed standard descriptors, pipes must not take their
         # places: they are overwritten in the child.
@@ -93,9 +95,8 @@ class Runner:
             return None
         if b"/" in name:
             return program if _is_program(name) else None
-        path = self.env.get(b"PATH") or os.defpath.encode()
-        for directory in path.split(b":"):
-            candidate = os.path.join(directory or b".", name)
+        for folder in self._path:
+            candidate = folder + name
             if _is_program(candidate):
                 return candidate.decode("utf-8", "surrogateescape")
         return None
@@ -188,7 +189,18 @@ class Runner:
 class _Child:
     """A running process group and its two pipes."""
 
-    __slots__ = ("_context", "_exit", "_poller", "_runner", "_streams", "output", "pid", "status", "stderr")
+    __slots__ = (
+        "_context",
+        "_exit",
+        "_poller",
+        "_runner",
+        "_since",
+        "_streams",
+        "output",
+        "pid",
+        "status",
+        "stderr",
+    )
 
     def __init__(self, runner: Runner, path: str, argv: list[str], context: Context) -> None:
         self._runner = runner
@@ -200,6 +212,7 @@ class _Child:
             pipes += os.pipe()
             pipes += os.pipe()
             output, output_end, errors, errors_end = pipes
+            self._since = tick_now()
             self.pid = runner.spawn(path, argv, context, output_end, errors_end)
         except (OSError, ValueError) as error:
             for descriptor in pipes:
@@ -218,7 +231,7 @@ class _Child:
         """Read until the process has ended; what ended it early ("action", "loop") or None."""
         context, poller = self._context, self._poller
         if context.on_process is not None:
-            context.on_process(self.pid, start_time(self.pid))
+            context.on_process(self.pid, new_start_time(self.pid, self._since))
         self._exit = _exit_descriptor(self.pid)
         if self._exit >= 0:
             poller.register(self._exit, select.POLLIN)
@@ -388,7 +401,7 @@ def signal_number(name: str) -> int:
 
 def _is_program(path: bytes) -> bool:
     try:
-        return stat.S_ISREG(os.stat(path).st_mode) and os.access(path, os.X_OK)
+        return os.access(path, os.X_OK) and stat.S_ISREG(os.stat(path).st_mode)
     except (OSError, ValueError):
         return False
 

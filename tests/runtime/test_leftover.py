@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from llc.runtime.effects import leftover
-from llc.runtime.effects.leftover import end_leftover, start_time
+from llc.runtime.effects.leftover import end_leftover, new_start_time, start_time, tick_now
 
 EFFECT = "lint-20240115-103000-ab12/3"
 Start = Callable[..., subprocess.Popen[str]]
@@ -47,6 +47,30 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_the_start_time_of_a_new_process_is_the_one_that_is_read_later() -> None:
+    """It is told by the clock where that can be done, and found in /proc when a run is resumed."""
+    for _ in range(20):
+        since = tick_now()
+        process = subprocess.Popen(["sleep", "60"])
+        told = new_start_time(process.pid, since)
+        read = start_time(process.pid)
+        process.kill()
+        process.wait()
+        assert told == read
+
+
+def test_a_clock_that_goes_otherwise_is_not_gone_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where start times are not those of the clock, each of them is read."""
+    monkeypatch.setattr(leftover, "_is_clock_right", None)
+    monkeypatch.setattr(leftover, "_TICK_NS", 7_777_777)
+    for _ in range(3):
+        process = subprocess.Popen(["sleep", "60"])
+        told, read = new_start_time(process.pid, tick_now()), start_time(process.pid)
+        process.kill()
+        process.wait()
+        assert told == read
 
 
 def test_a_running_group_is_ended(start: Start) -> None:
