@@ -20,14 +20,12 @@ _PLAIN = re.compile(
 )
 # What bash or sh would not look up on PATH. `true` and `false` are left out: the programs of these
 # names do the same.
-_SHELL_WORDS = frozenset(
-    (
-        "! . : [ [[ ]] alias bg bind break builtin caller case cd command compgen complete compopt continue "
-        "coproc declare dirs disown do done echo elif else enable esac eval exec exit export fc fg fi for "
-        "function getopts hash help history if in jobs kill let local logout mapfile popd printf pushd pwd "
-        "read readarray readonly return select set shift shopt source suspend test then time times trap "
-        "type typeset ulimit umask unalias unset until wait while { }"
-    ).split()
+_SHELL_WORDS = (
+    " ! . : [ [[ ]] alias bg bind break builtin caller case cd command compgen complete compopt continue "
+    "coproc declare dirs disown do done echo elif else enable esac eval exec exit export fc fg fi for "
+    "function getopts hash help history if in jobs kill let local logout mapfile popd printf pushd pwd "
+    "read readarray readonly return select set shift shopt source suspend test then time times trap "
+    "type typeset ulimit umask unalias unset until wait while { } "
 )
 # Variables through which an environment changes what a shell does with a plain command.
 _SHELL_SETTINGS = (b"BASH_ENV", b"BASHOPTS", b"SHELLOPTS", b"POSIXLY_CORRECT")
@@ -95,4 +93,4 @@ def plain_words(command: str) -> list[str]:
     if _PLAIN.fullmatch(command) is None:
         return []
     words = command.split()
-    return [] if words[0] in _SHELL_WORDS else words
+    return [] if f" {words[0]} " in _SHELL_WORDS else words
