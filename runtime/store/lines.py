@@ -111,16 +111,16 @@ def _is_long(text: str) -> bool:
 
 def needs_packing(value: Any) -> bool:
     """Whether a value has anything that `pack` would change, or may have; most have not."""
-    secrets = masking.known
+    secrets = masking.known if masking.known else None
     found = [value]
     for item in found:
         kind = type(item)
         if kind is str:
-            if len(item) > BLOB_LIMIT // 4 or (secrets and secrets.occur_in(item)):
+            if len(item) > BLOB_LIMIT // 4 or (secrets is not None and secrets.occur_in(item)):
                 return True
         elif kind is dict:
             names = "".join(item)
-            if "$" in names or (secrets and secrets.occur_in(names)):
+            if "$" in names or (secrets is not None and secrets.occur_in(names)):
                 return True
             found += item.values()
         elif kind is list or kind is tuple:
