@@ -47,11 +47,15 @@ def closures_of(state: State) -> Iterator[Closure]:
     todo = [expr for part in (*state.body, state.exit) for expr in expressions(part)]
     while todo:
         expr = todo.pop()
-        if isinstance(expr, Closure):
-            yield expr
-            todo.extend(expr.captures)
-        elif isinstance(expr, Prim):
-            todo.extend(expr.args)
+        kind = type(expr)  # not `isinstance`: this is asked of every expression of a program
+        if kind is Prim:
+            todo += [arg for arg in expr.args if type(arg) not in _LEAVES]  # type: ignore[union-attr]
+        elif kind is Closure:
+            yield expr  # type: ignore[misc]
+            todo += expr.captures  # type: ignore[union-attr]
+
+
+_LEAVES = frozenset({Const, Slot})
 
 
 class References:

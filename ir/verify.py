@@ -11,19 +11,17 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .analysis import expressions, graph, reachable
+from .analysis import exit_targets, expressions, graph, reachable
 from .constants import MAX_NESTING, constant_problem
 from .diagnostics import Diagnostic, clean, suggest
 from .effects import EFFECTS, NOTES
 from .limits import UNITS, verify_limits
 from .nodes import (
-    Branch,
     Call,
     Closure,
     Const,
     Expr,
     Function,
-    Goto,
     Limits,
     Meta,
     Note,
@@ -63,6 +61,11 @@ class _Verifier:
         self.functions = {function.name: function for function in program.functions}
         self.suggestions = 0
         self.within: Function | State | None = None
+        # What was found in the state that is looked at.
+        self.found: list[Diagnostic] = []
+        # Expressions of the function that is looked at in which nothing was found: many stand in many
+        # places. By identity, since the program holds them.
+        self.sound: set[int] = set()
 
     @property
     def where(self) -> str:
@@ -147,10 +150,13 @@ class _Verifier:
         slots = frozenset(function.slots)
         states = frozenset(state.name for state in function.states)
         sound = True
+        self.sound.clear()
         for state in function.states:
-            for diagnostic in self.state(state, slots, states):
-                sound = sound and diagnostic.id != "unknown-state"
-                yield diagnostic
+            self.state(state, slots, states)
+            if self.found:
+                sound = sound and all(diagnostic.id != "unknown-state" for diagnostic in self.found)
+                yield from self.found
+                self.found.clear()
         self.within = function
         if sound and len(states) == len(function.states):
             found = reachable(graph(function))
@@ -159,98 +165,103 @@ class _Verifier:
                     message = f"state {_name(state.name)} cannot be reached{self.where}"
                     yield Diagnostic("unreachable-state", message, state.span, severity="warning")
 
-    def state(self, state: State, slots: frozenset[str], states: frozenset[str]) -> Iterator[Diagnostic]:
+    def state(self, state: State, slots: frozenset[str], states: frozenset[str]) -> None:
         self.within = state
         for instruction in state.body:
             span = instruction.span or state.span
-            if isinstance(instruction, Set):
-                if instruction.slot not in slots:
-                    yield self.unknown("slot", instruction.slot, slots, span)
-                yield from self.expression(instruction.value, slots, span)
-                continue
-            if isinstance(instruction, Note) and instruction.kind not in NOTES:
-                yield self.unknown("note", instruction.kind, NOTES, span)
+            kind = type(instruction)
+            if kind is Set and instruction.slot not in slots:  # type: ignore[union-attr]
+                self.found.append(self.unknown("slot", instruction.slot, slots, span))  # type: ignore[union-attr]
+            elif kind is Note and instruction.kind not in NOTES:  # type: ignore[union-attr]
+                self.found.append(self.unknown("note", instruction.kind, NOTES, span))  # type: ignore[union-attr]
             for expr in expressions(instruction):
-                yield from self.expression(expr, slots, span)
+                self.expression(expr, slots, span)
         exit_ = state.exit
         span = exit_.span or state.span
         for expr in expressions(exit_):
-            yield from self.expression(expr, slots, span)
-        targets: tuple[str, ...] = ()
-        if isinstance(exit_, Goto):
-            targets = (exit_.target,)
-        elif isinstance(exit_, Branch):
-            targets = (exit_.then, exit_.otherwise)
-        elif isinstance(exit_, Switch):
-            targets = tuple(target for _, target in exit_.cases)
-            if exit_.default is not None:
-                targets = (*targets, exit_.default)
-            yield from self.duplicates("case", (case for case, _ in exit_.cases), span)
+            self.expression(expr, slots, span)
+        targets = exit_targets(exit_)
+        if isinstance(exit_, Switch):
+            self.found += self.duplicates("case", [case for case, _ in exit_.cases], span)
         elif isinstance(exit_, Call | Perform | Parallel):
-            targets = (exit_.next,)
             if exit_.slot not in slots:
-                yield self.unknown("slot", exit_.slot, slots, span)
+                self.found.append(self.unknown("slot", exit_.slot, slots, span))
             if isinstance(exit_, Perform) and exit_.kind not in EFFECTS:
-                yield self.unknown("effect", exit_.kind, EFFECTS, span)
+                self.found.append(self.unknown("effect", exit_.kind, EFFECTS, span))
         if state.handler is not None:
             targets = (*targets, state.handler.target)
             if state.handler.slot not in slots:
-                yield self.unknown("slot", state.handler.slot, slots, state.span)
+                self.found.append(self.unknown("slot", state.handler.slot, slots, state.span))
         for target in targets:
             if target not in states:
-                yield self.unknown("state", target, states, span)
+                self.found.append(self.unknown("state", target, states, span))
 
     def unknown(self, what: str, name: str, names: Iterable[str], span: Span | None) -> Diagnostic:
         kinds = {"note": "note kinds", "effect": "effect kinds"}
         help_ = self.suggest(name, names, kinds.get(what, f"{what}s"))
         return Diagnostic(f"unknown-{what}", f"no {what} {_name(name)}{self.where}", span, help=help_)
 
-    def expression(self, root: Expr, slots: frozenset[str], span: Span | None) -> Iterator[Diagnostic]:
+    def expression(self, root: Expr, slots: frozenset[str], span: Span | None) -> None:
         """Without recursion, level by level; `span` is shown where a part has none of its own."""
+        if id(root) in self.sound:
+            return
+        before = len(self.found)
         level: list[Expr] = [root]
         depth = 0
         while level:
             below: list[Expr] = []
             for item in level:
-                if isinstance(item, Slot):
-                    if item.name not in slots:
-                        yield self.unknown("slot", item.name, slots, item.span or span)
-                elif isinstance(item, Const):
-                    problem = constant_problem(item.value)
-                    if problem is not None:
-                        yield Diagnostic("bad-constant", problem + self.where, item.span or span)
-                elif isinstance(item, Prim):
-                    below += item.args
-                    yield from self.primitive(item, item.span or span)
+                # Not `isinstance`: this is asked of every expression of a program.
+                kind = type(item)
+                if kind is Prim:
+                    below += item.args  # type: ignore[union-attr]
+                    self.primitive(item, item.span or span)  # type: ignore[arg-type]
+                elif id(item) in self.sound:
+                    continue
+                elif kind is Const:
+                    problem = constant_problem(item.value)  # type: ignore[union-attr]
+                    if problem is None:
+                        self.sound.add(id(item))
+                    else:
+                        self.found.append(Diagnostic("bad-constant", problem + self.where, item.span or span))
+                elif kind is Slot:
+                    if item.name in slots:  # type: ignore[union-attr]
+                        self.sound.add(id(item))
+                    else:
+                        found = self.unknown("slot", item.name, slots, item.span or span)  # type: ignore[union-attr]
+                        self.found.append(found)
                 else:
-                    below += item.captures
-                    yield from self.closure(item, item.span or span)
+                    below += item.captures  # type: ignore[union-attr]
+                    self.closure(item, item.span or span)  # type: ignore[arg-type]
             depth += 1
             if depth > MAX_NESTING:
                 message = f"an expression is nested deeper than {MAX_NESTING}{self.where}"
-                yield Diagnostic("nested-too-deep", message, span)
+                self.found.append(Diagnostic("nested-too-deep", message, span))
                 return
             level = below
+        if len(self.found) == before:
+            self.sound.add(id(root))
 
-    def primitive(self, item: Prim, span: Span | None) -> Iterator[Diagnostic]:
+    def primitive(self, item: Prim, span: Span | None) -> None:
         row = PRIMITIVES.get(item.op)
         count = len(item.args)
         if row is None:
-            yield self.unknown("primitive", item.op, PRIMITIVES, span)
+            self.found.append(self.unknown("primitive", item.op, PRIMITIVES, span))
         elif count < row.least or (row.most is not None and count > row.most):
             message = f"`{row.name}` takes {_count(row.least, row.most)}, not {count}{self.where}"
-            yield Diagnostic("operand-count", message, span, help=f"{row.name}({row.operands})")
+            self.found.append(Diagnostic("operand-count", message, span, help=f"{row.name}({row.operands})"))
         elif item.op == "map" and count % 2:
-            yield Diagnostic("operand-count", f"`map` has a key without a value{self.where}", span)
+            message = f"`map` has a key without a value{self.where}"
+            self.found.append(Diagnostic("operand-count", message, span))
 
-    def closure(self, item: Closure, span: Span | None) -> Iterator[Diagnostic]:
+    def closure(self, item: Closure, span: Span | None) -> None:
         function = self.functions.get(item.function)
         if function is None:
-            yield self.unknown("function", item.function, self.functions, span)
+            self.found.append(self.unknown("function", item.function, self.functions, span))
         elif len(item.captures) != len(function.captures):
             wanted = _count(len(function.captures), len(function.captures), "capture")
             message = f"{_name(item.function)} takes {wanted}, not {len(item.captures)}{self.where}"
-            yield Diagnostic("operand-count", message, span)
+            self.found.append(Diagnostic("operand-count", message, span))
 
 
 def _limits_problems(limits: Limits) -> Iterator[str]:
