@@ -19,11 +19,10 @@ import attrs
 
 from ..ir.diagnostics import suggest
 from ..ir.records import frozen
-from .expansions import HOLE
-from .shell import Place, places
-from .troubles import AFTER_BACKSLASH, AFTER_DOLLAR
 
 KINDS = ("shell", "slash", "value")
+# No command can contain it.
+_NUL = "\0"
 
 
 @frozen
@@ -202,13 +201,13 @@ def parse(
     """
     if kind not in KINDS:
         raise ValueError(f"no kind of template: {kind}")
-    if "$" not in text and HOLE not in text:
+    if "$" not in text and _NUL not in text:
         return Template(text, (Literal(text),) if text else ())
     parser = _Parser(kind, context, known or {})
     parts = _joined(parser.expand(text, (), None))
     problems = parser.problems
     if kind == "shell":
-        parts = _place(parts, problems)
+        parts = _placed(parts, problems)
     return Template(text, tuple(parts), tuple(problems))
 
 
@@ -475,31 +474,14 @@ def _joined(parts: Iterator[Part]) -> list[Part]:
     return [part for part in joined if type(part) is not Literal or part.text]
 
 
-def _place(parts: list[Part], problems: list[Problem]) -> list[Part]:
+def _placed(parts: list[Part], problems: list[Problem]) -> list[Part]:
     """The parts of a shell action with the quoting of every value that needs one."""
     parts = [_as_literal(part) if isinstance(part, Constant) else part for part in parts]
-    variables = [part for part in parts if isinstance(part, Variable)]
-    if any(isinstance(part, Literal) and HOLE in part.text for part in parts):
+    if any(isinstance(part, Literal) and _NUL in part.text for part in parts):
         problems.append(Problem("nul-in-command", "a command cannot contain a NUL character", 0, 0))
         return parts
-    if not any(variable.is_data for variable in variables):
+    if not any(isinstance(part, Variable) and part.is_data for part in parts):
         return parts
-    command = "".join(part.text if isinstance(part, Literal) else HOLE for part in parts)
-    found = iter(places(command, [variable.is_data for variable in variables]))
-    placed = [_quoted(part, next(found), problems) if isinstance(part, Variable) else part for part in parts]
-    return _joined(iter(placed))
+    from .quoting import quoted  # it reads shell: a command without variables does without
 
-
-def _quoted(variable: Variable, place: Place, problems: list[Problem]) -> Part:
-    if not variable.is_data:
-        return variable
-    if place.quoting == "comment":
-        return Literal(variable.text)  # no program sees it, and a value with a newline would end the comment
-    trouble = place.trouble
-    if trouble is not None:
-        if variable.is_number and trouble not in (AFTER_BACKSLASH, AFTER_DOLLAR):
-            return attrs.evolve(variable, quoting="number")
-        help = trouble.help.replace("@", variable.text)
-        message = f"`{variable.text}` {trouble.message}"
-        problems.append(Problem(trouble.id, message, variable.start, variable.end, help, trouble.severity))
-    return attrs.evolve(variable, quoting=place.quoting or "none")
+    return _joined(quoted(parts, problems))
