@@ -18,7 +18,6 @@ from .check import check
 from .documents import Document, read_scalar, read_source, text_source
 from .judging import model_name
 from .lower import lower
-from .paradigms import loop_of
 from .schema import Loop
 from .structure import read_loop
 from .surroundings import Project, check_surroundings
@@ -175,7 +174,13 @@ def load(source: Source, overrides: Overrides) -> tuple[Loop | None, Document, l
     spec, document, found = read_loop(source)
     if spec is None:
         return None, document, found
-    made, document = loop_of(spec, document)
+    made: Loop | None
+    if isinstance(spec, Loop):
+        made = spec
+    else:
+        from .paradigms import loop_of
+
+        made, document = loop_of(spec, document)
     if made is None:
         return None, document, found
     loop, problems = override(made, overrides, source)

@@ -11,8 +11,9 @@ from typing import Any
 
 import attrs
 
-from . import schema
-from .schema import EVALUATORS, PARADIGMS, Evaluator, Loop, LoopSettings, Spec, StateSpec, Type
+from . import paradigm_schema, schema
+from .paradigm_schema import PARADIGMS
+from .schema import EVALUATORS, Evaluator, Loop, LoopSettings, Spec, StateSpec, Type
 from .structure import fields_of
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -38,9 +39,9 @@ def json_schema() -> dict[str, Any]:
         schema.LlmSettings,
         schema.AgentSettings,
         schema.Budget,
-        schema.Constraint,
-        schema.Until,
-        schema.CallSpec,
+        paradigm_schema.Constraint,
+        paradigm_schema.Until,
+        paradigm_schema.CallSpec,
     )
     definitions |= {cls.__name__: _block(cls) for cls in blocks}
     definitions |= {
@@ -168,7 +169,7 @@ def fill_tables(text: str) -> str:
     """A Markdown text with the table between each `<!-- table: Class -->` and `<!-- end -->` anew."""
 
     def fill(found: re.Match[str]) -> str:
-        cls = getattr(schema, found[2])
+        cls = getattr(schema, found[2], None) or getattr(paradigm_schema, found[2])
         shared = (LoopSettings, schema.OutputEvaluator, Evaluator)
         without = next((base for base in shared if issubclass(cls, base) and cls is not base), None)
         return found[1] + table(cls, without) + found[3]

@@ -19,8 +19,9 @@ from ..ir.records import frozen
 from ..ir.spans import Source, Span
 from .documents import Document, Mapping, Node, Scalar, read_document, read_source
 from .files import is_there
+from .paradigm_schema import NaturalSpec, WrittenSpec
 from .paradigms import to_fsm
-from .schema import Loop, LoopSettings, NaturalSpec, WrittenSpec
+from .schema import Loop, LoopSettings
 from .structure import fields_of, read_tree
 from .yaml_text import entry
 

@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING, Any, assert_never
 import attrs
 
 from ..ir.spans import Span
-from .schema import (
+from .paradigm_schema import (
     CallSpec,
-    Convergence,
     ConvergenceSpec,
     GoalSpec,
     ImperativeSpec,
     InvariantsSpec,
-    Loop,
-    LoopSettings,
     LoopSpec,
     NaturalSpec,
-    StateSpec,
     WrittenSpec,
 )
+from .schema import Convergence, Loop, LoopSettings, StateSpec
 
 if TYPE_CHECKING:
     from .documents import Document

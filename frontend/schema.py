@@ -1,5 +1,7 @@
 """What a loop may say: one attrs class per block of a YAML loop, one field per key.
 
+The other paradigms' own keys are in `paradigm_schema`: a loop of states does not wait for them.
+
 Each field's metadata holds its `Type` and its documentation. Reading (`structure`), the JSON Schema
 for editors and the tables of `spec/loops.md` (`json_schema`) are made from them, so nothing about a
 key is said twice. Must not be in here: YAML, templates, checks across fields.
@@ -56,14 +58,14 @@ BOOLEAN = Type("boolean")
 JSON = Type("json")
 MEASURE = Type("measure")
 ARGUMENTS = Type("arguments")
-ACTION = Type("action", least=1)
 COUNT = Type("integer", least=1, most=1e12)
 DURATION = Type("number", above=0, most=MAX_SECONDS)
 PAUSE = Type("number", least=0, most=MAX_SECONDS)
 EXIT_CODES = Type("list", Type("integer", least=0, most=255))
 
 
-def _of(type: Type, doc: str) -> dict[str, Any]:
+def of(type: Type, doc: str) -> dict[str, Any]:
+    """The metadata of a field that is a key."""
     return {"type": type, "doc": doc}
 
 
@@ -83,19 +85,6 @@ class Spec:
         return self.span
 
 
-@frozen(kw_only=True)
-class CallSpec(Spec):
-    """A call where a paradigm takes an action."""
-
-    call: str = attrs.field(
-        metadata=_of(TEXT, "A function of a file, such as `flows.sexp#summarise`; see `call` of a state.")
-    )
-    args: Any = attrs.field(
-        default=None,
-        metadata=_of(ARGUMENTS, "What it is called with: a list, or a mapping by parameter names."),
-    )
-
-
 # --- settings ---------------------------------------------------------------------------------
 
 
@@ -105,24 +94,24 @@ class LlmSettings(Spec):
 
     enabled: bool = attrs.field(
         default=True,
-        metadata=_of(BOOLEAN, "Whether a model may be asked; `false` judges slash commands by exit code."),
+        metadata=of(BOOLEAN, "Whether a model may be asked; `false` judges slash commands by exit code."),
     )
     model: str | None = attrs.field(
         default=None,
-        metadata=_of(TEXT, "The model; absent or `${DEFAULT_LLM_MODEL}` is the built-in default."),
+        metadata=of(TEXT, "The model; absent or `${DEFAULT_LLM_MODEL}` is the built-in default."),
     )
-    max_tokens: int = attrs.field(default=256, metadata=_of(COUNT, "The most tokens a judgement may take."))
-    timeout: float = attrs.field(default=30, metadata=_of(DURATION, "Seconds for one judgement."))
+    max_tokens: int = attrs.field(default=256, metadata=of(COUNT, "The most tokens a judgement may take."))
+    timeout: float = attrs.field(default=30, metadata=of(DURATION, "Seconds for one judgement."))
 
 
 @frozen(kw_only=True)
 class AgentSettings(Spec):
     """`agent`: the program that runs slash commands; the command is its last argument."""
 
-    program: str = attrs.field(default="claude", metadata=_of(TEXT, "The program."))
+    program: str = attrs.field(default="claude", metadata=of(TEXT, "The program."))
     args: tuple[str, ...] = attrs.field(
         default=("--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose", "-p"),
-        metadata=_of(Type("list", TEXT), "Its arguments before the command, or around it: `{prompt}`."),
+        metadata=of(Type("list", TEXT), "Its arguments before the command, or around it: `{prompt}`."),
     )
 
 
@@ -131,12 +120,12 @@ class Budget(Spec):
     """`budget`: what agent and model calls together may use in a run, as they report it."""
 
     usd: float | None = attrs.field(
-        default=None, metadata=_of(Type("number", above=0, most=1e12), "US dollars at most.")
+        default=None, metadata=of(Type("number", above=0, most=1e12), "US dollars at most.")
     )
-    tokens: int | None = attrs.field(default=None, metadata=_of(COUNT, "Tokens at most, in and out."))
-    calls: int | None = attrs.field(default=None, metadata=_of(COUNT, "Calls at most."))
+    tokens: int | None = attrs.field(default=None, metadata=of(COUNT, "Tokens at most, in and out."))
+    calls: int | None = attrs.field(default=None, metadata=of(COUNT, "Calls at most."))
     seconds: float | None = attrs.field(
-        default=None, metadata=_of(Type("number", above=0, most=1e12), "Seconds that calls take at most.")
+        default=None, metadata=of(Type("number", above=0, most=1e12), "Seconds that calls take at most.")
     )
 
     @property
@@ -160,7 +149,7 @@ class Evaluator(Spec):
 
     source: str | None = attrs.field(
         default=None,
-        metadata=_of(TEMPLATE, "What to judge instead of this state's own output."),
+        metadata=of(TEMPLATE, "What to judge instead of this state's own output."),
     )
 
 
@@ -170,7 +159,7 @@ class OutputEvaluator(Evaluator):
 
     ignore_exit: bool = attrs.field(
         default=False,
-        metadata=_of(BOOLEAN, "Judge the output even of a command that crashed (126, 127, a signal)."),
+        metadata=of(BOOLEAN, "Judge the output even of a command that crashed (126, 127, a signal)."),
     )
 
 
@@ -182,10 +171,10 @@ class ExitCode(Evaluator):
     details: ClassVar[tuple[str, ...]] = ("exit_code",)
 
     success: tuple[int, ...] | None = attrs.field(
-        default=None, metadata=_of(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
+        default=None, metadata=of(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
     )
     failure: tuple[int, ...] | None = attrs.field(
-        default=None, metadata=_of(EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`.")
+        default=None, metadata=of(EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`.")
     )
 
 
@@ -197,9 +186,9 @@ class OutputNumeric(OutputEvaluator):
     details: ClassVar[tuple[str, ...]] = ("value", "target", "operator")
 
     operator: str = attrs.field(
-        metadata=_of(Type("choice", choices=("eq", "ne", "lt", "le", "gt", "ge")), "The comparison.")
+        metadata=of(Type("choice", choices=("eq", "ne", "lt", "le", "gt", "ge")), "The comparison.")
     )
-    target: int | float | str = attrs.field(metadata=_of(MEASURE, "What to compare with."))
+    target: int | float | str = attrs.field(metadata=of(MEASURE, "What to compare with."))
 
 
 @frozen(kw_only=True)
@@ -209,15 +198,15 @@ class OutputJson(OutputEvaluator):
     type: ClassVar[str] = "output_json"
     details: ClassVar[tuple[str, ...]] = ("value", "path", "target")
 
-    path: str = attrs.field(metadata=_of(TEMPLATE, "A jq expression; the first value it gives counts."))
+    path: str = attrs.field(metadata=of(TEMPLATE, "A jq expression; the first value it gives counts."))
     operator: str = attrs.field(
         default="eq",
-        metadata=_of(
+        metadata=of(
             Type("choice", choices=("eq", "ne", "lt", "le", "gt", "ge")),
             "The comparison; order needs numbers.",
         ),
     )
-    target: Any = attrs.field(metadata=_of(JSON, "What to compare with: any JSON value or a template."))
+    target: Any = attrs.field(metadata=of(JSON, "What to compare with: any JSON value or a template."))
 
 
 @frozen(kw_only=True)
@@ -227,13 +216,13 @@ class OutputContains(OutputEvaluator):
     type: ClassVar[str] = "output_contains"
     details: ClassVar[tuple[str, ...]] = ("matched", "pattern")
 
-    pattern: str = attrs.field(metadata=_of(TEMPLATE, "A substring or an RE2 regular expression."))
+    pattern: str = attrs.field(metadata=of(TEMPLATE, "A substring or an RE2 regular expression."))
     negate: bool = attrs.field(
-        default=False, metadata=_of(BOOLEAN, "`success` when the pattern is not found.")
+        default=False, metadata=of(BOOLEAN, "`success` when the pattern is not found.")
     )
     match: str = attrs.field(
         default="auto",
-        metadata=_of(
+        metadata=of(
             Type("choice", choices=("auto", "substring", "regex")),
             "What the pattern is; `auto` takes it as either.",
         ),
@@ -248,17 +237,17 @@ class Convergence(OutputEvaluator):
     verdicts: ClassVar[tuple[str, ...] | None] = ("target", "progress", "stall")
     details: ClassVar[tuple[str, ...]] = ("current", "previous", "target", "delta")
 
-    target: int | float | str = attrs.field(metadata=_of(MEASURE, "The value to reach."))
+    target: int | float | str = attrs.field(metadata=of(MEASURE, "The value to reach."))
     tolerance: int | float | str = attrs.field(
-        default=0, metadata=_of(Type("measure", least=0), "How near counts as reached.")
+        default=0, metadata=of(Type("measure", least=0), "How near counts as reached.")
     )
     previous: int | float | str | None = attrs.field(
         default=None,
-        metadata=_of(MEASURE, "The measurement before; absent: the last one this state made."),
+        metadata=of(MEASURE, "The measurement before; absent: the last one this state made."),
     )
     direction: str = attrs.field(
         default="minimize",
-        metadata=_of(Type("choice", choices=("minimize", "maximize")), "Which way is progress."),
+        metadata=of(Type("choice", choices=("minimize", "maximize")), "Which way is progress."),
     )
 
 
@@ -272,19 +261,19 @@ class LlmStructured(Evaluator):
 
     prompt: str | None = attrs.field(
         default=None,
-        metadata=_of(TEMPLATE, "The question; absent: whether the action succeeded."),
+        metadata=of(TEMPLATE, "The question; absent: whether the action succeeded."),
     )
     schema: dict[str, Any] | None = attrs.field(
         default=None,
-        metadata=_of(Type("map", JSON), "JSON Schema of the answer, an object with a `verdict`."),
+        metadata=of(Type("map", JSON), "JSON Schema of the answer, an object with a `verdict`."),
     )
     min_confidence: float = attrs.field(
         default=0.5,
-        metadata=_of(Type("number", least=0, most=1), "From which confidence on a verdict is confident."),
+        metadata=of(Type("number", least=0, most=1), "From which confidence on a verdict is confident."),
     )
     uncertain_suffix: bool = attrs.field(
         default=False,
-        metadata=_of(BOOLEAN, "Whether a verdict below it gets `_uncertain` appended."),
+        metadata=of(BOOLEAN, "Whether a verdict below it gets `_uncertain` appended."),
     )
 
 
@@ -342,84 +331,85 @@ class StateSpec(Spec):
     name: str
     action: str | None = attrs.field(
         default=None,
-        metadata=_of(TEMPLATE, "A shell command, or a slash command such as `/ll:check_code fix`."),
+        metadata=of(TEMPLATE, "A shell command, or a slash command such as `/ll:check_code fix`."),
     )
     action_type: str | None = attrs.field(
         default=None,
-        metadata=_of(
+        metadata=of(
             Type("choice", choices=("shell", "slash", "ask")),
             "Which it is, where its look does not say it; `ask` puts the action as a question to a person.",
         ),
     )
     choices: tuple[str, ...] | None = attrs.field(
         default=None,
-        metadata=_of(Type("list", TEXT, least=1), "What a question may be answered with; absent: any text."),
+        metadata=of(Type("list", TEXT, least=1), "What a question may be answered with; absent: any text."),
     )
     default: str | None = attrs.field(
         default=None,
-        metadata=_of(TEMPLATE, "The answer where nobody gives one within `timeout`, or only Enter."),
+        metadata=of(TEMPLATE, "The answer where nobody gives one within `timeout`, or only Enter."),
     )
     call: str | None = attrs.field(
         default=None,
-        metadata=_of(TEXT, "Instead of an action: a function of a file, such as `flows.sexp#summarise`."),
+        metadata=of(TEXT, "Instead of an action: a function of a file, such as `flows.sexp#summarise`."),
     )
     args: Any = attrs.field(
         default=None,
-        metadata=_of(ARGUMENTS, "What the function is called with: a list, or a mapping by parameter names."),
+        metadata=of(ARGUMENTS, "What the function is called with: a list, or a mapping by parameter names."),
     )
     capture: str | None = attrs.field(
-        default=None, metadata=_of(TEXT, "Keep the action's result as `${captured.<name>.…}`.")
+        default=None, metadata=of(TEXT, "Keep the action's result as `${captured.<name>.…}`.")
     )
     timeout: float | None = attrs.field(
-        default=None, metadata=_of(DURATION, "Seconds for the action; its whole process group is ended then.")
+        default=None,
+        metadata=of(DURATION, "Seconds for the action; its whole process group is ended then."),
     )
     evaluate: Evaluator | None = attrs.field(
         default=None,
-        metadata=_of(
+        metadata=of(
             Type("spec", specs=tuple(EVALUATORS.values())), "How to judge the action; see the evaluators."
         ),
     )
     route: dict[str, str] | None = attrs.field(
         default=None,
-        metadata=_of(
+        metadata=of(
             Type("map", TARGET),
             "Verdict to next state; `_` takes any other verdict, `_error` takes errors.",
         ),
     )
     on_success: str | None = attrs.field(
-        default=None, metadata=_of(TARGET, "Next state on `success`; also written `on_yes`.")
+        default=None, metadata=of(TARGET, "Next state on `success`; also written `on_yes`.")
     )
     on_failure: str | None = attrs.field(
-        default=None, metadata=_of(TARGET, "Next state on `failure`; also written `on_no`.")
+        default=None, metadata=of(TARGET, "Next state on `failure`; also written `on_no`.")
     )
-    on_error: str | None = attrs.field(default=None, metadata=_of(TARGET, "Next state on an error."))
+    on_error: str | None = attrs.field(default=None, metadata=of(TARGET, "Next state on an error."))
     next: str | None = attrs.field(
-        default=None, metadata=_of(TARGET, "Next state whatever happened; nothing is judged.")
+        default=None, metadata=of(TARGET, "Next state whatever happened; nothing is judged.")
     )
     terminal: bool = attrs.field(
-        default=False, metadata=_of(BOOLEAN, "The loop ends here, after the state's action if it has one.")
+        default=False, metadata=of(BOOLEAN, "The loop ends here, after the state's action if it has one.")
     )
     status: str | None = attrs.field(
         default=None,
-        metadata=_of(
+        metadata=of(
             Type("choice", choices=("success", "failure")),
             "How the loop ends in this terminal; absent: `success`.",
         ),
     )
     on_maintain: str | None = attrs.field(
         default=None,
-        metadata=_of(TARGET, "Where the next cycle begins, in a terminal of a loop that maintains."),
+        metadata=of(TARGET, "Where the next cycle begins, in a terminal of a loop that maintains."),
     )
     on_unknown: str | None = attrs.field(
         default=None,
-        metadata=_of(
+        metadata=of(
             Type("choice", choices=("rerun", "ask", "fail")),
             "What a resumed run does with an action that may have run; absent: `rerun`.",
         ),
     )
     budget: Budget | None = attrs.field(
         default=None,
-        metadata=_of(
+        metadata=of(
             Type("spec", specs=(Budget,)), "What the state's own agent and model calls may use; see `budget`."
         ),
     )
@@ -475,64 +465,64 @@ class StateSpec(Spec):
 class LoopSettings(Spec):
     """What every paradigm may set; it reaches the FSM unchanged."""
 
-    description: str | None = attrs.field(default=None, metadata=_of(Type("text"), "What the loop is for."))
+    description: str | None = attrs.field(default=None, metadata=of(Type("text"), "What the loop is for."))
     scope: tuple[str, ...] | None = attrs.field(
         default=None,
-        metadata=_of(Type("list", TEXT, least=1), 'Paths the loop works on, for locks; absent: `["."]`.'),
+        metadata=of(Type("list", TEXT, least=1), 'Paths the loop works on, for locks; absent: `["."]`.'),
     )
     context: dict[str, Any] = attrs.field(
         factory=dict,
-        metadata=_of(Type("map", JSON), "The author's variables, `${context.<name>}`; may hold `${…}`."),
+        metadata=of(Type("map", JSON), "The author's variables, `${context.<name>}`; may hold `${…}`."),
     )
     max_iterations: int = attrs.field(
-        default=50, metadata=_of(COUNT, "Iterations at most, per cycle where the loop maintains.")
+        default=50, metadata=of(COUNT, "Iterations at most, per cycle where the loop maintains.")
     )
     max_steps: int | None = attrs.field(
-        default=None, metadata=_of(COUNT, "States entered at most, over the whole run.")
+        default=None, metadata=of(COUNT, "States entered at most, over the whole run.")
     )
     backoff: float | None = attrs.field(
-        default=None, metadata=_of(PAUSE, "Seconds to wait between two iterations.")
+        default=None, metadata=of(PAUSE, "Seconds to wait between two iterations.")
     )
     timeout: float | None = attrs.field(
         default=None,
-        metadata=_of(DURATION, "Seconds for the whole run, time inside actions and model calls included."),
+        metadata=of(DURATION, "Seconds for the whole run, time inside actions and model calls included."),
     )
     maintain: bool = attrs.field(
-        default=False, metadata=_of(BOOLEAN, "Start again where a terminal says `on_maintain`.")
+        default=False, metadata=of(BOOLEAN, "Start again where a terminal says `on_maintain`.")
     )
     maintain_delay: float | None = attrs.field(
-        default=None, metadata=_of(PAUSE, "Seconds to wait between two cycles; absent: `backoff`.")
+        default=None, metadata=of(PAUSE, "Seconds to wait between two cycles; absent: `backoff`.")
     )
     llm: LlmSettings = attrs.field(
         factory=LlmSettings,
-        metadata=_of(Type("spec", specs=(LlmSettings,)), "How a model judges output; see `llm`."),
+        metadata=of(Type("spec", specs=(LlmSettings,)), "How a model judges output; see `llm`."),
     )
     agent: str | AgentSettings | None = attrs.field(
         default=None,
-        metadata=_of(
+        metadata=of(
             Type("named", least=1, specs=(AgentSettings,)),
             "What runs slash commands: a name of `.loops/config.yaml`, or see `agent`.",
         ),
     )
     on_handoff: str = attrs.field(
         default="end",
-        metadata=_of(
+        metadata=of(
             Type("choice", choices=("end", "pause", "continue")),
             "What becomes of the loop when an agent says `CONTEXT_HANDOFF:`.",
         ),
     )
     max_handoffs: int = attrs.field(
         default=5,
-        metadata=_of(
+        metadata=of(
             Type("integer", least=1, most=20), "Sessions that may follow on one action, where it goes on."
         ),
     )
     budget: Budget | None = attrs.field(
         default=None,
-        metadata=_of(Type("spec", specs=(Budget,)), "What agent and model calls may use; see `budget`."),
+        metadata=of(Type("spec", specs=(Budget,)), "What agent and model calls may use; see `budget`."),
     )
     on_error: str | None = attrs.field(
-        default=None, metadata=_of(TARGET, "The state that takes errors no state routes.")
+        default=None, metadata=of(TARGET, "The state that takes errors no state routes.")
     )
 
 
@@ -540,10 +530,10 @@ class LoopSettings(Spec):
 class Loop(LoopSettings):
     """`paradigm: fsm`, and what every paradigm becomes: states and transitions."""
 
-    name: str = attrs.field(metadata=_of(NAME, "The loop's name."))
-    initial: str = attrs.field(metadata=_of(TARGET, "The state to begin in."))
+    name: str = attrs.field(metadata=of(NAME, "The loop's name."))
+    initial: str = attrs.field(metadata=of(TARGET, "The state to begin in."))
     states: dict[str, StateSpec] = attrs.field(
-        metadata=_of(Type("map", Type("spec", specs=(StateSpec,)), least=1), "The states by name.")
+        metadata=of(Type("map", Type("spec", specs=(StateSpec,)), least=1), "The states by name.")
     )
     # Outside equality: a printed FSM does not say what it was written in.
     paradigm: str = attrs.field(default="fsm", eq=False)
@@ -589,104 +579,6 @@ class Loop(LoopSettings):
         if state.on_maintain is not None:
             return state.on_maintain
         return None if state.status == "failure" else self.initial
-
-
-@frozen(kw_only=True)
-class GoalSpec(LoopSettings):
-    """`paradigm: goal`: a state of the world to reach, and tools that look and repair."""
-
-    name: str | None = attrs.field(
-        default=None, metadata=_of(NAME, "The loop's name; absent: `goal-` and the goal's words.")
-    )
-    goal: str = attrs.field(metadata=_of(TEXT, "What should be true."))
-    tools: tuple[str | CallSpec, ...] = attrs.field(
-        metadata=_of(Type("list", ACTION, least=1), "The first checks, the others repair, one after another.")
-    )
-
-
-@frozen(kw_only=True)
-class ConvergenceSpec(LoopSettings):
-    """`paradigm: convergence`: a metric to drive toward a target."""
-
-    name: str = attrs.field(metadata=_of(NAME, "The loop's name."))
-    check: str | CallSpec = attrs.field(metadata=_of(ACTION, "The command whose output is the metric."))
-    toward: int | float | str = attrs.field(metadata=_of(MEASURE, "The target."))
-    using: str | CallSpec = attrs.field(metadata=_of(ACTION, "The action that moves the metric."))
-    tolerance: int | float | str = attrs.field(
-        default=0, metadata=_of(Type("measure", least=0), "How near counts as reached.")
-    )
-    direction: str | None = attrs.field(
-        default=None,
-        metadata=_of(
-            Type("choice", choices=("minimize", "maximize")), "Which way is progress; absent: `minimize`."
-        ),
-    )
-
-
-@frozen(kw_only=True)
-class Constraint(Spec):
-    """One of `constraints`."""
-
-    name: str = attrs.field(metadata=_of(TEXT, "Names the states `check_<name>` and `fix_<name>`."))
-    check: str | CallSpec = attrs.field(metadata=_of(ACTION, "The action that tells whether it holds."))
-    fix: str | CallSpec = attrs.field(metadata=_of(ACTION, "The action that restores it."))
-
-
-@frozen(kw_only=True)
-class InvariantsSpec(LoopSettings):
-    """`paradigm: invariants`: constraints to keep, each with its repair."""
-
-    name: str = attrs.field(metadata=_of(NAME, "The loop's name."))
-    constraints: tuple[Constraint, ...] = attrs.field(
-        metadata=_of(Type("list", Type("spec", specs=(Constraint,)), least=1), "The constraints, in order.")
-    )
-
-
-@frozen(kw_only=True)
-class Until(Spec):
-    """`until`: when the steps have done their work."""
-
-    check: str | CallSpec = attrs.field(metadata=_of(ACTION, "The action that tells."))
-    passes: bool = attrs.field(
-        default=True, metadata=_of(BOOLEAN, "Whether its `success` or its `failure` ends the loop.")
-    )
-
-
-@frozen(kw_only=True)
-class ImperativeSpec(LoopSettings):
-    """`paradigm: imperative`: steps to repeat until a check passes."""
-
-    name: str = attrs.field(metadata=_of(NAME, "The loop's name."))
-    steps: tuple[str | CallSpec, ...] = attrs.field(
-        metadata=_of(Type("list", ACTION, least=1), "The actions, one after another.")
-    )
-    until: Until = attrs.field(metadata=_of(Type("spec", specs=(Until,)), "When to stop."))
-
-
-@frozen(kw_only=True)
-class NaturalSpec(LoopSettings):
-    """`paradigm: natural`: what the loop is for in words; what a model makes of them is pinned."""
-
-    name: str | None = attrs.field(
-        default=None, metadata=_of(NAME, "The loop's name; absent: the one that the model found.")
-    )
-    description: str = attrs.field(metadata=_of(TEXT, "What the loop should do."))
-    tools: tuple[str, ...] | None = attrs.field(
-        default=None, metadata=_of(Type("list", TEMPLATE, least=1), "Actions that it may use.")
-    )
-
-
-WrittenSpec = Loop | GoalSpec | ConvergenceSpec | InvariantsSpec | ImperativeSpec
-LoopSpec = WrittenSpec | NaturalSpec
-
-PARADIGMS: dict[str, type[LoopSettings]] = {
-    "goal": GoalSpec,
-    "convergence": ConvergenceSpec,
-    "invariants": InvariantsSpec,
-    "imperative": ImperativeSpec,
-    "fsm": Loop,
-    "natural": NaturalSpec,
-}
 
 
 # How a state is judged that does not say how.

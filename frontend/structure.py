@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import attrs
 
@@ -18,18 +18,16 @@ from ..ir.spans import Source, Span
 from .documents import Document, Mapping, Node, Places, Refused, Scalar, Sequence, read_document, read_scalar
 from .schema import (
     EVALUATORS,
-    PARADIGMS,
-    CallSpec,
-    Constraint,
     Evaluator,
-    InvariantsSpec,
     Loop,
     LoopSettings,
-    LoopSpec,
     Spec,
     StateSpec,
     Type,
 )
+
+if TYPE_CHECKING:
+    from .paradigm_schema import Constraint, InvariantsSpec, LoopSpec
 
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
 _VERDICT_KEY = re.compile(r"on_([A-Za-z][\w-]*)")
@@ -61,6 +59,13 @@ def fields_of(cls: type[Spec]) -> dict[str, _Field]:
         }
         _tables[cls] = table
     return table
+
+
+def _paradigms() -> dict[str, type[LoopSettings]]:
+    """The classes of loops; a loop of states does not wait for the others."""
+    from .paradigm_schema import PARADIGMS
+
+    return PARADIGMS
 
 
 def read_loop(source: Source) -> tuple[LoopSpec | None, Document, list[Diagnostic]]:
@@ -159,13 +164,12 @@ class _Reader:
         paradigm = self.paradigm(root, start)
         if paradigm is None:
             return None
-        cls = Loop if self.is_compiled(root, paradigm) else PARADIGMS[paradigm]
+        cls = Loop if self.is_compiled(root, paradigm) else _paradigms()[paradigm]
         fixed: dict[str, Any] = {"paradigm": paradigm} if cls is Loop else {}
         spec = self.block(cls, root, start, f"a loop of paradigm `{paradigm}`", ignored="paradigm", **fixed)
-        if isinstance(spec, InvariantsSpec):
-            spec = self.distinct(spec)
-        assert spec is None or isinstance(spec, LoopSpec)
-        return spec
+        if spec is not None and cls is not Loop and paradigm == "invariants":
+            spec = self.distinct(cast("InvariantsSpec", spec))
+        return cast("LoopSpec | None", spec)
 
     def distinct(self, spec: InvariantsSpec) -> InvariantsSpec:
         """Constraints give states their names, so each has its own; the first of a name stays."""
@@ -179,10 +183,12 @@ class _Reader:
         return attrs.evolve(spec, constraints=tuple(kept.values()))
 
     def is_compiled(self, root: Mapping, paradigm: str) -> bool:
-        """Whether a document is a printed FSM that says what it was written in."""
+        """Whether a document is an FSM: written as one, or printed, saying what it was written in."""
+        if paradigm == "fsm":
+            return True
         own = [
             key
-            for key, field in fields_of(PARADIGMS[paradigm]).items()
+            for key, field in fields_of(_paradigms()[paradigm]).items()
             if field.required and key != "name" and key not in fields_of(LoopSettings)
         ]
         return "states" in root.entries and not any(key in root.entries for key in own)
@@ -195,19 +201,23 @@ class _Reader:
             guess = next(
                 (
                     name
-                    for name, cls in PARADIGMS.items()
+                    for name, cls in _paradigms().items()
                     for key, field in fields_of(cls).items()
                     if field.required and key not in ("name", "check") and key in root.entries
                 ),
                 None,
             )
-            help = f"add `paradigm: {guess}`" if guess else f"one of {', '.join(PARADIGMS)}"
+            help = f"add `paradigm: {guess}`" if guess else f"one of {', '.join(_paradigms())}"
             self.error(
                 "missing-field", "the loop has neither `paradigm` nor `states`", start, "begins here", help
             )
             return None
         _, node = given
-        if isinstance(node, Scalar) and isinstance(node.value, str) and node.value in PARADIGMS:
+        if (
+            isinstance(node, Scalar)
+            and isinstance(node.value, str)
+            and (node.value == "fsm" or node.value in _paradigms())
+        ):
             return node.value
         text = node.text if isinstance(node, Scalar) else ""
         self.error(
@@ -215,7 +225,7 @@ class _Reader:
             f"no paradigm `{text}`",
             self.document.span(node),
             "",
-            suggest(text, PARADIGMS, "paradigms"),
+            suggest(text, _paradigms(), "paradigms"),
         )
         return None
 
@@ -299,7 +309,7 @@ class _Reader:
             help = "YAML 1.2 has no merge keys; write the keys out"
         elif nearest(key, fields) is None:
             home = next(
-                (name for name, cls in PARADIGMS.items() if key in fields_of(cls)),
+                (name for name, cls in _paradigms().items() if key in fields_of(cls)),
                 "state" if key in fields_of(StateSpec) else None,
             )
             if home == "state":
@@ -393,6 +403,8 @@ class _Reader:
                 return self.text(type, node, path)
             case "action":
                 if isinstance(node, Mapping):
+                    from .paradigm_schema import CallSpec
+
                     return self.spec(Type("spec", specs=(CallSpec,)), node, path)
                 return self.text(type, node, path)
             case "boolean":

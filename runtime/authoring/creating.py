@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from ...frontend.documents import read_scalar
-from ...frontend.schema import PARADIGMS
+from ...frontend.paradigm_schema import PARADIGMS
 from ...ir.diagnostics import CompileError, render_all, suggest
 from ..effects.world import Interrupted
 from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...frontend.compile import Compiled, compile_text
+from ...frontend.paradigm_schema import PARADIGMS
 from ...frontend.paradigms import slug
-from ...frontend.schema import PARADIGMS, LoopSettings
+from ...frontend.schema import LoopSettings
 from ...frontend.structure import fields_of
 from ...frontend.yaml_text import Word, bare, entry
 from ..compilation.plan import as_text, plan_of

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...frontend.documents import Document, read_source
 from ...frontend.natural import Pin, key_of, lock_path, pins_in, print_lock
-from ...frontend.schema import NaturalSpec
+from ...frontend.paradigm_schema import NaturalSpec
 from ...frontend.structure import read_loop
 from ...ir.diagnostics import CompileError
 from ..effects.world import Interrupted

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from llc.frontend.check import check
 from llc.frontend.documents import text_source
 from llc.frontend.fsm import print_fsm
+from llc.frontend.paradigm_schema import PARADIGMS
 from llc.frontend.paradigms import to_fsm
-from llc.frontend.schema import EVALUATORS, PARADIGMS, LoopSettings, StateSpec
+from llc.frontend.schema import EVALUATORS, LoopSettings, StateSpec
 from llc.frontend.structure import fields_of, read_loop
 from llc.ir.diagnostics import render_all
 from llc.ir.spans import Span

@@ -10,7 +10,8 @@ import pytest
 
 from llc.frontend.documents import read_document, text_source
 from llc.frontend.json_schema import json_schema
-from llc.frontend.schema import EVALUATORS, PARADIGMS, StateSpec
+from llc.frontend.paradigm_schema import PARADIGMS
+from llc.frontend.schema import EVALUATORS, StateSpec
 from llc.frontend.structure import fields_of, read_loop
 
 SCHEMA = json_schema()

@@ -12,7 +12,7 @@ from llc.frontend.compile import Compiled, compile_file, compile_text
 from llc.frontend.documents import read_source
 from llc.frontend.fsm import print_fsm
 from llc.frontend.natural import LOCK, Pin, key_of, pins_in, print_lock
-from llc.frontend.schema import NaturalSpec
+from llc.frontend.paradigm_schema import NaturalSpec
 from llc.frontend.structure import read_loop
 from llc.ir.diagnostics import CompileError, Diagnostic, render_all
 from llc.runtime.compilation import cache

@@ -5,16 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llc.frontend.documents import text_source
-from llc.frontend.schema import (
-    Convergence,
-    ExitCode,
-    GoalSpec,
-    Loop,
-    LoopSpec,
-    OutputJson,
-    StateSpec,
-    is_slash_command,
-)
+from llc.frontend.paradigm_schema import GoalSpec, LoopSpec
+from llc.frontend.schema import Convergence, ExitCode, Loop, OutputJson, StateSpec, is_slash_command
 from llc.frontend.structure import read_loop
 from llc.ir.diagnostics import Diagnostic
 

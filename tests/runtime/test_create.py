@@ -170,7 +170,7 @@ def test_each_paradigm_can_be_given_by_options(
 
 def test_every_paradigm_has_its_options() -> None:
     """The verb, its options and the schema know the same paradigms."""
-    from llc.frontend.schema import PARADIGMS as KNOWN
+    from llc.frontend.paradigm_schema import PARADIGMS as KNOWN
 
     assert set(PARADIGMS) == set(KNOWN) == set(creating.OWN)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from spec.blocks import take, text_of
 
 from llc.frontend.natural import key_of
-from llc.frontend.schema import PARADIGMS, NaturalSpec
+from llc.frontend.paradigm_schema import PARADIGMS, NaturalSpec
 from llc.frontend.structure import read_loop
 from llc.runtime.authoring.creating import OWN
 
