@@ -172,24 +172,23 @@ def judge_crash(action: Value) -> Result | None:
 def judge_exit(action: Value, success: Value, failure: Value) -> Result:
     """`exit_code`: 0 is success, 1 failure, all else error; lists of codes say otherwise."""
     action = _fields(action, "an action's result")
-    code = number_in(action.get("exit_code"))
-    crash = _crash(action)
-    never_ended = bool(action.get("timed_out")) or isinstance(action.get("error"), dict)
+    given = action.get("exit_code")
+    code = given if type(given) is int else number_in(given)
+    never_ended = action.get("timed_out") or isinstance(action.get("error"), dict)
     if not never_ended and isinstance(code, int):
-        if code in _codes(success, 0):
-            return _result("success", exit_code=code)
-        if code in _codes(failure, 1):
-            return _result("failure", exit_code=code)
+        if code in ((0,) if success is None else _codes(success)):
+            return {"verdict": "success", "details": {"exit_code": code}}
+        if code in ((1,) if failure is None else _codes(failure)):
+            return {"verdict": "failure", "details": {"exit_code": code}}
+    crash = _crash(action)
     if crash is not None:
         return _result("error", exit_code=code, reason=crash[0], message=crash[1])
     if isinstance(code, int):
         return _result("error", exit_code=code)
-    return _result("error", exit_code=None, message=_not_a_number("the exit code", action.get("exit_code")))
+    return _result("error", exit_code=None, message=_not_a_number("the exit code", given))
 
 
-def _codes(value: Value, default: int) -> tuple[Value, ...]:
-    if value is None:
-        return (default,)
+def _codes(value: Value) -> tuple[Value, ...]:
     return to_tuple(value) if is_list(value) else (value,)
 
 
