@@ -63,12 +63,7 @@ class References:
 
     def __init__(self, functions: Iterable[Function]) -> None:
         self.functions = {function.name: function for function in functions}
-        self.made = {
-            name: dict.fromkeys(
-                closure.function for state in function.states for closure in closures_of(state)
-            )
-            for name, function in self.functions.items()
-        }
+        self.made = {name: _made(function) for name, function in self.functions.items()}
         users: dict[str, list[str]] = {name: [] for name in self.functions}
         for name, made in self.made.items():
             for callee in made:
@@ -86,6 +81,26 @@ class References:
         """The functions that those of these names may call, in one step or many, not through others."""
         ways: dict[str, Iterable[str]] = {**self.made, **dict.fromkeys(apart_from, ())}
         return _closed([callee for name in names for callee in self.made[name]], ways)
+
+
+def _made(function: Function) -> dict[str, None]:
+    """The functions that a function makes closures of; what stands in many states is looked at once."""
+    made: dict[str, None] = {}
+    seen: set[int] = set()
+    for state in function.states:
+        todo = [expr for part in (*state.body, state.exit) for expr in expressions(part)]
+        while todo:
+            expr = todo.pop()
+            kind = type(expr)
+            if kind in _LEAVES or id(expr) in seen:
+                continue
+            seen.add(id(expr))
+            if kind is Prim:
+                todo += [arg for arg in expr.args if type(arg) not in _LEAVES]  # type: ignore[union-attr]
+            else:
+                made[expr.function] = None  # type: ignore[union-attr]
+                todo += expr.captures  # type: ignore[union-attr]
+    return made
 
 
 def _waits(state: State) -> bool:

@@ -78,6 +78,11 @@ class _Proof:
         self.meta = meta
         self.states = function.states
         self.ways = graph(function)
+        self.edges: list[tuple[Edge, int]] = [
+            ((number, position), target)
+            for number, targets in enumerate(self.ways)
+            for position, target in enumerate(targets)
+        ]
         self.writers = writers(function)
         # Slots that hold the answer to a call that spends.
         self.answers = {
@@ -90,11 +95,6 @@ class _Proof:
             for number, state in enumerate(self.states)
             if isinstance(state.exit, Branch)
         }
-
-    def edges(self) -> Iterator[tuple[Edge, int]]:
-        for number, targets in enumerate(self.ways):
-            for position, target in enumerate(targets):
-                yield (number, position), target
 
     def without(self, edges: set[Edge]) -> list[list[int]]:
         touched = {number for number, _ in edges}
@@ -140,7 +140,7 @@ class _Proof:
         if counting or resets or visits:
             yield from self.must_begin((ITERATION, LAP))
         allowed = {edge for edge in counted if self.target(edge) in counting} | visits
-        allowed |= {edge for edge, target in self.edges() if target in resets}
+        allowed |= {edge for edge, target in self.edges if target in resets}
         for cycle in cycles(self.without(allowed)):
             yield _cycle(
                 "unbounded-cycle", "nothing bounds the iterations of this cycle", self.function, cycle
@@ -222,7 +222,7 @@ class _Proof:
             if not sets or sets[0] is None or not self.is_sure(entry, sets[0], ()):
                 message = f"must set `{slot}` before anything in it can fault"
                 yield _problem("counter-unset", message, entry)
-        for (number, _), target in self.edges():
+        for (number, _), target in self.edges:
             if target == 0:
                 message = f"goes back to {_name(entry)}, where {_list(slots, ' and ')} begin again"
                 yield _problem("counter-reset", message, self.states[number])
@@ -253,7 +253,7 @@ class _Proof:
         return False
 
     def only_counted(self, counting: set[int], counted: set[Edge], slot: str) -> Iterator[Diagnostic]:
-        for edge, target in self.edges():
+        for edge, target in self.edges:
             if target in counting and edge not in counted:
                 yield _problem(
                     "uncounted-way",
@@ -302,7 +302,7 @@ class _Proof:
                         "counter-set", f"sets `{slot}` in a way that no budget allows", self.states[number],
                         f"`{slot} = add({slot}, …)` adds what the answer to a call reported",
                     )  # fmt: skip
-        if any(target == 0 for _, target in self.edges()) and 0 in self.writers.get(slot, {}):
+        if any(target == 0 for _, target in self.edges) and 0 in self.writers.get(slot, {}):
             yield _problem("counter-reset", f"is gone back to, and `{slot}` begins again", self.states[0])
         checked = self.below(slot, bound)
         facts = [-1] * len(self.states)

@@ -6,6 +6,8 @@ not decided here.
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from .analysis import may_fault, slots_read
 from .nodes import Branch, Call, Const, Expr, Function, Instruction, Parallel, Perform, Prim, Set, Slot, State
 
@@ -14,20 +16,19 @@ ITERATION, LAP, STEPS = "iteration", "lap", "steps"
 
 def writers(function: Function) -> dict[str, dict[int, list[Set | None]]]:
     """For each slot the states that write it and with what; None is an answer, result or fault."""
-    found: dict[str, dict[int, list[Set | None]]] = {}
-
-    def add(slot: str, number: int, instruction: Set | None) -> None:
-        found.setdefault(slot, {}).setdefault(number, []).append(instruction)
-
+    found: dict[str, dict[int, list[Set | None]]] = defaultdict(lambda: defaultdict(list))
     for number, state in enumerate(function.states):
         for instruction in state.body:
             if isinstance(instruction, Set):
-                add(instruction.slot, number, instruction)
-        if isinstance(state.exit, Call | Perform | Parallel):
-            add(state.exit.slot, number, None)
+                found[instruction.slot][number].append(instruction)
+        if isinstance(state.exit, _ANSWERED):
+            found[state.exit.slot][number].append(None)
         if state.handler is not None:
-            add(state.handler.slot, number, None)
-    return found
+            found[state.handler.slot][number].append(None)
+    return {slot: dict(states) for slot, states in found.items()}
+
+
+_ANSWERED = (Call, Perform, Parallel)
 
 
 def condition(state: State, exit_: Branch) -> Expr | None:

@@ -63,9 +63,10 @@ class _Verifier:
         self.within: Function | State | None = None
         # What was found in the state that is looked at.
         self.found: list[Diagnostic] = []
-        # Expressions of the function that is looked at in which nothing was found: many stand in many
-        # places. By identity, since the program holds them.
-        self.sound: set[int] = set()
+        # How deep the expressions are of the function that is looked at in which nothing was found: many
+        # stand in many places. By identity, since the program holds them.
+        self.sound: dict[int, int] = {}
+        self.leaves: set[int] = set()
 
     @property
     def where(self) -> str:
@@ -151,6 +152,7 @@ class _Verifier:
         states = frozenset(state.name for state in function.states)
         sound = True
         self.sound.clear()
+        self.leaves.clear()
         for state in function.states:
             self.state(state, slots, states)
             if self.found:
@@ -175,11 +177,13 @@ class _Verifier:
             elif kind is Note and instruction.kind not in NOTES:  # type: ignore[union-attr]
                 self.found.append(self.unknown("note", instruction.kind, NOTES, span))  # type: ignore[union-attr]
             for expr in expressions(instruction):
-                self.expression(expr, slots, span)
+                if id(expr) not in self.sound:
+                    self.expression(expr, slots, span)
         exit_ = state.exit
         span = exit_.span or state.span
         for expr in expressions(exit_):
-            self.expression(expr, slots, span)
+            if id(expr) not in self.sound:
+                self.expression(expr, slots, span)
         targets = exit_targets(exit_)
         if isinstance(exit_, Switch):
             self.found += self.duplicates("case", [case for case, _ in exit_.cases], span)
@@ -203,30 +207,33 @@ class _Verifier:
 
     def expression(self, root: Expr, slots: frozenset[str], span: Span | None) -> None:
         """Without recursion, level by level; `span` is shown where a part has none of its own."""
-        if id(root) in self.sound:
-            return
+        sound, leaves = self.sound, self.leaves
         before = len(self.found)
         level: list[Expr] = [root]
-        depth = 0
+        depth = deepest = 0
         while level:
             below: list[Expr] = []
             for item in level:
+                if id(item) in leaves:
+                    continue
                 # Not `isinstance`: this is asked of every expression of a program.
                 kind = type(item)
                 if kind is Prim:
-                    below += item.args  # type: ignore[union-attr]
-                    self.primitive(item, item.span or span)  # type: ignore[arg-type]
-                elif id(item) in self.sound:
-                    continue
+                    known = sound.get(id(item))
+                    if known is None:
+                        below += item.args  # type: ignore[union-attr]
+                        self.primitive(item, item.span or span)  # type: ignore[arg-type]
+                    else:
+                        deepest = max(deepest, depth + known)
                 elif kind is Const:
                     problem = constant_problem(item.value)  # type: ignore[union-attr]
                     if problem is None:
-                        self.sound.add(id(item))
+                        leaves.add(id(item))
                     else:
                         self.found.append(Diagnostic("bad-constant", problem + self.where, item.span or span))
                 elif kind is Slot:
                     if item.name in slots:  # type: ignore[union-attr]
-                        self.sound.add(id(item))
+                        leaves.add(id(item))
                     else:
                         found = self.unknown("slot", item.name, slots, item.span or span)  # type: ignore[union-attr]
                         self.found.append(found)
@@ -234,13 +241,13 @@ class _Verifier:
                     below += item.captures  # type: ignore[union-attr]
                     self.closure(item, item.span or span)  # type: ignore[arg-type]
             depth += 1
-            if depth > MAX_NESTING:
+            if max(depth, deepest) > MAX_NESTING:
                 message = f"an expression is nested deeper than {MAX_NESTING}{self.where}"
                 self.found.append(Diagnostic("nested-too-deep", message, span))
                 return
             level = below
         if len(self.found) == before:
-            self.sound.add(id(root))
+            sound[id(root)] = max(depth, deepest)
 
     def primitive(self, item: Prim, span: Span | None) -> None:
         row = PRIMITIVES.get(item.op)

@@ -7,7 +7,7 @@ spans, which stand where the image keeps places.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..ir.nodes import (
@@ -39,12 +39,16 @@ from ..ir.nodes import (
     TailCall,
 )
 from ..ir.spans import Source, Span
-from .image import FunctionCode, Image
-from .opcodes import NO_STATE, decode
+from .image import FunctionCode, Image, words
+from .opcodes import BY_NAME, BY_NUMBER, NO_STATE
+
+_CONST, _LOAD = BY_NAME["CONST"].number, BY_NAME["LOAD"].number
+_PRIM, _CLOSURE = BY_NAME["PRIM"].number, BY_NAME["CLOSURE"].number
+_APPLYING = frozenset({_PRIM, _CLOSURE})
 
 
-def lift(image: Image) -> Program:
-    """The program that `image` is code for."""
+def lift(image: Image, places: bool = True) -> Program:
+    """The program that `image` is code for; `places=False` leaves out where things stand."""
     loops = [{**loop, "limits": Limits(**loop["limits"])} for loop in image.meta.get("loops", ())]
     meta = {
         **image.meta,
@@ -55,23 +59,30 @@ def lift(image: Image) -> Program:
     return Program(
         image.name,
         image.functions[image.entry].name,
-        tuple(Lifter(image, function).function() for function in image.functions),
+        tuple(Lifter(image, function, places).function() for function in image.functions),
         Meta(**meta),
         sources=tuple(Source(source.path, source.sha256, source.text) for source in image.sources),
     )
 
 
 class Lifter:
-    """One function. The symbolic stack holds expressions, pushed and popped as the machine does."""
+    """One function. The symbolic stack holds expressions, pushed and popped as the machine does.
 
-    def __init__(self, image: Image, code: FunctionCode) -> None:
+    Expressions that are the same and stand at the same place are one.
+    """
+
+    def __init__(self, image: Image, code: FunctionCode, places: bool = True) -> None:
         self.image = image
         self.code = code
+        self.places = places
         self.stack: list[Expr] = []
         self.spans: dict[int, Span | None] = {}
-        self.starts = code.positions[::2]
-        # Where the place that was asked for last holds: from one offset to another, and the place.
-        self.held: tuple[int, float, Span | None] = (0, 0, None)
+        self.positions = code.positions if places else words()
+        self.starts = self.positions[::2]
+        # By what makes them, and the index of their place.
+        self.constants: dict[int, dict[int, Const]] = {}
+        self.slots: dict[int, dict[int, Slot]] = {}
+        self.applied: dict[tuple[int, ...], Expr] = {}
 
     def function(self) -> Function:
         code = self.code
@@ -79,7 +90,7 @@ class Lifter:
         return Function(
             code.name,
             code.slots[:first],
-            tuple(self.state(number) for number in range(len(code.states))),
+            tuple(self.states()),
             code.slots[first:second],
             code.slots[second:],
             code.rest,
@@ -88,20 +99,9 @@ class Lifter:
 
     def span(self, index: int) -> Span | None:
         if index not in self.spans:
-            place = self.image.place(index)
+            place = self.image.place(index) if self.places else None
             self.spans[index] = None if place is None else Span(*place)
         return self.spans[index]
-
-    def span_at(self, offset: int) -> Span | None:
-        """As `FunctionCode.span_at`, made quick for reading all of the code."""
-        begin, end, span = self.held
-        if not begin <= offset < end:
-            starts = self.starts
-            row = bisect_right(starts, offset) - 1
-            span = self.span(self.code.positions[2 * row + 1]) if row >= 0 else None
-            end = starts[row + 1] if row + 1 < len(starts) else float("inf")
-            self.held = starts[row] if row >= 0 else 0, end, span
-        return span
 
     def pop(self) -> Expr:
         return self.stack.pop()
@@ -113,46 +113,78 @@ class Lifter:
         del self.stack[first:]
         return taken
 
-    def state(self, number: int) -> State:
-        code = self.code
+    def states(self) -> Iterator[State]:
+        """All of the code, which the states cover one after the other, each up to its exit."""
+        code, stack, starts, applied = self.code.code.tolist(), self.stack, self.starts, self.applied
         body: list[Instruction] = []
-        exit_: Exit | None = None
-        for offset, row, operands in decode(code.code, *code.bounds(number)):
-            span = self.span_at(offset)
-            if row.is_exit:
-                exit_ = self.exit(row.name, operands, span)
-            elif row.pushes:
-                self.push(row.name, operands, span)
+        offset = number = 0
+        # Which place holds, and up to where.
+        row, until = -1, 0
+        while offset < len(code):
+            if offset >= until:
+                while row + 1 < len(starts) and starts[row + 1] <= offset:
+                    row += 1
+                place = self.positions[2 * row + 1] if row >= 0 else 0
+                until = starts[row + 1] if row + 1 < len(starts) else len(code)
+                span = self.span(place)
+                constants = self.constants.setdefault(place, {})
+                slots = self.slots.setdefault(place, {})
+            opcode = code[offset]
+            if opcode == _CONST:
+                operand = code[offset + 1]
+                offset += 2
+                constant = constants.get(operand)
+                if constant is None:
+                    constant = constants[operand] = Const(self.constant(operand), span=span)
+                stack.append(constant)
+            elif opcode == _LOAD:
+                operand = code[offset + 1]
+                offset += 2
+                slot = slots.get(operand)
+                if slot is None:
+                    slot = slots[operand] = Slot(self.code.slots[operand], span=span)
+                stack.append(slot)
+            elif opcode in _APPLYING:
+                operand = code[offset + 1]
+                first = len(stack) - code[offset + 2]
+                offset += 3
+                taken = tuple(stack[first:])
+                del stack[first:]
+                key = (opcode, operand, place, *map(id, taken))
+                made = applied.get(key)
+                if made is None:
+                    made = applied[key] = self.apply(opcode, operand, taken, span)
+                stack.append(made)
             else:
-                body.append(self.instruction(row.name, operands, span))
-        assert exit_ is not None
+                known = BY_NUMBER[opcode]
+                after = offset + 1 + len(known.operands)
+                operands = code[offset + 1 : after]
+                offset = after
+                if known.is_exit:
+                    yield self.state(number, body, self.exit(known.name, operands, span))
+                    number += 1
+                    body = []
+                else:
+                    body.append(self.instruction(known.name, operands, span))
+
+    def state(self, number: int, body: list[Instruction], exit: Exit) -> State:
         assert not self.stack
+        code = self.code
         handler = code.handlers.get(number)
         return State(
             code.states[number],
             tuple(body),
-            exit_,
+            exit,
             None if handler is None else Handler(code.states[handler[0]], code.slots[handler[1]]),
             span=self.span(code.state_spans[number]),
         )
 
-    def push(self, name: str, operands: tuple[int, ...], span: Span | None) -> None:
-        expr: Expr
-        match name:
-            case "CONST":
-                expr = Const(self.constant(operands[0]), span=span)
-            case "LOAD":
-                expr = Slot(self.code.slots[operands[0]], span=span)
-            case "PRIM":
-                expr = Prim(self.constant(operands[0]), self.take(operands[1]), span=span)
-            case "CLOSURE":
-                function = self.image.functions[operands[0]].name
-                expr = Closure(function, self.take(operands[1]), span=span)
-            case _:
-                raise AssertionError(f"{name} is not known here")
-        self.stack.append(expr)
+    def apply(self, opcode: int, operand: int, taken: tuple[Expr, ...], span: Span | None) -> Expr:
+        if opcode == _PRIM:
+            return Prim(self.constant(operand), taken, span=span)
+        return Closure(self.image.functions[operand].name, taken, span=span)
 
-    def instruction(self, name: str, operands: tuple[int, ...], span: Span | None) -> Instruction:
+    def instruction(self, name: str, operands: Sequence[int], span: Span | None) -> Instruction:
         match name:
             case "STORE":
                 return Set(self.code.slots[operands[0]], self.pop(), span=span)
@@ -164,7 +196,7 @@ class Lifter:
             case _:
                 raise AssertionError(f"{name} is not known here")
 
-    def exit(self, name: str, operands: tuple[int, ...], span: Span | None) -> Exit:
+    def exit(self, name: str, operands: Sequence[int], span: Span | None) -> Exit:
         states, slots = self.code.states, self.code.slots
         match name:
             case "JUMP":

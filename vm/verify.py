@@ -89,6 +89,12 @@ class _Verifier:
             "table": range(len(function.tables)),
             "count": range(MAX_STACK),
         }
+        self.rules = {
+            number: (row, tuple(self.legal[kind] for kind in row.operands), 1 + len(row.operands))
+            for number, row in BY_NUMBER.items()
+        }
+        # Instructions with a count in which nothing was found: a few that come again and again.
+        self.counted: set[tuple[int, ...]] = set()
 
     def run(self) -> Iterator[Diagnostic]:
         function = self.function
@@ -115,8 +121,9 @@ class _Verifier:
             if offsets[number] >= offsets[number + 1] or offsets[number + 1] > len(function.code):
                 yield self.bad(f"state {_name(function.states[number])} has no code")
                 return
+        code = function.code.tolist()
         for number in range(len(function.states)):
-            yield from self.state(number, offsets[number], offsets[number + 1])
+            yield from self.state(number, code, offsets[number], offsets[number + 1])
 
     def bad(self, what: str) -> Diagnostic:
         return _diagnostic("bad-image", what + _where(self.function))
@@ -126,36 +133,36 @@ class _Verifier:
         message = f"state {_name(function.states[state])} of function {_name(function.name)} {what}"
         return _diagnostic(id, f"{message} (at {offset})", self.image, function, offset)
 
-    def state(self, state: int, start: int, end: int) -> Iterator[Diagnostic]:
+    def state(self, state: int, code: list[int], start: int, end: int) -> Iterator[Diagnostic]:
         """Follows a state's code; stops where what comes next could not be understood."""
-        code = self.function.code
+        height, rules = self.function.max_stack, self.rules
         depth = 0
         offset = start
         while True:
-            row = BY_NUMBER.get(code[offset])
-            if row is None:
+            rule = rules.get(code[offset])
+            if rule is None:
                 yield self.problem("bad-opcode", state, offset, f"has no opcode but {code[offset]}")
                 return
-            after = offset + 1 + len(row.operands)
+            row, legal, size = rule
+            after = offset + size
             if after > end:
                 yield self.problem("bad-opcode", state, offset, f"is cut off in {row.name}")
                 return
-            operands = code[offset + 1 : after]
-            for kind, word in zip(row.operands, operands, strict=True):
-                if word not in self.legal[kind]:
-                    wrong = f"has {row.name} with {word}, which is no {kind.rstrip('?')}"
-                    yield self.problem("bad-operand", state, offset, wrong)
-            if row.pops_count:
-                what = self.count_problem(row, operands)
-                if what is not None:
-                    yield self.problem("bad-operand", state, offset, what)
-            depth -= row.popped(operands)
+            if size == 2 and not row.pops_count:  # most of the code
+                if code[offset + 1] not in legal[0]:
+                    yield from self.operands(state, offset, row, code[offset + 1 : after])
+                depth -= row.pops
+            else:
+                operands = code[offset + 1 : after]
+                if not row.pops_count or (row.number, *operands) not in self.counted:
+                    yield from self.operands(state, offset, row, operands)
+                depth -= row.popped(operands)
             if depth < 0:
                 yield self.problem("stack-underflow", state, offset, f"has {row.name} with too few operands")
                 return
             depth += row.pushes
-            if depth > self.function.max_stack:
-                higher = f"needs a higher stack than the {self.function.max_stack} that is declared"
+            if depth > height:
+                higher = f"needs a higher stack than the {height} that is declared"
                 yield self.problem("stack-overflow", state, offset, higher)
                 return
             if row.is_exit:
@@ -168,6 +175,21 @@ class _Verifier:
             yield self.problem("code-after-exit", state, after, "has code after its exit")
         if depth:
             yield self.problem("stack-leftover", state, offset, "leaves values on the stack")
+
+    def operands(self, state: int, offset: int, row: Opcode, operands: list[int]) -> Iterator[Diagnostic]:
+        """What is wrong with the operands of an instruction, and with how many it takes off the stack."""
+        sound = True
+        for kind, word in zip(row.operands, operands, strict=True):
+            if word not in self.legal[kind]:
+                sound = False
+                wrong = f"has {row.name} with {word}, which is no {kind.rstrip('?')}"
+                yield self.problem("bad-operand", state, offset, wrong)
+        if row.pops_count:
+            what = self.count_problem(row, operands)
+            if what is not None:
+                yield self.problem("bad-operand", state, offset, what)
+            elif sound:
+                self.counted.add((row.number, *operands))
 
     def count_problem(self, row: Opcode, operands: Iterable[int]) -> str | None:
         """What is wrong with how many operands an instruction takes."""

@@ -104,7 +104,8 @@ def verify_image(image: Image) -> None:
     from ...vm.verify import verify_image as verify_code
 
     found = [diagnostic for diagnostic in verify_code(image) if diagnostic.is_error]
-    if not found:
+    # Where things stand is of interest only where something is wrong.
+    if not found and any(diagnostic.is_error for diagnostic in verify(lift(image, places=False))):
         found = [diagnostic for diagnostic in verify(lift(image)) if diagnostic.is_error]
     if found:
         raise CompileError(found)
