@@ -6,10 +6,13 @@ names) is for `verify` to find, before a machine runs it.
 
     magic     8 bytes  89 'L' 'L' 'B' 0D 0A 1A 0A    a transfer that changes line ends damages it
     version   u16      all numbers little-endian
-    lengths   u32 u32  of the two sections
-    digests   32 32    SHA-256 of each section; the first is the program's hash
+    lengths   u32 u32  of the two sections, unpacked
+    digests   32 32    SHA-256 of the program section, which is the program's hash, and of what follows
     program   constants, names, code
     debug     spans and sources: not part of what the program is
+
+The sections are packed (`packing`), but in version 1: there they stand as they are, and the second
+digest is of the debug section. It is still read, and written where the texts in it have to be seen.
 
 A section is a u32 length, that many bytes of JSON, then u32 words to the section's end: the arrays
 that the JSON declares, one after another (`_program_section`, `_debug_section`).
@@ -22,6 +25,7 @@ from array import array
 from bisect import bisect_right
 
 from .heap import HeapError, HeapReader, HeapWriter
+from .packing import PackingError, pack, unpack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +39,8 @@ if TYPE_CHECKING:
     Words = array[int]
 
 MAGIC = b"\x89LLB\r\n\x1a\n"
-VERSION = 1
+VERSION = 2
+PLAIN = 1
 _HEADER = len(MAGIC) + 2 + 4 + 4 + 32 + 32
 
 _META_TYPES: dict[str, tuple[type, ...]] = {
@@ -205,12 +210,16 @@ class Image:
         """The innermost place known for the instruction at `offset` of a function's code."""
         return self.place(function.span_at(offset))
 
-    def to_bytes(self) -> bytes:
-        """The image as a file's content."""
+    def to_bytes(self, packed: bool = True) -> bytes:
+        """The image as a file's content; `packed=False`: with its texts as they are."""
         program, debug = _program_section(self), _debug_section(self)
-        header = MAGIC + VERSION.to_bytes(2, "little")
-        header += len(program).to_bytes(4, "little") + len(debug).to_bytes(4, "little")
-        return header + _sha256(program) + _sha256(debug) + program + debug
+        lengths = len(program).to_bytes(4, "little") + len(debug).to_bytes(4, "little")
+        content = pack((program, debug)) if packed else None
+        if content is None:
+            start = MAGIC + PLAIN.to_bytes(2, "little") + lengths
+            return b"".join((start, _sha256(program), _sha256(debug), program, debug))
+        start = MAGIC + VERSION.to_bytes(2, "little") + lengths
+        return b"".join((start, _sha256(program), _sha256(content), content))
 
     @staticmethod
     def from_bytes(data: bytes) -> Image:
@@ -220,17 +229,23 @@ class Image:
                 raise ImageError("the image is cut off")
             raise ImageError("this is not a code image")
         version = int.from_bytes(data[8:10], "little")
-        if len(data) >= 10 and version != VERSION:
+        if len(data) >= 10 and not PLAIN <= version <= VERSION:
             age = "a newer llc" if version > VERSION else "no llc there ever was"
             raise ImageError(f"the image was made by {age} (format {version}; this one reads {VERSION})")
-        ends = int.from_bytes(data[10:14], "little"), int.from_bytes(data[14:18], "little")
-        if len(data) < _HEADER + sum(ends):
+        lengths = int.from_bytes(data[10:14], "little"), int.from_bytes(data[14:18], "little")
+        content = data[_HEADER:]
+        if len(data) < _HEADER or (version == PLAIN and len(content) < sum(lengths)):
             raise ImageError("the image is cut off")
-        if len(data) > _HEADER + sum(ends):
+        if version == PLAIN and len(content) > sum(lengths):
             raise ImageError("the image is damaged: something follows its end")
-        program = data[_HEADER : _HEADER + ends[0]]
-        debug = data[_HEADER + ends[0] :]
-        if data[18:50] != _sha256(program) or data[50:82] != _sha256(debug):
+        signed = content[lengths[0] :] if version == PLAIN else content
+        if data[50:82] != _sha256(signed):
+            raise ImageError("the image is cut off or damaged: its content does not match its digest")
+        try:
+            program, debug = (content[: lengths[0]], signed) if version == PLAIN else unpack(content, lengths)
+        except PackingError as error:
+            raise ImageError(f"the image is malformed: {error}") from None
+        if data[18:50] != _sha256(program):
             raise ImageError("the image is damaged: its content does not match its digest")
         try:
             image = _read_program(_Section(program))

@@ -109,9 +109,9 @@ def store(root: str, key: str, image: Image) -> None:
     secret = _secret(make=True)
     if secret is None:
         return
-    data = image.to_bytes()
-    if holds_secret(data):
+    if holds_secret(image):
         return
+    data = image.to_bytes()
     folder = os.path.join(root, FOLDER)
     with contextlib.suppress(OSError, JournalError):
         make_private(folder)

@@ -20,11 +20,20 @@ _BEGINNING = b"llc image without secrets 1 "
 
 def keep(path: str, image: Image) -> None:
     """Write a run's program. Raises JournalError."""
-    data = image.to_bytes()
-    write_file(path, without_secrets(data), mode=0o600)
+    write_file(path, of(image), mode=0o600)
 
 
-def holds_secret(data: bytes) -> bool:
+def of(image: Image) -> bytes:
+    """What is kept of an image."""
+    return without_secrets(image.to_bytes(packed=False)) if holds_secret(image) else image.to_bytes()
+
+
+def holds_secret(image: Image) -> bool:
+    """Whether a secret stands in an image, which can be seen only where it is not packed."""
+    return bool(masking.known) and _has_secret(image.to_bytes(packed=False))
+
+
+def _has_secret(data: bytes) -> bool:
     return any(secret in data for secret in masking.known.in_bytes)
 
 
@@ -60,8 +69,8 @@ def whole(data: bytes, path: str) -> bytes:
 
 
 def without_secrets(data: bytes) -> bytes:
-    """What is kept of an image."""
-    if not holds_secret(data):
+    """An image's data in parts, if there is a secret in it."""
+    if not _has_secret(data):
         return data
     import json
 

@@ -37,6 +37,7 @@ function other(n) captures(c) locals(z)
     return add(n, c)
 """
 SAMPLE = emit(parse_program(TEXT, "<test>")).to_bytes()
+PLAIN = emit(parse_program(TEXT, "<test>")).to_bytes(packed=False)
 HEADER = 82
 
 
@@ -46,7 +47,7 @@ def sections(data: bytes) -> tuple[bytes, bytes]:
 
 
 def sealed(program: bytes, debug: bytes) -> bytes:
-    """A file with these sections and digests that fit them: damage that only reading can find."""
+    """A file with these sections as they are and digests that fit them: what only reading can find."""
     lengths = len(program).to_bytes(4, "little") + len(debug).to_bytes(4, "little")
     digests = sha256(program).digest() + sha256(debug).digest()
     return data_header() + lengths + digests + program + debug
@@ -76,6 +77,23 @@ def test_the_file_format_is_exact() -> None:
     assert facts(again) == facts(image)
     assert again.to_bytes() == image.to_bytes()
     assert again.program_hash == image.program_hash
+
+
+def test_an_image_of_the_first_format_is_read() -> None:
+    """Its sections are not packed; it is the same program, by its hash too."""
+    first, second = Image.from_bytes(PLAIN), Image.from_bytes(SAMPLE)
+    assert (PLAIN[8], SAMPLE[8]) == (1, 2)
+    assert facts(first) == facts(second)
+    assert first.program_hash == second.program_hash
+    assert len(SAMPLE) < 0.6 * len(PLAIN)
+
+
+def test_a_text_that_packs_too_well_is_not_packed() -> None:
+    """What is read is in proportion to the file, so what would not be is written as it is."""
+    source = Source("long.yaml", "ab", "x" * 1_000_000)
+    data = emit(program(sources=(source,))).to_bytes()
+    assert data[8] == 1
+    assert Image.from_bytes(data).sources[0].text == source.text
 
 
 def test_metadata_is_kept() -> None:
@@ -124,7 +142,8 @@ def test_sources_can_be_left_out() -> None:
     with_text, without = emit(program()), emit(program(), sources=False)
     assert [(s.path, s.sha256, s.text) for s in with_text.sources] == [("p.yaml", "ab", "the text")]
     assert [(s.path, s.sha256, s.text) for s in without.sources] == [("p.yaml", "ab", None)]
-    assert b"the text" not in without.to_bytes()
+    assert b"the text" in with_text.to_bytes(packed=False)
+    assert b"the text" not in without.to_bytes(packed=False)
     assert with_text.program_hash == without.program_hash
 
 
@@ -137,10 +156,12 @@ def test_sources_can_be_left_out() -> None:
         (SAMPLE[:5], "cut off"),
         (SAMPLE[:40], "cut off"),
         (SAMPLE[:-1], "cut off"),
-        (SAMPLE + b"\0", "something follows"),
-        (SAMPLE[:8] + b"\x02\0" + SAMPLE[10:], "newer llc"),
+        (PLAIN[:-1], "cut off"),
+        (PLAIN + b"\0", "something follows"),
+        (SAMPLE[:8] + b"\x03\0" + SAMPLE[10:], "newer llc"),
         (SAMPLE[:8] + b"\0\0" + SAMPLE[10:], "format 0"),
         (SAMPLE[:-1] + b"\xff", "damaged"),
+        (PLAIN[:-1] + b"\xff", "damaged"),
     ],
 )
 def test_a_file_that_is_no_intact_image_says_so(data: bytes, message: str) -> None:
@@ -149,11 +170,11 @@ def test_a_file_that_is_no_intact_image_says_so(data: bytes, message: str) -> No
         Image.from_bytes(data)
 
 
-@given(st.data())
-def test_a_changed_byte_is_found(data: st.DataObject) -> None:
+@given(st.sampled_from([SAMPLE, PLAIN]), st.data())
+def test_a_changed_byte_is_found(sample: bytes, data: st.DataObject) -> None:
     """Whichever byte of the file changes, and however."""
-    index = data.draw(st.integers(0, len(SAMPLE) - 1))
-    changed = bytearray(SAMPLE)
+    index = data.draw(st.integers(0, len(sample) - 1))
+    changed = bytearray(sample)
     changed[index] ^= data.draw(st.integers(1, 255))
     with pytest.raises(ImageError):
         Image.from_bytes(bytes(changed))
@@ -201,7 +222,7 @@ def mutated(draw: Callable[[Any], Any], content: Any) -> Any:
 @settings(max_examples=300)
 def test_a_forged_section_is_read_or_refused(data: st.DataObject) -> None:
     """Any part of either section's JSON replaced, any word changed: an image or an ImageError."""
-    parts = list(sections(SAMPLE))
+    parts = list(sections(PLAIN))
     which = data.draw(st.integers(0, 1))
     length = int.from_bytes(parts[which][:4], "little")
     content, tail = json.loads(parts[which][4 : 4 + length]), bytearray(parts[which][4 + length :])
@@ -225,6 +246,6 @@ def test_a_forged_section_is_read_or_refused(data: st.DataObject) -> None:
 )
 def test_a_section_of_hostile_json_is_refused(text: bytes) -> None:
     """Nesting without end, numbers without end, no text, no object."""
-    _, debug = sections(SAMPLE)
+    _, debug = sections(PLAIN)
     with pytest.raises(ImageError, match="malformed"):
         Image.from_bytes(sealed(len(text).to_bytes(4, "little") + text, debug))

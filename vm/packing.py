@@ -1,0 +1,67 @@
+"""Sections of an image, packed: in a file, words of four bytes are mostly zeros.
+
+Owns how the two sections of an image become one stream and back: of each section its JSON, then the
+lowest bytes of all its words, then the next higher ones, and so on; all of it compressed by zlib. Must
+not be in here: what sections say (`image`).
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# How many bytes one byte of a packed stream may stand for: what is read stays in proportion.
+MOST = 64
+_WORD = 4
+
+
+class PackingError(ValueError):
+    """A stream is not what sections of these lengths are packed to."""
+
+
+def pack(sections: Sequence[bytes]) -> bytes | None:
+    """The sections as one stream; None where that would stand for too much."""
+    import zlib
+
+    parts = []
+    for section in sections:
+        text, words = _apart(section)
+        parts += [text, *(words[plane::_WORD] for plane in range(_WORD))]
+    # The quickest level: the next ones win little.
+    packed = zlib.compress(b"".join(parts), 1)
+    return packed if sum(map(len, sections)) <= MOST * len(packed) else None
+
+
+def unpack(packed: bytes, lengths: Sequence[int]) -> list[bytes]:
+    """The sections of these lengths that were packed. Raises PackingError."""
+    import zlib
+
+    whole = sum(lengths)
+    if whole > MOST * len(packed):
+        raise PackingError("it is longer than it can be")
+    reader = zlib.decompressobj()
+    try:
+        stream = reader.decompress(packed, whole + 1)
+    except zlib.error:
+        raise PackingError("it cannot be unpacked") from None
+    if len(stream) != whole or not reader.eof or reader.unused_data:
+        raise PackingError("its length is wrong")
+    sections = []
+    for length in lengths:
+        section, stream = stream[:length], stream[length:]
+        text, planes = _apart(section)
+        words = bytearray(len(planes))
+        for plane in range(_WORD):
+            count = len(planes) // _WORD
+            words[plane::_WORD] = planes[plane * count : (plane + 1) * count]
+        sections.append(text + words)
+    return sections
+
+
+def _apart(section: bytes) -> tuple[bytes, bytes]:
+    """A section's JSON with its length, and its words."""
+    end = 4 + int.from_bytes(section[:4], "little")
+    if len(section) < end or (len(section) - end) % _WORD:
+        raise PackingError("a section's length is wrong")
+    return section[:end], section[end:]
