@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test crash lint types bench clean
+.PHONY: demo test crash fuzz bench clean
 
 $(BIN)/llc: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +23,10 @@ test: $(BIN)/llc
 # Every accident at every write, and hundreds of random ones: about ten minutes.
 crash: $(BIN)/llc
 	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_crash_rich.py tests/runtime/test_damage.py
+
+# Thousands of generated programs in both tiers: about ten minutes.
+fuzz: $(BIN)/llc
+	LLC_FUZZ=2000 $(BIN)/python -m pytest -n auto tests/vm -k alike
 
 bench: $(BIN)/llc
 	$(BIN)/python benchmarks/run.py --peers

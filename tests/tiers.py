@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+from smaller import smallest
 
 from llc.vm.faults import Fault
 from llc.vm.image import Image
 from llc.vm.machine import Done, Effect, Machine, OutOfFuel, Waiting
 
-TICKS = 80
+# How many programs each law is tried on: `make fuzz` asks for many, and for longer runs of them.
+COUNT = int(os.environ.get("LLC_FUZZ", "40"))
+TICKS = 80 if COUNT < 1000 else 300
+LAWS = settings(
+    deadline=None, max_examples=COUNT, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+)
 
 
 def told(outcome: Any) -> Any:
@@ -84,3 +93,50 @@ def assert_alike(image: Image, quantum: int, args: list[Any], turns: int, can_fa
     # Greenlets that nobody looks into go on from effect to effect.
     whole = history(image, args, None, lambda _: "interpreter")
     assert history(image, args, None, lambda _: "direct", can_fail) == whole
+
+
+def assert_flow_alike(image_of: Callable[[str], Image], text: str, quantum: int, turns: int) -> None:
+    """The same of a flow's text; one that does not run alike is told as short as it can be."""
+
+    def is_bad(text: str) -> bool:
+        try:
+            image = image_of(text)
+        except Exception:  # no program at all, or none that can be compiled
+            return False
+        try:
+            assert_alike(image, quantum, [], turns)
+        except Exception:
+            return True
+        return False
+
+    try:
+        assert_alike(image_of(text), quantum, [], turns)
+    except Exception as error:
+        raise AssertionError(
+            f"runs otherwise, {quantum} ticks at a time:\n{smallest(text, is_bad)}"
+        ) from error
+
+
+def stopped(image: Image, args: list[Any], fuel: int, tier: str) -> Any:
+    """Where a run is when it has used so much fuel, or has ended before; effects are answered."""
+    machine = Machine(image, args, fuel=fuel, tier=tier)
+    seen = []
+    given: tuple[Any, ...] = ()
+    while True:
+        outcome = machine.resume(*given)
+        seen += [told(outcome), list(machine.notes), machine.ticks]
+        if machine.ended:
+            return seen
+        if isinstance(outcome, OutOfFuel):
+            return [*seen, json.dumps(machine.snapshot())]
+        seq = max(machine.waiting)
+        given = (seq, seq)
+
+
+def assert_alike_at_any_tick(image: Image, args: list[Any], most: int) -> None:
+    """Wherever fuel ends, the tiers stand at the same state with the same slots."""
+    for fuel in range(1, most):
+        plain = stopped(image, args, fuel, "interpreter")
+        assert stopped(image, args, fuel, "direct") == plain, fuel
+        if plain[2] < fuel:
+            return

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from core_programs import Generator
 from flow_runs import machine_of as flow_of
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds_programs import KindsGenerator
-from tiers import assert_alike, history, told
+from tiers import COUNT, LAWS, assert_alike, history, told
 from wild_programs import PROGRAMS
 
 from llc.frontend.compile import compile_text
@@ -29,9 +29,6 @@ from llc.vm.faults import Fault
 from llc.vm.image import Image
 from llc.vm.machine import Done, Machine, OutOfFuel
 
-LAWS = settings(
-    deadline=None, max_examples=40, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
-)
 SEEDS = st.integers(0, 1 << 48)
 FLOWS = st.builds(lambda seed: Generator(seed).program(), SEEDS) | st.builds(
     lambda seed: Generator(seed, parallel=6, perform=4).program(), SEEDS
@@ -66,7 +63,7 @@ def test_values_of_other_kinds_are_alike(seed: int, quantum: int, turns: int) ->
     assert_alike(flow_of(KindsGenerator(seed).program()).image, quantum, [], turns)
 
 
-@settings(LAWS, max_examples=12)
+@settings(LAWS, max_examples=COUNT // 3)
 @given(FLOWS, st.integers(1, 40), st.integers(0, 1 << 24), st.integers(1, 4))
 def test_where_translation_fails_the_interpreter_goes_on(
     node: Any, quantum: int, turns: int, part: int

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from flow_runs import machine_of
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tiers import assert_alike, told
+from tiers import LAWS, assert_alike, told
 
 from llc.vm import bounds
 from llc.vm.direct.function import Function
@@ -14,10 +14,6 @@ from llc.vm.direct.indices import Indices
 from llc.vm.direct.inplace import InPlace
 from llc.vm.image import Image
 from llc.vm.machine import Machine
-
-LAWS = settings(
-    deadline=None, max_examples=40, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
-)
 
 # Rounds that may change a list and a map, or may not: others hold them, or ask for them again.
 ROUND = """

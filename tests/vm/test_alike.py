@@ -1,0 +1,90 @@
+"""Generated flows that lean on the library: no tier can be told from the other. `make fuzz` tries many."""
+
+from __future__ import annotations
+
+import pytest
+from flow_runs import machine_of
+from hypothesis import given
+from hypothesis import strategies as st
+from rich_programs import RichGenerator
+from smaller import smallest
+from tiers import LAWS, assert_flow_alike
+
+from llc.vm.image import Image
+
+QUANTA = st.integers(1, 60)
+TURNS = st.integers(0, 1 << 24)
+
+
+def image_of(text: str) -> Image:
+    return machine_of(text).image
+
+
+@LAWS
+@given(st.integers(0, 1 << 48), QUANTA, TURNS)
+def test_rich_flows_run_alike(seed: int, quantum: int, turns: int) -> None:
+    """Lists, maps and strings made, changed and handed on in every way there is."""
+    assert_flow_alike(image_of, RichGenerator(seed).program(), quantum, turns)
+
+
+# A map that a variable of the whole program or a caught one holds is set in {change}.
+OWNERS = (
+    '(define g (dict ("k" 0)))\n(define (f i) {use})\n(list (try (f 1) (catch e (get e "message"))) (f 2) g)',
+    '(define (f i) (let ((g (dict ("k" 0)))) (let ((h (lambda () g))) (list {use} (h) g))))\n'
+    "(list (f 1) (f 2))",
+)
+USES = (
+    "(begin {change} g)",
+    "(list g {change} g)",
+    "(list (loop () g) {change})",
+    "(let ((o g)) (begin {change} (list o g)))",
+    "(let ((o g)) (list {change} o))",
+    '(let ((o {change})) (begin (set! g (put g "u" 8)) o))',
+    "(begin (for-each (lambda (x) {change}) (list 1 2 3)) g)",
+    "(map (lambda (x) {change}) (list 1 2))",
+)
+MAPS = ("g", "(let ((a g)) a)", "(loop () g)", "(begin (now) g)", '(put g "y" 2)')
+KEYS = ('"k"', '"z"', "(to-string (length (keys g)))", '(begin (set! g (put g "q" 5)) "k")', "1")
+VALUES = (
+    "1",
+    "g",
+    "(loop () g)",
+    "(let ((o g)) (lambda () o))",
+    '(let ((o g)) (put o "w" 1))',
+    '(get g "k" 3)',
+    '(begin (set! g (put g "h" 0)) g)',
+)
+CHANGES = st.builds("(set! g (put {} {} {}))".format, *map(st.sampled_from, (MAPS, KEYS, VALUES)))
+HELD = st.builds(
+    lambda owner, use, change: owner.format(use=use.format(change=change)),
+    st.sampled_from(OWNERS),
+    st.sampled_from(USES),
+    CHANGES,
+)
+
+
+@LAWS
+@given(HELD, QUANTA, TURNS)
+def test_maps_that_somebody_holds_run_alike(text: str, quantum: int, turns: int) -> None:
+    """Each way to hold a map against each way to change it."""
+    assert_flow_alike(image_of, text, quantum, turns)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Whether it returns depends on what it is known to return.
+        "(define (f1 n a) (if <= (f1 (f1 n a) sort) (reduce n a)))\n((f1 false list))",
+    ],
+)
+def test_what_was_found_so_runs_alike(text: str) -> None:
+    """Flows that did not, or took for ever."""
+    for quantum in (1, 3, 7, 200):
+        assert_flow_alike(image_of, text, quantum, 0b0110100110)
+
+
+def test_what_goes_wrong_is_told_in_short() -> None:
+    """All that does not take part in it is left out."""
+    text = '(define (f n) (list n "a b" (g 1)))\n(let ((x (f 3))) (begin (f x) (g (car nil))))'
+    assert smallest(text, lambda less: "(car" in less) == "(car)"
+    assert smallest(text, lambda less: '"a b"' in less and "f" in less) == '(f "a b")'
