@@ -99,8 +99,9 @@ class Results:
             result = explore(self.whole(call[0]), call[1], self).result
             if len(begun) > _LOOKS:
                 result = "any"
-            elif result is not None and old is not None:
-                result = kinds.join([old], [result])[0]
+            elif old is not None:
+                # What once was found to be returned stays: what follows from it may seem to return nothing.
+                result = old if result is None else kinds.join([old], [result])[0]
             if result != old:
                 self.found[call] = result
                 self.todo += self.askers.get(call, ())
