@@ -14,7 +14,7 @@ from .slots import Slots
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any, TypeAlias
 
     from ..image import Image
@@ -28,6 +28,21 @@ if TYPE_CHECKING:
 
 # The offset of what belongs to no frame.
 NOWHERE = 1 << 40
+
+
+class Ahead:
+    """Ticks that have been used for what is yet to come: of rounds that are left until the local `index` is
+    `e`, so many for each, without those `used` by then. With no index it is one."""
+
+    __slots__ = ("each", "index", "used")
+
+    def __init__(self, index: str = "", each: int = 0, used: int = 0) -> None:
+        self.index = index
+        self.each = each
+        self.used = used
+
+    def ticks(self, local: Mapping[str, Any]) -> int:
+        return abs(local["e"] - local[self.index]) * self.each - self.used if self.index else 1
 
 
 class Part:
@@ -67,7 +82,7 @@ class Function:
     called: the functions written in place, by the state that calls them. outer: the calls of those of them
     whose other states are not written in place. names: the Python locals that are the slots. left: the
     jumps, from a state to another, where the text ends and that of another entry goes on (`leave_loops`).
-    roots: the states where control may come in.
+    roots: the states where control may come in. ahead: what marks say of ticks (`text.AHEAD`).
     """
 
     def __init__(self, image: Image, index: int, start: int | None = None) -> None:
@@ -89,6 +104,7 @@ class Function:
         self.called: dict[int, Part] = {}
         self.outer: dict[int, Part] = {}
         self.left: set[tuple[int, int]] = set()
+        self.ahead: list[Ahead] = []
         # The slots that change, once the function has begun.
         self.changed = stored = self.stored()
         # One that is entered in the middle calls the whole function.

@@ -11,6 +11,7 @@ import re
 from . import kinds
 from .inline import RULES, are_map_and_key, fits
 from .inplace import ALONE
+from .kinds import INTEGERS
 from .live import ONLY
 from .text import MARK, mark
 
@@ -105,6 +106,9 @@ class Instructions:
         self.stack = []
         self.out = []
 
+    def mark(self, offset: int) -> str:
+        return mark(offset | self.ahead)
+
     def work(self, offset: int, name: str, operands: tuple[int, ...]) -> None:
         match name:
             case "CONST":
@@ -142,15 +146,15 @@ class Instructions:
             case "SETBOX":
                 box, value = self.take(2)
                 if not box.text.isidentifier():
-                    self.out.append(f"({mark(offset)}NO_BOX({box.text}))")
+                    self.out.append(f"({self.mark(offset)}NO_BOX({box.text}))")
                 elif box.kind == "box":
                     self.out.append(f"{box.text}.value = {value.text}")
                 else:
                     self.out.append((f"if type({box.text}) is Box", [f"{box.text}.value = {value.text}"]))
-                    self.out.append(("else", [f"({mark(offset)}NO_BOX({box.text}))"]))
+                    self.out.append(("else", [f"({self.mark(offset)}NO_BOX({box.text}))"]))
             case "NOTE":
                 kind = self.constant(operands[0])[0]
-                self.out.append(f"({mark(offset)}NOTE({kind}, {self.stack.pop().text}))")
+                self.out.append(f"({self.mark(offset)}NOTE({kind}, {self.stack.pop().text}))")
             case _:
                 raise AssertionError(f"{name} is not known here")
 
@@ -186,7 +190,7 @@ class Instructions:
             return
         kind = kinds.of_result(name, [one.kind for one in taken])
         # The call of the primitive, if there is one, is on a line of its own.
-        slow = f"{mark(offset | self.ahead)}P_{name}({', '.join(one.text for one in taken)})"
+        slow = f"{self.mark(offset)}P_{name}({', '.join(one.text for one in taken)})"
         quick = None if rule is None else rule([(one.text, one.kind) for one in taken])
         if quick is None:
             self.stack.append(Operand(f"({slow})", kind, False))
@@ -213,7 +217,7 @@ class Instructions:
         texts = [one.text for one in taken]
         if not condition:
             texts[inner[0]] = first_slow
-        slow = f"{mark(offset | self.ahead)}P_{name}({', '.join(texts)})"
+        slow = f"{self.mark(offset)}P_{name}({', '.join(texts)})"
         both = " and ".join(test for test in (first_condition, condition) if test)
         kind = kinds.of_result(name, [one.kind for one in taken])
         text = quick.replace(_PLACE, f"({first})")
@@ -237,7 +241,7 @@ class Instructions:
         if name == "cons" and texts[1] in growing:
             item, slot = texts
             self.written()
-            self.out.append((f"if len({slot}) > m{slot[1:]}", [f"({mark(offset)}FULL())"]))
+            self.out.append((f"if len({slot}) > m{slot[1:]}", [f"({self.mark(offset)}FULL())"]))
             self.out.append(f"{slot}.append({item})")
             self.stack.append(Operand(slot, "any", True))
         elif name == "reverse" and texts[0] in growing:
@@ -249,15 +253,19 @@ class Instructions:
             tests = " and ".join([f"REFS({slot}) == {ALONE}", *are_map_and_key(*typed[:2])])
             quick = RULES["put"](typed)
             assert quick is not None
-            other = _chosen(*quick, f"{mark(offset)}P_put({', '.join(texts)})", "map", "map")
+            other = _chosen(*quick, f"{self.mark(offset)}P_put({', '.join(texts)})", "map", "map")
             self.out.append((f"if {tests}", [f"{slot}[{key}] = {value}"]))
             self.out.append(("else", [f"{slot} = {other.text}"]))
             self.stack.append(Operand(slot, "map", True))
         elif offset in self.liberties.boxes:
             self.put_in_box(offset, taken)
         elif offset in self.liberties.below:
-            index, items = texts if taken[1].kind == "array" else reversed(texts)
-            call = f"{mark(offset | self.ahead)}P_nth({index}, {items})"
+            (index, kind), (items, _) = typed = [(one.text, one.kind) for one in taken]
+            if taken[0].kind == "array":
+                (items, _), (index, kind) = typed
+            if kind not in INTEGERS:
+                return False
+            call = f"{self.mark(offset)}P_nth({index}, {items})"
             self.stack.append(Operand(f"({items}[{index}] if {index} >= 0 else {call})", "any", False))
         else:
             return False
@@ -282,7 +290,7 @@ class Instructions:
         typed = (map_, "any"), (taken[1].text, taken[1].kind)
         tests = " and ".join([f"REFS({map_}) == {ALONE}", *are_map_and_key(*typed)])
         self.out.append((f"if {tests}", [f"{map_}[{key}] = {value}"]))
-        self.out.append(("else", [f"{map_} = ({mark(offset)}P_put({map_}, {key}, {value}))"]))
+        self.out.append(("else", [f"{map_} = ({self.mark(offset)}P_put({map_}, {key}, {value}))"]))
         self.stack.append(Operand(map_, "map", False))
 
     def written(self) -> None:
@@ -299,10 +307,10 @@ class Instructions:
         value, *texts = [one.text for one in operands]
         given = "".join(f", {text}" for text in texts)
         if not value.isidentifier():
-            return f"({mark(offset)}NO_FUNCTION({value}{given}))"
-        call = f"{mark(offset)}C{count}[{value}.function]({value}.captures{given})"
+            return f"({self.mark(offset)}NO_FUNCTION({value}{given}))"
+        call = f"{self.mark(offset)}C{count}[{value}.function]({value}.captures{given})"
         # An argument may stand on a line of its own, so the other call does too.
-        wrong = f"{mark(offset)}NO_FUNCTION({value}{given})"
+        wrong = f"{self.mark(offset)}NO_FUNCTION({value}{given})"
         return f"({call} if type({value}) is FunctionValue else {wrong})"
 
     def call_known(self, offset: int, count: int, callee: Operand, function: int) -> str:
@@ -318,12 +326,12 @@ class Instructions:
             texts[code.parameters - 1 :] = [listed(texts[code.parameters - 1 :])]
             given[code.parameters - 1 :] = ["array"]
         elif count != code.parameters:
-            return f"({mark(offset)}CALL({callee.text}, {listed(texts)}))"
+            return f"({self.mark(offset)}CALL({callee.text}, {listed(texts)}))"
         version = kinds.given([*given, *callee.kind[2]])
         if any(kind != "any" for kind in version):
             name = self.version(function, version)
-            return f"({mark(offset)}{name}({', '.join([*texts, *self.captures(callee)])}))"
-        return f"({mark(offset)}F{function}({', '.join([own, *texts])}))"
+            return f"({self.mark(offset)}{name}({', '.join([*texts, *self.captures(callee)])}))"
+        return f"({self.mark(offset)}F{function}({', '.join([own, *texts])}))"
 
     def captures(self, callee: Operand) -> list[str]:
         """What a function that is known has caught."""

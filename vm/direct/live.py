@@ -10,6 +10,9 @@ from .slots import WAITS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .counted import Count
     from .flow import FlowGraph
     from .function import Function, Part
     from .known import Known
@@ -21,9 +24,13 @@ ONLY = {"null": "None", "true": "True", "false": "False"}
 class Live:
     """The slots that may be looked at from a state on, as bits: before it begins, and after its exit."""
 
-    def __init__(self, function: Function, graph: FlowGraph, known: Known) -> None:
+    def __init__(
+        self, function: Function, graph: FlowGraph, known: Known, counts: Iterable[Count] = ()
+    ) -> None:
         self.function = function
         self.known = known
+        self.headers = {count.header: count for count in counts}
+        self.unread = {offset for count in counts for offset in count.unread}
         # A slot that has another's local is that one.
         places = {name: slot for slot, name in reversed(list(enumerate(function.names)))}
         self.root = [places[name] for name in function.names]
@@ -46,10 +53,12 @@ class Live:
         before = self.known.before.get(state, [])
         stored: set[int] = set()
         found = []
-        for _, row, words in self.function.states[state]:
+        for offset, row, words in self.function.states[state]:
             slot = -1
             if row.name == "STORE":
                 stored.add(words[0])
+            elif offset in self.unread:
+                pass
             elif row.name == "LOAD" and (words[0] in stored or not before or before[words[0]] not in ONLY):
                 slot = self.root[words[0]]
             found.append(slot)
@@ -73,9 +82,7 @@ class Live:
         for target in function.edges[state]:
             if (state, target) in function.left:
                 return -1
-            live |= self.before.get(target, 0)
-            if function.ticks(state, target):
-                live |= self.visible(state, target)
+            live |= self.onward(state, target)
         if function.again[state]:
             # What it is given is given anew, and the rest is empty.
             count = len(part.code.slots) - part.code.parameters - part.code.captures
@@ -88,11 +95,25 @@ class Live:
             slot = function.result_slot(state)
             if slot is not None:
                 live &= ~(1 << slot)
-        if name in WAITS or function.is_end(state):
+        is_quiet = called is not None and any(state in count.states for count in self.headers.values())
+        if (name in WAITS and not is_quiet) or function.is_end(state):
             live |= self.seen(part, state, True)
         if state in function.outer:
             outer = function.outer[state]
             live |= self.roots(outer, (1 << outer.code.parameters + outer.code.captures) - 1)
+        return live
+
+    def onward(self, state: int, target: int) -> int:
+        """What may be looked at where control goes from a state to another, and later."""
+        live = self.before.get(target, 0)
+        if any(count.is_within(state, target) for count in self.headers.values()):
+            return live
+        count = self.headers.get(target)
+        if self.function.ticks(state, target) or count is not None:
+            live |= self.visible(state, target)
+        if count is not None and state in count.states:
+            # What is so known after a round is stored when the last one of a portion is done.
+            live &= ~sum(1 << slot for slot in (count.index, *count.ends))
         return live
 
     def own(self, part: Part) -> int:
@@ -141,9 +162,7 @@ class Live:
         for target in function.edges[state]:
             if (state, target) in function.left:
                 return True
-            live |= self.before[target]
-            if function.ticks(state, target):
-                live |= self.visible(state, target)
+            live |= self.onward(state, target)
         return bool(live >> slot & 1)
 
     def plan(self, state: int) -> None:

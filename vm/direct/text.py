@@ -6,7 +6,8 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeAlias
+    from collections.abc import Mapping
+    from typing import Any, TypeAlias
 
     from .function import Function, Place
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 MARK = "\x01"
 _MARK = re.compile(MARK + "(\\d+)\x02")
 _INDENT = " "
-# Marks an offset where a tick has been used that is yet to come.
+# Offsets are less; above that a mark says what has been used ahead of time (`Function.ahead`).
 AHEAD = 1 << 50
 
 
@@ -69,12 +70,13 @@ class Places:
         self.offsets = offsets
         self.found: dict[int, tuple[Place, ...]] = {}
 
-    def is_ahead(self, line: int) -> bool:
-        """Whether a tick has been used already for what comes after a line (`doubled`)."""
-        return bool(self.offsets[line] & AHEAD)
+    def unused(self, line: int, local: Mapping[str, Any]) -> int:
+        """How many ticks have been used already for what comes after a line (`doubled`, `counted`)."""
+        number = self.offsets[line] // AHEAD
+        return self.function.ahead[number - 1].ticks(local) if number else 0
 
     def __getitem__(self, line: int) -> tuple[Place, ...]:
-        offset = self.offsets[line] & ~AHEAD
+        offset = self.offsets[line] % AHEAD
         frames = self.found.get(offset)
         if frames is None:
             frames = self.found[offset] = self.function.frames(offset)

@@ -43,6 +43,8 @@ _TAILCALL = BY_NAME["TAILCALL"].number
 # Frames left over from tail calls are looked for from this depth on, among so many.
 _DEEP = 5_000
 _SAMPLE = 1_000
+# The most rounds at one go of a loop that counts.
+_ROUNDS = 1 << 16
 
 
 class _Fork:
@@ -129,6 +131,8 @@ class Direct:
             "MORE": self.more,
             "MORE_TWO": self.more_two,
             "BACK": self.back,
+            "PORTION": self.portion,
+            "GIVE": self.give,
         }
 
     # --- ticks ----------------------------------------------------------------------------
@@ -165,6 +169,31 @@ class Direct:
     def back(self) -> None:
         """A tick that was taken is not used."""
         self.returned += 1
+
+    def portion(self, rounds: int, each: int = 1) -> int:
+        """How many rounds of a loop that counts are done now; their ticks but the last are used.
+
+        These are not those at hand, but others that the machine may use.
+        """
+        machine = self.machine
+        if not 0 < rounds < _ROUNDS:  # one that does not meet its bound goes on and on
+            rounds = _ROUNDS
+        used = rounds * each - 1
+        spare = machine.limit - machine.ticks - self.left - 2 * self.left_two - 1
+        if used > spare:
+            self.count()
+            spare += _drop(self.names["tick"], self.left) + 2 * _drop(self.names["tick_two"], self.left_two)
+            self.left = self.left_two = 0
+            rounds = min(rounds, int((spare + 1) // each))
+            if not rounds:  # the interpreter uses the last ones
+                self.host.switch(DEEPER)
+            used = rounds * each - 1
+        machine.ticks += used
+        return rounds
+
+    def give(self, ticks: int) -> None:
+        """Ticks that were used are not."""
+        self.machine.ticks -= ticks
 
     def out(self) -> None:
         """A tick that was not there any more."""
@@ -299,20 +328,20 @@ class Direct:
         if len(inner) > 1 and self.is_dead(code, line):
             return None
         target, slot = handler
-        self.returned += self.is_ahead(trace)
+        self.returned += self.unused(trace)
         self.locate(fault, inner, trace.tb_frame.f_back)
         value = fault_map(
             fault.kind, fault.message, fault.place or show_place(library.place(*inner[-1])), fault.details
         )
         return target, slot, value, target <= state
 
-    def is_ahead(self, trace: TracebackType | None) -> bool:
-        """Whether a tick was used for what a fault kept from being done."""
-        found = False
+    def unused(self, trace: TracebackType | None) -> int:
+        """How many ticks were used for what a fault kept from being done."""
+        found = 0
         while trace is not None:
             places = self.library.codes.get(trace.tb_frame.f_code)
             if places is not None:
-                found = places.is_ahead(trace.tb_lineno)
+                found = places.unused(trace.tb_lineno, trace.tb_frame.f_locals)
             trace = trace.tb_next
         return found
 
@@ -377,12 +406,14 @@ class Direct:
                 said = live.greenlet.switch(strand)
             else:
                 said = live.greenlet.switch()
-            if said is _SETTLE or type(said) is _Fork:
+            if said is _SETTLE or said is DEEPER or type(said) is _Fork:
                 self.settle(strand)
             elif type(said) is _Left:
                 self.settle(strand, said.callee)
         if said is _SETTLE:
             return None
+        if said is DEEPER:
+            return DEEPER
         kind = type(said)
         if kind is Effect or kind is OutOfFuel:
             return said
@@ -422,7 +453,7 @@ class Direct:
             try:
                 value = entry(slots)
             except PrimitiveFault as fault:
-                self.returned += self.is_ahead(fault.__traceback__)
+                self.returned += self.unused(fault.__traceback__)
                 self.count()
                 trace = self.frames_of(fault.__traceback__)
                 self.locate(fault, trace, None)

@@ -8,8 +8,9 @@ which is entered from the top of the function.
 from __future__ import annotations
 
 from ..opcodes import NO_STATE
+from .counted import counted
 from .doubled import way
-from .function import NOWHERE
+from .function import NOWHERE, Ahead
 from .instructions import Instructions, Operand, effects, listed
 from .known import operands_of
 from .live import Live
@@ -19,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from .counted import Count
     from .flow import FlowGraph
     from .function import Function, Part
     from .instructions import Liberties, Version
@@ -63,8 +65,17 @@ class Writer(Instructions):
     ) -> None:
         super().__init__(function, known, version, liberties)
         self.graph = graph
-        self.live = None if function.code.handlers else Live(function, graph, known)
-        self.plans = {} if self.live is None else self.live.plans
+        self.live: Live | None = None
+        # By header, the loops that count, and by state the one that it is in.
+        self.counted: dict[int, Count] = {}
+        self.counting: dict[int, Count] = {}
+        if not function.code.handlers:
+            self.live = Live(function, graph, known)
+            self.counted = counted(function, graph, known, self.live)
+            if self.counted:
+                self.live = Live(function, graph, known, self.counted.values())
+                self.counting = {state: count for count in self.counted.values() for state in count.states}
+            self.plans = self.live.plans
         self.begun = False
         # The states that a tick has been used for already (`doubled`).
         self.way: list[int] = []
@@ -84,7 +95,7 @@ class Writer(Instructions):
             if not self.graph.before[start]:
                 return self.region(start)[0]
             self.begun = self.counts(start) and not self.function.is_entry
-            if self.begun:
+            if self.begun and start not in self.counted:
                 self.way = way(self.function, graph, self.liberties)
             loop = Loop(graph.roots, True)
             self.around.append(loop)
@@ -123,21 +134,23 @@ class Writer(Instructions):
             self.around.pop()
             if falls:
                 body = [*body, "break"]
-            leaves = loop.breaks | falls
-            written = self.loop(state, body)
-            onward: set[int] = set()
-            for target in sorted(leaves):
-                words = self.onward(target)
-                if words is None:
-                    onward.add(target)
-                elif len(leaves) == 1:
-                    written.append(words)
-                else:
-                    self.tell(leaves)
-                    written.append((f"if at == {target}", [words]))
-            found = written, onward
+            found = self.after(self.loop(state, body), loop.breaks | falls)
         self.depth -= 1
         return found
+
+    def after(self, written: list[Statement], leaves: set[int]) -> tuple[list[Statement], set[int]]:
+        """What follows a loop, by where control has left it for."""
+        onward: set[int] = set()
+        for target in sorted(leaves):
+            words = self.onward(target)
+            if words is None:
+                onward.add(target)
+            elif len(leaves) == 1:
+                written.append(words)
+            else:
+                self.tell(leaves)
+                written.append((f"if at == {target}", [words]))
+        return written, onward
 
     def counts(self, header: int) -> bool:
         """Whether each jump back to a loop's header uses a tick: then the loop can go over those."""
@@ -228,7 +241,10 @@ class Writer(Instructions):
         written: list[Statement] = []
         if state in self.way and state not in function.called and target not in self.way:
             written.append("BACK()")
-        if self.way and state == self.way[-1]:
+        count = self.counting.get(state)
+        if count is not None and target != count.header and target not in count.states:
+            written.append(f"GIVE({count.left(state)})")
+        if (self.way and state == self.way[-1]) or (count is not None and count.is_within(state, target)):
             pass  # its tick has been used
         elif function.ticks(state, target) and not self.is_counted(state, target):
             written += tick(function.tick_offset(state, target))
@@ -267,14 +283,29 @@ class Writer(Instructions):
 
     def state(self, state: int) -> tuple[list[Statement], set[int]]:
         self.enter(state)
-        self.ahead = AHEAD if state in self.way else 0
+        self.ahead = self.marked(state)
+        count = self.counting.get(state)
         outer = self.function.outer.get(state)
         if outer is not None:
             self.stack = self.operands_of(outer)
         else:
             for offset, row, operands in self.function.states[state][:-1]:
                 self.work(offset, row.name, operands)
+                if count is not None and offset in count.nexts:
+                    self.stack[-1] = Operand(count.name, "int", True)
         return self.leave(state)
+
+    def marked(self, state: int) -> int:
+        """What marks the instructions of a state besides their offsets."""
+        if state in self.way:
+            ahead = Ahead()
+        elif state in self.counting:
+            count = self.counting[state]
+            ahead = Ahead(count.name, count.ticks, count.passed[state] + 1)
+        else:
+            return 0
+        self.function.ahead.append(ahead)
+        return AHEAD * len(self.function.ahead)
 
     def operands_of(self, part: Part) -> list[Operand]:
         """What stands before a call of a function whose slots have been set already."""
@@ -292,9 +323,9 @@ class Writer(Instructions):
             condition = self.stack.pop().text
             written = self.out
             self.nested += 1
-            then, falls = self.jump(state, operands[0])
+            then, falls = self.enter_way(state, operands[0])
             self.nested -= 1
-            otherwise, more = self.jump(state, operands[1])
+            otherwise, more = self.enter_way(state, operands[1])
             if not falls:
                 return [*written, (f"if {condition}", then), *otherwise], more
             if not more:
@@ -333,6 +364,38 @@ class Writer(Instructions):
                 written += effects(text)
         body, falls = self.jump(state, function.edges[state][0])
         return [*written, *body], falls
+
+    def enter_way(self, state: int, target: int) -> tuple[list[Statement], set[int]]:
+        """Control goes a way that a state branches to; those of a loop that counts do its rounds."""
+        count = self.counted.get(state)
+        if count is None or target != count.first:
+            return self.jump(state, target)
+        loop = Loop([state])
+        self.around.append(loop)
+        body, falls = self.jump(state, target)
+        self.around.pop()
+        if falls:
+            body = [*body, "break"]
+        name, sign = count.name, "+" if count.step > 0 else "-"
+        given = [count.rounds(count.bound), *([str(count.ticks)] if count.ticks > 1 else [])]
+        mark_ = mark(self.function.offsets[state])
+        step = "" if count.step > 0 else ", -1"
+        written: list[Statement] = [
+            f"e = {name} {sign} ({mark_}PORTION({', '.join(given)}))",
+            (f"for {name} in range({name}, e{step})", body),
+            ("else", [*self.ends(count), "continue"]),
+        ]
+        return self.after(written, loop.breaks | falls)
+
+    def ends(self, count: Count) -> list[Statement]:
+        """What is known where a portion of rounds is done."""
+        assert self.live is not None
+        seen = self.live.before[count.header] | self.live.visible(count.header, count.header)
+        found: list[Statement] = [f"{count.name} = e"]
+        for slot, more in sorted(count.ends.items()):
+            if seen >> slot & 1:
+                found.append(f"s{slot} = e + {more}" if more else f"s{slot} = e")
+        return found
 
     def switch(self, state: int, offset: int, operands: tuple[int, ...]) -> tuple[list[Statement], set[int]]:
         part = self.function.part_of[state]

@@ -1,0 +1,110 @@
+"""Loops that count run many rounds at a time in the direct tier: nobody can tell."""
+
+from __future__ import annotations
+
+from flow_runs import machine_of
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tiers import assert_alike, assert_alike_at_any_tick
+
+LAWS = settings(
+    deadline=None, max_examples=30, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+)
+
+HEAD = """
+(define (bump x) (+ x 1))
+(define (two x) (bump (bump x)))
+(define (small? x) (< x 3))
+(define (weigh x) (if (odd? x) (bump x) (* x x)))
+(define total 0)
+(define (note! x) (set! total (+ total x)))
+(define (count-up) (let ((n 0)) (lambda () (set! n (+ n 1)) n)))
+(define tick! (count-up))
+"""
+# A loop as a function that calls itself, and as a form; what it does in a round and how it ends vary.
+SHAPES = (
+    "(define (go i acc end items) {body}) (define (start first end) (go first 0 end {items}))",
+    "(define (start first end) (loop ((i first) (acc 0) (end end) (items {items})) {loop_body}))",
+    "(define (start first end) (let ((items {items})) (loop ((i first) (acc 0)) {short_body})))",
+    "(define (start first end) (let ((items {items})) (let go ((acc 0) (i first)) {turned_body})))",
+    "(define (start first end) (loop ((k 0) (acc 0)) (if (< k 3) (recur (+ k 1) (+ acc (loop ((i first) "
+    "(acc k) (end end) (items {items})) {loop_body}))) acc)))",
+    "(define (go i acc end items) (if (< i end) (go (+ i 1) (if (odd? i) acc {acc}) end items) acc)) "
+    "(define (start first end) (+ (go first 0 end {items}) (go 0 1 4 (list 1 2 3 4))))",
+)
+BODIES = (
+    "(if {test} {again} {exit})",
+    "(if {test} (if {early} {exit} {again}) {exit})",
+    "(if {test} (if {early} {again} {again}) (list i acc))",
+    "(cond ((not {test}) {exit}) ({early} (list 'early i acc)) (else {again}))",
+    "(if {test} (let ((item (nth i items))) (if {early} (list item i) {again})) {exit})",
+    "(if {test} (begin {effect} {again}) {exit})",
+    "(if {test} (begin {effect} (if {early} (begin {effect} {again}) {again})) {exit})",
+    "(let ((old acc)) (if {test} (begin {effect} {again}) (list old i)))",
+)
+TESTS = (
+    *("(< i end)", "(< i end)", "(<= i end)", "(> end i)", "(not (>= i end))", "(not (= i end))"),
+    *("(> i end)", "(>= i end)", "(< i 4)", "(< i 4.5)", "(< i (length items))", "(< i (+ end 0))"),
+)
+NEXTS = (
+    *("(+ i 1)", "(+ i 1)", "(+ 1 i)", "(- i -1)", "(- i 1)", "(+ i 2)", "(+ i 1.0)", "(bump i)"),
+    *("(if (= i 2) 4 (+ i 1))", "(let ((next (+ i 1))) next)", "(+ i (nth 0 items))"),
+)
+ACCS = (
+    *("(+ acc i)", "(+ acc (nth i items))", "(bump acc)", "(two acc)", "(* acc i)", "(tick!)", "(- i 1)"),
+    *("(/ 6 (- 2 i))", "(+ acc (weigh i))", "i", "(+ i 1)", "(modulo (+ acc i) 7)", "(* (nth i items) 3)"),
+    *("(if (small? i) acc (first items))", "(cons i nil)", '(string-append "a" i)'),
+)
+ENDS = ("end", "end", "end", "(- end 1)", "(if (= i 2) (+ end 1) end)", "4")
+ITEMS = ("items", "items", "items", "(cons i items)", "(if (odd? i) (cons acc items) items)", "(rest items)")
+EARLIES = ("(= i 3)", "(small? i)", "(odd? (nth i items))", "(> acc 9)", "(< i 2)", "(= (two i) 5)")
+EXITS = ("acc", "(list acc i)", "(list i total (reverse items))", "(+ acc (nth 9 items))", "(bump i)")
+EFFECTS = (
+    *("(note! i)", "(tick!)", "(log-message i)", "(now)", "(set! acc (+ acc 1))", "(note! (nth i items))"),
+    *("(set! i (+ i 1))", '(if (= i 2) (error "two" i) 1)', "(set! items (cons i items))"),
+)
+LISTS = (
+    *("(list 3 1 4 1 5)", "(list 3 1 4 1 5)", "(range 0 8)", '(list 1 2.5 "x" null true)', "nil"),
+    "(cons 1 (cons 2 (cons 3 nil)))",
+)
+FIRSTS = ("0", "0", "0", "1", "-2", "5", "2.0", "100000000000000000000", "true")
+LASTS = ("4", "5", "9", "0", "-3", "3.5", "100000000000000000003", "null")
+CALLS = (
+    "(start {first} {end})",
+    "(list (start 0 3) (start {first} {end}))",
+    '(try (start {first} {end}) (catch e (list total (get e "message"))))',
+    '(list (try (start {first} {end}) (catch e (get e "message"))) (start 0 4) total)',
+    "(map (lambda (k) (start k {end})) (list 0 1 {first}))",
+)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> str:
+    def one(of: tuple[str, ...]) -> str:
+        return draw(st.sampled_from(of))
+
+    parts = {"test": one(TESTS), "early": one(EARLIES), "exit": one(EXITS), "effect": one(EFFECTS)}
+    acc, next_, end, items = one(ACCS), one(NEXTS), one(ENDS), one(ITEMS)
+    body = one(BODIES)
+    bodies = {
+        "body": body.format(again=f"(go {next_} {acc} {end} {items})", **parts),
+        "loop_body": body.format(again=f"(recur {next_} {acc} {end} {items})", **parts),
+        "short_body": body.format(again=f"(recur {next_} {acc})", **parts),
+        "turned_body": body.format(again=f"(go {acc} {next_})", **parts),
+    }
+    shape = one(SHAPES).format(acc=acc, items=one(LISTS), **bodies)
+    return f"{HEAD}{shape} {one(CALLS).format(first=one(FIRSTS), end=one(LASTS))}"
+
+
+@LAWS
+@given(programs(), st.integers(1, 12), st.integers(0, 1 << 24))
+def test_loops_that_count_run_alike(text: str, quantum: int, turns: int) -> None:
+    """Whatever the bound, the step and the round, and wherever the run goes from one tier to the other."""
+    assert_alike(machine_of(text).image, quantum, [], turns)
+
+
+@LAWS
+@given(programs())
+def test_loops_that_count_stop_at_any_tick(text: str) -> None:
+    """Portions end where fuel does."""
+    assert_alike_at_any_tick(machine_of(text).image, [], 60)
