@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -53,13 +53,19 @@ class Place:
             file.write(text)
         return path
 
-    def seconds(self, words: Sequence[str], expected: Sequence[int] = (0,)) -> float:
-        """How long a command takes from start to end. RuntimeError if it ends otherwise."""
+    def seconds(
+        self, words: Sequence[str], expected: Sequence[int] = (0,), more: Mapping[str, str] | None = None
+    ) -> float:
+        """How long a command takes from start to end, in the environment with `more`.
+
+        RuntimeError if it ends otherwise.
+        """
+        env = {**self.env, **(more or {})}
         begun = perf_counter()
         done = subprocess.run(
             words,
             cwd=self.folder,
-            env=self.env,
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -19,7 +19,8 @@ def section(place: Place, sizes: Sizes) -> Section:
             "Each figure is a new process of a regular install in its own environment; the peer is the same "
             "interpreter doing nothing. The loop has three states whose action is `true`. Without a cache: "
             "`.loops/.cache` is removed before each run, so the loop is read, checked, compiled and kept. "
-            "Help is made by the command-line library, which no other command here waits for."
+            "No command here waits for the command-line library. Completion is what a shell asks `llc` when Tab "
+            "is pressed."
         ),
     )
     place.write_loop("three", loops.THREE_STEPS)
@@ -29,6 +30,10 @@ def section(place: Place, sizes: Sizes) -> Section:
         shutil.rmtree(place.inside(".loops", ".cache"), ignore_errors=True)
         return place.seconds([*place.llc, "run", "three"])
 
+    def completing(line: str) -> float:
+        asked = {"_LLC_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": line}
+        return place.seconds(place.llc, more=asked)
+
     turns = take_turns(
         {
             "pass": lambda: place.seconds([place.python, "-c", "pass"]),
@@ -36,6 +41,9 @@ def section(place: Place, sizes: Sizes) -> Section:
             "cached": lambda: place.seconds([*place.llc, "run", "three"]),
             "help": lambda: place.seconds([*place.llc, "--help"]),
             "help of run": lambda: place.seconds([*place.llc, "run", "--help"]),
+            "a verb": lambda: completing("llc r"),
+            "an option": lambda: completing("llc run --max"),
+            "a loop": lambda: completing("llc run t"),
             "status": lambda: place.seconds([*place.llc, "status"]),
             "validate": lambda: place.seconds([*place.llc, "validate", path]),
             "compile": lambda: place.seconds([*place.llc, "compile", path, "-o", place.inside("three.llb")]),
@@ -51,6 +59,9 @@ def section(place: Place, sizes: Sizes) -> Section:
         row("`llc status`", turns["status"], peer=peer, aim=5),
         row("`llc --help`", turns["help"], peer=peer, aim=8),
         row("`llc run --help`", turns["help of run"], peer=peer),
+        row("completing a verb: `llc r`", turns["a verb"], peer=peer),
+        row("completing an option: `llc run --max`", turns["an option"], peer=peer),
+        row("completing a loop's name: `llc run t`", turns["a loop"], peer=peer),
         row("`llc validate` of the same loop", turns["validate"], peer=peer),
         row("`llc compile -o` of the same loop", turns["compile"], peer=peer),
     )

@@ -14,10 +14,9 @@ import typer
 
 from ..ir.diagnostics import CompileError, suggest
 from .commands import answers, usage
-from .commands import completion as _completion  # noqa: F401 - it teaches bash
 from .commands.answers import write
 from .commands.plumbing import app, build
-from .entry import is_completing
+from .entry import completion_request
 from .errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
 from .store import runs
 from .store.journal import JournalError
@@ -32,7 +31,7 @@ def main(program: str, words: list[str]) -> int:
     build()
     command = typer.main.get_command(app)
     answers.mask()
-    if is_completing():
+    if completion_request(program) is not None:
         # A line that is being typed is no place to say what is wrong.
         with contextlib.suppress(UserError, CompileError, JournalError):
             command.main(args=words, prog_name=program, standalone_mode=False)

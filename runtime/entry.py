@@ -1,7 +1,7 @@
-"""Where `llc` and `ll-loop` begin: what can be run at once is, all else goes to `cli`.
+"""Where `llc` and `ll-loop` begin: what can be done at once is, all else goes to `cli`.
 
-A verb with plainly known options does not wait for the command-line library. Also owns the last
-resort: an error of ours is reported in one line with its traceback in a file.
+A verb with plainly known options does not wait for the command-line library, nor do help and completion.
+Also owns the last resort: an error of ours is reported in one line with its traceback in a file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ import sys
 from errno import EIO, ENOSPC
 
 from . import early
-from .errors import EXIT_FAILURE, EXIT_HANGUP, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_PIPE, reason
+from .errors import (
+    EXIT_FAILURE,
+    EXIT_HANGUP,
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_PIPE,
+    EXIT_USAGE,
+    reason,
+)
 from .store.masking import masked
 from .verbs import HOMES
 
@@ -36,7 +45,7 @@ def main_ll_loop() -> int:
 
         names = {name for option in RUN for name in option.names}
         first = words[0].partition("=")[0] if words else "--help"
-        if "_LL_LOOP_COMPLETE" not in os.environ:
+        if completion_request("ll-loop") is None:
             from .verbs import VERBS
 
             if first in names or (not first.startswith("-") and first not in VERBS):
@@ -49,24 +58,59 @@ def main_ll_loop() -> int:
 def _start(program: str, words: list[str]) -> int:
     if words and words[0] in early.VERBS:
         early.take()
-    if words and words[0] in HOMES and not is_completing():
-        from . import options
-        from .commands import answers, declaring
-
-        verb = declaring.find(words[0])
-        given = options.parse(verb.options, verb.arguments, words[1:], verb.is_open)
-        if given is not None:
-            if not verb.masks:
-                answers.mask()
-            return answers.attempt(words, lambda: verb.do(given))
+    request = completion_request(program)
+    code = _at_once(program, words) if request is None else _complete(request)
+    if code is not None:
+        return code
     from . import cli
 
     return cli.main(program, words)
 
 
-def is_completing() -> bool:
-    """Whether a shell asks how a line may go on, by typer's protocol: `_LLC_COMPLETE` is set."""
-    return any(name.endswith("_COMPLETE") for name in os.environ)
+def _at_once(program: str, words: list[str]) -> int | None:
+    """The exit code of what plain words ask for; None where they are not plain."""
+    if not words or words in (["--help"], ["-h"]):
+        from .commands import help
+
+        return _show(help.program(program), EXIT_OK if words else EXIT_USAGE)
+    if words[0] not in HOMES:
+        return None
+    from . import options
+    from .commands import answers, declaring
+
+    verb = declaring.find(words[0])
+    given = options.parse(verb.options, verb.arguments, words[1:], verb.is_open)
+    if given is not None:
+        if not verb.masks:
+            answers.mask()
+        return answers.attempt(words, lambda: verb.do(given))
+    if "--help" in words or "-h" in words:
+        from .commands import help
+
+        if help.asked(words[1:], verb.is_open):
+            return _show(help.verb(f"{program} {verb.name}", verb), EXIT_OK)
+    return None
+
+
+def _show(page: str, code: int) -> int:
+    from .commands import answers
+
+    def show() -> int:
+        answers.write(page)
+        return code
+
+    return answers.attempt([], show)
+
+
+def _complete(request: str) -> int | None:
+    from .commands import completion
+
+    return completion.answer(request)
+
+
+def completion_request(program: str) -> str | None:
+    """What a shell asks about a line that is being typed, by typer's protocol: `_LLC_COMPLETE`."""
+    return os.environ.get(f"_{program.replace('-', '_').upper()}_COMPLETE")
 
 
 def guarded(action: Callable[[], int]) -> int:

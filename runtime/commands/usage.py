@@ -12,6 +12,7 @@ from typing import Any
 from ...ir.diagnostics import clean, nearest
 from ..errors import UserError
 from ..store.masking import masked
+from .declaring import declared
 
 _EXTRA = re.compile(r"unexpected extra arguments?(?:\(s\))? \((.*)\)", re.DOTALL)
 _BOUND = re.compile(r"(?:equal to |>= ?)(-?[\d.]+)")
@@ -92,8 +93,7 @@ def _name(param: Any) -> str:
 def _about(param: Any, verb: Any) -> str | None:
     """What a parameter is by its help, and how the verb looks with it."""
     text = str(getattr(param, "help", None) or "").rstrip(".")
-    lines = (getattr(verb, "epilog", None) or "").splitlines()
-    example = next((line.strip() for line in lines if line.startswith("  ")), None)
+    example = next(iter(declared[verb.name].examples), None) if verb is not None else None
     such = f"such as `{example}`" if example else ""
     return "; ".join(part for part in (text[:1].lower() + text[1:], such) if part) or None
 

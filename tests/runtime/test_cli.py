@@ -343,8 +343,13 @@ def test_verbs_that_only_look_import_little(llc: Llc) -> None:
         assert (code, HEAVY & modules) == (0, set()), verb
 
 
+# What a loop of states whose actions hold no variables has no use for.
+UNUSED = {"paradigms", "paradigm_schema", "natural", "json_schema", "quoting", "shell", "core", "reader"}
+UNUSED |= {"joint", "flows", "flow_source", "declared", "task_file", "fsm"}
+
+
 def test_verbs_that_compile_import_the_compiler_alone(llc: Llc) -> None:
-    """What needs the compiler does not wait for the command-line library beside it."""
+    """What needs the compiler does not wait for the command-line library, nor for what other loops need."""
     for verb in (
         "validate good",
         "compile good -o good.llb",
@@ -354,6 +359,38 @@ def test_verbs_that_compile_import_the_compiler_alone(llc: Llc) -> None:
         code, modules = imported_by(*verb.split())
         assert code == 0
         assert HEAVY & modules == {"attr", "attrs", "yaml", "inspect"}, verb
+        assert not {f"llc.frontend.{name}" for name in UNUSED} & modules, verb
+
+
+def test_a_first_run_imports_the_compiler_and_what_runs(llc: Llc) -> None:
+    """A loop that is in no cache costs what must be, and a bounded number of modules of ours."""
+    code, modules = imported_by("run", "good", "-q")
+    assert code == 0
+    assert HEAVY & modules == {"attr", "attrs", "yaml", "inspect"}
+    assert not {f"llc.frontend.{name}" for name in UNUSED} & modules
+    assert len([name for name in modules if name.startswith("llc.")]) <= 100
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["run", "--help"], ["task", "-h"], ["create", "x", "--help"], []]
+)
+def test_help_waits_for_nothing(llc: Llc, words: list[str]) -> None:
+    """Neither for the command-line library nor for what the verb does."""
+    code, modules = imported_by(*words)
+    assert code == (0 if words else 2)
+    assert not (HEAVY | {"typing", "llc.runtime.cli"}) & modules
+    assert not [name for name in modules if name.startswith(("llc.frontend", "llc.vm"))]
+
+
+@pytest.mark.parametrize("line", ["llc ", "llc run ", "llc run --max", "llc status ", "llc create -p "])
+def test_completion_waits_for_nothing(llc: Llc, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As help."""
+    monkeypatch.setenv("_LLC_COMPLETE", "complete_zsh")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
+    code, modules = imported_by()
+    assert code == 0
+    assert not (HEAVY | {"typing", "llc.runtime.cli"}) & modules
+    assert not [name for name in modules if name.startswith(("llc.frontend", "llc.vm"))]
 
 
 def test_plain_words_do_not_wait_for_the_command_line_library(llc: Llc) -> None:

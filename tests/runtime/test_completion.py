@@ -105,6 +105,8 @@ def typed(bash: Any) -> Typed:
         ("llc task user:entitle files=REA\t", ["task", "user:entitle", "files=README.md"]),
         ("llc task user:entitle nothing\t", ["task", "user:entitle", "nothing"]),
         ("llc create -p conv\t", ["create", "-p", "convergence"]),
+        ("llc create --paradigm=conv\t", ["create", "--paradigm=convergence"]),
+        ("llc run --quiet --max-it\t", ["run", "--quiet", "--max-iterations"]),
     ],
 )
 def test_a_line_goes_on(typed: Typed, keys: str, words: list[str]) -> None:
@@ -137,3 +139,56 @@ def test_what_is_wrong_is_not_said_in_a_line(project: Path) -> None:
         finally:
             (project / ".loops" / "config.yaml").unlink()
         assert (done.stdout, done.stderr) == ("", "")
+
+
+def asked(project: Path, shell: str, line: str, **more: str) -> tuple[int, str]:
+    """The exit code and what `llc` tells a shell that is not bash about a line."""
+    env = {"_LLC_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": line, **more}
+    done = subprocess.run(
+        [project / "bin" / "llc"], cwd=project, env={**os.environ, **env}, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
+def test_zsh_is_told_what_words_mean(project: Path) -> None:
+    """In the form that typer's script evaluates; where nothing is known, files may stand."""
+    told = """_arguments '*: :(("resume":"Go on with a run that was cut off."))'\n"""
+    assert asked(project, "zsh", "llc resu") == (0, told)
+    assert asked(project, "zsh", "llc run ti") == (0, """_arguments '*: :(("tidy"))'\n""")
+    assert asked(project, "zsh", "llc run tidy --flame ") == (0, "_files\n")
+    told = asked(project, "zsh", "llc run --max-iter")[1]
+    assert told == """_arguments '*: :(("--max-iterations":"Override the loop''s limit of iterations."))'\n"""
+
+
+def test_fish_asks_first_whether_there_is_anything(project: Path) -> None:
+    """Where there is nothing, it offers files."""
+    for line, code in (("llc resu", 0), ("llc run tidy --flame ", 1)):
+        assert asked(project, "fish", line, _TYPER_COMPLETE_FISH_ACTION="is-args") == (code, "")
+    told = "resume\tGo on with a run that was cut off.\n"
+    assert asked(project, "fish", "llc resu", _TYPER_COMPLETE_FISH_ACTION="get-args") == (0, told)
+
+
+def test_powershell_names_the_word_that_is_typed(project: Path) -> None:
+    """Beside the line."""
+    told = asked(project, "powershell", "llc run ti", _TYPER_COMPLETE_WORD_TO_COMPLETE="ti")
+    assert told == (0, "tidy::: \n")
+
+
+def test_what_was_given_is_not_offered_again(project: Path) -> None:
+    """Unless it may be repeated; behind `--` nothing is an option, and an option's value is no name."""
+
+    def words(line: str) -> list[str]:
+        told = asked(project, "fish", line, _TYPER_COMPLETE_FISH_ACTION="get-args")[1]
+        return [row.partition("\t")[0] for row in told.splitlines()]
+
+    assert words("llc run --quiet --q") == ["--queue"]
+    assert words("llc run -q --qui") == []
+    assert words("llc run --arg a=1 --ar") == ["--arg"]
+    assert words("llc run -- --q") == []
+    assert words("llc run --llm-model ") == []
+    assert words("llc run --llm-model x ti") == ["tidy"]
+    assert words("llc run tidy ") == []
+    assert words("llc --verbose resu") == ["resume"]
+    assert words("llc nothing ") == []
+    assert words("llc run 'ti") == ["tidy"]
