@@ -19,7 +19,7 @@ def section(place: Place, sizes: Sizes) -> Section:
             "Each figure is a new process of a regular install in its own environment; the peer is the same "
             "interpreter doing nothing. The loop has three states whose action is `true`. Without a cache: "
             "`.loops/.cache` is removed before each run, so the loop is read, checked, compiled and kept. "
-            "No command here waits for the command-line library. Completion is what a shell asks `llc` when Tab "
+            "No command here waits for the command-line library. Completion is what a shell asks when Tab "
             "is pressed."
         ),
     )
