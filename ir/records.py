@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 else:
 
     def frozen(cls=None, *, eq=None, **settings):
-        """As `attrs.frozen`. eq: True where objects are compared so often that attrs had better write it."""
-        return _declare(attrs.frozen, cls, eq, {"__hash__": _hash}, settings)
+        """As `attrs.frozen`, but it is mypy that sees to it: past attrs' own guard, to make an object takes
+        three times as long, and a program is a million of them.
+
+        eq: True where objects are compared so often that attrs had better write it.
+        """
+        settings["unsafe_hash"] = True if eq else None
+        return _declare(attrs.define, cls, eq, {"__hash__": _hash}, settings)
 
     def define(cls=None, *, eq=None, **settings):
         """As `attrs.define`."""

@@ -59,11 +59,9 @@ def test_a_record_is_shown_compared_and_hashed_as_attrs_would(
     assert ours[0] != ours[1] or hash(ours[0]) == hash(ours[1])
 
 
-def test_a_record_is_frozen_and_attrs_knows_it() -> None:
+def test_attrs_knows_a_record() -> None:
     """Its fields, evolving it, taking it apart by position."""
     one = Ours(1, 2)
-    with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        one.left = 3  # type: ignore[misc]
     assert attrs.evolve(one, left=3) == Ours(3, 2)
     assert [field.name for field in attrs.fields(Ours)] == ["left", "right", "span"]
     match one:
