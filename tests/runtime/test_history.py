@@ -251,6 +251,23 @@ def test_what_piled_up_goes_bit_by_bit(llc: Llc, tmp_path: Path) -> None:
     assert len(kept()) == 11 - cleaning.MOST_AT_ONCE
 
 
+def test_what_a_run_only_refers_to_is_not_removed(llc: Llc, tmp_path: Path) -> None:
+    """Links in its folder go, and what is in its folders; what a link leads to stays."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("kept")
+    llc("run", "flips", "-q")
+    (run,) = runs.runs_in(runs.ROOT, runs.HISTORY)
+    inner = Path(run.path) / "outputs" / "deep"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("12345")
+    (inner / "to-folder").symlink_to(tmp_path / "kept")
+    (inner / "to-file").symlink_to(tmp_path / "kept" / "file")
+    assert cleaning.remove(run) > 5
+    assert not os.path.exists(run.path)
+    assert os.listdir(os.path.dirname(run.path)) == []
+    assert (tmp_path / "kept" / "file").read_text() == "kept"
+
+
 def test_a_removal_that_was_cut_off_is_finished(llc: Llc, tmp_path: Path) -> None:
     """What is left of a run that was being removed is listed nowhere and goes at the next clean."""
     run = past("x", 1000)
