@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .core import (
+    LEAVES,
     Apply,
     Assign,
     Binding,
     Core,
-    External,
     If,
     Lambda,
     Let,
@@ -31,6 +31,8 @@ from .core import (
     walk,
 )
 
+# The nodes that name a variable.
+_BINDING = frozenset({Variable, Assign, Let, Letrec, Loop, Try})
 # An expression nested deeper than this is taken apart over temporaries (`ir.constants.MAX_NESTING`).
 _DEEPEST = 60
 # A literal text up to this length stands where the variable bound to it is used.
@@ -106,6 +108,9 @@ class Captures:
                 todo += [(child, node) for child in reversed(inner)]
                 continue
             assert within is not None
+            if type(node) not in _BINDING:
+                todo += [(child, within) for child in reversed(children(node))]
+                continue
             match node:
                 case Variable(binding=binding) | Assign(binding=binding):
                     self.used.add(binding)
@@ -210,9 +215,11 @@ class Captures:
 
     def _depth(self, node: Core, depths: dict[Core, int]) -> int:
         """How deep the expression for a node is, 0 where it takes more than an expression."""
+        if type(node) in LEAVES:
+            return 2  # a variable may be read from a box
         match node:
-            case Literal() | Variable() | Library() | External() | Lambda():
-                return 2  # a variable may be read from a box
+            case Lambda():
+                return 2
             case Operation(args=args):
                 parts: tuple[Core, ...] = args
             case Apply(callee=Library(name=name), args=args, spread=None) if self._is_primitive(name):

@@ -294,6 +294,9 @@ _CHILDREN: dict[type, Callable[[Any], tuple[Core, ...]]] = {
     Try: lambda node: (node.body, node.handler),
 }
 
+# Nodes without any in them: most of a program.
+LEAVES = frozenset({Literal, Variable, Library, External})
+
 if _CHILDREN.keys() != {*get_args(Core)}:
     raise AssertionError("the table of children leaves out a node")
 
@@ -304,7 +307,8 @@ def walk(node: Core) -> Iterator[Core]:
     while todo:
         node = todo.pop()
         yield node
-        todo.extend(children(node)[::-1])
+        if type(node) not in LEAVES:
+            todo += children(node)[::-1]
 
 
 def sequence(items: Iterable[Core], span: Span | None) -> Core:

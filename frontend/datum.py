@@ -31,7 +31,8 @@ class Lines:
         """The span of the characters from offset `start` to `end`, exclusive."""
         starts = self.starts
         line = bisect_right(starts, start)
-        end_line = bisect_right(starts, end, line - 1) if end > start else line
+        is_one_line = line == len(starts) or end < starts[line] or end <= start
+        end_line = line if is_one_line else bisect_right(starts, end, line)
         return Span(self.path, line, start - starts[line - 1] + 1, end_line, end - starts[end_line - 1] + 1)
 
     def offset(self, line: int, column: int) -> int:

@@ -13,6 +13,7 @@ from ..ir.diagnostics import Diagnostic
 from ..ir.records import frozen
 from ..ir.spans import Span
 from .core import (
+    LEAVES,
     Apply,
     Binding,
     Core,
@@ -247,7 +248,11 @@ def _unreachable(nodes: list[Core]) -> Iterable[Diagnostic]:
     ends: set[Core] = set()
     found: list[Diagnostic] = []
     for node in reversed(nodes):
-        if _never_ends(node, ends):
+        kind = type(node)
+        if kind in LEAVES:
+            continue
+        # Unless something in it never ends, only these can be such.
+        if (ends or kind is Fail or kind is Recur) and _never_ends(node, ends):
             ends.add(node)
         if isinstance(node, If) and isinstance(node.test, Literal) and node.test.span is not None:
             branch = node.otherwise if node.test.value else node.then
@@ -259,7 +264,7 @@ def _unreachable(nodes: list[Core]) -> Iterable[Diagnostic]:
             after = list(node.items)
         elif isinstance(node, Let | Letrec):
             after = [*(value for _, value in node.bindings), node.body]
-        for item, following in itertools.pairwise(after):
+        for item, following in itertools.pairwise(after if ends else ()):
             if item in ends:
                 if _is_own(following, node.span):
                     found.append(_warning(following.span, "what stands before it never ends or always fails"))
