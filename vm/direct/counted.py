@@ -10,11 +10,14 @@ Must not be in here: the text (`writer`), how many ticks there are (`tier`).
 
 from __future__ import annotations
 
+from .function import Ahead
 from .kinds import INTEGERS
 from .trees import trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from .flow import FlowGraph
     from .function import Function
     from .known import Known
@@ -37,7 +40,9 @@ class Count:
     counts, name: its local; step: by what. bound: what it reaches in the end, as text. ticks: how many a
     round uses. passed: by state, how many a round has used when it begins. ends: slots besides the index that
     are known after a round, by how much more than the next index they are. unread: instructions that only say
-    what the next index is; nexts: the last of those in each state that leads back.
+    what the next index is; nexts: the last of those in each state that leads back. sums: instructions that
+    give the index and a number. items: where nobody wants the index itself but the items of a list by it, the
+    local that is the list; uses: how often.
     """
 
     def __init__(self, header: int, first: int, states: set[int]) -> None:
@@ -50,15 +55,23 @@ class Count:
         self.ends: dict[int, int] = {}
         self.unread: set[int] = set()
         self.nexts: set[int] = set()
+        self.sums: set[int] = set()
+        self.items = ""
+        self.uses = 0
 
     def left(self, state: int) -> str:
-        """The ticks that are not used yet where a state ends, as text. `e` is where the index ends."""
-        rounds, used = self.rounds("e"), self.passed[state] + 1
+        """The ticks that are not used yet where a state ends, as text. `e` is where the index ends, `r` the
+        items that are left."""
+        rounds, used = "LEFT(r) + 1" if self.items else self.rounds("e"), self.passed[state] + 1
         return f"{rounds} - {used}" if self.ticks == 1 else f"({rounds}) * {self.ticks} - {used}"
 
     def rounds(self, end: str) -> str:
         """How many there are until the index is `end`."""
         return f"{end} - {self.name}" if self.step > 0 else f"{self.name} - ({end})"
+
+    def ahead(self, state: int) -> Ahead:
+        """The same as what a fault goes by."""
+        return Ahead("" if self.items else self.name, self.ticks, self.passed[state] + 1)
 
     def is_within(self, state: int, target: int) -> bool:
         """Whether a jump stays within a round."""
@@ -79,6 +92,31 @@ def counted(function: Function, graph: FlowGraph, known: Known, live: Live) -> d
             if loop is not None:
                 found[header] = loop
     return found
+
+
+def by_items(count: Count, live: Live, below: Container[int], nodes: list[list[Node]]) -> None:
+    """Find out whether the items of one list are all that a loop wants of its index.
+
+    below: those of `nth` whose index is within the list.
+    """
+    root = live.root
+    found = []
+    for state in count.states:
+        fine = set(count.unread)
+        for node in nodes[state]:
+            if node.name == "STORE" and live.plans.get(node.offset) == "drop":
+                fine |= {one.offset for one in node.taken[0].all() if node.taken[0].offset in count.sums}
+            elif node.name == "nth" and node.offset in below:
+                index, items = node.taken
+                if items.name == "LOAD" and root[items.slot] == count.index:
+                    index, items = items, index
+                found.append(live.function.names[items.slot])
+                fine.add(index.offset)
+        for node in nodes[state]:
+            if node.name == "LOAD" and root[node.slot] == count.index and node.offset not in fine:
+                return
+    if len(set(found)) == 1:
+        count.items, count.uses = found[0], len(found)
 
 
 def _condition(function: Function, header: int) -> str | None:
@@ -230,6 +268,8 @@ class _Finding:
         nexts: list[Node] = []
         for node in self.nodes[state]:
             known[node] = self.value(node, known, values)
+            if known[node] is not None:
+                loop.sums.add(node.offset)
             if node.name == "LOAD" and nexts and root[node.slot] == loop.index:
                 return None
             if node.name == "STORE":
@@ -264,11 +304,7 @@ class _Finding:
                 return None
             self.last.append(values)
             loop.nexts.add(nexts[0].offset)
-            todo = [nexts[0]]
-            while todo:
-                node = todo.pop()
-                loop.unread.add(node.offset)
-                todo += node.taken
+            loop.unread |= {node.offset for node in nexts[0].all()}
         return values
 
     def value(self, node: Node, known: dict[Node, int | None], values: dict[int, int]) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import cached_property
+from operator import length_hint
 
 from ..opcodes import NO_STATE, decode
 from .slots import Slots
@@ -31,18 +32,22 @@ NOWHERE = 1 << 40
 
 
 class Ahead:
-    """Ticks that have been used for what is yet to come: of rounds that are left until the local `index` is
-    `e`, so many for each, without those `used` by then. With no index it is one."""
+    """Ticks that have been used for what is yet to come: so many for `each` round that is left, without those
+    `used` by then. Rounds are left until the local `index` is `e`, or without one as long as `r` gives
+    items."""
 
     __slots__ = ("each", "index", "used")
 
-    def __init__(self, index: str = "", each: int = 0, used: int = 0) -> None:
+    def __init__(self, index: str, each: int, used: int) -> None:
         self.index = index
         self.each = each
         self.used = used
 
     def ticks(self, local: Mapping[str, Any]) -> int:
-        return abs(local["e"] - local[self.index]) * self.each - self.used if self.index else 1
+        if not self.each:
+            return -self.used
+        rounds = abs(local["e"] - local[self.index]) if self.index else length_hint(local["r"]) + 1
+        return rounds * self.each - self.used
 
 
 class Part:

@@ -59,10 +59,10 @@ class Liberties:
 
     growing: the names of slots that hold a list which grows. maps: the `put` that may change their map, by
     offset, with the name of the slot that holds it; boxes: those that may change a box's (`InPlace`). below:
-    those of `nth` whose index is below the end.
+    those of `nth` whose index is below the end. once: of the growing those that get one item a round.
     """
 
-    __slots__ = ("below", "boxes", "growing", "maps")
+    __slots__ = ("below", "boxes", "growing", "maps", "once")
 
     def __init__(
         self, growing: Iterable[int] = (), inplace: InPlace | None = None, below: Iterable[int] = ()
@@ -70,6 +70,7 @@ class Liberties:
         self.growing = {f"s{slot}" for slot in growing}
         self.maps = {offset: f"s{slot}" for offset, slot in inplace.maps.items()} if inplace else {}
         self.boxes = inplace.boxes if inplace else {}
+        self.once = {f"s{slot}" for slot in inplace.growing} & self.growing if inplace else set()
         self.below = set(below)
 
 
@@ -98,6 +99,13 @@ class Instructions:
         self.is_kept = False
         # What marks the instructions of this state, besides their offset.
         self.ahead = 0
+        # The local that counts upwards from 0 or more; the list whose items a loop goes over (`counted`).
+        self.rising = ""
+        self.items = ""
+        # The lists that are known to have room for what is put in.
+        self.has_room: set[str] = set()
+        # A slot that is read once, at once, and what it would hold.
+        self.asked: tuple[int, str] = -1, ""
 
     def enter(self, state: int) -> None:
         self.temporaries = 0
@@ -116,6 +124,9 @@ class Instructions:
                 self.stack.append(Operand(text, kind, True))
             case "LOAD" if self.is_kept:
                 self.is_kept = False
+            case "LOAD" if self.asked[0] == operands[0]:
+                self.stack.append(Operand(self.asked[1], "any", False))
+                self.asked = -1, ""
             case "LOAD":
                 kind = self.kinds[operands[0]]
                 text = ONLY.get(kind, "") if isinstance(kind, str) else ""
@@ -241,7 +252,8 @@ class Instructions:
         if name == "cons" and texts[1] in growing:
             item, slot = texts
             self.written()
-            self.out.append((f"if len({slot}) > m{slot[1:]}", [f"({self.mark(offset)}FULL())"]))
+            if slot not in self.has_room:
+                self.out.append((f"if len({slot}) > m{slot[1:]}", [f"({self.mark(offset)}FULL())"]))
             self.out.append(f"{slot}.append({item})")
             self.stack.append(Operand(slot, "any", True))
         elif name == "reverse" and texts[0] in growing:
@@ -265,6 +277,12 @@ class Instructions:
                 (items, _), (index, kind) = typed
             if kind not in INTEGERS:
                 return False
+            if self.items and index == self.rising:
+                self.stack.append(Operand("i", "any", True))
+                return True
+            if index == self.rising:
+                self.stack.append(Operand(f"({items}[{index}])", "any", False))
+                return True
             call = f"{self.mark(offset)}P_nth({index}, {items})"
             self.stack.append(Operand(f"({items}[{index}] if {index} >= 0 else {call})", "any", False))
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import partial
 from itertools import chain, repeat
+from operator import length_hint
 from sys import getrefcount
 
 from ...ir.symbols import Symbol
@@ -77,6 +78,7 @@ class Library:
             "NO_FUNCTION": _no_function,
             "FAIL": _fail_with,
             "REFS": getrefcount,
+            "LEFT": length_hint,
             "GROW": inplace.grow,
             "GROWN": inplace.grown,
             "TURNED": inplace.turned,

@@ -170,14 +170,20 @@ class Direct:
         """A tick that was taken is not used."""
         self.returned += 1
 
-    def portion(self, rounds: int, each: int = 1) -> int:
-        """How many rounds of a loop that counts are done now; their ticks but the last are used.
+    def portion(self, rounds: int, each: int, *room: int) -> int:
+        """How many rounds of a loop that counts are done now, that use so many ticks each and for which there
+        must be room; their ticks but the last are used.
 
         These are not those at hand, but others that the machine may use.
         """
         machine = self.machine
         if not 0 < rounds < _ROUNDS:  # one that does not meet its bound goes on and on
             rounds = _ROUNDS
+        if room:
+            rounds = min(rounds, *room)
+            if not rounds:
+                self.count()
+                self.host.switch(DEEPER)
         used = rounds * each - 1
         spare = machine.limit - machine.ticks - self.left - 2 * self.left_two - 1
         if used > spare:

@@ -160,7 +160,7 @@ class Translator:
         own = _names(0, len(function.code.slots))
         head: list[Statement] = [f"{''.join(f'{slot}, ' for slot in own)}= slots"] if own else []
         self.uses = set()
-        body = self.body(function, given)
+        body, _ = self.body(function, given)
         return self.finished(name, function, [(f"def {name}(slots)", [*head, *body])])
 
     def text(self, version: Version, parameters: list[str], head: list[Statement]) -> Text:
@@ -187,12 +187,13 @@ class Translator:
             if all(given[items] == "array" and given[end] in INTEGERS for items, end in indices.limits):
                 below = indices.below
                 tests += [f"len(s{items}) < s{end}" for items, end in sorted(indices.limits)]
+        body, rising = self.body(function, given, growing, below)
+        tests += [f"{rising} < 0"] if rising else []
         if tests:
             other = self.version(index, version.given, True)
             call = f"{other}({', '.join(_names(0, len(given)))})"
             head = [*head, (f"if {' or '.join(tests)}", [f"return ({mark(NOWHERE)}{call})"])]
         head = [*head, *(f"s{slot}, m{slot} = GROW(s{slot})" for slot in growing)]
-        body = self.body(function, given, growing, below)
         title = f"def {version.name}({', '.join(parameters)})"
         return self.finished(version.name, function, [(title, [*head, *body])])
 
@@ -222,8 +223,9 @@ class Translator:
         given: Sequence[Kind],
         growing: Iterable[int] = (),
         below: Iterable[int] = (),
-    ) -> list[Statement]:
-        """What a function does, in statements, from when its slots have their names.
+    ) -> tuple[list[Statement], str]:
+        """What a function does, in statements, from when its slots have their names; and the local that must
+        not be less than 0 then.
 
         `growing` and `below` are what of that is sure (`inplace`, `indices`).
         """
@@ -257,8 +259,8 @@ class Translator:
         if not function.is_entry and not writer.begun:
             head += tick(function.offsets[0])
         if writer.is_plain:
-            return [*head, *written]
-        return [*head, f"at = {function.start}", ("while True", _guarded(function, written))]
+            return [*head, *written], writer.rising
+        return [*head, f"at = {function.start}", ("while True", _guarded(function, written))], writer.rising
 
     def absorbed(self, function: Function, given: Sequence[Kind]) -> Known:
         """Have small functions written in place of calls; what is known then."""

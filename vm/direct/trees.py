@@ -4,6 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .function import Function
 
 
@@ -28,14 +30,16 @@ class Node:
     def loads(self, slot: int) -> bool:
         return self.name == "LOAD" and self.words[0] == slot
 
-    def mentions(self, slot: int) -> bool:
+    def all(self) -> Iterator[Node]:
+        """It and what its operands are from."""
         todo = [self]
         while todo:
             node = todo.pop()
-            if node.loads(slot):
-                return True
+            yield node
             todo += node.taken
-        return False
+
+    def mentions(self, slot: int) -> bool:
+        return any(node.loads(slot) for node in self.all())
 
 
 def trees(function: Function) -> list[list[Node]]:

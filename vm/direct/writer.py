@@ -7,14 +7,17 @@ which is entered from the top of the function.
 
 from __future__ import annotations
 
+import re
+
 from ..opcodes import NO_STATE
-from .counted import counted
+from .counted import by_items, counted
 from .doubled import way
 from .function import NOWHERE, Ahead
 from .instructions import Instructions, Operand, effects, listed
 from .known import operands_of
 from .live import Live
 from .text import AHEAD, Arrival, Told, mark, tick
+from .trees import trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ _DEEPEST = 40
 # the whole function come on top.
 _MOST_LOOPS = 7
 _LONGEST = 100
+# What a slot is given first of all in a round over the items of a list.
+_FROM_ITEM = re.compile(r"(s\d+) = i")
 
 
 class Loop:
@@ -57,7 +62,8 @@ class Nested(Exception):
 class Writer(Instructions):
     """Writes the states of a function, given what is known of types.
 
-    begun: whether the text uses the tick for entering the function itself, in its first line.
+    begun: whether the text uses the tick for entering the function itself, in its first line. rising: the
+    slot that must not be less than 0 where the function begins.
     """
 
     def __init__(
@@ -76,6 +82,10 @@ class Writer(Instructions):
                 self.live = Live(function, graph, known, self.counted.values())
                 self.counting = {state: count for count in self.counted.values() for state in count.states}
             self.plans = self.live.plans
+            count = self.counted.get(function.start)
+            if count is not None and count.step > 0 and self.liberties.below:
+                self.rising = count.name
+                by_items(count, self.live, self.liberties.below, trees(function))
         self.begun = False
         # The states that a tick has been used for already (`doubled`).
         self.way: list[int] = []
@@ -243,6 +253,8 @@ class Writer(Instructions):
             written.append("BACK()")
         count = self.counting.get(state)
         if count is not None and target != count.header and target not in count.states:
+            if count.items:
+                written.append(f"{count.name} = e - LEFT(r) - 1")
             written.append(f"GIVE({count.left(state)})")
         if (self.way and state == self.way[-1]) or (count is not None and count.is_within(state, target)):
             pass  # its tick has been used
@@ -285,6 +297,8 @@ class Writer(Instructions):
         self.enter(state)
         self.ahead = self.marked(state)
         count = self.counting.get(state)
+        self.items = "" if count is None else count.items
+        self.has_room = set() if count is None else self.roomy(count)
         outer = self.function.outer.get(state)
         if outer is not None:
             self.stack = self.operands_of(outer)
@@ -295,15 +309,16 @@ class Writer(Instructions):
                     self.stack[-1] = Operand(count.name, "int", True)
         return self.leave(state)
 
+    def roomy(self, count: Count) -> set[str]:
+        """The lists that there is room in for the items of a portion of rounds."""
+        return self.liberties.once if count.header == self.function.start else set()
+
     def marked(self, state: int) -> int:
         """What marks the instructions of a state besides their offsets."""
-        if state in self.way:
-            ahead = Ahead()
-        elif state in self.counting:
-            count = self.counting[state]
-            ahead = Ahead(count.name, count.ticks, count.passed[state] + 1)
-        else:
+        count = self.counting.get(state)
+        if count is None and state not in self.way:
             return 0
+        ahead = Ahead("", 0, -1) if count is None else count.ahead(state)
         self.function.ahead.append(ahead)
         return AHEAD * len(self.function.ahead)
 
@@ -358,7 +373,9 @@ class Writer(Instructions):
         slot = function.result_slot(state)
         written = self.out
         if slot is not None:
-            if self.live is None or self.live.is_result(state):
+            if row.name == "RETURN" and self.is_asked(state, slot):
+                self.asked = slot, text
+            elif self.live is None or self.live.is_result(state):
                 written.append(f"s{slot} = {text}")
             else:
                 written += effects(text)
@@ -377,14 +394,21 @@ class Writer(Instructions):
         if falls:
             body = [*body, "break"]
         name, sign = count.name, "+" if count.step > 0 else "-"
-        given = [count.rounds(count.bound), *([str(count.ticks)] if count.ticks > 1 else [])]
+        given = [count.rounds(count.bound), str(count.ticks)]
+        given += [f"m{one[1:]} + 1 - len({one})" for one in sorted(self.roomy(count))]
         mark_ = mark(self.function.offsets[state])
         step = "" if count.step > 0 else ", -1"
+        item = "i"
+        if count.items and count.uses == 1 and (found := _FROM_ITEM.fullmatch(str(body[0]))):
+            item, body = found[1], body[1:] or ["pass"]
         written: list[Statement] = [
             f"e = {name} {sign} ({mark_}PORTION({', '.join(given)}))",
-            (f"for {name} in range({name}, e{step})", body),
+            f"r = iter({count.items}[{name}:e])",
+            (f"for {item} in r" if count.items else f"for {name} in range({name}, e{step})", body),
             ("else", [*self.ends(count), "continue"]),
         ]
+        if not count.items:
+            del written[1]
         return self.after(written, loop.breaks | falls)
 
     def ends(self, count: Count) -> list[Statement]:
@@ -396,6 +420,21 @@ class Writer(Instructions):
             if seen >> slot & 1:
                 found.append(f"s{slot} = e + {more}" if more else f"s{slot} = e")
         return found
+
+    def is_asked(self, state: int, slot: int) -> bool:
+        """Whether what a state gives is nothing but what the next one branches by."""
+        function, (target, *_) = self.function, self.function.edges[state]
+        count = self.counting.get(state)
+        return (
+            self.live is not None
+            and [(row.name, words[:1]) for _, row, words in function.states[target][:1]]
+            == [("LOAD", (slot,))]
+            and function.states[target][1][1].name == "BRANCH"
+            and self.graph.before[target] == [state]
+            and not {target} & (self.graph.roots | self.graph.headers)
+            and (not function.ticks(state, target) or (count is not None and count.is_within(state, target)))
+            and not self.live.after[target] >> slot & 1
+        )
 
     def switch(self, state: int, offset: int, operands: tuple[int, ...]) -> tuple[list[Statement], set[int]]:
         part = self.function.part_of[state]
