@@ -85,9 +85,9 @@ def _answer_usage(words: list[str], message: str) -> None:
 
         write(task_run.as_json(task_run.of_refusal(UserError("usage", message))))
     elif own[:1] in (["run"], ["resume"], ["fork"]) and "--json" in own:
-        from ..execution import launch
+        from ..execution import ending
 
-        launch.usage_answer(message)
+        ending.usage_answer(message)
 
 
 def mask() -> None:

@@ -15,7 +15,7 @@ from ...ir.diagnostics import CompileError, clean, to_json
 from .. import options
 from ..compilation.programs import load_expression
 from ..errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
-from ..execution import launch
+from ..execution import ending, launch
 from ..options import Values
 from ..store import masking
 from ..terminal import task_line
@@ -105,7 +105,7 @@ class _TaskCommand(launch.Command):
         except BrokenPipeError:
             pass  # the run's work is not its display
         except UserError as error:
-            self.show(launch.as_diagnostics(error))
+            ending.show_error(self, error)
             return exit_code or error.exit_code
         return exit_code
 

@@ -18,12 +18,12 @@ import attrs
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...vm.image import Image
 from ..compilation.programs import load_program
-from ..effects.world import Interrupt, Interrupted
+from ..effects.world import Interrupt
 from ..errors import EXIT_FAILURE, UserError
 from ..options import Values
 from ..store import cleaning, locks, runs
-from ..store.journal import JournalError
 from ..store.runs import ROOT, RunFolder
+from . import ending, resuming
 from .bounding import keeping
 from .jobs import Job
 from .launch import Command
@@ -264,28 +264,19 @@ class Batch:
         assert self.many is not None
         run: RunFolder = strand.about.about
         self.many.ours.add(run.id)
-        strand.steps = strand.command.take_up(run, strand.interrupt)
+        strand.steps = resuming.take_up(strand.command, run, strand.interrupt)
 
     def _ended(self, strand: Strand, came: Outcome | BaseException) -> None:
         wanted: Wanted = strand.about
         self._claims.remove(wanted.paths)
         self._is_stuck = False
-        outcome = came if isinstance(came, Outcome) else self._failed(strand.command, came)
+        if isinstance(came, Outcome):
+            outcome = came
+        else:
+            outcome = ending.of_error(strand.command, came)
+            if ending.is_ours(came):
+                self._crash = self._crash or came
         self._told(wanted.about, outcome)
-
-    def _failed(self, command: Command, error: BaseException) -> Outcome:
-        """The outcome of a run that could not begin, or not go on."""
-        match error:
-            case Interrupted() | KeyboardInterrupt():
-                return command.not_ended("interrupt", "interrupted", "interrupted")
-            case UserError():
-                return command.not_ended(error.id, error.message, "error", error.help)
-            case JournalError():
-                return command.not_ended("journal", error.message, "error", command.journal_help)
-            case CompileError():
-                return command.not_ended("invalid-loop", str(error.diagnostics[0].message), "error")
-        self._crash = self._crash or error
-        return command.not_ended("internal", "internal error", "error")
 
 
 def _placed(diagnostic: Diagnostic, job: Job) -> Diagnostic:

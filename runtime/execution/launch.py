@@ -1,8 +1,8 @@
-"""From a command to a driven run: `run` and `resume`, whatever the command line is made of.
+"""From a command to a driven run, whatever the command line is made of.
 
-Owns the order: program, world, folder and lock, journal, driver; and saying how it ended. Heavy
-parts are imported where they are needed: a run of a cached loop imports neither the compiler nor
-the command-line library.
+Owns the order: program, world, folder and lock, journal, driver, and the value in the end. What goes on
+with a run is in `resuming`, what is told of its end besides in `ending`. Heavy parts are imported where
+they are needed: a run of a cached loop imports neither the compiler nor the command-line library.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ import os
 import sys
 from time import monotonic
 
-from .. import early
 from ..compilation.programs import load_expression, load_program
-from ..effects.world import Interrupted, timestamp
-from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError
+from ..effects.world import timestamp
+from ..errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..inspection.live import LiveDisplay, LiveFile
 from ..options import OVERRIDES
 from ..store import journal as journals
 from ..store import kept_image, locks, masking, runs
 from ..store.checkpoint import Checkpoints
-from ..store.journal import Journal, JournalError
+from ..store.journal import Journal
 from ..store.runs import ROOT
 from ..terminal.display import Display, ProgressDisplay, QuietDisplay, limits_of
 from ..terminal.screen import Screen
@@ -37,13 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...ir.diagnostics import CompileError, Diagnostic
     from ...vm.image import Image
     from ...vm.machine import Machine
     from ..effects.world import Interrupt, WorldLike
     from ..options import Values
     from ..store.locks import Lock
-    from ..store.resumption import Resumption
     from ..store.runs import RunFolder
     from ..waiting import Steps
     from .background import Leaving
@@ -53,13 +50,6 @@ if TYPE_CHECKING:
     from .spending import Spending
 
 
-# What a lock file tells of the process that holds it, and not of its run.
-_OF_HOLDER = (
-    *("run", "pid", "start_time", "since", "scope", "parent", "background", "host"),
-    *("queued", "ticket", "waits_for"),
-)
-
-
 def run(values: Values) -> int:
     """`llc run`; the exit code."""
     return start(values, Command.run)
@@ -67,12 +57,16 @@ def run(values: Values) -> int:
 
 def resume(values: Values) -> int:
     """`llc resume`; the exit code."""
-    return start(values, Command.resume)
+    from . import resuming
+
+    return start(values, resuming.resume)
 
 
 def fork(values: Values, make: Callable[[], RunFolder]) -> int:
     """`llc resume` of a new run that `make` makes; the exit code."""
-    return start(values, lambda command: command.fork(make))
+    from . import resuming
+
+    return start(values, lambda command: resuming.fork(command, make))
 
 
 def start(
@@ -134,6 +128,8 @@ class Command:
         self.bounds = Bounds()
         self.budget: dict[str, float] = {}
         self.is_scripted = False
+        self.world: WorldLike
+        self.refusals: tuple[type[Exception], ...] = ()
         self.find_streams()
         self.image: Image | None = None
         self.folder: RunFolder | None = None
@@ -162,7 +158,7 @@ class Command:
             self.budget = told.budget
         masking.begin(secrets)
 
-    # --- the two commands -----------------------------------------------------------------
+    # --- a new run ------------------------------------------------------------------------
 
     def run(self) -> Outcome | None:
         values = self.values
@@ -189,7 +185,9 @@ class Command:
         with Stopping(self.is_silent, self.is_background) as interrupt:
             ended = alone(self.begin(path, image, interrupt))
         if values.record:
-            self.record(ended)
+            from . import ending
+
+            ending.record(self, ended)
         return ended
 
     def begin(
@@ -198,13 +196,13 @@ class Command:
         """A new run of `image`, from its folder to its end; it works on `scope`, or what its program says."""
         self.image = image
         script = self.values.script
-        world, refusals = self.world(script)
+        self.open_world(script)
         about: dict[str, Any] = {"program": image.name, "path": path, **self.held_by()}
         if script:
             about["script"] = os.path.abspath(script)
         wanted = [] if script else image.meta["scope"] if scope is None else scope
         facts = {"scope": scope} if scope is not None else {}
-        return (yield from self.start(image, world, refusals, about, wanted, interrupt, facts))
+        return (yield from self.start(image, about, wanted, interrupt, facts))
 
     def load(self) -> tuple[str, Image]:
         """The path of what is run, '' where it has none, and its image."""
@@ -214,33 +212,9 @@ class Command:
         path = runs.resolve(values.target, ROOT)
         return path, load_program(path, values, self.warn)
 
-    def record(self, ended: Outcome) -> None:
-        """Make a test case of the run, which has ended; that it could not be made is shown."""
-        from ..records import case_writer, cases, making, recorded
-
-        assert self.folder is not None
-        if ended.status == "interrupted":
-            self.warn("note: the run was interrupted, so no case is recorded")
-            return
-        try:
-            path = cases.case_path(self.values.record)
-            case, notices = making.make(recorded.RunFiles.of(self.folder), path)
-            case_writer.write(case)
-        except (UserError, JournalError) as error:
-            self.is_unrecorded = True
-            shown = error if isinstance(error, UserError) else UserError("cannot-write", error.message)
-            self.show(as_diagnostics(shown))
-            return
-        for notice in notices:
-            self.warn(f"note: {notice}")
-        if not self.values.quiet:
-            self.warn(f"recorded {case.path}")
-
     def start(
         self,
         image: Image,
-        world: WorldLike,
-        refusals: tuple[type[Exception], ...],
         about: dict[str, Any],
         scope: list[str],
         interrupt: Interrupt,
@@ -250,9 +224,10 @@ class Command:
 
         more: what the journal's beginning tells beside the rest.
         """
+        world = self.world
         facts = {**about, "started_at": timestamp(world.time())}
-        queue, ours = self.queue(interrupt), self.many.ours if self.many is not None else None
-        self.folder, lock = yield from locks.starting(ROOT, image.name, scope, facts, queue, ours)
+        queue = self.queue(interrupt)
+        self.folder, lock = yield from locks.starting(ROOT, image.name, scope, facts, queue, self.ours)
         folder = self.folder
         if self.many is not None:
             self.many.ours.add(folder.id)
@@ -277,199 +252,43 @@ class Command:
         display.begin(folder.id, image.name)
         from ...vm.machine import Machine
 
-        machine, measured = self.measured(Machine(image, tier=self.tier), world, journal)
-        self.driver = driver = Driver(
-            machine,
-            world,
-            measured,
-            folder,
-            display,
-            interrupt,
-            begun=begun,
-            refusals=refusals,
-            jobs=self.values.jobs,
-            pool=self.many.pool if self.many is not None else None,
-            checkpoints=Checkpoints(folder),
-            fuel=self.bounds.fuel,
-            spending=self.spending(),
-        )
-        return (yield from self.drive(driver.steps(), world, journal, lock))
+        machine = Machine(image, tier=self.tier)
+        driver = self.driven(machine, journal, display, interrupt, Checkpoints(folder), begun=begun)
+        return (yield from self.drive(driver.steps(), journal, lock))
 
-    def fork(self, make: Callable[[], RunFolder]) -> Outcome | None:
-        """Go on with a new run that has its past; one that may not is none, unless it is to wait."""
-        self.choose_tier()
-        self.configure()
-        if self.values.budget:
-            from . import spending
+    # --- any run --------------------------------------------------------------------------
 
-            spending.asked(self.values.budget, {})
-        with Stopping(self.is_silent) as interrupt:
-            made = make()
-            if interrupt.count:
-                made.discard()
-                raise Interrupted
-        self.values.target = made.id
-        try:
-            return self.resume()
-        except UserError as error:
-            if error.id != locks.CONFLICT:
-                made.discard()
-                self.folder = None
-            raise
-
-    def resume(self) -> Outcome | None:
-        from ..store.unknown import POLICIES
-
-        values = self.values
-        self.choose_tier()
-        self.configure()
-        if values.on_unknown not in (None, *POLICIES):
-            raise UserError("bad-option", f"--on-unknown is one of {', '.join(POLICIES)}")
-        folder = runs.find(values.target, ROOT)
-        with Stopping(self.is_silent, self.is_background) as interrupt:
-            return alone(self.take_up(folder, interrupt))
-
-    def take_up(self, folder: RunFolder, interrupt: Interrupt) -> Steps[Outcome]:
-        """A run that was cut off, from where it stands to its end."""
-        values = self.values
-        self.folder = folder
-        start = folder.start()
-        if not start:
-            raise _no_record(folder)
-        self.bounds = Bounds.recorded(start, values.fuel)
-        self.bounds.apply()
-        self.budget = {}
-        if values.budget or "budget" in start:
-            from . import spending
-
-            self.budget = spending.recorded(start, values.budget)
-        from ..store import changes, own_program
-
-        self.image = image = own_program.load(folder.id, folder.journal, folder.image_name, self.warn)
-        from ..store.resumption import Resumption
-
-        about = {name: value for name, value in folder.about().items() if name not in _OF_HOLDER}
-        about |= self.held_by()
-        script = start.get("script")
-        scope = [] if script else changes.scopes(folder, image, start if values.accept_changes else None)
-        ours = self.many.ours if self.many is not None else None
-        lock = yield from locks.taking_over(folder, scope, about, self.queue(interrupt), ours)
-        try:
-            resumption = Resumption(folder, self.warn, self.tier)
-            if resumption.history.end is not None:
-                ended = self.recorded(resumption.history.end)
-                resumption.tidy_up()
-                folder.finish()
-                self.warn(f"note: {folder.id} had ended already; this is how")
-                return ended
-            world, refusals = self.world(script)
-            self.prepare(folder)
-            return (yield from self.go_on(image, world, refusals, resumption, lock, interrupt))
-        finally:
-            lock.close()
-
-    def held_by(self) -> dict[str, Any]:
-        """What a run's lock file tells of the process that runs it."""
-        if self.many is not None:
-            return self.many.held_by()
-        return {"background": True} if self.is_background else {}
-
-    def recorded(self, end: dict[str, Any]) -> Outcome:
-        """How a run ended that was cut off before it was put away."""
-        assert self.image is not None
-        assert self.folder is not None
-        try:
-            end = journals.unpack(end, journals.Blobs(self.folder.outputs).fetch)
-        except journals.BlobError as error:
-            self.warn(f"warning: {error}")
-        return Outcome.of_event(self.folder.id, self.image.name, self.image.meta["kind"], end)
-
-    def go_on(
+    def driven(
         self,
-        image: Image,
-        world: WorldLike,
-        refusals: tuple[type[Exception], ...],
-        resumption: Resumption,
-        lock: Lock,
+        machine: Machine,
+        journal: Journal,
+        display: Display,
         interrupt: Interrupt,
-    ) -> Steps[Outcome]:
-        """Replay what is on record, and go on from there."""
-        from ...vm.machine import TIERS
-        from ..store import changes
-        from ..store.unknown import RESULT, Unknown
-
-        folder = self.folder
-        assert folder is not None
-        position = resumption.come_back(image, world)
-        machine, history, progress = position.machine, resumption.history, position.progress
-        for sentence in position.lost:
-            self.warn(f"warning: {folder.journal}: {sentence}")
-        change = changes.find(folder.start(), machine.image, folder.outputs)
-        is_accepted = change is not None and self.values.accept_changes
-        if change is not None:
-            if change.image is not None or not is_accepted:
-                self.warn(change.text(folder.id, progress.state, is_accepted))
-            if is_accepted:
-                machine, dropped = changes.accept(folder, machine, change)
-                for name in dropped:
-                    self.warn(f"note: the new program has no `{name}`; what the run had there is dropped")
-        self.image = image = machine.image
-        unknown = Unknown(
-            folder.id, position, machine.waiting, self.values.on_unknown, self.errors, interrupt
-        )
-        policies = unknown.settle()
-        kept = journals.set_aside(folder.journal, position.cut) if position.cut is not None else None
-        if kept is not None:
-            self.warn(f"note: what was cut from the journal is kept in {kept}")
-        if is_accepted:
-            changes.keep(folder, image)
-        journal = Journal.append(folder.journal, lambda: timestamp(world.time()), history.lines)
-        journal.write(
-            "run_resume",
-            {
-                "state": progress.state,
-                "iteration": progress.iteration,
-                "elapsed_ms": history.active_ms,
-                "unknown": {str(seq): policy for seq, policy in policies.items()},
-                "lost": position.lost,
-                "set_aside": kept,
-                **({"doubtful": position.marks()} if position.doubtful else {}),
-            },
-        )
-        if is_accepted:
-            facts = {"program_hash": image.program_hash, "image": folder.image_name, "state": progress.state}
-            journal.write("program_changed", facts)
-        journal.sync()
-        self.leave(folder)
-        display = self.display(image)
-        display.resume(folder.id, image.name, progress.state, progress.iteration)
-        if machine.direct is None:
-            machine.warm = TIERS[self.tier]
-        machine, measured = self.measured(machine, world, journal, progress)
-        self.driver = driver = Driver(
+        checkpoints: Checkpoints,
+        **past: Any,
+    ) -> Driver:
+        """The driver of the run; past: what it has to know of a run that goes on."""
+        assert self.folder is not None
+        progress = past.get("progress")
+        machine, measured = self.measured(machine, journal, progress)
+        self.driver = Driver(
             machine,
-            world,
+            self.world,
             measured,
-            folder,
+            self.folder,
             display,
             interrupt,
-            progress=progress,
-            base_ms=history.active_ms,
-            begun=history.begun,
-            refusals=refusals,
-            settle=unknown.settle_again,
+            refusals=self.refusals,
             jobs=self.values.jobs,
             pool=self.many.pool if self.many is not None else None,
-            checkpoints=resumption.checkpoints(),
-            doubtful=position.marks,
+            checkpoints=checkpoints,
             fuel=self.bounds.fuel,
-            spending=self.spending(is_begun=True),
+            spending=self.spending(is_begun=progress is not None),
+            **past,
         )
-        answers = {seq: RESULT for seq, policy in policies.items() if policy == "fail"}
-        steps = driver.steps(position.outcome, position.notes, answers, position.places)
-        return (yield from self.drive(steps, world, journal, lock))
+        return self.driver
 
-    def drive(self, steps: Steps[Outcome], world: WorldLike, journal: Journal, lock: Lock) -> Steps[Outcome]:
+    def drive(self, steps: Steps[Outcome], journal: Journal, lock: Lock) -> Steps[Outcome]:
         """Drive to the end and put everything away; a run that has ended goes to the history."""
         if not self.is_silent:
             # What there is by now stays to the end (`entry`); only what the run makes is looked through.
@@ -487,13 +306,24 @@ class Command:
                     cleaning.after(self.folder, self.keep, self.older_than)
             return ended
         finally:
-            world.close()
+            self.world.close()
             try:
                 journal.close()
             finally:
                 lock.close()
 
     # --- parts ----------------------------------------------------------------------------
+
+    def held_by(self) -> dict[str, Any]:
+        """What a run's lock file tells of the process that runs it."""
+        if self.many is not None:
+            return self.many.held_by()
+        return {"background": True} if self.is_background else {}
+
+    @property
+    def ours(self) -> set[str] | None:
+        """The runs of this process, where there are many."""
+        return None if self.many is None else self.many.ours
 
     def queue(self, interrupt: Interrupt) -> locks.Queue | None:
         """How to wait for other runs, where that was asked for."""
@@ -531,7 +361,7 @@ class Command:
             self.tier = tiers.asked(self.values.tier)
 
     def measured(
-        self, machine: Machine, world: WorldLike, journal: Journal, progress: Progress | None = None
+        self, machine: Machine, journal: Journal, progress: Progress | None
     ) -> tuple[Machine, Journal]:
         """What the driver works with, so that its time is taken where a profile was asked for.
 
@@ -542,7 +372,7 @@ class Command:
             from ..effects.world import World
 
             assert self.folder is not None
-            if isinstance(world, World):
+            if isinstance(self.world, World):
                 from .profiling import Meter
 
                 self.meter = meter = Meter(self.folder.id, machine.image.name)
@@ -550,16 +380,17 @@ class Command:
                 return meter.machine(machine), meter.journal(journal)
         return machine, journal
 
-    def world(self, script: str | None) -> tuple[WorldLike, tuple[type[Exception], ...]]:
+    def open_world(self, script: str | None) -> None:
         """The world to perform in, and what it raises when it will not perform an effect."""
         if script is None:
             from ..effects.world import World
 
-            return World() if self.many is None else World(shared=self.many.models), ()
+            self.world = World() if self.many is None else World(shared=self.many.models)
+            return
         from ..effects.script import NoRule, ScriptedWorld
 
         self.is_scripted = True
-        return ScriptedWorld.load(script), (NoRule,)
+        self.world, self.refusals = ScriptedWorld.load(script), (NoRule,)
 
     def start_fields(self, about: dict[str, Any]) -> dict[str, Any]:
         from ... import __version__
@@ -613,25 +444,6 @@ class Command:
             shown = MaskedDisplay(shown)
         return shown
 
-    def say_where_time_went(self) -> None:
-        """The profile of what was driven, shown and written as asked for; with `--verbose`, the tier."""
-        if self.values.verbose and self.machine is not None:
-            from . import tiers
-
-            self.warn(f"note: {tiers.told(self.machine, self.tier)}")
-        if not (self.values.profile or self.values.flame) or self.folder is None:
-            return
-        from ..inspection import profiles
-
-        profile = (
-            self.meter.profile if self.meter else profiles.of_record(self.folder.id, self.folder.journal)
-        )
-        if self.values.profile:
-            self.warn(profiles.as_text(profile, self.errors).rstrip("\n"))
-            self.profile = profiles.as_json(profile)
-        if self.values.flame:
-            profiles.write_flame(profile, self.values.flame)
-
     # --- how it ended ---------------------------------------------------------------------
 
     def warn(self, text: str) -> None:
@@ -641,77 +453,28 @@ class Command:
         """Do it and answer; what the user or the system did wrong is shown, what we did is raised."""
         try:
             outcome = action(self)
-        except (KeyboardInterrupt, Interrupted):
-            if self.driver is None:
-                self.warn(early.SAID)
-            return self.refuse("interrupt", "interrupted", [], EXIT_INTERRUPTED)
-        except UserError as error:
-            self.show(as_diagnostics(error))
-            return self.refuse(error.id, error.message, [], error.exit_code, error.help)
-        except JournalError as error:
-            return self.refuse_journal(error)
-        except RecursionError:
-            raise
-        except Exception as error:
-            found = _compile_error(error)
-            if found is None:
-                self.refuse("internal", "internal error", [], EXIT_FAILURE)
-                raise
-            self.show(found.diagnostics, found.sources)
-            count = sum(diagnostic.is_error for diagnostic in found.diagnostics)
-            place = found.sources[0].path if found.sources else self.values.target or "the expression"
-            message = f"{count} error{'' if count == 1 else 's'} in {place}"
-            return self.refuse("invalid-loop", message, found.diagnostics, EXIT_USAGE)
+        except (Exception, KeyboardInterrupt) as error:
+            from . import ending
+
+            return ending.refuse(self, error)
         if outcome is None:
             return EXIT_OK
-        try:
-            self.say_where_time_went()
-        except UserError as error:
-            self.show(as_diagnostics(error))
-            self.is_unrecorded = True
+        values = self.values
+        if values.verbose or values.profile or values.flame:
+            from . import ending
+
+            try:
+                ending.say_where_time_went(self)
+            except UserError as error:
+                ending.show_error(self, error)
+                self.is_unrecorded = True
         if outcome.error is not None:
-            self.show_error(outcome)
+            from . import ending
+
+            ending.show_fault(self, outcome)
         if outcome.status == "interrupted" and outcome.terminated_by not in ("fuel", "budget"):
             self.warn(f"Resume with: llc resume {outcome.run}")
         return self.answer(outcome, outcome.exit_code or (EXIT_FAILURE if self.is_unrecorded else EXIT_OK))
-
-    def refuse_journal(self, error: JournalError) -> int:
-        help = self.journal_help
-        refusal = UserError("journal", error.message, help, EXIT_FAILURE)
-        self.show(as_diagnostics(refusal))
-        return self.refuse("journal", error.message, [], EXIT_FAILURE, help)
-
-    @property
-    def journal_help(self) -> str | None:
-        """What to do where a journal cannot be written."""
-        if self.folder is None:
-            return None
-        return f"nothing recorded is lost; when that is mended: llc resume {self.folder.id}"
-
-    def refuse(
-        self, kind: str, message: str, diagnostics: Any, exit_code: int, help: str | None = None
-    ) -> int:
-        """Answer for a run that did not come to an end, or did not begin."""
-        status = "interrupted" if exit_code == EXIT_INTERRUPTED else "error"
-        outcome = self.not_ended(kind, message, status, help)
-        if diagnostics:
-            from ...ir.diagnostics import in_order, to_json
-
-            assert outcome.error is not None
-            outcome.error["diagnostics"] = [to_json(diagnostic) for diagnostic in in_order(diagnostics)]
-        return self.answer(outcome, exit_code)
-
-    def not_ended(self, kind: str, message: str, status: str, help: str | None = None) -> Outcome:
-        """The outcome of a run that did not come to an end, or did not begin."""
-        if self.driver is not None:
-            outcome = self.driver.outcome(status)
-        else:
-            program = self.image.name if self.image is not None else None
-            outcome = Outcome(self.folder.id if self.folder else None, program, "loop", status)
-            outcome.duration_ms = int((monotonic() - self.begun) * 1000)
-        outcome.terminated_by = "interrupt" if status == "interrupted" else "error"
-        outcome.error = {"kind": kind, "message": message, "span": None, "help": help}
-        return outcome
 
     def answer(self, outcome: Outcome, exit_code: int) -> int:
         """The one JSON object, where it was asked for; the exit code, or that it could not be written."""
@@ -726,61 +489,11 @@ class Command:
         except BrokenPipeError:
             pass  # the run's work is not its display
         except UserError as error:
-            self.show(as_diagnostics(error))
+            from . import ending
+
+            ending.show_error(self, error)
             return exit_code or error.exit_code
         return exit_code
-
-    def show(self, diagnostics: Any, sources: Any = ()) -> None:
-        from ...ir.diagnostics import render_all
-
-        self.errors.write(render_all(diagnostics, sources, self.errors.color) + "\n")
-
-    def show_error(self, outcome: Outcome) -> None:
-        """The error a run ended with, at its place in the source."""
-        from ...ir.diagnostics import Diagnostic
-        from ...ir.spans import Source, Span
-
-        error = outcome.error or {}
-        span = Span(*outcome.place) if outcome.place else None
-        sources = (
-            [Source(source.path, source.sha256, source.text) for source in self.image.sources]
-            if self.image
-            else []
-        )
-        diagnostic = Diagnostic(
-            str(error.get("kind")),
-            str(error.get("message")),
-            span,
-            label="here" if span else "",
-            help=error.get("help"),
-        )
-        self.show([diagnostic], sources)
-        trace = error.get("backtrace") or []
-        if len(trace) > 1:
-            self.errors.write("".join(f"  {line}\n" for line in trace))
-
-
-def usage_answer(message: str) -> None:
-    """The one JSON object for words that cannot be read as a command."""
-    ended = Outcome(None, None, "loop", "error")
-    ended.terminated_by = "error"
-    ended.error = {"kind": "usage", "message": message, "span": None}
-    text = json.dumps(ended.to_json(), ensure_ascii=False)
-    Screen(sys.stdout).deliver((text + "\n").encode("utf-8", "replace"))
-
-
-def _no_record(folder: RunFolder) -> UserError:
-    """A journal without its beginning: nothing says what was done, nor whether it was done for real."""
-    if not os.path.exists(folder.journal):
-        what = "is missing"
-    else:
-        what = "is empty" if not os.path.getsize(folder.journal) else "has lost its beginning"
-    return UserError(
-        "no-record",
-        f"{folder.id} cannot go on: its journal {what}, so it is not known what was done already",
-        f"nothing was performed; look at {folder.path}; to give it up: llc clean {folder.id} --unfinished",
-        EXIT_FAILURE,
-    )
 
 
 def _put_on_disk(journal: Journal, folder: RunFolder) -> None:
@@ -788,15 +501,3 @@ def _put_on_disk(journal: Journal, folder: RunFolder) -> None:
     journal.sync()
     journals.sync_folder(folder.path)
     journals.sync_folder(os.path.dirname(folder.path))
-
-
-def _compile_error(error: Exception) -> CompileError | None:
-    from ...ir.diagnostics import CompileError
-
-    return error if isinstance(error, CompileError) else None
-
-
-def as_diagnostics(error: UserError) -> list[Diagnostic]:
-    from ...ir.diagnostics import Diagnostic
-
-    return [Diagnostic(error.id, error.message, help=error.help)]
