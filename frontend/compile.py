@@ -18,6 +18,7 @@ from .check import check
 from .documents import Document, read_scalar, read_source, text_source
 from .judging import model_name
 from .lower import lower
+from .resting import CollectorRests
 from .schema import Loop
 from .structure import read_loop
 from .surroundings import Project, check_surroundings
@@ -93,8 +94,11 @@ def compile_text(text: str, path: str = "<text>", overrides: Overrides = NOTHING
 
 def compile_source(source: Source, overrides: Overrides = NOTHING_OVERRIDDEN) -> Compiled:
     """Compile a loop or a flow, by its path; CompileError with everything that is wrong with it."""
-    if is_flow_path(source.path):
-        return _compile_flow(source, overrides)
+    with CollectorRests():
+        return _compile_flow(source, overrides) if is_flow_path(source.path) else _compile(source, overrides)
+
+
+def _compile(source: Source, overrides: Overrides) -> Compiled:
     loop, document, found = load(source, overrides)
     if loop is not None and any(state.call is not None for state in loop.states.values()):
         return _compile_calling(loop, source, document, found, overrides)

@@ -6,7 +6,6 @@ the library that are written in the language.
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -28,6 +27,7 @@ from .flows import lower_flow
 from .joint import Joint, Settings
 from .library import LIBRARY, Defined, stdlib_text
 from .reader import read
+from .resting import CollectorRests
 
 _SETTINGS = Settings(DEFAULT_LLM_MODEL)
 
@@ -52,14 +52,8 @@ def compile_flow(
     declared: the tools and tasks around it. settings: for the loops that it runs. CompileError with
     everything that is wrong with it.
     """
-    # Compiling makes many objects and little garbage: the collector would take half of the time.
-    was_collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with CollectorRests():
         return _compile(source, arguments, declared or Declared(), settings)
-    finally:
-        if was_collecting:
-            gc.enable()
 
 
 def _compile(

@@ -17,6 +17,7 @@ from ..ir.diagnostics import CompileError
 from . import tokens as lexis
 from .documents import text_source
 from .reader import read
+from .resting import CollectorRests
 from .tokens import kind_of
 
 WIDTH = 100
@@ -57,14 +58,15 @@ BODIES = {
 
 def format_source(text: str, path: str = "<text>") -> str:
     """`text` laid out. CompileError where it cannot be read."""
-    source = text_source(text, path)
-    data, findings = read(source)
-    if any(finding.is_error for finding in findings):
-        raise CompileError(findings, [source])
-    result = _write(_parse(text))
-    if read(text_source(result, path))[0] != data:
-        raise AssertionError("formatting would have changed what is read")
-    return result
+    with CollectorRests():
+        source = text_source(text, path)
+        data, findings = read(source)
+        if any(finding.is_error for finding in findings):
+            raise CompileError(findings, [source])
+        result = _write(_parse(text))
+        if read(text_source(result, path))[0] != data:
+            raise AssertionError("formatting would have changed what is read")
+        return result
 
 
 class _Leaf:
@@ -113,8 +115,12 @@ class _Branch:
         items = self.items
         self.width = len(self.text) + len(self.closer)
         if items:
-            self.width += sum(item.width for item in items) + len(items) - 1 + self.gap
-            self.is_broken = any(item.is_broken or item.breaks for item in items[1:]) or items[0].is_broken
+            self.width += sum([item.width for item in items]) + len(items) - 1 + self.gap
+            self.is_broken = items[0].is_broken
+            for item in items[1:]:
+                if item.is_broken or item.breaks:
+                    self.is_broken = True
+                    break
 
     @property
     def gap(self) -> int:

@@ -8,7 +8,6 @@ belongs is `unclosed`'s to guess.
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 from ..ir.diagnostics import Diagnostic, in_order
@@ -16,6 +15,7 @@ from ..ir.spans import Source
 from ..ir.symbols import Symbol
 from . import tokens as lexis
 from .datum import Atom, Datum, Form, Lines
+from .resting import CollectorRests
 from .tokens import CLOSERS, QUOTES, Problem, Token, kind_of
 from .unclosed import Missing, close_by_indentation
 
@@ -33,14 +33,8 @@ def read(source: Source, max_depth: int = MAX_DEPTH) -> tuple[list[Datum], list[
     Where there are errors the data are a guess, good for finding further errors only. A text without
     data is no error here.
     """
-    # Reading makes many objects and no garbage: the collector would take two thirds of the time.
-    was_collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with CollectorRests():
         return _read(source, max_depth)
-    finally:
-        if was_collecting:
-            gc.enable()
 
 
 def _read(source: Source, max_depth: int) -> tuple[list[Datum], list[Diagnostic]]:
