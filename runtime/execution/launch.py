@@ -247,6 +247,8 @@ class Command:
             lock.close()
             self.folder = None
             raise
+        if not (self.is_silent or self.as_json or self.values.quiet):
+            self.tell_of_unfinished(folder, about["path"])
         self.leave(folder)
         display = self.display(image)
         display.begin(folder.id, image.name)
@@ -313,6 +315,12 @@ class Command:
                 lock.close()
 
     # --- parts ----------------------------------------------------------------------------
+
+    def tell_of_unfinished(self, folder: RunFolder, path: str) -> None:
+        """Say that the run of the same program before was cut off, and can go on."""
+        before = runs.unfinished_before(folder)
+        if before is not None and path and before.start().get("path") == path and not locks.is_live(before):
+            self.warn(f"note: {before.id} has not ended; to go on with it: llc resume {before.id}")
 
     def held_by(self) -> dict[str, Any]:
         """What a run's lock file tells of the process that runs it."""

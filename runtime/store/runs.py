@@ -344,11 +344,22 @@ def runs_in(root: str, folder: str = RUNNING, but: Container[str] = ()) -> Itera
 
 def count_past(root: str, name: str) -> int:
     """How many ended runs have files called after `name`."""
+    return len(_called(root, HISTORY, name))
+
+
+def unfinished_before(run: RunFolder) -> RunFolder | None:
+    """The run of the same name that began last before it, if that has not ended. Others are not looked at."""
+    names = [name for name in _called(run.root, RUNNING, run.name) if name < run.id]
+    return RunFolder(run.root, os.path.join(run.root, RUNNING, max(names))) if names else None
+
+
+def _called(root: str, folder: str, name: str) -> list[str]:
+    """The runs there whose files are called after `name`."""
     try:
-        found = os.listdir(os.path.join(root, HISTORY))
+        found = os.listdir(os.path.join(root, folder))
     except OSError:
-        return 0
-    return sum(one.startswith(f"{name}-") and len(one) == len(name) + _SUFFIX for one in found)
+        return []
+    return [one for one in found if one.startswith(f"{name}-") and len(one) == len(name) + _SUFFIX]
 
 
 def _begun(run_id: str) -> tuple[str, str]:

@@ -344,7 +344,7 @@ def test_verbs_that_only_look_import_little(llc: Llc) -> None:
 
 
 # What a loop of states whose actions hold no variables has no use for.
-UNUSED = {"paradigms", "paradigm_schema", "natural", "json_schema", "quoting", "shell", "core", "reader"}
+UNUSED = {"paradigm_schema", "natural", "json_schema", "quoting", "shell", "core", "reader"}
 UNUSED |= {"joint", "flows", "flow_source", "declared", "task_file", "fsm"}
 
 
@@ -578,6 +578,22 @@ def test_list_running_shows_what_was_cut_off(llc: Llc, tmp_path: Path) -> None:
     process("run", "stuck", "-q")
     (row,) = json.loads(llc("list", "--running", "--json").stdout)
     assert (row["program"], row["status"]) == ("stuck", "cut off")
+
+
+def test_run_tells_of_the_run_that_was_cut_off(llc: Llc, tmp_path: Path) -> None:
+    """In one line, where its own loop has one that nobody runs; unless it is to be quiet."""
+    loop = tmp_path / ".loops" / "stuck.yaml"
+    loop.write_text(GOOD.replace("echo ${context.word}", "kill -9 $PPID").replace("good", "stuck"))
+    process("run", "stuck", "-q")
+    (row,) = json.loads(llc("list", "--running", "--json").stdout)
+    loop.write_text(GOOD.replace("good", "stuck"))
+    assert llc("run", "good").stderr == ""
+    assert llc("run", "stuck", "--quiet").stderr == ""
+    assert llc("run", "stuck", "--json").stderr.count("resume") == 0
+    note = f"note: {row['run']} has not ended; to go on with it: llc resume {row['run']}\n"
+    assert llc("run", "stuck").stderr == note
+    assert llc("clean", row["run"], "--unfinished").returncode == 0
+    assert llc("run", "stuck").stderr == ""
 
 
 def test_version_is_shown(llc: Llc) -> None:
