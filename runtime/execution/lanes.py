@@ -18,6 +18,7 @@ from itertools import count
 from time import monotonic
 
 from ..effects.world import TICK, Context, Interrupt, Interrupted, milliseconds
+from .threads import Threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,22 +33,21 @@ if TYPE_CHECKING:
 
 OUTPUT, PROMPT, PROCESS, DONE, CUT, FAILED = "output", "prompt", "process", "done", "cut", "failed"
 _LAST = (DONE, CUT, FAILED)
-# Messages that wait at most: an action that writes faster than it can be shown has to wait.
+# Parts of output that wait at most: an action that writes faster than it can be shown has to wait.
 _ROOM = 256
 _TICK_SEQ = 0  # effects count from 1
 _FOREVER = float("inf")
 
 
 class _Lane:
-    """A thread's place: what it works with stays for the next effect."""
+    """A place for one effect at a time: what it works with stays for the next one."""
 
-    __slots__ = ("interrupt", "is_asking", "owner", "thread", "world")
+    __slots__ = ("interrupt", "is_asking", "owner", "world")
 
     def __init__(self) -> None:
         self.world: World | None = None
         self.owner: Lanes | None = None  # whose world it is
         self.interrupt = Interrupt()
-        self.thread: threading.Thread | None = None
         self.is_asking = False  # a person, who may take long
 
     def close(self) -> None:
@@ -65,22 +65,34 @@ class Pool:
         # Those that have more to begin, in the order in which they came for room.
         self.hungry: dict[Lanes, None] = {}
         self._idle: list[_Lane] = []
-        self._messages: queue.Queue[tuple[Lanes, Message]] = queue.Queue(_ROOM)
+        self._threads = Threads()
+        self._messages: queue.SimpleQueue[tuple[Lanes, Message]] = queue.SimpleQueue()
+        self._room = threading.Semaphore(_ROOM)
         self._timers: list[tuple[float, int, Lanes, int, Callable[[], dict[str, Any]] | None]] = []
         self._number = count()
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         os.set_blocking(self._read, False)
+        # Whether whoever waits is to look again, and whether it sleeps.
+        self._is_woken = self._sleeps = False
+
+    def do(self, work: Callable[[], object]) -> None:
+        """Do it in a thread."""
+        self._threads.do(work)
 
     def say(self, lanes: Lanes, message: Message) -> None:
         """In a thread: tell what happened."""
+        if message[1] == OUTPUT:
+            self._room.acquire()
         self._messages.put((lanes, message))
         self.wake()
 
     def wake(self) -> None:
         """In a thread: let whoever waits look again."""
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._write, b"!")
+        self._is_woken = True
+        if self._sleeps:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._write, b"!")
 
     def at(self, when: float, lanes: Lanes, seq: int, result: Callable[[], dict[str, Any]] | None) -> int:
         """`result()` is the result of effect `seq` at that time; a number for that."""
@@ -101,12 +113,27 @@ class Pool:
             lanes, message = self._messages.get_nowait()
         except queue.Empty:
             return None
-        if message[1] in _LAST:
-            self._idle.append(lanes.leave(message[0]))
+        if message[1] == OUTPUT:
+            self._room.release()
+        elif message[1] in _LAST:
+            lane = lanes.leave(message[0])
+            if len(self._idle) < self.at_once:
+                self._idle.append(lane)
+            else:  # people were asked, who may be many
+                lane.close()
         return lanes, message
 
     def pause(self, seconds: float, *descriptors: int) -> None:
-        """Wait for a message, a timer or one of the descriptors, for so many seconds at most."""
+        """Wait for a message, a timer or one of the descriptors, for so many seconds at most.
+
+        What came since the last time is not waited for: nobody may have looked at it.
+        """
+        self._sleeps = True
+        if not self._is_woken:
+            self._sleep(seconds, descriptors)
+        self._sleeps = self._is_woken = False
+
+    def _sleep(self, seconds: float, descriptors: tuple[int, ...]) -> None:
         poller = select.poll()
         for descriptor in (self._read, *descriptors):
             poller.register(descriptor, select.POLLIN)
@@ -133,6 +160,7 @@ class Pool:
                 lane.world.part()
 
     def close(self) -> None:
+        self._threads.close()
         for lane in self._idle:
             lane.close()
         self._idle.clear()
@@ -208,8 +236,7 @@ class Lanes:
         lane.is_asking = effect.kind == "ask"
         self._taken -= not lane.is_asking
         self._busy[seq] = lane
-        lane.thread = threading.Thread(target=self._perform, args=(lane, effect, context), daemon=True)
-        lane.thread.start()
+        pool.do(lambda: self._perform(lane, effect, context))
 
     def _perform(self, lane: _Lane, effect: Effect, context: Context) -> None:
         """In the lane's thread."""
@@ -235,9 +262,6 @@ class Lanes:
     def leave(self, seq: int) -> _Lane:
         """An effect in a thread is over: its lane."""
         lane = self._busy.pop(seq)
-        assert lane.thread is not None
-        lane.thread.join()
-        lane.thread = None
         self._pool.working -= not lane.is_asking
         if lane.interrupt.count:
             lane.interrupt.close()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections import deque
 from time import monotonic
 
@@ -19,6 +18,7 @@ from ..store.locks import LOOK_AGAIN, Release
 from ..waiting import Apart
 from .desk import Desk
 from .lanes import Lanes, Pool
+from .threads import Threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,43 +63,26 @@ class Strand:
 
 
 class Helpers:
-    """A few threads for what runs do apart, while there is any; `wake()` tells that something is done."""
+    """A few threads for what runs do apart; `wake()` tells that something is done."""
 
     def __init__(self, wake: Callable[[], object]) -> None:
         self._wake = wake
-        self._lock = threading.Lock()
-        self._wanted: deque[tuple[Strand, Callable[[], object]]] = deque()
+        self._threads = Threads(_HELPERS)
         self.done: deque[tuple[Strand, object, Exception | None]] = deque()
-        self._threads: set[threading.Thread] = set()
+        self.close = self._threads.close
 
     def do(self, strand: Strand, action: Callable[[], object]) -> None:
-        with self._lock:
-            self._wanted.append((strand, action))
-            if len(self._threads) < _HELPERS:
-                thread = threading.Thread(target=self._work, daemon=True)
-                self._threads.add(thread)
-                thread.start()
+        self._threads.do(lambda: self._do(strand, action))
 
-    def _work(self) -> None:
+    def _do(self, strand: Strand, action: Callable[[], object]) -> None:
         """In a thread."""
-        while True:
-            with self._lock:
-                if not self._wanted:
-                    self._threads.discard(threading.current_thread())
-                    return
-                strand, action = self._wanted.popleft()
-            came, trouble = None, None
-            try:
-                came = action()
-            except Exception as error:
-                trouble = error
-            self.done.append((strand, came, trouble))
-            self._wake()
-
-    def close(self) -> None:
-        """Wait until nothing is done any more."""
-        for thread in list(self._threads):
-            thread.join()
+        came, trouble = None, None
+        try:
+            came = action()
+        except Exception as error:
+            trouble = error
+        self.done.append((strand, came, trouble))
+        self._wake()
 
 
 class Many:
