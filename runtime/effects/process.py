@@ -104,9 +104,9 @@ class Runner:
     def run(self, path: str, argv: list[str], args: dict[str, Any], context: Context) -> dict[str, Any]:
         """Run the program at `path` to its end; the result of a `shell` effect.
 
-        `args` give `timeout_s` and `deadline_ms`. Raises `NotStarted`, and `Interrupted` when the wait
-        was cut short (the group has been ended then); what a callback of the context raises goes
-        through, and ends the group too.
+        A path without a slash is looked for on PATH as this process has it. `args` give `timeout_s` and
+        `deadline_ms`. Raises `NotStarted`, and `Interrupted` when the wait was cut short (the group has
+        been ended then); what a callback of the context raises goes through, and ends the group too.
         """
         started = time.monotonic()
         limit, limited_by = context.limit(args, own="action")
@@ -153,7 +153,7 @@ class Runner:
             else:
                 env[name] = str(value).encode("utf-8", "replace")
         # In UTF-8 whatever the locale says: that is what the loop's text is.
-        return os.posix_spawn(
+        return os.posix_spawnp(
             path.encode("utf-8", "surrogateescape"),
             [word.encode("utf-8", "surrogateescape") for word in argv],
             env,

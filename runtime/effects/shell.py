@@ -55,12 +55,11 @@ class Shell:
             return self._perform_in(folder, command, args, context)
         try:
             argv = plain_words(command) if self._plain else []
-            path = self.runner.find(argv[0]) if argv else None
-            if path is not None:
+            if argv and os.environb.get(b"PATH") == self.runner.env[b"PATH"]:
                 try:
-                    return self.runner.run(path, argv, args, context)
+                    return self.runner.run(argv[0], argv, args, context)
                 except NotStarted as error:
-                    # No `#!` line, a missing interpreter: the shell knows what to do or to say.
+                    # No such program, no `#!` line: the shell knows what to do or to say.
                     if error.errno not in (errno.ENOEXEC, errno.ENOENT, errno.EACCES):
                         raise
             return self.runner.run(self._path, [os.path.basename(self._path), "-c", command], args, context)
