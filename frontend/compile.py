@@ -18,6 +18,7 @@ from .check import check
 from .documents import Document, read_scalar, read_source, text_source
 from .judging import model_name
 from .lower import lower
+from .paradigms import loop_of
 from .resting import CollectorRests
 from .schema import Loop
 from .structure import read_loop
@@ -178,13 +179,7 @@ def load(source: Source, overrides: Overrides) -> tuple[Loop | None, Document, l
     spec, document, found = read_loop(source)
     if spec is None:
         return None, document, found
-    made: Loop | None
-    if isinstance(spec, Loop):
-        made = spec
-    else:
-        from .paradigms import loop_of
-
-        made, document = loop_of(spec, document)
+    made, document = loop_of(spec, document)
     if made is None:
         return None, document, found
     loop, problems = override(made, overrides, source)

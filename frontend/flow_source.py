@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import PurePath
+from posixpath import basename, splitext
 from typing import Any
 
 from ..ir.builder import freeze
@@ -81,7 +81,7 @@ def _compile(
     root: core.Core = expansion.program.body
     if variables:
         root = core.Let(variables, root, span=root.span)
-    name = "expression" if source.path == EXPRESSION else PurePath(source.path).stem
+    name = "expression" if source.path == EXPRESSION else splitext(basename(source.path))[0]
     return Flow(lower_flow(root, name, sources, definition), expansion.program, tuple(found))
 
 
@@ -123,5 +123,7 @@ def _library_file(file: str) -> dict[str, core.Lambda]:
 
 def load(path: str, importer: str) -> Source:
     """The source that an `import` in the file `importer` names."""
+    from pathlib import PurePath
+
     folder = PurePath("" if importer == EXPRESSION else importer).parent
     return read_source(str(folder / path))

@@ -15,7 +15,7 @@ The names themselves stand in `stdlib/library.txt`. Three kinds of entry:
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from posixpath import dirname
 from textwrap import wrap
 
 import attrs
@@ -98,7 +98,8 @@ def _entry(what: str, operands: str) -> Entry:
 
 def stdlib_text(file: str) -> str:
     """A file of `stdlib/`, by its name."""
-    return (Path(__file__).parents[1] / "stdlib" / file).read_text("utf-8")
+    with open(f"{dirname(dirname(__file__))}/stdlib/{file}", encoding="utf-8") as opened:
+        return opened.read()
 
 
 ROWS = tuple(_rows(stdlib_text("library.txt")))

@@ -14,20 +14,18 @@ from typing import TYPE_CHECKING, Any, assert_never
 import attrs
 
 from ..ir.spans import Span
-from .paradigm_schema import (
-    CallSpec,
-    ConvergenceSpec,
-    GoalSpec,
-    ImperativeSpec,
-    InvariantsSpec,
-    LoopSpec,
-    NaturalSpec,
-    WrittenSpec,
-)
 from .schema import Convergence, Loop, LoopSettings, StateSpec
 
 if TYPE_CHECKING:
     from .documents import Document
+    from .paradigm_schema import (
+        ConvergenceSpec,
+        GoalSpec,
+        ImperativeSpec,
+        InvariantsSpec,
+        LoopSpec,
+        WrittenSpec,
+    )
 
 _SLUG_LENGTH = 60
 
@@ -37,6 +35,10 @@ def loop_of(spec: LoopSpec, document: Document) -> tuple[Loop | None, Document]:
 
     None where nobody knows it; the document was told why.
     """
+    if isinstance(spec, Loop):
+        return spec, document
+    from .paradigm_schema import NaturalSpec
+
     if isinstance(spec, NaturalSpec):
         from .natural import pinned_loop  # few loops need it
 
@@ -46,6 +48,8 @@ def loop_of(spec: LoopSpec, document: Document) -> tuple[Loop | None, Document]:
 
 def to_fsm(spec: WrittenSpec) -> Loop:
     """The loop as states and transitions; an FSM is itself already."""
+    from .paradigm_schema import ConvergenceSpec, GoalSpec, ImperativeSpec, InvariantsSpec
+
     match spec:
         case Loop():
             return spec
@@ -86,7 +90,7 @@ def _state(
     """A state whose fields stand where `spans` says, and otherwise at `place`."""
     found = {key: span for key, span in (spans or {}).items() if span is not None}
     action = fields.get("action")
-    if isinstance(action, CallSpec):
+    if action is not None and not isinstance(action, str):
         del fields["action"]
         fields |= {"call": action.call, "args": action.args, "flawed": action.flawed}
         found = {**dict(action.spans), **found}
@@ -115,7 +119,7 @@ def _goal(spec: GoalSpec) -> Loop:
 def _convergence(spec: ConvergenceSpec) -> Loop:
     """Measure, apply while there is progress, end at the target or at a stall."""
     made = {"metric_cmd": "check", "target": "toward", "tolerance": "tolerance"}
-    if isinstance(spec.check, CallSpec):
+    if not isinstance(spec.check, str):
         del made["metric_cmd"]  # a call is no text that could stand in the context
     names = {key: _free(key, spec.context) for key in made}
     context = {**spec.context, **{names[key]: getattr(spec, field) for key, field in made.items()}}
