@@ -1,7 +1,7 @@
-"""Compiles one loop in this process and prints what each phase took, as JSON (seconds of CPU).
+"""Compiles a loop or a flow in this process and prints what each phase took, as JSON (seconds of CPU).
 
 A script of its own, because a compiler that has already compiled is another process than one that
-starts: `python compile_phases.py LOOP.yaml`. The collector rests as it does in `llc`
+starts: `python compile_phases.py LOOP.yaml`, or a flow. The collector rests as it does in `llc`
 (`runtime/entry.py`).
 """
 
@@ -15,31 +15,58 @@ from time import process_time
 from typing import Any
 
 
-def main(path: str) -> None:
-    gc.disable()
-    phases: dict[str, float] = {}
+class Phases:
+    """What each took."""
 
-    def phase(name: str, action: Callable[[], Any]) -> Any:
+    def __init__(self) -> None:
+        self.taken: dict[str, float] = {}
+
+    def __call__(self, name: str, action: Callable[[], Any]) -> Any:
         begun = process_time()
         result = action()
-        phases[name] = process_time() - begun
+        self.taken[name] = process_time() - begun
         return result
 
+
+def main(path: str) -> None:
+    gc.disable()
+    phase = Phases()
+    program = flow(path, phase) if path.endswith(".sexp") else loop(path, phase)
+    from llc.vm import emit
+
+    image = phase("emit", lambda: emit.emit(program))
+    phase("to bytes", image.to_bytes)
+    print(json.dumps(phase.taken))
+
+
+def loop(path: str, phase: Phases) -> Any:
     def imports() -> Any:
         from llc.frontend import check, documents, lower, paradigms, structure
         from llc.vm import emit
 
         return check, documents, lower, paradigms, structure, emit
 
-    check, documents, lower, paradigms, structure, emit = phase("import", imports)
+    check, documents, lower, paradigms, structure, _ = phase("import", imports)
     source = phase("read the file", lambda: documents.read_source(path))
     spec, document, _ = phase("YAML to a loop", lambda: structure.read_loop(source))
     loop = phase("desugar", lambda: paradigms.to_fsm(spec))
     phase("check", lambda: list(check.check(loop, document)))
-    program = phase("lower", lambda: lower.lower(loop, (source,), document.within, "model"))
-    image = phase("emit", lambda: emit.emit(program))
-    phase("to bytes", image.to_bytes)
-    print(json.dumps(phases))
+    return phase("lower", lambda: lower.lower(loop, (source,), document.within, "model"))
+
+
+def flow(path: str, phase: Phases) -> Any:
+    def imports() -> Any:
+        from llc.frontend import documents, expand, flow_source, flows, reader
+        from llc.vm import emit
+
+        return documents, expand, flow_source, flows, reader, emit
+
+    documents, expand, flow_source, flows, reader, _ = phase("import", imports)
+    source = phase("read the file", lambda: documents.read_source(path))
+    data, _ = phase("text to data", lambda: reader.read(source))
+    expansion = phase("expand and check", lambda: expand.expand(data, source))
+    body = expansion.program.body
+    return phase("lower", lambda: flows.lower_flow(body, "flow", (source,), flow_source.definition))
 
 
 if __name__ == "__main__":

@@ -45,9 +45,9 @@ class Place:
         os.makedirs(self.inside(name))
         return Place(self.inside(name), self.python)
 
-    def write_loop(self, name: str, text: str) -> str:
-        """Put a loop where `llc run NAME` finds it; its path."""
-        path = self.inside(".loops", f"{name}.yaml")
+    def write_loop(self, name: str, text: str, suffix: str = ".yaml") -> str:
+        """Put a loop, or a flow, where `llc run NAME` finds it; its path."""
+        path = self.inside(".loops", name + suffix)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
             file.write(text)

@@ -15,11 +15,12 @@ from typing import Any
 
 from measure import middle, quartiles, ratios
 
-SECONDS, BYTES, TIMES = "seconds", "bytes", "times"
+SECONDS, BYTES, TIMES, RATE = "seconds", "bytes", "times", "a second"
 _SCALES = {
     SECONDS: ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
     BYTES: ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")),
     TIMES: ((1, "×"),),
+    RATE: ((1, "/s"),),
 }
 
 

@@ -21,6 +21,7 @@ SECTIONS = {
     "start": ("start", "section"),
     "verbs": ("verbs", "section"),
     "scale": ("scale", "section"),
+    "compiling": ("throughput", "section"),
     "iterations": ("memory", "iterations"),
     "output": ("memory", "output"),
     "storage": ("storage", "section"),

@@ -27,7 +27,6 @@ from .flows import lower_flow
 from .joint import Joint, Settings
 from .library import LIBRARY, Defined, stdlib_text
 from .reader import read
-from .resting import CollectorRests
 
 _SETTINGS = Settings(DEFAULT_LLM_MODEL)
 
@@ -52,13 +51,7 @@ def compile_flow(
     declared: the tools and tasks around it. settings: for the loops that it runs. CompileError with
     everything that is wrong with it.
     """
-    with CollectorRests():
-        return _compile(source, arguments, declared or Declared(), settings)
-
-
-def _compile(
-    source: Source, arguments: Sequence[tuple[str, str]], declared: Declared, settings: Settings
-) -> Flow:
+    declared = declared or Declared()
     given = {name: argument(text) for name, text in arguments}
     limits = settings.limits
     data, found = read(source, limits.nesting)
