@@ -59,6 +59,8 @@ def replay(given: dict[str, Any]) -> int:
     from ..records import replaying
 
     told = replaying.replay(given["run"], given["against"])
+    if told.recording.left_out:
+        warn(f"note: {told.recording.left_out}")
     if given["json"]:
         write_json(told.to_json())
     else:
@@ -184,6 +186,8 @@ def trace(given: dict[str, Any]) -> int:
     from ..records.tape import Tape
 
     recording, image = replaying.load(given["run"])
+    if recording.left_out:
+        warn(f"note: {recording.left_out}")
     with bounded(recording.about):
         tape = Tape(recording, image)
         number = None

@@ -57,11 +57,13 @@ class Forked:
     run: runs.RunFolder
     parent: str
     point: Point
+    left_out: str = ""
 
     def __str__(self) -> str:
         count = self.point.answers
         shared = f"{count} result{'' if count == 1 else 's'} shared"
-        return f"{self.run.id} is forked from {self.parent} {self.point}, {shared}"
+        note = f"note: {self.left_out}\n" if self.left_out else ""
+        return f"{note}{self.run.id} is forked from {self.parent} {self.point}, {shared}"
 
 
 def fork(
@@ -94,7 +96,8 @@ def fork(
                 EXIT_FAILURE,
             )
         image = _changed(recording, point, changes, about)
-    return Forked(_create(files, recording, image, point, about), files.name, point)
+    run = _create(files, recording, image, point, about)
+    return Forked(run, files.name, point, recording.left_out)
 
 
 def find_point(

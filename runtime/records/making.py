@@ -74,7 +74,7 @@ def make(files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]:
             f"{files.name} went on with another program, and a case is of one",
             exit_code=EXIT_FAILURE,
         )
-    notices = []
+    notices = [recording.left_out] if recording.left_out else []
     if recording.end is None:
         notices.append(f"{files.name} had not ended; the case ends where its record does")
     elif (recording.end.get("error") or {}).get("kind") == "not-performed":

@@ -69,7 +69,8 @@ class Recording:
     name: what to call it. about: its `run_start`. events: what the program did. answers: in the order
     they were given, which determines all else; given[i] is how many events were there before answer i.
     end: its `run_end`; None for a run that had not ended. fetch: a long text by its hash and size.
-    programs: the programs it went on with, by the names of their files.
+    programs: the programs it went on with, by the names of their files. left_out: a sentence on what is
+    not in here because the journal is damaged, "" where it is sound.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Recording:
     given: list[int] = attrs.Factory(list)
     end: dict[str, Any] | None = None
     programs: Callable[[str], Image] | None = None
+    left_out: str = ""
 
     @property
     def changes(self) -> list[Changed]:
@@ -139,19 +141,24 @@ class RunFiles:
         return self.load_program(runs.FIRST_IMAGE)
 
     def recording(self) -> Recording:
-        """What its journal holds. UserError where that is damaged, JournalError if it cannot be read."""
+        """What its journal holds, up to where that is damaged. JournalError if it cannot be read."""
         events: list[dict[str, Any]] = []
-        for record in journals.read(self.journal):
+        left_out = ""
+        records = journals.read(self.journal)
+        for record in records:
             if record.event is not None:
                 events.append(record.event)
-            elif record.damage is not None and not (record.damage.at_end and record.damage.torn):
-                raise UserError(
-                    "damaged-record",
-                    f"{self.journal}: {record.damage}, so what happened is not known",
-                    exit_code=EXIT_FAILURE,
-                )
+                continue
+            damage = record.damage
+            if damage is not None and not (damage.at_end and damage.torn):
+                # What followed from what is lost there cannot be told again.
+                after = sum(later.event is not None for later in records)
+                more = f" and so {'is' if after == 1 else 'are'} the {after} after it" if after else ""
+                left_out = f"{self.journal}: {damage} and left out{more}"
+                break
         recording = take_apart(self.name, events, journals.Blobs(self.outputs).fetch)
         recording.programs = self.load_program
+        recording.left_out = left_out
         return recording
 
     def load_program(self, name: str) -> Image:

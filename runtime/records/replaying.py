@@ -30,7 +30,8 @@ class Replayed:
 
     @property
     def is_identical(self) -> bool:
-        return self.comparison.difference is None
+        """Whether all that happened is told alike; of a damaged record nobody can say so."""
+        return self.comparison.difference is None and not self.recording.left_out
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -38,6 +39,8 @@ class Replayed:
             "program": self.image.name,
             "against": self.against,
             **difference.as_json(self.comparison),
+            "identical": self.is_identical,
+            "left_out": self.recording.left_out or None,
         }
 
     def as_text(self, color: bool) -> str:
@@ -49,6 +52,8 @@ class Replayed:
         effects = len(self.recording.answers)
         events = f"{comparison.total} event{'' if comparison.total == 1 else 's'}"
         count = f"{events}, {effects} result{'' if effects == 1 else 's'}"
+        if self.recording.left_out:
+            return f"{whom} is identical as far as its record is sound: {count}\n"
         if not comparison.is_ended:
             return f"{whom} is identical as far as it is recorded: {count}; it had not ended\n"
         end = difference.describe(difference.ending(self.recording.end or {}))

@@ -117,6 +117,7 @@ def test_a_flow_is_identical(llc: Llc) -> None:
         "same": 6,
         "events": 6,
         "difference": None,
+        "left_out": None,
     }
 
 
@@ -252,16 +253,28 @@ def test_against_takes_the_options_of_the_run(llc: Llc, tmp_path: Path) -> None:
     assert llc("replay", "fix", "--against", "word.llb").returncode == 0
 
 
-def test_a_damaged_journal_is_refused(llc: Llc, tmp_path: Path) -> None:
-    """What happened there is not known, so nothing is said to be identical."""
+@pytest.mark.parametrize(("number", "after"), [(8, True), (-1, False)])
+def test_a_damaged_journal_is_told_as_far_as_it_is_sound(
+    llc: Llc, tmp_path: Path, number: int, after: bool
+) -> None:
+    """What happened there is not known: it is left out, and not all is identical then."""
     llc("run", "fix")
     (journal,) = history(tmp_path).glob("*.jsonl")
     lines = journal.read_bytes().splitlines(keepends=True)
-    lines[7] = lines[7].replace(b"event", b"evemt")
+    number = number if number > 0 else len(lines)
+    lines[number - 1] = lines[number - 1].replace(b"event", b"evemt")
     journal.write_bytes(b"".join(lines))
+    more = f" and so are the {len(lines) - number} after it" if after else ""
+    note = f"line {number} is damaged and left out{more}"
     done = llc("replay", "fix")
     assert done.returncode == 1
-    assert "line 8 is damaged" in done.stderr
+    assert done.stderr.rstrip("\n").endswith(note)
+    assert "is identical as far as its record is sound" in done.stdout
+    told = json.loads(llc("replay", "fix", "--json").stdout)
+    assert not told["identical"]
+    assert note in told["left_out"]
+    assert "left out" in llc("trace", "fix", "--json").stderr
+    assert note in llc("fork", "fix", "--at", "1").stderr
 
 
 def test_long_outputs_are_compared_and_their_loss_is_said(llc: Llc, tmp_path: Path) -> None:
