@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from . import kinds
+from .flags import Flags
 from .inline import RULES, are_map_and_key, fits
 from .inplace import ALONE
 from .kinds import INTEGERS
@@ -91,6 +92,7 @@ class Instructions:
         self.kinds: list[Kind] = []
         self.stack: list[Operand] = []
         self.out: list[Statement] = []
+        self.flags = Flags()
         self.temporaries = 0
         # What each of them was made of.
         self.sources: dict[str, str] = {}
@@ -152,8 +154,10 @@ class Instructions:
                     self.is_kept = True
                 elif plan == "drop":
                     self.out += effects(value.text)
-                elif value.text != name:
-                    self.out.append(f"{name} = {value.text}")
+                else:
+                    if value.text != name:
+                        self.out.append(f"{name} = {value.text}")
+                    self.out += self.flags.after(name, value.kind)
             case "SETBOX":
                 box, value = self.take(2)
                 if not box.text.isidentifier():
@@ -202,11 +206,12 @@ class Instructions:
         kind = kinds.of_result(name, [one.kind for one in taken])
         # The call of the primitive, if there is one, is on a line of its own.
         slow = f"{self.mark(offset)}P_{name}({', '.join(one.text for one in taken)})"
-        quick = None if rule is None else rule([(one.text, one.kind) for one in taken])
-        if quick is None:
+        found = None if rule is None else rule([(one.text, one.kind) for one in taken])
+        if found is None:
             self.stack.append(Operand(f"({slow})", kind, False))
         else:
-            self.stack.append(_chosen(*quick, slow, kind, kinds.of_quick(name, kind)))
+            quick, condition = map(self.flags.within, found)
+            self.stack.append(_chosen(quick, condition, slow, kind, kinds.of_quick(name, kind)))
 
     def combine(self, offset: int, name: str, count: int, rule: Rule) -> bool:
         """Write a primitive around the one of its operands that is no name or constant, if that is enough."""
@@ -224,7 +229,7 @@ class Instructions:
         if found is None or found[0].count(_PLACE) != 1 or _PLACE in found[1]:
             return False
         del self.stack[len(self.stack) - count :]
-        quick, condition = found
+        quick, condition = map(self.flags.within, found)
         texts = [one.text for one in taken]
         if not condition:
             texts[inner[0]] = first_slow

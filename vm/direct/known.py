@@ -25,7 +25,7 @@ _WANTED = {
     "is_negative",
     "box": "unbox unbox_set",
 }
-_WANTS = {name: kind for kind, names in _WANTED.items() for name in names.split()}
+WANTS = {name: kind for kind, names in _WANTED.items() for name in names.split()}
 # Results are looked for of functions that are not longer, for so many calls of one, and at one go so often.
 _LONGEST = 400
 _CALLS = 8
@@ -183,10 +183,10 @@ class _Exploring:
                 case "PRIM":
                     name = self.results.image.constants[words[0]]
                     kind = kinds.of_result(name, taken)
-                    if name in _WANTS:
+                    if name in WANTS:
                         for source, one in zip(sources, taken, strict=True):
                             if one == "any" and source >= 0:
-                                wanted[source] = _WANTS[name]
+                                wanted[source] = WANTS[name]
                 case "CLOSURE":
                     kind = kinds.of_closure(words[0], taken)
                 case "STORE":

@@ -82,6 +82,9 @@ class Writer(Instructions):
                 self.live = Live(function, graph, known, self.counted.values())
                 self.counting = {state: count for count in self.counted.values() for state in count.states}
             self.plans = self.live.plans
+            without = {f"s{slot}" for one in self.counted.values() for slot in one.ends}
+            without |= {one.name for one in self.counted.values()} | self.liberties.growing
+            self.flags.find(function, graph, known, self.live, without)
             count = self.counted.get(function.start)
             if count is not None and count.step > 0 and self.liberties.below:
                 self.rising = count.name
@@ -377,6 +380,7 @@ class Writer(Instructions):
                 self.asked = slot, text
             elif self.live is None or self.live.is_result(state):
                 written.append(f"s{slot} = {text}")
+                written += self.flags.after(f"s{slot}", "any")
             else:
                 written += effects(text)
         body, falls = self.jump(state, function.edges[state][0])
@@ -470,13 +474,15 @@ class Writer(Instructions):
     def begin_again(self, state: int) -> tuple[list[Statement], set[int]]:
         """A tail call of the function itself."""
         part = self.function.part_of[state]
-        arguments = [one.text for one in self.take(part.code.parameters, False)]
+        arguments = self.take(part.code.parameters, False)
         names = self.function.names[part.slot :]
         written = self.out
-        moved = [(name, text) for name, text in zip(names, arguments, strict=False) if text != name]
+        moved = [(name, one) for name, one in zip(names, arguments, strict=False) if one.text != name]
         if moved:
-            names, texts = map(list, zip(*moved, strict=True))
-            written.append(f"{', '.join(names)} = {', '.join(texts)}")
+            texts = ", ".join(one.text for _, one in moved)
+            written.append(f"{', '.join(name for name, _ in moved)} = {texts}")
+        for name, one in moved:
+            written += self.flags.after(name, one.kind)
         # The jump itself is to the first state, so it has its tick.
         body, falls = self.jump(state, part.state)
         return [*written, *emptied(part), *body], falls
@@ -489,7 +495,10 @@ class Writer(Instructions):
         written = self.out
         names = self.function.names[part.slot :]
         texts = [one.text for one in arguments] + self.captures(callee)
-        written += [f"{name} = {text}" for name, text in zip(names, texts, strict=False) if name != text]
+        known = [one.kind for one in arguments] + ["any"] * part.code.captures
+        for name, text, kind in zip(names, texts, known, strict=False):
+            if name != text:
+                written += [f"{name} = {text}", *self.flags.after(name, kind)]
         body, falls = self.jump(state, part.state)
         return [*written, *emptied(part), *body], falls
 
