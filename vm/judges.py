@@ -171,7 +171,8 @@ def judge_crash(action: Value) -> Result | None:
 
 def judge_exit(action: Value, success: Value, failure: Value) -> Result:
     """`exit_code`: 0 is success, 1 failure, all else error; lists of codes say otherwise."""
-    action = _fields(action, "an action's result")
+    if type(action) is not dict:
+        _fields(action, "an action's result")
     given = action.get("exit_code")
     code = given if type(given) is int else number_in(given)
     never_ended = action.get("timed_out") or isinstance(action.get("error"), dict)

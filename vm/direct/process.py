@@ -27,15 +27,16 @@ class Running:
         self.lock = allocate_lock()
         self.count = 0
         self.limit = 0
-        self.objects: tuple[int, ...] = ()
+        self.objects = 0
 
     def __enter__(self) -> None:
         with self.lock:
             if not self.count:
-                self.limit, self.objects = sys.getrecursionlimit(), gc.get_threshold()
+                self.limit = sys.getrecursionlimit()
                 sys.setrecursionlimit(_RECURSION)
-                if 0 < self.objects[0] < _OBJECTS:
-                    gc.set_threshold(_OBJECTS, *self.objects[1:])
+                self.objects = gc.get_threshold()[0]
+                if 0 < self.objects < _OBJECTS:
+                    gc.set_threshold(_OBJECTS)
             self.count += 1
 
     def __exit__(self, *error: Any) -> None:
@@ -43,7 +44,7 @@ class Running:
             self.count -= 1
             if not self.count:
                 sys.setrecursionlimit(self.limit)
-                gc.set_threshold(*self.objects)
+                gc.set_threshold(self.objects)
 
 
 RUNNING = Running()

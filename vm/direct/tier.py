@@ -25,6 +25,7 @@ from ..operands import items as items_of
 from ..outcomes import Effect, OutOfFuel
 from ..steps import EFFECT_ARGUMENTS, NOTE_FIELDS, plain_map
 from ..strands import Raised, Strand, catch, walk
+from ..values import small_map
 from .inplace import grown
 from .library import Library, Untranslatable
 from .process import RUNNING
@@ -87,20 +88,18 @@ def _drop(ticks: Iterator[None], count: int) -> int:
 class Live:
     """The running part of a strand: its greenlet; answer: what it goes on with, once it is answered."""
 
-    __slots__ = ("answer", "at", "greenlet")
+    __slots__ = ("answer", "greenlet", "is_back")
 
     def __init__(self, greenlet_: greenlet) -> None:
         self.greenlet = greenlet_
-        # The function and the state that an effect was asked for in.
-        self.at = (0, 0)
+        # Whether it goes on by a jump that costs a tick.
+        self.is_back = False
         self.answer: list[Value] = []
 
     def take(self, machine: Machine, value: Value) -> None:
         """The answer to the effect; the jump that follows has its tick at once."""
         self.answer.append(value)
-        function, state = self.at
-        _, _, target = machine.functions[function].block(state)[-1][1]
-        if target <= state:
+        if self.is_back:
             machine.ticks += 1
 
 
@@ -117,8 +116,8 @@ class Direct:
         self.depth = 0
         # What is left of a run that has ended.
         self.last: list[Frame] = []
-        # Where effects are asked for, by code object and line: the function and its state; the place.
-        self.sites: dict[tuple[int, int], tuple[tuple[int, int], Place | None]] = {}
+        # Where effects are asked for, by code object and line: whether it goes on backwards; the place.
+        self.sites: dict[tuple[int, int], tuple[bool, Place | None]] = {}
         self.names = self.library.names
         self.names |= {
             "OUT": self.out,
@@ -145,6 +144,9 @@ class Direct:
         machine, names = self.machine, self.names
         allowed = int(min(machine.limit - machine.ticks, SLICE)) - 1
         left, left_two = length_hint(names["tick"]), length_hint(names["tick_two"])
+        if left and left + 2 * left_two <= allowed and (left_two or not self.library.doubles):
+            self.left, self.left_two = left, left_two
+            return
         if left + 2 * left_two > allowed:
             left_two -= _drop(names["tick_two"], (left + 2 * left_two - allowed + 1) // 2)
             left -= _drop(names["tick"], left + 2 * left_two - allowed)
@@ -270,8 +272,9 @@ class Direct:
         site = self.sites.get(at)
         if site is None:
             function, offset, _ = library.codes[frame.f_code][frame.f_lineno][-1]
-            where = function, library.state_of(function, offset)
-            site = self.sites[at] = where, library.place(function, offset)
+            state = library.state_of(function, offset)
+            _, _, target = machine.functions[function].block(state)[-1][1]
+            site = self.sites[at] = target <= state, library.place(function, offset)
         machine.seq += 1
         strand = machine.strand
         if strand.within is not None:
@@ -279,7 +282,7 @@ class Direct:
         effect = strand.effect = Effect(machine.seq, kind, given, site[1])
         live = strand.live
         assert live is not None
-        live.at = site[0]
+        live.is_back = site[0]
         self.count()
         self.host.switch(effect)
         return live.answer.pop()
@@ -292,7 +295,8 @@ class Direct:
         return ()
 
     def note(self, kind: str, fields: Value) -> None:
-        self.machine.notes.append((kind, plain_map(fields, NOTE_FIELDS, kind)))
+        made = small_map(fields)
+        self.machine.notes.append((kind, plain_map(fields, NOTE_FIELDS, kind) if made is None else made))
 
     def leave(self, why: str, function: int, slots: Sequence[Value], state: int | None = None) -> None:
         """What comes now cannot be translated: with that the interpreter goes on.
