@@ -95,23 +95,19 @@ class FunctionBuilder:
 
     def build(self, span: Span | None = None, rest: bool = False) -> Function:
         named: dict[str, None] = {}
-        # A frontend may use one node in many places; once is enough to see its slots.
-        seen: set[int] = set()
         for state in self.states:
             for part in (*state.body, state.exit):
-                if id(part) in seen:
-                    continue
-                seen.add(id(part))
-                todo = [*expressions(part)][::-1]
+                todo = [*expressions(part)]
+                todo.reverse()
                 while todo:
                     item = todo.pop()
                     kind = type(item)
-                    if kind is Slot:
+                    if kind is Prim:
+                        todo += [inner for inner in item.args if type(inner) is not Const]  # type: ignore[union-attr]
+                    elif kind is Slot:
                         named[item.name] = None  # type: ignore[union-attr]
-                    elif kind is not Const and id(item) not in seen:
-                        seen.add(id(item))
-                        parts = item.args if kind is Prim else item.captures  # type: ignore[union-attr]
-                        todo += [inner for inner in parts if type(inner) is not Const]
+                    elif kind is Closure:
+                        todo += item.captures  # type: ignore[union-attr]
                 if type(part) in _STORING:
                     named[part.slot] = None  # type: ignore[union-attr]
             if state.handler is not None:

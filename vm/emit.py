@@ -99,6 +99,7 @@ class Constants:
         self.values: list[Any] = []
         # Strings, which are most of them, by what they are.
         self.texts: dict[str, int] = {}
+        self._integers: dict[int, int] = {}
         self._index: dict[Any, int] = {}
         # A part of a container is known by its own number, so a key is never deep.
         self._parts: dict[Any, int] = {}
@@ -106,8 +107,11 @@ class Constants:
     def add(self, value: Any) -> int:
         known: dict[Any, int] = self._index
         key = value
-        if type(value) is str:
+        kind = type(value)
+        if kind is str:
             known = self.texts
+        elif kind is int:
+            known = self._integers
         else:
             key = self._key(value)
         index = known.get(key)
