@@ -1,4 +1,4 @@
-"""Compiled images kept in `.loops/.cache/`, so that an unchanged loop runs without its compiler.
+"""Images kept in `.loops/.cache/`: what was compiled or verified before runs without waiting for that again.
 
 An entry's name is a digest of all that the image depends on: the source, its path, the overrides,
 this llc. What is missing, damaged or not ours is compiled again; the folder may be deleted at any

@@ -31,7 +31,7 @@ def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Imag
     What the compiler warns of goes to `warn`, as text.
     """
     if path.endswith(runs.IMAGE_SUFFIX):
-        image = load_image(path)
+        image = load_image(path, root=runs.ROOT)
         return _compile_anew(image, path, values, warn) if _overridden(values) else image
     from . import cache
 
@@ -78,21 +78,33 @@ def load_expression(text: str, values: Values, warn: Callable[[str], None], name
     return _emit(compiled, warn)[0]
 
 
-def load_image(path: str, advice: str = "compile it again with `llc compile`") -> Image:
+def load_image(
+    path: str, advice: str = "compile it again with `llc compile`", root: str | None = None
+) -> Image:
     """A verified image from a file, which is untrusted input. Raises UserError and CompileError.
 
-    advice: what is said where it is damaged.
+    advice: what is said where it is damaged. root: where the cache is that knows what was verified before;
+    None: it is verified anew.
     """
     from ...vm.image import Image, ImageError
+    from . import cache
 
     try:
         with open(path, "rb") as file:
-            image = Image.from_bytes(kept_image.whole(file.read(), path))
+            data = kept_image.whole(file.read(), path)
     except OSError as error:
         raise UserError("unreadable-file", f"cannot read {path}: {reason(error)}") from None
+    key = cache.entry_key(data, "", ("verified",))
+    known = cache.load(root, key) if root is not None else None
+    if known is not None:
+        return known
+    try:
+        image = Image.from_bytes(data)
     except ImageError as error:
         raise UserError("bad-image", f"{path}: {error}", advice) from None
     verify_image(image)
+    if root is not None:
+        cache.store(root, key, image)
     return image
 
 

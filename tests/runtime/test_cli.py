@@ -248,6 +248,40 @@ def test_an_image_runs_like_its_loop(llc: Llc) -> None:
     assert "compiled without its sources" in done.stderr
 
 
+def test_an_image_is_verified_once(llc: Llc, tmp_path: Path) -> None:
+    """The second run imports no verifier, whatever the image's name; another image is verified."""
+    llc("compile", "good", "-o", "x.llb")
+    llc("run", "x.llb", "-q")
+    os.rename("x.llb", "y.llb")
+    code, modules = imported_by("run", "y.llb", "-q")
+    assert code == 0
+    assert not (HEAVY | {"llc.vm.verify", "llc.ir.verify"}) & modules
+    (entry,) = cached(tmp_path)
+    data = entry.read_bytes()
+    entry.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))  # an entry that is not ours is none
+    assert "llc.vm.verify" in imported_by("run", "y.llb", "-q")[1]
+    llc("compile", "good", "-o", "z.llb", "--context", "word=z")
+    assert "llc.vm.verify" in imported_by("run", "z.llb", "-q")[1]
+
+
+def test_an_image_that_is_unsound_is_never_taken(llc: Llc, tmp_path: Path) -> None:
+    """Not the second time either: only what was found sound is remembered."""
+    from llc.vm.image import Image
+
+    round = {"action": "false", "on_success": "b", "on_failure": "a"}
+    loop = {"name": "round", "initial": "a", "states": {"a": round, "b": {"terminal": True}}}
+    Path("round.yaml").write_text(json.dumps(loop))
+    llc("compile", "round.yaml", "-o", "x.llb")
+    image = Image.from_bytes(Path("x.llb").read_bytes())
+    image.meta["limits"]["max_iterations"] += 1  # than what its code keeps to
+    Path("x.llb").write_bytes(image.to_bytes())
+    for _ in range(2):
+        done = llc("run", "x.llb")
+        assert done.returncode == 2
+        assert "error[" in done.stderr
+    assert cached(tmp_path) == []
+
+
 @pytest.mark.parametrize("damage", ["cut", "flip", "text", "empty"])
 def test_a_damaged_image_is_refused(llc: Llc, tmp_path: Path, damage: str) -> None:
     """Whatever is wrong with an image: one clear error, exit code 2."""
