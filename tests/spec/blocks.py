@@ -1,4 +1,5 @@
-"""The fenced blocks of the chapters in `spec/`: one way to read them, and an account of who runs them.
+"""The fenced blocks of the chapters in `spec/`: one way to read them, one to run the commands in them, and an
+account of who does.
 
 A test module takes the blocks that it executes when it is imported. `test_spec_yaml` fails where a
 block is left that nobody takes, so no block can stand in `spec/` unchecked.
@@ -6,7 +7,12 @@ block is left that nobody takes, so no block can stand in `spec/` unchecked.
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,3 +68,84 @@ def is_taken(block: Block) -> bool:
 def parameters(found: list[Block]) -> list[object]:
     """Blocks as test parameters, named after their places."""
     return [pytest.param(block, id=f"{block.chapter}:{block.line}") for block in found]
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+_LLC = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())\n"
+
+
+def told(done: subprocess.CompletedProcess[str]) -> str:
+    """What a command said, as the chapters show it."""
+    return done.stderr + done.stdout
+
+
+class Shell:
+    """A project that a chapter's commands run in, with `llc` and what else they call on their path.
+
+    around: the folder for it. without: variables that the commands are not to see.
+    """
+
+    def __init__(self, around: Path, without: tuple[str, ...] = ()) -> None:
+        self.project = around / "project"
+        self.project.mkdir(exist_ok=True)
+        self.programs = around / "bin"
+        self.programs.mkdir()
+        self.add("llc", _LLC)
+        unwanted = ("NO_COLOR", "FORCE_COLOR", *without)
+        self.env = {name: value for name, value in os.environ.items() if name not in unwanted}
+        self.env |= {
+            "PATH": f"{self.programs}:{self.env['PATH']}",
+            "XDG_CACHE_HOME": str(around / "cache"),
+        }
+
+    def add(self, name: str, code: str, interpreter: str = sys.executable) -> None:
+        """A program that commands can call."""
+        path = self.programs / name
+        path.write_text(f"#!{interpreter}\n{code}")
+        path.chmod(0o755)
+
+    def write(self, block: Block) -> None:
+        """The file of a block: what its info names."""
+        path = self.project / ("world.yaml" if block.info == "world" else block.info)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block.text)
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.project,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def follow(
+        self,
+        found: list[Block],
+        stable: Callable[[str], str] = str.strip,
+        told: Callable[[subprocess.CompletedProcess[str]], str] = told,
+    ) -> None:
+        """Write the files and run the commands in their order: each prints what stands below it.
+
+        stable: a text without what differs from run to run. One in a block that says `eventually` is
+        run until it prints that.
+        """
+        for block in found:
+            if block.language != "console":
+                self.write(block)
+                continue
+            for command, expected in commands(block):
+                end = time.monotonic() + (30 if block.info == "eventually" else 0)
+                while (shown := stable(told(self.run(command)))) != stable(expected):
+                    assert time.monotonic() < end, f"{command}\n{shown}\n--- is not ---\n{stable(expected)}"
+                    time.sleep(0.1)
+
+
+def commands(block: Block) -> Iterator[tuple[str, str]]:
+    """The commands of a console block, and what stands below each."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        command, _, expected = part.partition("\n")
+        yield command, expected

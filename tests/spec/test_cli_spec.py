@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-from spec.blocks import take, text_of
+from spec.blocks import Shell, take, text_of
 
 from llc.runtime import options
 from llc.runtime.verbs import VERBS
@@ -30,31 +26,11 @@ def stable(text: str) -> str:
     return text.strip("\n")
 
 
-def test_the_commands_print_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
     """Each console block, run in order in a directory with the files above it, prints what stands there."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name in ("llc", "ll-loop"):
-        entry = "main" if name == "llc" else "main_ll_loop"
-        script = programs / name
-        code = f"import sys\nfrom llc.runtime.entry import {entry}\nsys.exit({entry}())\n"
-        script.write_text(f"#!{sys.executable}\n{code}")
-        script.chmod(0o755)
-    project = tmp_path / "project"
-    project.mkdir()
-    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    env |= {"PATH": f"{programs}:{env['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    for block in BLOCKS:
-        if block.language == "yaml":
-            path = project / block.info
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(block.text)
-            continue
-        command, _, expected = block.text.removeprefix("$ ").partition("\n")
-        done = subprocess.run(
-            ["bash", "-c", command], cwd=project, env=env, capture_output=True, text=True, check=False
-        )
-        assert stable(done.stderr + done.stdout) == stable(expected), command
+    shell = Shell(tmp_path)
+    shell.add("ll-loop", "import sys\nfrom llc.runtime.entry import main_ll_loop\nsys.exit(main_ll_loop())\n")
+    shell.follow(BLOCKS, stable)
 
 
 def test_every_verb_and_option_is_in_the_chapter() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-from spec.blocks import take, text_of
+from spec.blocks import Shell, commands, take, text_of
 
 from llc.frontend.natural import key_of
 from llc.frontend.paradigm_schema import PARADIGMS, NaturalSpec
@@ -18,36 +15,20 @@ from llc.runtime.authoring.creating import OWN
 ROOT = Path(__file__).parents[2]
 BLOCKS = take("create.md", "yaml", "console")
 TEXT = text_of("create.md")
-_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "LLC_LLM_MODEL", "NO_COLOR", "FORCE_COLOR")
+_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "LLC_LLM_MODEL")
 
 
 def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
     """Each console block, run in order in a folder with the files above it, without a key."""
-    script = tmp_path / "bin" / "llc"
-    script.parent.mkdir()
-    code = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())\n"
-    script.write_text(f"#!{sys.executable}\n{code}")
-    script.chmod(0o755)
-    project = tmp_path / "project"
-    (project / ".loops").mkdir(parents=True)
-    env = {name: value for name, value in os.environ.items() if name not in _KEYS}
-    env |= {"PATH": f"{script.parent}:{env['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    shell = Shell(tmp_path, without=_KEYS)
     for block in BLOCKS:
         if block.language == "yaml":
-            (project / block.info).write_text(block.text)
+            shell.write(block)
             continue
-        command, _, expected = block.text.removeprefix("$ ").partition("\n")
-        done = subprocess.run(
-            ["bash", "-c", f"{{ {command}; }} 2>&1"],
-            cwd=project,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        shown = re.sub(r"\nwarning\[.*?\n\n|^warning\[.*?\n\n", "", done.stdout, flags=re.DOTALL)
-        assert shown.strip() == expected.strip(), command
+        for command, expected in commands(block):
+            done = shell.run(f"{{ {command}; }} 2>&1")
+            shown = re.sub(r"\nwarning\[.*?\n\n|^warning\[.*?\n\n", "", done.stdout, flags=re.DOTALL)
+            assert shown.strip() == expected.strip(), command
 
 
 def test_the_pin_is_that_of_the_words() -> None:

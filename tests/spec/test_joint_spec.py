@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-from spec.blocks import SPEC, take, text_of
+from spec.blocks import SPEC, Shell, take, text_of, told
 
 ROOT = Path(__file__).parents[2]
 CHAPTER = SPEC / "joint.md"
@@ -28,30 +24,16 @@ def stable(text: str) -> str:
     return text.strip("\n")
 
 
-def test_the_commands_print_what_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: bool
-) -> None:
+def test_the_commands_print_what_is_shown(tmp_path: Path, update: bool) -> None:
     """Each console block, run in order in a project of the files above it, prints what stands there."""
-    program = tmp_path / "bin" / "llc"
-    program.parent.mkdir()
-    program.write_text(
-        f"#!{sys.executable}\nimport sys\nfrom llc.runtime.entry import main\nsys.exit(main())\n"
-    )
-    program.chmod(0o755)
-    project = tmp_path / "project"
-    (project / ".loops").mkdir(parents=True)
-    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    env |= {"PATH": f"{program.parent}:{env['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    shell = Shell(tmp_path)
     text = text_of("joint.md")
     for block in BLOCKS:
         if block.language != "console":
-            (project / block.info).write_text(block.text)
+            shell.write(block)
             continue
         command, _, expected = block.text.removeprefix("$ ").partition("\n")
-        done = subprocess.run(
-            ["bash", "-c", command], cwd=project, env=env, capture_output=True, text=True, check=False
-        )
-        printed = stable(done.stderr + done.stdout)
+        printed = stable(told(shell.run(command)))
         if update:
             text = text.replace(f"```console\n{block.text}", f"```console\n$ {command}\n{printed}\n")
             CHAPTER.write_text(text, "utf-8")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from flow_texts import findings, marks
-from spec.blocks import Block, parameters, take, text_of
+from spec.blocks import Block, Shell, parameters, take, text_of
 
 from llc.frontend.system_tools import SYSTEM_TOOLS
 from llc.runtime.memory.recall import WEIGHTS
@@ -45,17 +45,7 @@ def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_commands_print_what_is_shown(project: Path) -> None:
     """Each command, in order, prints what stands below it."""
-    program = project.parent / "bin" / "llc"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m llc "$@"\n')
-    program.chmod(0o755)
-    env = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
-    for part in re.split(r"^\$ ", CONSOLE[0].text, flags=re.MULTILINE)[1:]:
-        command, _, expected = part.partition("\n")
-        done = subprocess.run(
-            ["bash", "-c", command], cwd=project, env=env, capture_output=True, text=True, check=False
-        )
-        assert (done.stderr + done.stdout).strip() == expected.strip(), command
+    Shell(project.parent).follow(CONSOLE)
 
 
 @pytest.mark.parametrize("block", parameters(PROGRAMS))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from spec.blocks import take, text_of
+from spec.blocks import Shell, take, text_of
 
 from llc.runtime.inspection import stopping, telling
 from llc.runtime.store import masking, runs
@@ -50,31 +46,7 @@ def test_the_commands_print_what_is_shown(project: Path, tmp_path: Path) -> None
 
     What goes on beside it is looked at until it has come so far.
     """
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    script = programs / "llc"
-    code = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())\n"
-    script.write_text(f"#!{sys.executable}\n{code}")
-    script.chmod(0o755)
-    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    env |= {"PATH": f"{programs}:{env['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    for block in BLOCKS:
-        if block.language == "yaml":
-            path = project / block.info
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(block.text)
-            continue
-        command, _, expected = block.text.removeprefix("$ ").partition("\n")
-        end = time.monotonic() + (30 if block.info == "eventually" else 0)
-        while True:
-            done = subprocess.run(
-                ["bash", "-c", command], cwd=project, env=env, capture_output=True, text=True, check=False
-            )
-            shown = stable(done.stderr + done.stdout)
-            if shown == stable(expected) or time.monotonic() >= end:
-                break
-            time.sleep(0.1)
-        assert shown == stable(expected), command
+    Shell(tmp_path).follow(BLOCKS, stable)
 
 
 def test_the_figures_are_those_of_the_program() -> None:

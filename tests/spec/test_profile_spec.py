@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-from spec.blocks import take
+from spec.blocks import Shell, take
 
 BLOCKS = take("profile.md", "yaml", "console")
 
@@ -20,24 +17,4 @@ def stable(text: str) -> str:
 
 def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
     """Each console block, run in order in a directory with the files above it, prints what stands there."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    script = programs / "llc"
-    code = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())\n"
-    script.write_text(f"#!{sys.executable}\n{code}")
-    script.chmod(0o755)
-    project = tmp_path / "project"
-    project.mkdir()
-    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    env |= {"PATH": f"{programs}:{env['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    for block in BLOCKS:
-        if block.language == "yaml":
-            path = project / block.info
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(block.text)
-            continue
-        command, _, expected = block.text.removeprefix("$ ").partition("\n")
-        done = subprocess.run(
-            ["bash", "-c", command], cwd=project, env=env, capture_output=True, text=True, check=False
-        )
-        assert stable(done.stderr + done.stdout) == stable(expected), command
+    Shell(tmp_path).follow(BLOCKS, stable)
