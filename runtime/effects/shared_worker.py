@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from .world import Interrupt
 
-# Calls that one helper answers at once.
-AT_ONCE = 25
+# Calls that one helper answers at once: to import a client takes as long as a hundred of its calls.
+AT_ONCE = 50
 # The word by which a helper is told to answer many.
 MANY = "many"
 _READY, _PART, _ANSWER, _ENDED = "ready", "part", "answer", "ended"

@@ -175,7 +175,7 @@ states:
 def test_a_batch_has_few_helpers(
     tmp_path: Path, messages_server: Any, answers: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thirty runs that ask a model at once have two helpers between them, and each its verdict."""
+    """Sixty runs that ask a model at once have two helpers between them, and each its verdict."""
     monkeypatch.chdir(tmp_path)
     seen: list[int] = []
     gate = threading.Event()
@@ -188,15 +188,15 @@ def test_a_batch_has_few_helpers(
     messages_server.then(answer)
     Path(".loops").mkdir()
     Path(".loops/judge.yaml").write_text(LOOP.replace(", schema: {type: object}", ""))
-    Path("jobs.jsonl").write_text('{"loop": "judge", "scope": []}\n' * 30)
-    words = [sys.executable, "-m", "llc", "batch", "jobs.jsonl", "--json", "--at-once", "30"]
+    Path("jobs.jsonl").write_text('{"loop": "judge", "scope": []}\n' * 60)
+    words = [sys.executable, "-m", "llc", "batch", "jobs.jsonl", "--json", "--at-once", "60"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + 60
-    while len(seen) < 30:
+    while len(seen) < 60:
         assert time.monotonic() < end
         time.sleep(0.01)
     helpers = helpers_of(process.pid)
     gate.set()
     output, errors = process.communicate(timeout=60)
-    assert [json.loads(line)["status"] for line in output.splitlines()] == ["success"] * 30, errors
+    assert [json.loads(line)["status"] for line in output.splitlines()] == ["success"] * 60, errors
     assert len(helpers) == 2
