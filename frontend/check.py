@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import attrs
 
@@ -391,7 +390,9 @@ class _Checker:
             return state.choices
         if not isinstance(evaluator, LlmStructured):
             return evaluator.verdicts
-        said = _schema_verdicts(evaluator)
+        from .evaluator_checks import schema_verdicts
+
+        said = schema_verdicts(evaluator)
         if said is not None and evaluator.uncertain_suffix:
             said = (*said, *(f"{verdict}_uncertain" for verdict in said))
         return said
@@ -427,7 +428,9 @@ class _Checker:
                 "add `_error` to its route, or choose another evaluator",
             )
         if evaluator.schema is not None:
-            yield from _schema_problems(evaluator, evaluator.schema)
+            from .evaluator_checks import schema_problems
+
+            yield from schema_problems(evaluator, evaluator.schema)
 
     def expressions(self, texts: list[Text]) -> Iterator[Diagnostic]:
         """jq and regular expressions that do not compile, where they are known before a run."""
@@ -458,7 +461,9 @@ class _Checker:
     def compile(self, key: str, text: str) -> str | None:
         """What is wrong with an expression, or None."""
         if (key, text) not in self.compiled:
-            self.compiled[key, text] = _jq_problem(text) if key == "path" else _regex_problem(text)
+            from .evaluator_checks import jq_problem, regex_problem
+
+            self.compiled[key, text] = jq_problem(text) if key == "path" else regex_problem(text)
         return self.compiled[key, text]
 
 
@@ -472,70 +477,6 @@ def _judging(state: StateSpec) -> Span | None:
     if state.evaluate is not None:
         return state.evaluate.span_of("type")
     return state.span_of("action", "name")
-
-
-def _jq_problem(text: str) -> str | None:
-    import jq  # type: ignore[import-not-found, unused-ignore]
-
-    try:
-        jq.compile(text)
-    except ValueError as error:
-        first = str(error).strip().partition("\n")[0]
-        return re.sub(r"^jq: error:\s*|\s+at <top-level>.*|\s*\(Unix shell quoting issues\?\)", "", first)
-    return None
-
-
-def _regex_problem(text: str) -> str | None:
-    import re2  # type: ignore[import-untyped, unused-ignore]
-
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        re2.compile(text, options)
-    except re2.error as error:
-        found = error.args[0]
-        return found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
-    return None
-
-
-def _schema_verdicts(evaluator: LlmStructured) -> tuple[str, ...] | None:
-    """The verdicts a model may give, None where its schema leaves them open."""
-    if evaluator.schema is None:
-        return DEFAULT_VERDICTS
-    properties = evaluator.schema.get("properties")
-    verdict = properties.get("verdict") if isinstance(properties, dict) else None
-    if not isinstance(verdict, dict):
-        return None
-    values = verdict.get("enum", [verdict["const"]] if "const" in verdict else None)
-    if not isinstance(values, list):
-        return None
-    return tuple(value for value in values if isinstance(value, str))
-
-
-def _schema_problems(evaluator: LlmStructured, schema: dict[str, Any]) -> Iterator[Diagnostic]:
-    span = evaluator.span_of("key:schema")
-    if schema.get("type") != "object":
-        message = "the schema should describe an object"
-        yield Diagnostic("bad-schema", message, span, "", "add `type: object`")
-        return
-    properties = schema.get("properties")
-    verdict = properties.get("verdict") if isinstance(properties, dict) else None
-    if not isinstance(verdict, dict):
-        message = "the schema has no property `verdict`"
-        yield Diagnostic("bad-schema", message, span, "", "add `verdict: {type: string}` to its `properties`")
-        return
-    values = verdict.get("enum", [verdict["const"]] if "const" in verdict else None)
-    is_text = verdict.get("type", "string") == "string" and (
-        values is None or (isinstance(values, list) and values and all(isinstance(v, str) for v in values))
-    )
-    if not is_text:
-        yield Diagnostic(
-            "bad-schema", "a verdict is a text", evaluator.span_of("schema.verdict", "key:schema")
-        )
-    required = schema.get("required")
-    if not (isinstance(required, list) and "verdict" in required):
-        message = "the schema does not require `verdict`"
-        yield _warning("optional-verdict", message, span, "", "without one the evaluation is an error")
 
 
 def _name_problem(name: str, may_have_spaces: bool = False) -> str | None:

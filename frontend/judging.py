@@ -29,6 +29,7 @@ from .schema import (
     OutputNumeric,
     StateSpec,
 )
+from .spending import check_budget, spend
 
 if TYPE_CHECKING:
     from .chain import Chain
@@ -207,7 +208,7 @@ class Judgement:
         subject = self.subject()
         prompt = self.field("prompt") if evaluator.prompt is not None else expr(DEFAULT_PROMPT)
         self.prepared(subject, prompt)
-        lowering.check_budget(chain, state, "ask")
+        check_budget(lowering, chain, state, "ask")
         settings = lowering.loop.llm
         args: dict[str, Any] = {
             "prompt": as_text(prompt),
@@ -220,7 +221,7 @@ class Judgement:
             "on_unknown": state.on_unknown,
         }
         chain.perform("evaluate", args, "reply", f"{state.name}/judge")
-        lowering.spend(chain, state, "reply")
+        spend(lowering, chain, state, "reply")
         lowering.in_time(chain, "reply", f"{state.name}/judge_in_time")
         return prim(
             "judge_model", Slot("reply"), expr(evaluator.min_confidence), expr(evaluator.uncertain_suffix)

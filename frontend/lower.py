@@ -15,7 +15,7 @@ that `check` found no errors in; knows nothing of YAML.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -40,7 +40,7 @@ from ..ir.nodes import (
     Switch,
 )
 from ..ir.spans import Source, Span
-from . import calling, interpolate, judging
+from . import acting, calling, interpolate, judging
 from .calling import Callee
 from .chain import Chain, states_on_cycles
 from .file_calls import argument_key
@@ -59,10 +59,6 @@ DETAILS = prim("get", Slot("result"), "details")
 CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
 BROKEN = prim("or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error"))
 FORGET_LAST = store("last", None)
-# What an agent hands on when its context is full, and what it was asked to do.
-HANDED = prim("get", Slot("last"), "handoff")
-ASKED = Slot("asked")
-CARRIED = "\n\nThe session before this one ran out of context, and handed over with:\n\n"
 # The active time of the run at which a loop within it is over.
 DEADLINE = Slot(called.DEADLINE)
 
@@ -71,7 +67,6 @@ AT_REST = "timeout_at_rest"
 
 NO_CALLEES: Mapping[str, Callee] = {}
 Within = Callable[[Span | None, str, int, int], Span | None]
-ACTION_EFFECT = {"shell": "shell", "slash": "agent", "ask": "ask"}
 
 
 def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model: str) -> Program:
@@ -326,114 +321,12 @@ class Lowering:
         late = prim("ge", prim("get", Slot("now"), "elapsed_ms"), self.deadline)
         chain.unless(late, "/timeout", f"{state.name}/{phase}in_time")
 
-    def budgets_of(self, state: StateSpec) -> Iterator[tuple[str, str, float]]:
-        """What bounds the calls of a state: unit, the slot that counts it, bound."""
-        if self.loop.budget is not None:
-            for unit, bound in self.loop.budget.bounds.items():
-                yield unit, f"spent.{unit}", bound
-        for unit, bound in self.limits.state_budgets.get(state.name, {}).items():
-            yield unit, f"spent.{unit}.{state.name}", bound
-
-    def check_budget(self, chain: Chain, state: StateSpec, phase: str) -> None:
-        """A call that would start over budget does not start."""
-        for unit, slot, bound in self.budgets_of(state):
-            self.ends.add("budget")
-            name = f"{state.name}/{phase}_{unit}"
-            own = "_here" if slot != f"spent.{unit}" else ""
-            chain.unless(prim("ge", Slot(slot), bound), "/budget", name + own)
-
-    def spend(self, chain: Chain, state: StateSpec, reply: str) -> None:
-        """Add what a call reported as used to what was spent."""
-        for unit, slot, bound in self.budgets_of(state):
-            used: Expr | int = 1
-            if unit == "seconds":
-                used = prim("div", prim("or", prim("lookup_or", Slot(reply), ("duration_ms",), 0), 0), 1000)
-            elif unit != "calls":
-                told = prim("lookup_or", Slot(reply), ("usage", unit), 0)
-                # What nobody knows counts as all there is.
-                used = prim("select", prim("is_null", told), bound, told)
-            chain.add(store(slot, prim("add", Slot(slot), used)))
-
     def in_time(self, chain: Chain, slot: str, then: str) -> None:
         """To `/timeout` where an effect was ended because the loop's time was over."""
         if self.deadline is not None:
             self.ends.add("timeout")
             late = prim("eq", prim("get", Slot(slot), "timed_out"), "loop")
             chain.unless(late, "/timeout", then)
-
-    def act(self, chain: Chain, state: StateSpec) -> None:
-        """Perform the action; its result is in `last` and in the capture."""
-        if state.call is not None:
-            calling.act(self, chain, state)
-            return
-        assert state.action is not None
-        kind = ACTION_EFFECT[self.loop.kind_of(state)]
-        needs = Needs()
-        template = self.templates[state.name, "action"]
-        command = interpolate.text_of(template, self.place(state, "action", state.action), needs)
-        default = self.default_answer(state, needs)
-        self.prepare(chain, state, "act", needs)
-        args: dict[str, Any] = {"question" if kind == "ask" else "command": command}
-        if kind == "ask":
-            args["choices"] = state.choices
-            args["default"] = default
-        if kind == "agent":
-            self.check_budget(chain, state, "act")
-            if isinstance(self.loop.agent, str):
-                args["agent"] = self.loop.agent
-            elif self.loop.agent is not None:
-                args["argv"] = (self.loop.agent.program, *self.loop.agent.args)
-            if self.loop.on_handoff != "end":
-                chain.add(store(ASKED.name, command))
-                args["command"] = ASKED
-        args["timeout_s"] = state.timeout
-        args["deadline_ms"] = self.deadline
-        if kind != "ask":
-            args["on_unknown"] = state.on_unknown
-        chain.perform(kind, args, "last", f"{state.name}/acted")
-        if kind == "agent":
-            self.spend(chain, state, "last")
-            self.hand_over(chain, state, args)
-        if state.capture is not None:
-            chain.add(store(f"captured.{state.capture}", Slot("last")))
-        self.in_time(chain, "last", f"{state.name}/acted_in_time")
-
-    def hand_over(self, chain: Chain, state: StateSpec, args: dict[str, Any]) -> None:
-        """What becomes of an agent whose context is full: the loop ends, or a new session goes on.
-
-        Sessions that follow are written out one by one, so that nothing has to prove that they end.
-        """
-        name, policy = state.name, self.loop.on_handoff
-        self.ends.add("handoff")
-        follow = 0 if policy == "end" else self.loop.max_handoffs
-        chain.unless(HANDED, f"{name}/handed_over", f"{name}/acted_by_agent")
-        done = chain.name
-        for number in range(1, follow + 1):
-            further = self.chain(state)
-            further.open(f"{name}/handed_over" if number == 1 else f"{name}/handed_over_{number}")
-            further.add(self.handoff_note(name, policy))
-            self.check_budget(further, state, f"session_{number + 1}")
-            if policy == "pause":
-                further.perform("pause", {"reason": "handoff"}, "paused", f"{name}/resumed_{number}")
-            command = prim("concat", ASKED, CARRIED, HANDED)
-            after = f"{name}/session_{number + 1}"
-            further.perform("agent", {**args, "command": command}, "last", after)
-            self.spend(further, state, "last")
-            further.close(Branch(HANDED, f"{name}/handed_over_{number + 1}", done, span=state.span))
-        last = self.chain(state)
-        last.open(f"{name}/handed_over_{follow + 1}" if follow else f"{name}/handed_over")
-        last.add(self.handoff_note(name, "end"))
-        last.close(Goto("/handoff"))
-
-    def handoff_note(self, name: str, policy: str) -> Note:
-        return self.note("handoff", {"state": name, "policy": policy, "text": HANDED})
-
-    def default_answer(self, state: StateSpec, needs: Needs) -> Expr | None:
-        """What a question is answered with where nobody answers in time."""
-        if not state.asks or state.default is None:
-            return None
-        template = self.templates[state.name, "default"]
-        return interpolate.text_of(template, self.place(state, "default", state.default), needs)
 
     def remember(self, state: StateSpec) -> list[Instruction]:
         """Make the action that ran the `prev` of the states to come."""
@@ -446,7 +339,7 @@ class Lowering:
         chain = self.chain(state)
         self.enter(chain, state)
         if state.acts:
-            self.act(chain, state)
+            acting.act(self, chain, state)
         else:
             self.watch_deadline(chain, state)
         if state.next is not None:
@@ -581,7 +474,7 @@ class Lowering:
         chain = self.chain(state)
         self.enter(chain, state)
         if state.acts:
-            self.act(chain, state)
+            acting.act(self, chain, state)
             chain.add(*self.remember(state))
         restart = self.loop.restart_of(state)
         if restart is None:
