@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -131,6 +132,8 @@ class Provider:
         self._connect = connect
         self._send = send
         self._clients: dict[tuple[str | None, str | None], Any] = {}
+        # To make one takes as long as several calls, and many may want the first.
+        self._making = threading.Lock()
         # Models that refused forced tool use: thinking that cannot be switched off excludes it.
         self._unforced: set[str] = set()
 
@@ -174,12 +177,13 @@ class Provider:
 
     def _client(self, request: dict[str, Any]) -> Any:
         address = request["base_url"], request["key"]
-        client = self._clients.get(address)
-        if client is None:
-            given = {"base_url": request["base_url"], "api_key": request["key"]}
-            client = self._connect(**{name: value for name, value in given.items() if value is not None})
-            self._clients[address] = client
-        return client
+        with self._making:
+            client = self._clients.get(address)
+            if client is None:
+                given = {"base_url": request["base_url"], "api_key": request["key"]}
+                client = self._connect(**{name: value for name, value in given.items() if value is not None})
+                self._clients[address] = client
+            return client
 
 
 def explain(error: Exception, package: Any, seconds: float) -> tuple[str, str]:

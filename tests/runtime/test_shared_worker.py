@@ -14,11 +14,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import anthropic
 import pytest
 
 from llc.runtime.effects.model import Judge
 from llc.runtime.effects.shared_worker import AT_ONCE, SharedWorkers
 from llc.runtime.effects.world import Context, Interrupt, Interrupted
+from llc.runtime.models.provider import Provider
 
 ARGS = {
     "prompt": "Did it work?",
@@ -200,3 +202,22 @@ def test_a_batch_has_few_helpers(
     output, errors = process.communicate(timeout=60)
     assert [json.loads(line)["status"] for line in output.splitlines()] == ["success"] * 60, errors
     assert len(helpers) == 2
+
+
+def test_calls_at_once_share_one_client() -> None:
+    """The first ones too, that find none: to make one takes as long as several calls."""
+    made: list[object] = []
+    used: list[object] = []
+
+    def connect(**given: Any) -> object:
+        time.sleep(0.05)
+        made.append(object())
+        return made[-1]
+
+    def send(client: Any, request: dict[str, Any], reply: Any, is_forced: bool) -> None:
+        used.append(client)
+
+    provider = Provider(anthropic, connect, send)
+    request = {"model": "m", "base_url": None, "key": None, "output": None, "timeout": 1.0}
+    at_once(*(lambda: provider.answer(dict(request), lambda part: None) for _ in range(8)))
+    assert used == made * 8
