@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +33,29 @@ def _signals() -> Iterator[None]:
     for number, handler in zip(numbers, before, strict=True):
         if signal.getsignal(number) is not handler:
             signal.signal(number, handler)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project, which we are in; nothing around it changes what is shown."""
+    (tmp_path / ".loops").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def llc(place: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs llc there as a process of its own."""
+
+    def llc(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
+        )
+
+    return llc
 
 
 @pytest.fixture

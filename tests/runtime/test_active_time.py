@@ -71,15 +71,12 @@ def test_the_file_counts_where_it_is_ahead_of_the_journal(tmp_path: Path, line: 
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "job.yaml").write_text(
+def project(place: Path) -> Path:
+    (place / ".loops" / "job.yaml").write_text(
         "name: job\ninitial: a\ntimeout: 4\nstates:\n"
         "  a: {action: 'echo x >> log; exec sleep 600', next: z}\n  z: {terminal: true}\n"
     )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
+    return place
 
 
 def kill_when_active_for(ms: int, folder: Path, *words: str) -> None:

@@ -43,11 +43,8 @@ states:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".loops").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
+def project(place: Path) -> Path:
+    return place
 
 
 def loop(name: str, action: str, scope: str = ".") -> str:

@@ -39,12 +39,9 @@ max_iterations: 5
 
 
 @pytest.fixture
-def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+def llc(place: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     """Run llc in a project with a loop."""
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "fix.yaml").write_text(LOOP)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (place / ".loops" / "fix.yaml").write_text(LOOP)
     for name in ("NO_COLOR", "FORCE_COLOR", "LLC_LLM_MODEL"):
         monkeypatch.delenv(name, raising=False)
 

@@ -37,19 +37,16 @@ states:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(place: Path) -> Path:
     """A project with a run that was cut off in `second`."""
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "job.yaml").write_text(LOOP)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (place / ".loops" / "job.yaml").write_text(LOOP)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
-    wait_for((tmp_path / "here").exists)
+    wait_for((place / "here").exists)
     process.kill()
     process.wait()
-    (tmp_path / "here").unlink()
-    (tmp_path / "go").touch()
-    return tmp_path
+    (place / "here").unlink()
+    (place / "go").touch()
+    return place
 
 
 def wait_for(condition: Callable[[], object]) -> None:

@@ -61,14 +61,11 @@ class Told(World):
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".loops").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # Hundreds of steps: what is on disk when is tested with the journal.
     monkeypatch.setattr(os, "fdatasync", lambda fd: None)
     monkeypatch.setattr(checkpoints, "SHARE", 0)
-    return tmp_path
+    return place
 
 
 def cut_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> runs.RunFolder:

@@ -72,16 +72,13 @@ class Counting(World):
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".loops").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("llc.runtime.effects.world.World", Counting)
     monkeypatch.setattr(os, "fdatasync", lambda fd: None)
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     # The program is our own, and verified with the rest of the tests.
     monkeypatch.setattr(own_program, "load_image", lambda path: Image.from_bytes(Path(path).read_bytes()))
-    return tmp_path
+    return place
 
 
 def cut_run(text: str, count: int) -> Path:
@@ -151,19 +148,16 @@ states:
 
 
 @pytest.fixture
-def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def cut(place: Path) -> Iterator[Path]:
     """A project with a run that was killed in its action, which ends with the test."""
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "job.yaml").write_text(GATE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (place / ".loops" / "job.yaml").write_text(GATE)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
-    wait_for((tmp_path / "here").exists)
+    wait_for((place / "here").exists)
     process.kill()
     process.wait()
-    (tmp_path / "here").unlink()
-    yield tmp_path
-    (tmp_path / "go").touch()
+    (place / "here").unlink()
+    yield place
+    (place / "go").touch()
 
 
 def wait_for(condition: Callable[[], object]) -> None:

@@ -27,12 +27,9 @@ STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "job.yaml").write_text(LOOP)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
+def project(place: Path) -> Path:
+    (place / ".loops" / "job.yaml").write_text(LOOP)
+    return place
 
 
 # A process that gets the signal when it imports the module that is named, which is before it has begun.

@@ -32,21 +32,10 @@ WORLD = "clock: 2030-01-01T00:00:00Z\nenv: {NAME: Ada}\nrules: []\n"
 
 
 @pytest.fixture
-def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+def llc(llc: Llc, place: Path) -> Llc:
     """Run llc in a project with a flow."""
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "countdown.sexp").write_text(COUNT)
-    (tmp_path / "world.yaml").write_text(WORLD)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-
-    def llc(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
-        )
-
+    (place / ".loops" / "countdown.sexp").write_text(COUNT)
+    (place / "world.yaml").write_text(WORLD)
     return llc
 
 

@@ -48,25 +48,10 @@ WORLD = """
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "work.yaml").write_text(LOOP)
-    (tmp_path / "world.yaml").write_text(WORLD)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
-
-
-@pytest.fixture
-def llc(project: Path) -> Llc:
-    def llc(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
-        )
-
-    return llc
+def project(place: Path) -> Path:
+    (place / ".loops" / "work.yaml").write_text(LOOP)
+    (place / "world.yaml").write_text(WORLD)
+    return place
 
 
 def folder(project: Path, run: str) -> Path:

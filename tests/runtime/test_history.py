@@ -48,19 +48,14 @@ rules:
 
 
 @pytest.fixture
-def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+def llc(place: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     """Run llc in a project with a few loops, with files as its streams."""
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "flips.yaml").write_text(FLIPS)
-    (tmp_path / ".loops" / "asks.yaml").write_text(ASKS)
-    (tmp_path / "world.yaml").write_text(ASKS_WORLD)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
+    (place / ".loops" / "flips.yaml").write_text(FLIPS)
+    (place / ".loops" / "asks.yaml").write_text(ASKS)
+    (place / "world.yaml").write_text(ASKS_WORLD)
 
     def llc(*words: str) -> subprocess.CompletedProcess[str]:
-        streams = [tmp_path / "stdout", tmp_path / "stderr"]
+        streams = [place / "stdout", place / "stderr"]
         with monkeypatch.context() as patch, streams[0].open("w") as out, streams[1].open("w") as err:
             patch.setattr(sys, "argv", ["llc", *words])
             patch.setattr(sys, "stdout", out)

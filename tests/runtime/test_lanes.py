@@ -60,11 +60,8 @@ def program(commands: list[str], more: str = "") -> bytes:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".loops").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
+def project(place: Path) -> Path:
+    return place
 
 
 def begin(*words: str) -> subprocess.Popen[str]:

@@ -49,14 +49,9 @@ max_iterations: 20
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "talks.yaml").write_text(TALKS)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    yield tmp_path
+def project(place: Path) -> Iterator[Path]:
+    (place / ".loops" / "talks.yaml").write_text(TALKS)
+    yield place
     stopping.stop(stopping.live_runs(None), 0.5)
 
 

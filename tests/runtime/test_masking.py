@@ -47,16 +47,13 @@ states:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "leaks.yaml").write_text(LEAKS)
-    (tmp_path / ".loops" / "config.yaml").write_text("secrets: [COLOUR]\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (place / ".loops" / "leaks.yaml").write_text(LEAKS)
+    (place / ".loops" / "config.yaml").write_text("secrets: [COLOUR]\n")
     monkeypatch.setenv("DEPLOY_TOKEN", SECRET)
     monkeypatch.setenv("PLAIN_TOKEN", "sk-plain-1234")
     monkeypatch.setenv("COLOUR", NAMED)
-    yield tmp_path
+    yield place
     stopping.stop(stopping.live_runs(None), 0.5)
     masking.begin()
 

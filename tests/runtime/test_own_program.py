@@ -29,12 +29,9 @@ states:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "job.yaml").write_text(LOOP)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
+def project(place: Path) -> Path:
+    (place / ".loops" / "job.yaml").write_text(LOOP)
+    return place
 
 
 def cut(project: Path, *words: str) -> Path:

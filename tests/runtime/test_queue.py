@@ -25,16 +25,13 @@ GATE = (
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (tmp_path / ".loops").mkdir()
+def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, scope in (("one", "src"), ("two", "src/a"), ("three", "."), ("apart", "docs")):
-        (tmp_path / ".loops" / f"{name}.yaml").write_text(
+        (place / ".loops" / f"{name}.yaml").write_text(
             GATE.replace("NAME", name).replace("SCOPE", f'"{scope}"')
         )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("LLC_RUN_ID", raising=False)
-    yield tmp_path
+    yield place
     for process in _begun:
         process.kill()
         process.communicate()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,19 +33,8 @@ EDITED = LOOP.replace("echo act >> log", "echo edited >> log").replace("echo rep
 
 
 @pytest.fixture
-def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "work.yaml").write_text(LOOP)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-
-    def llc(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
-        )
-
+def llc(llc: Llc, place: Path) -> Llc:
+    (place / ".loops" / "work.yaml").write_text(LOOP)
     return llc
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,21 +40,10 @@ FLOW = """(define (count n) (if (= n 0) "landed" (begin (log-message "at" n) (sl
 
 
 @pytest.fixture
-def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+def llc(llc: Llc, place: Path) -> Llc:
     """Run llc in a project with a loop and a flow."""
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "fix.yaml").write_text(LOOP)
-    (tmp_path / ".loops" / "countdown.sexp").write_text(FLOW)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-
-    def llc(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
-        )
-
+    (place / ".loops" / "fix.yaml").write_text(LOOP)
+    (place / ".loops" / "countdown.sexp").write_text(FLOW)
     return llc
 
 

@@ -55,12 +55,9 @@ LOG = ["measure", "work", "measure", "work", "measure", "report 5 5"]
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "job.yaml").write_text(LOOP)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
+def project(place: Path) -> Path:
+    (place / ".loops" / "job.yaml").write_text(LOOP)
+    return place
 
 
 def run(target: str = "job", **given: Any) -> Any:

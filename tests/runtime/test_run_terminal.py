@@ -32,13 +32,10 @@ STUBBORN = SLOW.replace("echo first line", "trap '' TERM; echo first line")
 
 
 @pytest.fixture
-def spawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spawn:
+def spawn(place: Path) -> Spawn:
     """Start llc on a terminal of a given width, in a project with one slow loop."""
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "slow.yaml").write_text(SLOW)
-    (tmp_path / ".loops" / "stubborn.yaml").write_text(STUBBORN.replace("name: slow", "name: stubborn"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (place / ".loops" / "slow.yaml").write_text(SLOW)
+    (place / ".loops" / "stubborn.yaml").write_text(STUBBORN.replace("name: slow", "name: stubborn"))
 
     def on_terminal(*words: str, width: int = 60, **env: str) -> Any:
         return terminals.spawn(*words, width=width, height=24, **env)

@@ -23,19 +23,10 @@ SUMMARISE = """
 
 
 @pytest.fixture
-def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
+def llc(llc: Llc, place: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     """Run llc in a project."""
-    (tmp_path / ".loops").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("NO_COLOR", "FORCE_COLOR", "LLC_LLM_MODEL"):
         monkeypatch.delenv(name, raising=False)
-
-    def llc(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
-        )
-
     return llc
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,30 +46,15 @@ SIDE = '(parallel-map (lambda (n) (begin (sleep n) (log-message "slept" n) (slee
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / ".loops").mkdir()
-    (tmp_path / ".loops" / "fix.yaml").write_text(LOOP)
-    (tmp_path / "world.yaml").write_text(WORLD)
-    (tmp_path / "side.sexp").write_text(SIDE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
+def project(place: Path) -> Path:
+    (place / ".loops" / "fix.yaml").write_text(LOOP)
+    (place / "world.yaml").write_text(WORLD)
+    (place / "side.sexp").write_text(SIDE)
+    return place
 
 
 def run(target: str = "fix") -> None:
     launch.outcome(options.Values(options.RUN, target, quiet=True, script="world.yaml"))
-
-
-@pytest.fixture
-def llc(project: Path) -> Llc:
-    def llc(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
-        )
-
-    return llc
 
 
 def tape_of(target: str) -> Tape:
