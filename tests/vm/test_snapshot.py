@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import told
 from wild_programs import PROGRAMS
 
 from llc.ir.nodes import Program
@@ -28,20 +29,6 @@ def answer(effect: Effect) -> Any:
     return {"a": effect.seq, "b": [effect.kind, effect.args]} if effect.seq % 3 else None
 
 
-def described(outcome: Any) -> Any:
-    """An outcome as data to compare, with all it says."""
-    match outcome:
-        case Effect():
-            return ("effect", outcome.seq, outcome.kind, repr(outcome.args), outcome.span)
-        case Done():
-            return ("done", repr(outcome.value))
-        case Fault():
-            facts = (outcome.kind, outcome.message, outcome.span, outcome.backtrace, outcome.omitted)
-            return ("fault", *facts, repr(outcome.details))
-        case _:
-            return ("out of fuel", outcome)
-
-
 def straight(image: Image) -> list[Any]:
     """The trace of a run that nothing interrupts: notes, effects, the end, ticks."""
     machine = Machine(image, [1], fuel=TICKS)
@@ -52,7 +39,7 @@ def straight(image: Image) -> list[Any]:
         trace += map(repr, machine.take_notes())
         if isinstance(outcome, OutOfFuel):
             return [*trace, machine.ticks]
-        trace.append(described(outcome))
+        trace.append(told(outcome))
         if not isinstance(outcome, Effect):
             return [*trace, machine.ticks]
         result = answer(outcome)
@@ -79,15 +66,15 @@ def chopped(image: Image, quantum: int) -> list[Any]:
         waiting = None
         if isinstance(outcome, Done | Fault):
             trace += map(repr, machine.take_notes())
-            return [*trace, described(outcome), machine.ticks]
+            return [*trace, told(outcome), machine.ticks]
         # Notes not yet taken move along.
         machine = elsewhere(machine, data)
         trace += map(repr, machine.take_notes())
         if isinstance(outcome, Effect):
             waiting = machine.effect
             assert waiting is not None
-            assert described(waiting) == described(outcome)
-            trace.append(described(outcome))
+            assert told(waiting) == told(outcome)
+            trace.append(told(outcome))
         elif machine.ticks >= TICKS:
             return [*trace, machine.ticks]
 
