@@ -55,7 +55,9 @@ def output(place: Place, sizes: Sizes) -> Section:
             "Peak resident memory of `llc run` as a process, against the same with an output that is only "
             "just too large to be kept whole. Time: `Driver.run` of that one action in this process; the "
             "peers run the same command under bash and read its pipe, one dropping what it reads, one "
-            "writing it to a file as llc does."
+            "writing it to a file as llc does. A step that writes less is kept whole and synced, each with "
+            "other content: seconds of a run of such steps over their number; the peer that keeps it syncs "
+            "its file, too."
         ),
     )
     for size in (some, much):
@@ -77,33 +79,18 @@ def output(place: Place, sizes: Sizes) -> Section:
         row(f"peak, {some / 1_000_000:g} MB", peaks["some"], BYTES, peer=("no output", peaks["nothing"])),
     )
     _output_time(found, place, sizes)
+    _output_step(found, place, sizes)
     return found
 
 
 def _output_time(found: Section, place: Place, sizes: Sizes) -> None:
     much = sizes.output_bytes[1]
     image = rig.image_of(loops.once(_writer(much)))
-
-    def read(keep: bool) -> Contestant:
-        def run() -> float:
-            with tempfile.TemporaryFile(dir=place.folder, buffering=0) as file:
-                begun = perf_counter()
-                with subprocess.Popen(
-                    ["bash", "-c", _writer(much)], stdout=subprocess.PIPE, bufsize=0
-                ) as child:
-                    assert child.stdout is not None
-                    while data := child.stdout.read(_CHUNK):
-                        if keep:
-                            file.write(data)
-                return perf_counter() - begun
-
-        return run
-
     turns = take_turns(
         {
             "llc": lambda: rig.drive(image, place.folder).seconds,
-            "drop": read(False),
-            "keep": read(True),
+            "drop": lambda: _read(place, _writer(much)),
+            "keep": lambda: _read(place, _writer(much), keep=True),
         },
         sizes.output_rounds,
     )
@@ -114,9 +101,55 @@ def _output_time(found: Section, place: Place, sizes: Sizes) -> None:
     )
 
 
-def _writer(size: int) -> str:
-    """A command that writes so many bytes, in lines."""
-    return f"yes 0123456789abcdefghijklmnopqrstuvwxyz | head -c {size}"
+def _output_step(found: Section, place: Place, sizes: Sizes) -> None:
+    size, count = sizes.output_step_bytes, sizes.output_steps
+    command = _writer(size, "$LLC_ITERATION")
+    image = rig.image_of(loops.repeated(command, count))
+
+    def captured() -> float:
+        begun = perf_counter()
+        for _ in range(count):
+            subprocess.run(["bash", "-c", command], capture_output=True)
+        return (perf_counter() - begun) / count
+
+    def read(keep: bool) -> float:
+        return sum(_read(place, command, keep, is_synced=keep) for _ in range(count)) / count
+
+    turns = take_turns(
+        {
+            "llc": lambda: rig.drive(image, place.folder).seconds / count,
+            "captured": captured,
+            "drop": lambda: read(False),
+            "keep": lambda: read(True),
+        },
+        sizes.output_rounds,
+    )
+    for name, peer in (
+        ("captured", "`subprocess.run(…, capture_output=True)`"),
+        ("drop", "bash and a reader that drops it"),
+        ("keep", "bash and a reader that writes it to a file, and syncs that"),
+    ):
+        what = f"a step that writes {size / 1_000_000:g} MB" if name == "captured" else ""
+        found.add(row(what, turns["llc"], peer=(peer, turns[name])))
+
+
+def _read(place: Place, command: str, keep: bool = False, is_synced: bool = False) -> float:
+    """Seconds that a command takes under bash with its pipe read, and what came kept in a file or dropped."""
+    with tempfile.TemporaryFile(dir=place.folder, buffering=0) as file:
+        begun = perf_counter()
+        with subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE, bufsize=0) as child:
+            assert child.stdout is not None
+            while data := child.stdout.read(_CHUNK):
+                if keep:
+                    file.write(data)
+        if is_synced:
+            os.fdatasync(file.fileno())
+        return perf_counter() - begun
+
+
+def _writer(size: int, word: str = "") -> str:
+    """A command that writes so many bytes, in lines; `word` is in each of them."""
+    return f"yes 0123456789abcdefghijklmnopqrstuvwxyz{word} | head -c {size}"
 
 
 def _peak(place: Place, loop: str, quiet: bool = True) -> Contestant:

@@ -22,6 +22,8 @@ class Sizes:
     memory_rounds: int = 3
     output_bytes: tuple[int, int] = (2_000_000, 100_000_000)
     output_rounds: int = 7
+    output_step_bytes: int = 1_000_000
+    output_steps: int = 10
     text_bytes: int = 1_000_000
     read_rounds: int = 9
     resumed_steps: int = 10_000
@@ -59,6 +61,8 @@ TINY = Sizes(
     memory_rounds=1,
     output_bytes=(2_000_000, 3_000_000),
     output_rounds=1,
+    output_step_bytes=100_000,
+    output_steps=2,
     text_bytes=2_000,
     read_rounds=1,
     resumed_steps=20,
