@@ -106,7 +106,9 @@ def pack(value: Any, store: Callable[[str], dict[str, Any]]) -> Any:
 
 
 def _is_long(text: str) -> bool:
-    return len(text) * 4 > BLOB_LIMIT and len(text.encode("utf-8", "surrogatepass")) > BLOB_LIMIT
+    if len(text) > BLOB_LIMIT or len(text) * 4 <= BLOB_LIMIT:  # a character is one to four bytes
+        return len(text) > BLOB_LIMIT
+    return len(text.encode("utf-8", "surrogatepass")) > BLOB_LIMIT
 
 
 def needs_packing(value: Any) -> bool:
