@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +15,7 @@ from ..ir.diagnostics import CompileError, suggest
 from .commands import answers, usage
 from .commands.answers import write
 from .commands.plumbing import app, build
+from .commands.version import version_text
 from .entry import completion_request
 from .errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
 from .store import runs
@@ -68,32 +68,8 @@ def _program(
     verbose: Annotated[bool, typer.Option("--verbose", help="With --version: show more.")] = False,
 ) -> None:
     if version:
-        write(_version(verbose))
+        write(version_text(verbose))
         raise typer.Exit(EXIT_OK)
     if context.invoked_subcommand is None:
         write(context.get_help() + "\n")
         raise typer.Exit(EXIT_USAGE)
-
-
-def _version(verbose: bool) -> str:
-    from .. import __version__
-
-    if not verbose:
-        return f"llc {__version__}\n"
-    import platform
-
-    from ..frontend.compile import DEFAULT_LLM_MODEL
-    from ..vm import image, snapshot
-    from .store import journal
-
-    rows = {
-        "llc": __version__,
-        "default model": os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL,
-        "Python": f"{platform.python_version()} ({sys.executable})",
-        "platform": platform.platform(),
-        "image format": image.VERSION,
-        "snapshot format": snapshot.FORMAT,
-        "journal format": journal.FORMAT,
-    }
-    width = max(map(len, rows))
-    return "".join(f"{name.ljust(width)}  {value}\n" for name, value in rows.items())

@@ -73,6 +73,10 @@ def _at_once(program: str, words: list[str]) -> int | None:
         from .commands import help
 
         return _show(help.program(program), EXIT_OK if words else EXIT_USAGE)
+    if "--version" in words and set(words) <= {"--version", "--verbose"}:
+        from .commands.version import version_text
+
+        return _show(version_text("--verbose" in words), EXIT_OK)
     if words[0] not in HOMES:
         return None
     from . import options

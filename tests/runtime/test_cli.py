@@ -406,7 +406,7 @@ def test_a_first_run_imports_the_compiler_and_what_runs(llc: Llc) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["run", "--help"], ["task", "-h"], ["create", "x", "--help"], []]
+    "words", [["--help"], ["run", "--help"], ["task", "-h"], ["create", "x", "--help"], ["--version"], []]
 )
 def test_help_waits_for_nothing(llc: Llc, words: list[str]) -> None:
     """Neither for the command-line library nor for what the verb does."""
