@@ -22,6 +22,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 from prompt_toolkit.validation import ValidationError, Validator
 
+from ..terminal.keys import no_mouse
 from ..terminal.screen import Screen
 from .wizard import Check, Choice
 
@@ -162,7 +163,7 @@ def _lines(question: str, choices: Sequence[Choice], state: _State) -> StyleAndT
 
 
 def _keys(state: _State) -> KeyBindings:
-    keys = KeyBindings()
+    keys = no_mouse()
 
     def on(*names: str) -> Callable[[Callable[[KeyPressEvent], None]], None]:
         def bind(handler: Callable[[KeyPressEvent], None]) -> None:
@@ -198,7 +199,7 @@ def _keys(state: _State) -> KeyBindings:
 
 def _leaving() -> KeyBindings:
     """Ctrl-D leaves, whatever stands in the line."""
-    keys = KeyBindings()
+    keys = no_mouse()
 
     @keys.add("c-d", eager=True)
     def _(event: KeyPressEvent) -> None:

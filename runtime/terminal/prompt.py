@@ -27,6 +27,7 @@ from prompt_toolkit.styles import Style
 from ...frontend.forms import FORMS
 from ...frontend.library import LIBRARY
 from ...frontend.reader import scan
+from .keys import no_mouse
 from .repl import COMMANDS, TASK_LINE, Console, Leave, is_complete
 from .task_line import completions
 
@@ -82,7 +83,7 @@ def converse(console: Console) -> None:
 
 
 def _keys() -> KeyBindings:
-    keys = KeyBindings()
+    keys = no_mouse()
 
     @keys.add("enter", filter=~completion_is_selected)
     def _(event: KeyPressEvent) -> None:

@@ -84,8 +84,8 @@ def test_maintaining_with_a_check_of_one_s_own(project: Path) -> None:
 def test_a_metric(project: Path) -> None:
     """Drive a metric toward a target: a number is asked for until it is one."""
     t = create()
-    t.answer("What kind", f"{DOWN * 2}\r")
-    t.answer("prints the metric", "wc -l < todo\r")
+    t.answer("What kind", f"\x1b[96;14M{DOWN * 2}\r")
+    t.answer("prints the metric", "\x1b[;Mwc -l < todo\r")
     t.answer("Toward which number", "\x15none\r")
     t.wait("write a number")
     t.child.send("\x150\r")

@@ -162,6 +162,16 @@ def test_a_form_goes_on_until_it_is_closed(terminal: Terminal) -> None:
     assert "+(define (f x)\n+  (* x 2))\n" in history
 
 
+@pytest.mark.parametrize("code", ["[96;14;13M", "[96;14M", "[;M", "[<0;5M", "[1;2;3;4M", "[M ab"])
+def test_a_mouse_is_not_listened_to(terminal: Terminal, code: str) -> None:
+    """Whatever its terminal makes of it, well formed or not, nothing is shown and the session goes on."""
+    terminal.child.send(f"\x1b{code}")
+    terminal.child.send("(+ 20 22)\r")
+    terminal.child.expect("42\r\n")
+    assert "exception" not in terminal.child.before
+    terminal.prompt()
+
+
 def test_ctrl_c_stops_what_runs_and_keeps_the_session(terminal: Terminal, tmp_path: Path) -> None:
     """An endless program, then a command of the shell, which is ended; definitions stay."""
     terminal.says("(define (spin n) (spin (+ n 1)))", "spin is defined")
