@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from flow_runs import machine_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tiers import assert_alike, assert_alike_at_any_tick
+
+from llc.vm.direct import counted
 
 LAWS = settings(
     deadline=None, max_examples=30, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
@@ -96,15 +99,22 @@ def programs(draw: st.DrawFn) -> str:
     return f"{HEAD}{shape} {one(CALLS).format(first=one(FIRSTS), end=one(LASTS))}"
 
 
+FEW = st.sampled_from([0, 0, 2, 16])
+
+
 @LAWS
-@given(programs(), st.integers(1, 12), st.integers(0, 1 << 24))
-def test_loops_that_count_run_alike(text: str, quantum: int, turns: int) -> None:
+@given(programs(), st.integers(1, 12), st.integers(0, 1 << 24), FEW)
+def test_loops_that_count_run_alike(text: str, quantum: int, turns: int, few: int) -> None:
     """Whatever the bound, the step and the round, and wherever the run goes from one tier to the other."""
-    assert_alike(machine_of(text).image, quantum, [], turns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counted, "FEW", few)
+        assert_alike(machine_of(text).image, quantum, [], turns)
 
 
 @LAWS
-@given(programs())
-def test_loops_that_count_stop_at_any_tick(text: str) -> None:
+@given(programs(), FEW)
+def test_loops_that_count_stop_at_any_tick(text: str, few: int) -> None:
     """Portions end where fuel does."""
-    assert_alike_at_any_tick(machine_of(text).image, [], 60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counted, "FEW", few)
+        assert_alike_at_any_tick(machine_of(text).image, [], 60)

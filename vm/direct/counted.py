@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .flow import FlowGraph
     from .function import Function
     from .known import Known
-    from .live import Live
+    from .live import Live, Rounds
     from .trees import Node
 
 # Comparisons of an index with its bound, by what they say if they do not hold, and if they are turned round;
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "num_eq": "ne"}
 _TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "ne": "ne", "num_eq": "num_eq"}
 _STEPS = {"lt": (1, 0), "le": (1, 1), "gt": (-1, 0), "ge": (-1, -1), "ne": (0, 0)}
+# So many rounds are done quicker one by one.
+FEW = 16
 # Exits of states at which nobody can stop, beside calls of what is written in place.
 _QUIET = frozenset({"JUMP", "BRANCH", "SWITCH", "RETURN"})
 
@@ -37,12 +39,12 @@ class Count:
     """A loop that counts.
 
     states: its states without the header; first: the one that the header leads to. index: the slot that
-    counts, name: its local; step: by what. bound: what it reaches in the end, as text. ticks: how many a
-    round uses. passed: by state, how many a round has used when it begins. ends: slots besides the index that
-    are known after a round, by how much more than the next index they are. unread: instructions that only say
-    what the next index is; nexts: the last of those in each state that leads back. sums: instructions that
-    give the index and a number. items: where nobody wants the index itself but the items of a list by it, the
-    local that is the list; uses: how often.
+    counts, name: its local; step: by what. bound: what it reaches in the end, as text; limit: as a number, if
+    it is one. ticks: how many a round uses. passed: by state, how many a round has used when it begins. ends:
+    slots besides the index that are known after a round, by how much more than the next index they are.
+    unread: instructions that only say what the next index is; nexts: the last of those in each state that
+    leads back. sums: instructions that give the index and a number. items: where nobody wants the index but
+    the items of a list by it, the local that is the list; uses: how often.
     """
 
     def __init__(self, header: int, first: int, states: set[int]) -> None:
@@ -51,6 +53,7 @@ class Count:
         self.states = states
         self.index = self.step = self.ticks = 0
         self.name = self.bound = ""
+        self.limit: int | None = None
         self.passed: dict[int, int] = {}
         self.ends: dict[int, int] = {}
         self.unread: set[int] = set()
@@ -68,6 +71,12 @@ class Count:
     def rounds(self, end: str) -> str:
         """How many there are until the index is `end`."""
         return f"{end} - {self.name}" if self.step > 0 else f"{self.name} - ({end})"
+
+    def are_many(self) -> str:
+        """The condition for more rounds to be left than are done quicker one by one."""
+        if self.limit is None:
+            return f"{self.rounds(self.bound)} > {FEW}"
+        return f"{self.name} < {self.limit - FEW}" if self.step > 0 else f"{self.name} > {self.limit + FEW}"
 
     def ahead(self, state: int) -> Ahead:
         """The same as what a fault goes by."""
@@ -94,7 +103,7 @@ def counted(function: Function, graph: FlowGraph, known: Known, live: Live) -> d
     return found
 
 
-def by_items(count: Count, live: Live, below: Container[int], nodes: list[list[Node]]) -> None:
+def by_items(count: Count, live: Rounds, below: Container[int], nodes: list[list[Node]]) -> None:
     """Find out whether the items of one list are all that a loop wants of its index.
 
     below: those of `nth` whose index is within the list.
@@ -192,6 +201,7 @@ class _Finding:
         for index, bound, relation in ((left, right, name), (right, left, _TURNED[name])):
             if relation not in _STEPS or index.name != "LOAD" or kinds[index.slot] not in INTEGERS:
                 continue
+            value = None
             if bound.name == "CONST":
                 value = function.image.constants[bound.slot]
                 if type(value) is not int or value.bit_length() > 128:
@@ -206,6 +216,7 @@ class _Finding:
             if loop.index in stored:
                 loop.step, more = _STEPS[relation]
                 loop.bound = text + (f" + {more}" if more > 0 else f" - {-more}" if more else "")
+                loop.limit = None if value is None else value + more
                 return True
         return False
 

@@ -10,7 +10,7 @@ from .slots import WAITS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from .counted import Count
     from .flow import FlowGraph
@@ -24,28 +24,31 @@ ONLY = {"null": "None", "true": "True", "false": "False"}
 class Live:
     """The slots that may be looked at from a state on, as bits: before it begins, and after its exit."""
 
-    def __init__(
-        self, function: Function, graph: FlowGraph, known: Known, counts: Iterable[Count] = ()
-    ) -> None:
+    def __init__(self, function: Function, graph: FlowGraph, known: Known) -> None:
         self.function = function
+        self.graph = graph
         self.known = known
-        self.headers = {count.header: count for count in counts}
-        self.unread = {offset for count in counts for offset in count.unread}
+        # Instructions whose value nobody wants.
+        self.unread: set[int] = set()
         # A slot that has another's local is that one.
         places = {name: slot for slot, name in reversed(list(enumerate(function.names)))}
         self.root = [places[name] for name in function.names]
         self.before: dict[int, int] = dict.fromkeys(graph.order, 0)
         self.after: dict[int, int] = {}
-        todo = list(graph.order)
+        self.plans: dict[int, str] = {}
+        self.look(graph.order)
+
+    def look(self, states: Collection[int]) -> None:
+        """Find out about these states, from what is known of the others."""
+        todo = list(states)
         while todo:
             state = todo.pop()
             self.after[state] = self.leaving(state)
             before = self.entering(state)
             if before != self.before[state]:
                 self.before[state] = before
-                todo += graph.before[state]
-        self.plans: dict[int, str] = {}
-        for state in graph.order:
+                todo += [one for one in self.graph.before[state] if one in states]
+        for state in states:
             self.plan(state)
 
     def loads(self, state: int) -> list[int]:
@@ -95,25 +98,23 @@ class Live:
             slot = function.result_slot(state)
             if slot is not None:
                 live &= ~(1 << slot)
-        is_quiet = called is not None and any(state in count.states for count in self.headers.values())
-        if (name in WAITS and not is_quiet) or function.is_end(state):
+        if (name in WAITS and not self.is_quiet(state)) or function.is_end(state):
             live |= self.seen(part, state, True)
         if state in function.outer:
             outer = function.outer[state]
             live |= self.roots(outer, (1 << outer.code.parameters + outer.code.captures) - 1)
         return live
 
+    def is_quiet(self, state: int) -> bool:
+        """Whether nobody looks where a state calls."""
+        return False
+
     def onward(self, state: int, target: int) -> int:
         """What may be looked at where control goes from a state to another, and later."""
         live = self.before.get(target, 0)
-        if any(count.is_within(state, target) for count in self.headers.values()):
-            return live
-        count = self.headers.get(target)
-        if self.function.ticks(state, target) or count is not None:
+        # At the head of a loop one may look when a portion of rounds begins (`counted`).
+        if self.function.ticks(state, target) or target in self.graph.headers:
             live |= self.visible(state, target)
-        if count is not None and state in count.states:
-            # What is so known after a round is stored when the last one of a portion is done.
-            live &= ~sum(1 << slot for slot in (count.index, *count.ends))
         return live
 
     def own(self, part: Part) -> int:
@@ -183,3 +184,36 @@ class Live:
             elif loads[index] >= 0:
                 after_load = live
                 live |= 1 << loads[index]
+
+
+class Rounds(Live):
+    """The same in the rounds of a loop that counts, where nobody looks. `whole` is of the text around it."""
+
+    def __init__(self, whole: Live, count: Count) -> None:
+        self.function = whole.function
+        self.graph = whole.graph
+        self.known = whole.known
+        self.root = whole.root
+        self.count = count
+        self.unread = count.unread
+        self.before = dict(whole.before)
+        self.after = dict(whole.after)
+        self.plans = dict(whole.plans)
+        for state in count.states:
+            self.before[state] = 0
+            for offset, _, _ in self.function.states[state]:
+                self.plans.pop(offset, None)
+        self.look(count.states)
+
+    def is_quiet(self, state: int) -> bool:
+        return True
+
+    def onward(self, state: int, target: int) -> int:
+        count = self.count
+        if count.is_within(state, target):
+            return self.before[target]
+        live = super().onward(state, target)
+        if target == count.header:
+            # What is so known after a round is stored when the last one of a portion is done.
+            live &= ~sum(1 << slot for slot in (count.index, *count.ends))
+        return live

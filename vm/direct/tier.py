@@ -172,30 +172,26 @@ class Direct:
         """A tick that was taken is not used."""
         self.returned += 1
 
-    def portion(self, rounds: int, each: int, *room: int) -> int:
-        """How many rounds of a loop that counts are done now, that use so many ticks each and for which there
-        must be room; their ticks but the last are used.
+    def portion(self, rounds: int, each: int, paid: int, *room: int) -> int:
+        """How many rounds of a loop that counts are done now, for which there must be room. Their ticks, so
+        many for each, are used, but for those that have been or are as the loop goes round.
 
         These are not those at hand, but others that the machine may use.
         """
         machine = self.machine
-        if not 0 < rounds < _ROUNDS:  # one that does not meet its bound goes on and on
-            rounds = _ROUNDS
-        if room:
-            rounds = min(rounds, *room)
-            if not rounds:
-                self.count()
-                self.host.switch(DEEPER)
-        used = rounds * each - 1
+        rounds = min(rounds, _ROUNDS, *room)
+        used = rounds * each - paid
         spare = machine.limit - machine.ticks - self.left - 2 * self.left_two - 1
         if used > spare:
             self.count()
             spare += _drop(self.names["tick"], self.left) + 2 * _drop(self.names["tick_two"], self.left_two)
             self.left = self.left_two = 0
-            rounds = min(rounds, int((spare + 1) // each))
-            if not rounds:  # the interpreter uses the last ones
-                self.host.switch(DEEPER)
-            used = rounds * each - 1
+            rounds = min(rounds, int((spare + paid) // each))
+            used = rounds * each - paid
+        if not rounds:  # the interpreter does the next ones
+            self.count()
+            machine.ticks -= paid - 1
+            self.host.switch(DEEPER)
         machine.ticks += used
         return rounds
 

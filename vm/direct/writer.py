@@ -15,7 +15,7 @@ from .doubled import way
 from .function import NOWHERE, Ahead
 from .instructions import Instructions, Operand, effects, listed
 from .known import operands_of
-from .live import Live
+from .live import Live, Rounds
 from .text import AHEAD, Arrival, Told, mark, tick
 from .trees import trees
 
@@ -72,23 +72,23 @@ class Writer(Instructions):
         super().__init__(function, known, version, liberties)
         self.graph = graph
         self.live: Live | None = None
-        # By header, the loops that count, and by state the one that it is in.
-        self.counted: dict[int, Count] = {}
-        self.counting: dict[int, Count] = {}
+        # The loops that count, by their header, with what lives in their rounds; the one whose rounds are
+        # being written.
+        self.counted: dict[int, tuple[Count, Rounds]] = {}
+        self.counting: Count | None = None
         if not function.code.handlers:
-            self.live = Live(function, graph, known)
-            self.counted = counted(function, graph, known, self.live)
-            if self.counted:
-                self.live = Live(function, graph, known, self.counted.values())
-                self.counting = {state: count for count in self.counted.values() for state in count.states}
-            self.plans = self.live.plans
-            without = {f"s{slot}" for one in self.counted.values() for slot in one.ends}
-            without |= {one.name for one in self.counted.values()} | self.liberties.growing
-            self.flags.find(function, graph, known, self.live, without)
-            count = self.counted.get(function.start)
-            if count is not None and count.step > 0 and self.liberties.below:
-                self.rising = count.name
-                by_items(count, self.live, self.liberties.below, trees(function))
+            self.live = live = Live(function, graph, known)
+            self.plans = live.plans
+            counts = counted(function, graph, known, live)
+            self.counted = {header: (count, Rounds(live, count)) for header, count in counts.items()}
+            without = {f"s{slot}" for count in counts.values() for slot in count.ends}
+            without |= {count.name for count in counts.values()} | self.liberties.growing
+            self.flags.find(function, graph, known, live, without)
+            if function.start in counts and self.liberties.below:
+                count, rounds = self.counted[function.start]
+                if count.step > 0:
+                    self.rising = count.name
+                    by_items(count, rounds, self.liberties.below, trees(function))
         self.begun = False
         # The states that a tick has been used for already (`doubled`).
         self.way: list[int] = []
@@ -108,7 +108,7 @@ class Writer(Instructions):
             if not self.graph.before[start]:
                 return self.region(start)[0]
             self.begun = self.counts(start) and not self.function.is_entry
-            if self.begun and start not in self.counted:
+            if self.begun:
                 self.way = way(self.function, graph, self.liberties)
             loop = Loop(graph.roots, True)
             self.around.append(loop)
@@ -252,14 +252,15 @@ class Writer(Instructions):
         """Control goes from a state to another."""
         graph, function = self.graph, self.function
         written: list[Statement] = []
-        if state in self.way and state not in function.called and target not in self.way:
+        count = self.count(state)
+        way = [] if count is not None else self.way
+        if state in way and state not in function.called and target not in way:
             written.append("BACK()")
-        count = self.counting.get(state)
         if count is not None and target != count.header and target not in count.states:
             if count.items:
                 written.append(f"{count.name} = e - LEFT(r) - 1")
             written.append(f"GIVE({count.left(state)})")
-        if (self.way and state == self.way[-1]) or (count is not None and count.is_within(state, target)):
+        if (way and state == way[-1]) or (count is not None and count.is_within(state, target)):
             pass  # its tick has been used
         elif function.ticks(state, target) and not self.is_counted(state, target):
             written += tick(function.tick_offset(state, target))
@@ -299,9 +300,11 @@ class Writer(Instructions):
     def state(self, state: int) -> tuple[list[Statement], set[int]]:
         self.enter(state)
         self.ahead = self.marked(state)
-        count = self.counting.get(state)
+        count = self.count(state)
         self.items = "" if count is None else count.items
-        self.has_room = set() if count is None else self.roomy(count)
+        self.has_room = self.roomy(count)
+        if self.live is not None:
+            self.plans = self.lives(state).plans
         outer = self.function.outer.get(state)
         if outer is not None:
             self.stack = self.operands_of(outer)
@@ -312,13 +315,9 @@ class Writer(Instructions):
                     self.stack[-1] = Operand(count.name, "int", True)
         return self.leave(state)
 
-    def roomy(self, count: Count) -> set[str]:
-        """The lists that there is room in for the items of a portion of rounds."""
-        return self.liberties.once if count.header == self.function.start else set()
-
     def marked(self, state: int) -> int:
         """What marks the instructions of a state besides their offsets."""
-        count = self.counting.get(state)
+        count = self.count(state)
         if count is None and state not in self.way:
             return 0
         ahead = Ahead("", 0, -1) if count is None else count.ahead(state)
@@ -370,7 +369,7 @@ class Writer(Instructions):
                 if function.is_end(state):
                     text = f"({mark(offset)}END{text})"
             case "FAIL":
-                return [*self.out, f"({mark(offset)}FAIL({self.stack.pop().text}))"], set()
+                return [*self.out, f"({self.mark(offset)}FAIL({self.stack.pop().text}))"], set()
         if row.name in ("RETURN", "TAILCALL") and not function.is_return(state):
             return [*self.out, f"return {text}"], set()
         slot = function.result_slot(state)
@@ -378,7 +377,7 @@ class Writer(Instructions):
         if slot is not None:
             if row.name == "RETURN" and self.is_asked(state, slot):
                 self.asked = slot, text
-            elif self.live is None or self.live.is_result(state):
+            elif self.live is None or self.lives(state).is_result(state):
                 written.append(f"s{slot} = {text}")
                 written += self.flags.after(f"s{slot}", "any")
             else:
@@ -386,34 +385,62 @@ class Writer(Instructions):
         body, falls = self.jump(state, function.edges[state][0])
         return [*written, *body], falls
 
+    # --- loops that count -----------------------------------------------------------------------
+
     def enter_way(self, state: int, target: int) -> tuple[list[Statement], set[int]]:
-        """Control goes a way that a state branches to; those of a loop that counts do its rounds."""
-        count = self.counted.get(state)
-        if count is None or target != count.first:
+        """Control goes a way that a state branches to; where that is into the rounds of a loop that counts,
+        many are done in portions."""
+        if state not in self.counted or target != self.counted[state][0].first:
             return self.jump(state, target)
+        count, _ = self.counted[state]
+        # In the rounds of a portion a tick is nothing, and nobody looks.
+        outer, self.counting = self.counting, count
         loop = Loop([state])
         self.around.append(loop)
         body, falls = self.jump(state, target)
         self.around.pop()
         if falls:
             body = [*body, "break"]
+        portion, falls = self.portion(count, body, loop.breaks | falls)
+        self.counting = outer
+        written, more = self.jump(state, target)
+        rest: list[Statement] = [("else", written)] if falls else written
+        return [(f"if {count.are_many()}", portion), *rest], falls | more
+
+    def count(self, state: int) -> Count | None:
+        """The loop of whose rounds in a portion a state is, if it is."""
+        count = self.counting
+        return count if count is not None and state in count.states else None
+
+    def lives(self, state: int) -> Live:
+        assert self.live is not None
+        count = self.count(state)
+        return self.live if count is None else self.counted[count.header][1]
+
+    def roomy(self, count: Count | None) -> set[str]:
+        """The lists that have room for the items of a portion of rounds."""
+        return self.liberties.once if count is not None and count.header == self.function.start else set()
+
+    def portion(
+        self, count: Count, body: list[Statement], leaves: set[int]
+    ) -> tuple[list[Statement], set[int]]:
+        """A portion of rounds, and what follows it."""
+        paid = 2 if self.way and count.header == self.function.start else 1
         name, sign = count.name, "+" if count.step > 0 else "-"
-        given = [count.rounds(count.bound), str(count.ticks)]
+        given = [count.rounds(count.bound), str(count.ticks), str(paid)]
         given += [f"m{one[1:]} + 1 - len({one})" for one in sorted(self.roomy(count))]
-        mark_ = mark(self.function.offsets[state])
-        step = "" if count.step > 0 else ", -1"
-        item = "i"
-        if count.items and count.uses == 1 and (found := _FROM_ITEM.fullmatch(str(body[0]))):
-            item, body = found[1], body[1:] or ["pass"]
         written: list[Statement] = [
-            f"e = {name} {sign} ({mark_}PORTION({', '.join(given)}))",
-            f"r = iter({count.items}[{name}:e])",
-            (f"for {item} in r" if count.items else f"for {name} in range({name}, e{step})", body),
-            ("else", [*self.ends(count), "continue"]),
+            f"e = {name} {sign} ({mark(self.function.offsets[count.header])}PORTION({', '.join(given)}))"
         ]
-        if not count.items:
-            del written[1]
-        return self.after(written, loop.breaks | falls)
+        rounds = f"for {name} in range({name}, e{'' if count.step > 0 else ', -1'})"
+        if count.items:
+            item = "i"
+            if count.uses == 1 and (found := _FROM_ITEM.fullmatch(str(body[0]))):
+                item, body = found[1], body[1:]
+            written.append(f"r = iter({count.items}[{name}:e])")
+            rounds = f"for {item} in r"
+        written += [(rounds, body), ("else", [*self.ends(count), "continue"])]
+        return self.after(written, leaves)
 
     def ends(self, count: Count) -> list[Statement]:
         """What is known where a portion of rounds is done."""
@@ -428,7 +455,7 @@ class Writer(Instructions):
     def is_asked(self, state: int, slot: int) -> bool:
         """Whether what a state gives is nothing but what the next one branches by."""
         function, (target, *_) = self.function, self.function.edges[state]
-        count = self.counting.get(state)
+        count = self.count(state)
         return (
             self.live is not None
             and [(row.name, words[:1]) for _, row, words in function.states[target][:1]]
@@ -437,13 +464,14 @@ class Writer(Instructions):
             and self.graph.before[target] == [state]
             and not {target} & (self.graph.roots | self.graph.headers)
             and (not function.ticks(state, target) or (count is not None and count.is_within(state, target)))
-            and not self.live.after[target] >> slot & 1
+            and not self.lives(target).after[target] >> slot & 1
         )
 
     def switch(self, state: int, offset: int, operands: tuple[int, ...]) -> tuple[list[Statement], set[int]]:
         part = self.function.part_of[state]
         table = part.code.tables[operands[0]]
         subject = self.atom(self.stack.pop()).text
+        mark_ = self.mark(offset)
         written = self.out
         all_falls: set[int] = set()
         cases: dict[int, list[str]] = {}
@@ -461,7 +489,7 @@ class Writer(Instructions):
             all_falls |= falls
             is_first = False
         if operands[1] == NO_STATE:
-            body = [f"({mark(offset)}NO_CASE({subject}, {list(table)!r}))"]
+            body = [f"({mark_}NO_CASE({subject}, {list(table)!r}))"]
         else:
             body, falls = self.jump(state, operands[1])
             all_falls |= falls
