@@ -303,7 +303,8 @@ class _Checker:
 
     def misspelt(self, state: StateSpec) -> Iterator[Diagnostic]:
         """Keys read as `on_<verdict>` that were meant as a key of the schema."""
-        given = [key for key in map(_of_key, state.spans) if key[:3] == "on_" and key not in _SPECIAL_KEYS]
+        given = [place[4:] for place in state.spans if place[:7] == "key:on_" and "." not in place]
+        given = [key for key in given if key not in _SPECIAL_KEYS]
         if not given:
             return
         if "key:evaluate" in state.spans and state.evaluate is None:
@@ -465,11 +466,6 @@ class _Checker:
 
             self.compiled[key, text] = jq_problem(text) if key == "path" else regex_problem(text)
         return self.compiled[key, text]
-
-
-def _of_key(place: str) -> str:
-    """The key of the schema whose place this is; '' for the place of anything else."""
-    return place.removeprefix("key:") if place.startswith("key:") and "." not in place else ""
 
 
 def _judging(state: StateSpec) -> Span | None:

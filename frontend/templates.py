@@ -365,7 +365,9 @@ class _Parser:
                 yield self.sized(variable, variable.default)
             return
         trail = (*trail, variable.name)
-        if isinstance(value, str):
+        if isinstance(value, str) and "$" not in value:
+            yield self.sized(variable, value)
+        elif isinstance(value, str):
             yield from (self.sized(variable, part) for part in self.expand(value, trail, variable))
         else:
             yield Constant(self.plain(value, trail, variable))

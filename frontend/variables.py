@@ -189,19 +189,24 @@ class _Checker:
     def fields(self, text: Text, variable: Variable) -> Iterator[Diagnostic]:
         """Names after the namespace that cannot be there."""
         space, path = NAMESPACES[variable.namespace], variable.path
-        place = self.at(text, variable)
         if variable.raw:
-            yield self.raw(text, variable, place)
+            yield self.raw(text, variable, self.at(text, variable))
         if variable.namespace == "captured" and len(path) == 1:
             message = f"`{variable.name}` is a whole result"
+            place = self.at(text, variable)
             yield Diagnostic("unknown-field", message, place, "", f"write `${{{variable.name}.output}}`")
             return
         keys = path[1:] if space.is_keyed else path
         if space.fields is None:
             if variable.namespace == "env" and keys:
+                place = self.at(text, variable)
                 yield Diagnostic("unknown-field", "an environment variable has no fields", place)
             return
         name, *rest = keys
+        is_plain = name in space.fields and name not in ("details", "value", "session", "handoff")
+        if is_plain and not rest:
+            return
+        place = self.at(text, variable)
         if name not in space.fields:
             known = [*space.fields]
             help = suggest(name, known, "it has")
