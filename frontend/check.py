@@ -239,10 +239,11 @@ class _Checker:
             )
         if state.next is not None:
             others = [verdict for verdict in state.route or {} if verdict not in ("error", "_error")]
-            first = f"key:route.{others[0]}" if others else ""
+            first = others[0] if others else ""
+            is_short = f"key:on_{first}" in state.spans
             for key, given, place in (
                 ("evaluate", state.evaluate is not None, "key:evaluate"),
-                ("route", bool(others), first),
+                (f"on_{first}" if is_short else "route", bool(others), f"key:route.{first}"),
                 ("on_success", state.on_success is not None, "key:on_success"),
                 ("on_failure", state.on_failure is not None, "key:on_failure"),
                 ("terminal", state.terminal, "key:terminal"),
