@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 from ..errors import EXIT_USAGE, UserError
-from ..store import masking, runs
-from ..store.journal import JournalError
+from ..store import masking
 from ..terminal.screen import Screen
 
 TYPE_CHECKING = False
@@ -44,6 +42,8 @@ def warn(text: str) -> None:
 
 
 def write_json(value: Any) -> None:
+    import json
+
     write(json.dumps(masking.known.mask_all(value), indent=2, ensure_ascii=False, default=str) + "\n")
 
 
@@ -56,11 +56,12 @@ def attempt(words: list[str], action: Callable[[], int]) -> int:
         return action()
     except UserError as error:
         return refuse(error, words)
-    except JournalError as error:
-        return refuse(UserError("cannot-write", error.message), [])
     except Exception as error:
         from ...ir.diagnostics import CompileError
+        from ..store.journal import JournalError
 
+        if isinstance(error, JournalError):
+            return refuse(UserError("cannot-write", error.message), [])
         if not isinstance(error, CompileError):
             raise
         show(error.diagnostics, error.sources)
@@ -93,6 +94,7 @@ def _answer_usage(words: list[str], message: str) -> None:
 def mask() -> None:
     """Show no secrets, whatever the verb. What it looks at may have been recorded with others."""
     from .. import configuration
+    from ..store import runs
 
     names: tuple[str, ...] = ()
     try:

@@ -11,7 +11,6 @@ import os
 
 from ..errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..options import ANY, FLAG, MANY, PAIR, SOME
-from ..store.journal import JournalError
 from ..verbs import VERBS
 from . import declaring, help
 from .answers import write_data
@@ -82,6 +81,7 @@ def answer(request: str) -> int | None:
     except Exception as error:
         # A line that is being typed is no place to say what is wrong.
         from ...ir.diagnostics import CompileError
+        from ..store.journal import JournalError
 
         if not isinstance(error, UserError | CompileError | JournalError):
             raise

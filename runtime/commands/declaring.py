@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 
 from ..options import ANY, FLAG, MAYBE, ONE, SOME, Argument, Option
-from ..store import runs
 from ..verbs import HOMES
 
 __all__ = ["ANY", "JSON", "LOOP", "MAYBE", "ONE", "SOME", "Argument", "Verb", "command", "declared", "find"]
@@ -82,6 +81,8 @@ def find(name: str) -> Verb:
 
 def complete_loop(incomplete: str) -> list[str]:
     """What a loop's name or path may go on with."""
+    from ..store import runs
+
     names = [name for name in runs.loop_files() if name.startswith(incomplete)]
     folder, _, start = incomplete.rpartition("/")
     try:
@@ -100,6 +101,8 @@ def complete_loop(incomplete: str) -> list[str]:
 
 def complete_run(incomplete: str) -> list[str]:
     """Unfinished runs, and the loops they are of."""
+    from ..store import runs
+
     found = list(runs.runs_in(runs.ROOT))
     names = dict.fromkeys(name for run in found for name in (run.name, run.id))
     return [name for name in names if name.startswith(incomplete)]
@@ -107,6 +110,8 @@ def complete_run(incomplete: str) -> list[str]:
 
 def complete_any_run(incomplete: str) -> list[str]:
     """Runs, ended or not, and the loops they are of; the latest first."""
+    from ..store import runs
+
     found = [run for folder in (runs.RUNNING, runs.HISTORY) for run in runs.runs_in(runs.ROOT, folder)]
     found.sort(key=lambda run: run.id[-20:], reverse=True)
     names = dict.fromkeys(name for run in found for name in (run.name, run.id))

@@ -402,7 +402,7 @@ def test_a_first_run_imports_the_compiler_and_what_runs(llc: Llc) -> None:
     assert code == 0
     assert HEAVY & modules == {"attr", "attrs", "yaml", "inspect"}
     assert not {f"llc.frontend.{name}" for name in UNUSED} & modules
-    assert len([name for name in modules if name.startswith("llc.")]) <= 100
+    assert len([name for name in modules if name.startswith("llc.")]) <= 120
 
 
 @pytest.mark.parametrize(
