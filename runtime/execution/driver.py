@@ -16,12 +16,12 @@ from ...ir.effects import EFFECTS
 from ...vm.faults import Fault, show_place
 from ...vm.machine import Done, Effect, OutOfFuel
 from ..effects.world import TICK, Context, Exited, Interrupted, sleep_time, slept
-from ..store import masking
 from ..store.active_time import ActiveFile
 from ..store.checkpoint import Checkpoints
 from ..store.state_file import EVERY, StateFile
 from ..waiting import Apart, alone
 from .bounding import FUEL
+from .effect_record import EffectRecord
 from .outcome import Outcome
 from .progress import QUANTUM, Progress, event_fields
 
@@ -49,8 +49,6 @@ JOBS = 8
 _SELDOM = 30.0
 # What may need somebody at the terminal.
 _TALKING = ("ask", "tool")
-# A longer command stands whole among the arguments, and shortened as `action`.
-LONGEST_ACTION = 4096
 
 
 class Exhausted(Interrupted):
@@ -97,18 +95,16 @@ class Driver:
         "_journal",
         "_kind",
         "_lanes",
-        "_last",
         "_machine",
-        "_open",
         "_origin",
         "_pace",
         "_paused",
         "_performed",
-        "_places",
         "_pool",
         "_program",
         "_progress",
         "_queued",
+        "_record",
         "_refusals",
         "_run",
         "_settles",
@@ -166,12 +162,10 @@ class Driver:
         # Effects that were asked for: not looked at yet, and those that wait until fewer are performed.
         self._asked: deque[Effect] = deque()
         self._queued: list[Effect] = []
-        # Those that started and have no result: their processes; those in lanes, with their displays.
-        self._open: dict[int, list[tuple[int, str]]] = {}
+        # Those in lanes, with their displays.
         self._performed: dict[int, tuple[Effect, Display]] = {}
-        self._places: dict[int, Where] = {}
+        self._record = EffectRecord(journal, spending)
         self._answers: dict[int, dict[str, Any]] = {}
-        self._last = 0
         self._paused: str | None = None
         # Whether a result is in the journal that is not on disk yet.
         self._is_unsynced = False
@@ -207,7 +201,7 @@ class Driver:
         """
         machine = self._machine
         self._answers = dict(answers or {})
-        self._last = machine.seq
+        self._record.last = machine.seq
         for effect in machine.waiting.values():
             self._ask(effect, (places or {}).get(effect.seq))
         try:
@@ -261,7 +255,7 @@ class Driver:
 
     def _ask(self, effect: Effect, place: Where | None = None) -> None:
         self._asked.append(effect)
-        self._places[effect.seq] = place or self._progress.place
+        self._record.places[effect.seq] = place or self._progress.place
 
     # --- notes and effects --------------------------------------------------------------------
 
@@ -307,7 +301,7 @@ class Driver:
         if settled is not None:
             return settled
         self._refuse_over_budget(effect)
-        self._record_start(effect)
+        self._record.start(effect, self._progress.state)
         if row.acts:
             self._journal.sync()
         elif self._takes_long(effect):
@@ -321,7 +315,7 @@ class Driver:
         except Interrupted:
             self._display.effect_cut()
             raise
-        self._record_end(effect, result)
+        self._record.end(effect, result)
         if kind == "pause":
             self._paused = str(args.get("reason"))
         if row.acts:
@@ -338,8 +332,8 @@ class Driver:
             answer = self._settles(effect) if self._settles is not None else None
             if answer is None:
                 return None
-            self._record_start(effect)
-        self._record_end(effect, answer)
+            self._record.start(effect, self._progress.state)
+        self._record.end(effect, answer)
         self._journal.sync()
         return answer
 
@@ -372,7 +366,7 @@ class Driver:
                 # What is performed now is paid for: its results are waited for.
                 later.append(effect)
                 continue
-            self._record_start(effect)
+            self._record.start(effect, self._progress.state)
             context = self._context(effect)
             if settled is not None:
                 lanes.sleep(effect.seq, 0.0, lambda result=settled: result)  # type: ignore[misc]
@@ -440,7 +434,7 @@ class Driver:
         elif what == "prompt":
             display.prompt(about)
         elif what == "process":
-            self._record_process(seq, *about)
+            self._record.process(seq, *about)
         elif what == "failed":
             raise about
         else:
@@ -448,7 +442,7 @@ class Driver:
             if what == "cut":
                 display.effect_cut()
                 return None
-            self._record_end(effect, about)
+            self._record.end(effect, about)
             if EFFECTS[effect.kind].acts:
                 self._journal.sync_later()
                 self._is_unsynced = True
@@ -491,46 +485,9 @@ class Driver:
 
     # --- the record -----------------------------------------------------------------------------
 
-    def _record_start(self, effect: Effect) -> None:
-        args, fields = effect.args, {"seq": effect.seq, "kind": effect.kind}
-        self._open[effect.seq] = []
-        if self._spending is not None:
-            self._spending.begin(effect.seq, effect.kind)
-        self._last = max(self._last, effect.seq)
-        if effect.kind not in ("shell", "agent"):
-            state, _ = self._places[effect.seq]
-            if state != self._progress.state:  # another call, side by side with its own, was somewhere last
-                fields["state"] = state
-            self._journal.write("effect_start", {**fields, "args": args})
-            return
-        action = args.get("command")
-        if isinstance(action, str) and len(action) > LONGEST_ACTION:
-            action = masking.masked(action)[:LONGEST_ACTION] + " …"
-        else:
-            args = {name: value for name, value in args.items() if name != "command"}
-        state, _ = self._places[effect.seq]
-        self._journal.write("action_start", {"action": action, **fields, "args": args, "state": state})
-
-    def _record_process(self, seq: int, pid: int, start_time: str) -> None:
-        self._open[seq].append((pid, start_time))
-        self._journal.write("process", {"seq": seq, "pid": pid, "start_time": start_time})
-        self._journal.flush()
-
-    def _record_end(self, effect: Effect, result: dict[str, Any]) -> None:
-        fields: dict[str, Any] = {"seq": effect.seq, "kind": effect.kind, "result": result}
-        if effect.kind in ("shell", "agent"):
-            facts = {"exit_code": result.get("exit_code"), "duration_ms": result.get("duration_ms")}
-            self._journal.write("action_complete", {**facts, **fields})
-        else:
-            self._journal.write("effect_complete", fields)
-        if self._spending is not None:
-            self._spending.take(effect.kind, result)
-        self._open.pop(effect.seq, None)
-        self._places.pop(effect.seq, None)
-
     def _context(self, effect: Effect) -> Context:
         run, seq = self._run, effect.seq
-        state, iteration = self._places[seq]
+        state, iteration = self._record.places[seq]
         return Context(
             run_id=run.id,
             effect_id=f"{run.id}/{seq}",
@@ -541,7 +498,7 @@ class Driver:
             interrupt=self._interrupt,
             output_dir=run.outputs,
             on_output=self._display.output,
-            on_process=lambda pid, begun: self._record_process(seq, pid, begun),
+            on_process=lambda pid, begun: self._record.process(seq, pid, begun),
             on_tick=self._tick,
             folder=run.path,
             on_prompt=self._display.prompt if effect.kind in _TALKING and self._display.has_person else None,
@@ -559,9 +516,7 @@ class Driver:
                 "begun": self._begun,
                 "ts": self._journal.now(),
                 "active_ms": self.elapsed_ms(),
-                "last": self._last,
-                "open": [[seq, processes] for seq, processes in self._open.items()],
-                "places": [[seq, *place] for seq, place in self._places.items()],
+                **self._record.under_way(),
                 "doubtful": self._doubtful(),
                 "progress": progress.to_data(),
                 "world": self._world.save(),

@@ -29,7 +29,8 @@ from llc.ir.nodes import (
 from llc.ir.nodes import Fail as FailExit
 from llc.ir.nodes import Note as NoteInstruction
 from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
-from llc.runtime.execution.driver import LONGEST_ACTION, Driver
+from llc.runtime.execution.driver import Driver
+from llc.runtime.execution.effect_record import LONGEST_ACTION
 from llc.runtime.execution.outcome import Outcome
 from llc.runtime.store import journal as journals
 from llc.runtime.store import runs
