@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 
 from ...ir.effects import EFFECTS
-from ...vm.faults import Fault, show_place
+from ...vm.faults import Fault
 from ...vm.machine import Done, Effect, OutOfFuel
 from ..effects.world import TICK, Context, Exited, Interrupted, sleep_time, slept
 from ..store.active_time import ActiveFile
@@ -24,6 +24,7 @@ from .bounding import FUEL
 from .effect_record import EffectRecord
 from .outcome import Outcome
 from .progress import QUANTUM, Progress, event_fields
+from .used_up import Exhausted, OverBudget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,21 +50,6 @@ JOBS = 8
 _SELDOM = 30.0
 # What may need somebody at the terminal.
 _TALKING = ("ask", "tool")
-
-
-class Exhausted(Interrupted):
-    """The program has used all its fuel: it stops where it is, and can go on with more."""
-
-
-class OverBudget(Interrupted):
-    """The run has used all it may, or nobody can say: it stops before its next call, and can go on.
-
-    help: how, with `{run}` for the run.
-    """
-
-    def __init__(self, why: str, help: str) -> None:
-        self.help = help
-        super().__init__(why)
 
 
 class Driver:
@@ -235,7 +221,7 @@ class Driver:
         """Run the machine on, with an answer and its effect's number if there is one."""
         machine = self._machine
         if machine.ticks >= self._fuel:
-            raise Exhausted
+            raise Exhausted(self._fuel)
         machine.refuel(min(QUANTUM, self._fuel - machine.ticks))
         stop = machine.resume(*answer)
         for kind, fields in machine.take_notes():
@@ -569,23 +555,8 @@ class Driver:
         fields = {"state": outcome.final_state, "duration_ms": outcome.duration_ms}
         if self._paused is not None:
             outcome.terminated_by = fields["reason"] = self._paused
-        if isinstance(why, OverBudget):
-            outcome.terminated_by = fields["reason"] = "budget"
-            outcome.error = {
-                "kind": "over-budget",
-                "message": str(why),
-                "span": None,
-                "help": why.help.replace("{run}", self._run.id),
-            }
-        elif isinstance(why, Exhausted):
-            outcome.terminated_by = fields["reason"] = "fuel"
-            outcome.place = self._machine.frames(1)[-1].place
-            outcome.error = {
-                "kind": "out-of-fuel",
-                "message": f"the program has used all its fuel ({self._fuel:,} ticks) and runs on",
-                "span": show_place(outcome.place),
-                "help": f"if it should go on: llc resume {self._run.id} --fuel N",
-            }
+        if isinstance(why, Exhausted | OverBudget):
+            fields["reason"] = why.tell(outcome, self._machine)
         self._journal.write("run_interrupted", fields)
         yield Apart(self._journal.sync)
         self._write_checkpoint()
