@@ -18,7 +18,7 @@ TEXT = text_of("loops.md")
 MADE = re.compile(r"```yaml[^\n]*\n(paradigm:.*?)```\n\nbecomes\n\n```yaml[^\n]*\n(.*?)```", re.DOTALL)
 # Where findings about files, keys and states are made; the others' ids are in their own chapters.
 MODULES = (
-    *("documents", "yaml_errors", "structure", "check", "evaluator_checks"),
+    *("documents", "document_values", "yaml_errors", "structure", "check", "evaluator_checks"),
     *("surroundings", "variables", "natural"),
 )
 
