@@ -5,6 +5,8 @@ Owns the exit codes (`spec/cli.md`). A `UserError` is shown as a diagnostic, nev
 
 from __future__ import annotations
 
+import os
+
 EXIT_OK = 0
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -24,6 +26,13 @@ class UserError(Exception):
         self.message = message
         self.help = help
         self.exit_code = exit_code
+
+
+def refuse_missing_folder(path: str) -> None:
+    """Raise UserError where the folder of a file that is to be written is not there."""
+    folder = os.path.dirname(path)
+    if folder and not os.path.isdir(folder):
+        raise UserError("unknown-directory", f"there is no directory `{folder}`")
 
 
 def reason(error: OSError) -> str:

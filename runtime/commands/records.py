@@ -7,7 +7,7 @@ import os
 import sys
 
 from .. import options
-from ..errors import EXIT_FAILURE, EXIT_OK, UserError
+from ..errors import EXIT_FAILURE, EXIT_OK, UserError, refuse_missing_folder
 from ..options import FLAG, NUMBER, TEXT, Option, values
 from ..store.runs import RunFolder
 from ..terminal.screen import Screen
@@ -120,6 +120,8 @@ def test(given: dict[str, Any]) -> int:
     from ..records import testing
     from ..store import journal
 
+    if given["junit"]:
+        refuse_missing_folder(given["junit"])
     screen = Screen(sys.stdout)
     results = []
     for tested in testing.tell_cases(given["paths"] or [], given["wanted"], given["update"]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from .. import options
-from ..errors import EXIT_FAILURE, EXIT_OK, UserError
+from ..errors import EXIT_FAILURE, EXIT_OK, UserError, refuse_missing_folder
 from ..options import FLAG, NUMBER, SECONDS, TEXT, Option
 from ..store.runs import HOW_TO_BEGIN
 from ..terminal.screen import Screen
@@ -141,6 +141,8 @@ def history(given: dict[str, Any]) -> int:
 def profile(given: dict[str, Any]) -> int:
     from ..inspection import profiles
 
+    if given["flame"]:
+        refuse_missing_folder(given["flame"])
     found = profiles.of_run(given["run"])
     if given["flame"]:
         profiles.write_flame(found, given["flame"])

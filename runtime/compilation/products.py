@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 from ...ir.diagnostics import render_all, suggest
-from ..errors import UserError
+from ..errors import UserError, refuse_missing_folder
 from ..options import Values
 from ..store import runs
 from ..store.journal import write_file
@@ -105,9 +105,7 @@ def _write_output(path: str, data: bytes) -> None:
         except OSError as error:
             raise JournalError(f"cannot write {path}: {reason(error)}") from None
     else:
-        folder = os.path.dirname(path)
-        if folder and not os.path.isdir(folder):
-            raise UserError("unknown-directory", f"there is no directory `{folder}`")
+        refuse_missing_folder(path)
         write_file(path, data, durable=False)
 
 

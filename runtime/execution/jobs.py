@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...ir.diagnostics import CompileError, Diagnostic, suggest
+from ...ir.diagnostics import CompileError, Diagnostic, clean, suggest
 from ...ir.digests import sha256
 from ...ir.spans import Source, Span
 from .. import options
@@ -136,13 +136,28 @@ def _read(path: str, data: bytes, given: Mapping[str, Any], before: int) -> list
     return found
 
 
+class _Twice(ValueError):
+    """A name that stands twice in an object."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _Twice(name)
+        found[name] = value
+    return found
+
+
 def _parse(row: str) -> tuple[dict[str, Any], tuple[str, str | None] | None]:
     """What a line says, or what is wrong with it and how to mend that."""
     example = 'such as {"loop": "fix-types", "context": {"target": "src/"}}'
     if len(row) > _LONGEST:
         return {}, (f"the line is longer than {_LONGEST >> 20} MiB", "give a file's name instead of its text")
     try:
-        said = json.loads(row)
+        said = json.loads(row, object_pairs_hook=_once)
+    except _Twice as error:
+        return {}, (f"`{clean(str(error), 40)}` stands twice in it", "keep one of them")
     except (ValueError, RecursionError) as error:
         told = error.msg.lower() if isinstance(error, json.JSONDecodeError) else str(error)
         return {}, (f"the line is no JSON: {told}", f"one object a line, {example}")

@@ -15,7 +15,7 @@ from time import monotonic
 
 from ..compilation.programs import load_expression, load_program
 from ..effects.world import timestamp
-from ..errors import EXIT_FAILURE, EXIT_OK, UserError
+from ..errors import EXIT_FAILURE, EXIT_OK, UserError, refuse_missing_folder
 from ..inspection.live import LiveDisplay, LiveFile
 from ..options import OVERRIDES
 from ..store import journal as journals
@@ -166,6 +166,8 @@ class Command:
         self.bounds.apply()
         self.choose_tier()
         self.configure()
+        if values.flame:
+            refuse_missing_folder(values.flame)
         if values.budget:
             from . import spending
 

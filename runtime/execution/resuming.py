@@ -10,7 +10,7 @@ import os
 
 from ...vm.machine import TIERS
 from ..effects.world import Interrupted, timestamp
-from ..errors import EXIT_FAILURE, UserError
+from ..errors import EXIT_FAILURE, UserError, refuse_missing_folder
 from ..store import changes, locks, own_program, runs
 from ..store import journal as journals
 from ..store.journal import Journal
@@ -47,6 +47,8 @@ def resume(command: Command) -> Outcome | None:
     command.configure()
     if values.on_unknown not in (None, *POLICIES):
         raise UserError("bad-option", f"--on-unknown is one of {', '.join(POLICIES)}")
+    if values.flame:
+        refuse_missing_folder(values.flame)
     folder = runs.find(values.target, ROOT)
     with Stopping(command.is_silent, command.is_background) as interrupt:
         return alone(take_up(command, folder, interrupt))

@@ -165,6 +165,8 @@ def test_jobs_come_from_standard_input(project: Path) -> None:
         ("[1]", "the line is no JSON object"),
         ('{"loop": "one", "contxt": {}}', "a job has no field `contxt`"),
         ('{"loop": "one", "scope": "src"}', "`scope` is a list of paths"),
+        ('{"loop": "one", "loop": "one"}', "`loop` stands twice in it"),
+        ('{"loop": "one", "context": {"a": 1, "b": 2, "a": 3}}', "`a` stands twice in it"),
         ('{"context": {}}', "it does not say which loop to run"),
         ('{"loop": "oen"}', "no loop named `oen`"),
         ('{"loop": "broken"}', "no state named `dnoe`"),

@@ -269,8 +269,11 @@ def test_collapsed_stacks_are_lines_that_viewers_split(llc: Llc, project: Path) 
 
 
 def test_a_flame_graph_that_cannot_be_written_is_an_error(llc: Llc) -> None:
-    """The run is done and on record all the same."""
-    done = llc("run", "one", "-q", "--flame", "/proc/none/x.json")
+    """A folder that is not there before anything is run; else the run is done and on record all the same."""
+    for words in (["run", "one"], ["resume", "one"], ["profile", "one"]):
+        done = llc(*words, "--flame", "none/x.json")
+        assert (done.returncode, "there is no directory `none`" in done.stderr) == (2, True)
+    done = llc("run", "one", "-q", "--flame", "/proc/x.json")
     assert (done.returncode, "error[cannot-write]" in done.stderr) == (1, True)
     assert llc("profile", "one").returncode == 0
 
