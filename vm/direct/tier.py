@@ -12,15 +12,12 @@ Must not be in here: what instructions become (`translate`), order of strands (`
 from __future__ import annotations
 
 import sys
-from collections import deque
-from itertools import islice, repeat
-from operator import length_hint
 
 from greenlet import getcurrent, greenlet
 
 from ..faults import TRACE_ENDS, PrimitiveFault, fault_map, show_place
 from ..machine import DEEPER, NEAR, SLICE, Frame, is_library
-from ..opcodes import BY_NAME, decode
+from ..opcodes import decode
 from ..operands import items as items_of
 from ..outcomes import Effect, OutOfFuel
 from ..steps import EFFECT_ARGUMENTS, NOTE_FIELDS, plain_map
@@ -29,23 +26,17 @@ from ..values import small_map
 from .inplace import grown
 from .library import Library, Untranslatable
 from .process import RUNNING
+from .ticks import DEEP, OUT, SETTLE, TAILCALL, Ticks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import CodeType, FrameType, TracebackType
+    from collections.abc import Sequence
+    from types import FrameType, TracebackType
     from typing import Any
 
     from ..faults import Place
     from ..machine import Machine
     from ..values import Value
-
-_TAILCALL = BY_NAME["TAILCALL"].number
-# Frames left over from tail calls are looked for from this depth on, among so many.
-_DEEP = 5_000
-_SAMPLE = 1_000
-# The most rounds at one go of a loop that counts.
-_ROUNDS = 1 << 16
 
 
 class _Fork:
@@ -74,17 +65,6 @@ class _Failed:
         self.raised = raised
 
 
-_OUT = OutOfFuel()
-_SETTLE = object()
-
-
-def _drop(ticks: Iterator[None], count: int) -> int:
-    """Take so many ticks away, or all there are; how many."""
-    count = max(0, min(count, length_hint(ticks)))
-    deque(islice(ticks, count), maxlen=0)
-    return count
-
-
 class Live:
     """The running part of a strand: its greenlet; answer: what it goes on with, once it is answered."""
 
@@ -103,159 +83,23 @@ class Live:
             machine.ticks += 1
 
 
-class Direct:
+class Direct(Ticks):
     """Runs the strands of a machine."""
 
     def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.library = Library(machine.image)
-        self.host = getcurrent()
-        # What was at hand when it was last counted: ticks, and pairs of them; and how many came back since.
-        self.left = self.left_two = self.returned = 0
-        self.deep = _DEEP
-        self.depth = 0
+        super().__init__(machine, Library(machine.image))
         # What is left of a run that has ended.
         self.last: list[Frame] = []
         # Where effects are asked for, by code object and line: whether it goes on backwards; the place.
         self.sites: dict[tuple[int, int], tuple[bool, Place | None]] = {}
-        self.names = self.library.names
         self.names |= {
-            "OUT": self.out,
             "PERFORM": self.perform,
             "FORK": self.fork,
             "NOTE": self.note,
             "CAUGHT": self.caught,
             "LEAVE": self.leave,
             "END": self.end,
-            "MORE": self.more,
-            "MORE_TWO": self.more_two,
-            "BACK": self.back,
-            "PORTION": self.portion,
-            "GIVE": self.give,
         }
-
-    # --- ticks ----------------------------------------------------------------------------
-
-    # Loops go over `tick`, or over `tick_two` if they use two at once (`doubled`). So one is replaced only
-    # once nothing is left of it.
-
-    def allow(self) -> None:
-        """Have as many ticks at hand as the machine may use, or fewer; at least one more is left to it."""
-        machine, names = self.machine, self.names
-        allowed = int(min(machine.limit - machine.ticks, SLICE)) - 1
-        left, left_two = length_hint(names["tick"]), length_hint(names["tick_two"])
-        if left and left + 2 * left_two <= allowed and (left_two or not self.library.doubles):
-            self.left, self.left_two = left, left_two
-            return
-        if left + 2 * left_two > allowed:
-            left_two -= _drop(names["tick_two"], (left + 2 * left_two - allowed + 1) // 2)
-            left -= _drop(names["tick"], left + 2 * left_two - allowed)
-        room = allowed - left - 2 * left_two
-        if not left:
-            left = room - room // 2 if self.library.doubles and not left_two else room
-            names["tick"] = repeat(None, left)
-            room -= left
-        if not left_two:
-            left_two = room // 2
-            names["tick_two"] = repeat(None, left_two)
-        self.left, self.left_two = left, left_two
-
-    def count(self) -> None:
-        """Count the ticks that were used."""
-        left, left_two = length_hint(self.names["tick"]), length_hint(self.names["tick_two"])
-        used = self.left - left + 2 * (self.left_two - left_two) - self.returned
-        self.machine.ticks += used
-        self.depth += used
-        self.left, self.left_two, self.returned = left, left_two, 0
-
-    def back(self) -> None:
-        """A tick that was taken is not used."""
-        self.returned += 1
-
-    def portion(self, rounds: int, each: int, paid: int, *room: int) -> int:
-        """How many rounds of a loop that counts are done now, for which there must be room. Their ticks, so
-        many for each, are used, but for those that have been or are as the loop goes round.
-
-        These are not those at hand, but others that the machine may use.
-        """
-        machine = self.machine
-        rounds = min(rounds, _ROUNDS, *room)
-        used = rounds * each - paid
-        spare = machine.limit - machine.ticks - self.left - 2 * self.left_two - 1
-        if used > spare:
-            self.count()
-            spare += _drop(self.names["tick"], self.left) + 2 * _drop(self.names["tick_two"], self.left_two)
-            self.left = self.left_two = 0
-            rounds = min(rounds, int((spare + paid) // each))
-            used = rounds * each - paid
-        if not rounds:  # the interpreter does the next ones
-            self.count()
-            machine.ticks -= paid - 1
-            self.host.switch(DEEPER)
-        machine.ticks += used
-        return rounds
-
-    def give(self, ticks: int) -> None:
-        """Ticks that were used are not."""
-        self.machine.ticks -= ticks
-
-    def out(self) -> None:
-        """A tick that was not there any more."""
-        machine = self.machine
-        self.count()
-        machine.ticks += 1
-        # Looked at first: a host may give fuel in portions that are smaller than any depth.
-        if self.depth > self.deep and self.is_worth_settling(sys._getframe(1)):
-            self.host.switch(_SETTLE)
-        elif machine.ticks >= machine.limit:
-            self.host.switch(_OUT)
-        else:
-            self.allow()
-
-    def more(self) -> None:
-        """A tick that was not there any more for a loop that takes it itself when this returns."""
-        if length_hint(self.names["tick"]):  # the loop went over ticks of an earlier time
-            return
-        self.out()
-        self.names["tick"] = repeat(None, self.left + 1)
-
-    def more_two(self) -> None:
-        """Two ticks that were not there any more for a loop that takes both when this returns."""
-        names, machine = self.names, self.machine
-        if length_hint(names["tick_two"]):
-            return
-        self.count()
-        if not (self.depth > self.deep and self.is_worth_settling(sys._getframe(1))):
-            _drop(names["tick"], self.left // 2 + 1)
-            self.allow()
-            if self.left_two:
-                return
-        # One at a time from here on: the loop is entered anew at its head.
-        machine.ticks += 1
-        if machine.ticks >= machine.limit:
-            self.host.switch(_OUT)
-        self.host.switch(_SETTLE)
-
-    def is_worth_settling(self, frame: FrameType | None) -> bool:
-        """Whether most of many frames are left over from tail calls, or the machine's bound is near.
-
-        Looks at the innermost ones only; `depth` is how many there may be at most.
-        """
-        frames = dead = 0
-        while frame is not None and frames < _SAMPLE:
-            places = self.library.codes.get(frame.f_code)
-            if places is not None:
-                dead += frames > 0 and self.is_dead(frame.f_code, frame.f_lineno)
-                frames += len(places[frame.f_lineno])
-            frame = frame.f_back
-        settled = len(self.machine.calls)
-        if frame is None:
-            self.depth = settled + frames
-            return False
-        if 2 * dead > frames or self.depth + 2 * SLICE > self.machine.room:
-            return True
-        self.deep = min(2 * self.deep, self.machine.room - 2 * SLICE)
-        return False
 
     # --- what code asks for ---------------------------------------------------------------
 
@@ -311,11 +155,6 @@ class Direct:
         """A loop's run ends with a value. Its frame stays, for those who look at what was captured."""
         self.last = self.seen(sys._getframe(1), False)
         return value
-
-    def is_dead(self, code: CodeType, line: int) -> bool:
-        """Whether nothing of a frame that called another is needed: it did so by a tail call."""
-        places = self.library.codes[code][line]
-        return not places or (len(places) == 1 and self.is_tail(*places[0][:2]))
 
     def caught(self, function: int, fault: PrimitiveFault) -> tuple[int, int, Value, bool] | None:
         """A fault came to a frame of a function with handlers: where control goes, if anywhere."""
@@ -382,9 +221,6 @@ class Direct:
             outer = outer.f_back
         fault.place = show_place(machine.author_place([*found, *machine.calls[: -1 - NEAR : -1]]))
 
-    def is_tail(self, function: int, offset: int) -> bool:
-        return self.machine.image.functions[function].code[offset] == _TAILCALL
-
     def frame_at(self, function: int, offset: int) -> Frame:
         frame = Frame(self.machine.functions[function], ())
         frame.state = self.library.state_of(function, offset)
@@ -408,15 +244,15 @@ class Direct:
             if live is None:
                 live = strand.live = Live(greenlet(self.main))
                 self.depth = len(strand.calls)
-                self.deep = min(max(_DEEP, 2 * self.depth), machine.room - 2 * SLICE)
+                self.deep = min(max(DEEP, 2 * self.depth), machine.room - 2 * SLICE)
                 said = live.greenlet.switch(strand)
             else:
                 said = live.greenlet.switch()
-            if said is _SETTLE or said is DEEPER or type(said) is _Fork:
+            if said is SETTLE or said is DEEPER or type(said) is _Fork:
                 self.settle(strand)
             elif type(said) is _Left:
                 self.settle(strand, said.callee)
-        if said is _SETTLE:
+        if said is SETTLE:
             return None
         if said is DEEPER:
             return DEEPER
@@ -479,7 +315,7 @@ class Direct:
     def restart(self) -> None:
         """Go on with another of the frames that were settled."""
         if self.machine.ticks >= self.machine.limit:
-            self.host.switch(_OUT)
+            self.host.switch(OUT)
         else:
             self.allow()
 
@@ -534,7 +370,7 @@ class Direct:
         found = []
         for function, offset, names in reversed(library.codes[frame.f_code][frame.f_lineno]):
             code = machine.image.functions[function]
-            if not (is_inner and code.code[offset] == _TAILCALL):
+            if not (is_inner and code.code[offset] == TAILCALL):
                 made = Frame(machine.functions[function], ())
                 made.state = library.state_of(function, offset)
                 held = [values.get(name) for name in names]

@@ -25,8 +25,9 @@ from .instructions import Instructions, Liberties, Operand, listed
 from .kinds import INTEGERS
 from .known import Known, Results, explore
 from .leaves import leaves_of
+from .regions import Nested
 from .text import Text, mark, tick
-from .writer import Nested, Writer, emptied
+from .writer import Writer, emptied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
