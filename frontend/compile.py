@@ -13,13 +13,13 @@ import attrs
 from ..ir.diagnostics import CompileError, Diagnostic, suggest
 from ..ir.nodes import Program
 from ..ir.records import frozen
+from ..ir.resting import CollectorRests
 from ..ir.spans import Source
 from .check import check
 from .documents import Document, read_scalar, read_source, text_source
 from .judging import model_name
 from .lower import lower
 from .paradigms import loop_of
-from .resting import CollectorRests
 from .schema import Loop
 from .structure import read_loop
 from .surroundings import Project, check_surroundings

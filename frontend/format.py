@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterator
 
 from ..ir.diagnostics import CompileError
+from ..ir.resting import CollectorRests
 from . import tokens as lexis
 from .documents import text_source
 from .reader import read
-from .resting import CollectorRests
 from .tokens import kind_of
 
 WIDTH = 100

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.diagnostics import Diagnostic, in_order
+from ..ir.resting import CollectorRests
 from ..ir.spans import Source
 from ..ir.symbols import Symbol
 from . import tokens as lexis
 from .datum import Atom, Datum, Form, Lines
-from .resting import CollectorRests
 from .tokens import CLOSERS, QUOTES, Problem, Token, kind_of
 from .unclosed import Missing, close_by_indentation
 

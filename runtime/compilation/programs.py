@@ -111,14 +111,16 @@ def load_image(
 def verify_image(image: Image) -> None:
     """Refuse, with a CompileError, an image that is not what the compiler could have made."""
     from ...ir.diagnostics import CompileError
+    from ...ir.resting import CollectorRests
     from ...ir.verify import verify
     from ...vm.lift import lift
     from ...vm.verify import verify_image as verify_code
 
-    found = [diagnostic for diagnostic in verify_code(image) if diagnostic.is_error]
-    # Where things stand is of interest only where something is wrong.
-    if not found and any(diagnostic.is_error for diagnostic in verify(lift(image, places=False))):
-        found = [diagnostic for diagnostic in verify(lift(image)) if diagnostic.is_error]
+    with CollectorRests():
+        found = [diagnostic for diagnostic in verify_code(image) if diagnostic.is_error]
+        # Where things stand is of interest only where something is wrong.
+        if not found and any(diagnostic.is_error for diagnostic in verify(lift(image, places=False))):
+            found = [diagnostic for diagnostic in verify(lift(image)) if diagnostic.is_error]
     if found:
         raise CompileError(found)
 
