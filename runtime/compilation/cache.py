@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 FOLDER = os.path.join(LOOPS, ".cache")
 SUFFIX = ".cached"
-MOST_ENTRIES = 64
+# What is empty and says that the image of its name is sound.
+SOUND = ".sound"
+MOST_ENTRIES = 64  # of each
 _MAC = 32
 # What an image is made by; a change in there makes all entries old.
 _MAKERS = ("ir", "frontend", "vm", "stdlib")
@@ -68,20 +70,30 @@ def declared_files(folder: str) -> dict[str, str]:
 
 def load(root: str, key: str) -> Image | None:
     """The image kept under `key`, None where there is none that can be trusted."""
-    try:
-        with open(os.path.join(root, FOLDER, key + SUFFIX), "rb") as file:
-            data = file.read()
-    except OSError:
-        return None
-    secret = _secret(make=False)
-    if secret is None or data[:_MAC] != _mac(secret, key, data[_MAC:]):
+    data = _read(root, key, SUFFIX)
+    if data is None:
         return None
     from ...vm.image import Image, ImageError
 
     try:
-        return Image.from_bytes(data[_MAC:])
+        return Image.from_bytes(data)
     except ImageError:
         return None
+
+
+def is_sound(root: str, data: bytes) -> bool:
+    """Whether the image of these bytes was made or verified here before, by this llc."""
+    return _read(root, _sound_key(data), SOUND) == b""
+
+
+def remember_sound(root: str, data: bytes) -> None:
+    """From now on the image of these bytes is known to be sound, where there is a project to know it."""
+    if os.path.isdir(os.path.join(root, LOOPS)):
+        _write(root, _sound_key(data), SOUND, b"")
+
+
+def _sound_key(data: bytes) -> str:
+    return entry_key(data, "", ())
 
 
 def is_current(image: Image) -> bool:
@@ -105,25 +117,41 @@ def is_current(image: Image) -> bool:
 
 
 def store(root: str, key: str, image: Image) -> None:
-    """Keep an image; where that cannot be done, it is not kept."""
-    secret = _secret(make=True)
-    if secret is None:
-        return
+    """Keep an image that was compiled, which is sound; where that cannot be done, it is not kept."""
     if holds_secret(image):
         return
     data = image.to_bytes()
+    _write(root, key, SUFFIX, data)
+    remember_sound(root, data)
+
+
+def _read(root: str, key: str, suffix: str) -> bytes | None:
+    """What an entry holds, None where there is none that this user made."""
+    try:
+        with open(os.path.join(root, FOLDER, key + suffix), "rb") as file:
+            data = file.read()
+    except OSError:
+        return None
+    secret = _secret(make=False)
+    return data[_MAC:] if secret is not None and data[:_MAC] == _mac(secret, key, data[_MAC:]) else None
+
+
+def _write(root: str, key: str, suffix: str, data: bytes) -> None:
+    secret = _secret(make=True)
+    if secret is None:
+        return
     folder = os.path.join(root, FOLDER)
     with contextlib.suppress(OSError, JournalError):
         make_private(folder)
-        _prune(folder)
+        _prune(folder, suffix)
         write_file(
-            os.path.join(folder, key + SUFFIX), _mac(secret, key, data) + data, durable=False, mode=0o600
+            os.path.join(folder, key + suffix), _mac(secret, key, data) + data, durable=False, mode=0o600
         )
 
 
-def _prune(folder: str) -> None:
+def _prune(folder: str, suffix: str) -> None:
     """Make room: of too many entries, those go that were made first."""
-    entries = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(SUFFIX)]
+    entries = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(suffix)]
     if len(entries) >= MOST_ENTRIES:
         entries.sort(key=os.path.getmtime)
         for path in entries[: len(entries) - MOST_ENTRIES + 1]:

@@ -83,7 +83,7 @@ def load_image(
 ) -> Image:
     """A verified image from a file, which is untrusted input. Raises UserError and CompileError.
 
-    advice: what is said where it is damaged. root: where the cache is that knows what was verified before;
+    advice: what is said where it is damaged. root: where the cache is that knows which images are sound;
     None: it is verified anew.
     """
     from ...vm.image import Image, ImageError
@@ -94,17 +94,14 @@ def load_image(
             data = kept_image.whole(file.read(), path)
     except OSError as error:
         raise UserError("unreadable-file", f"cannot read {path}: {reason(error)}") from None
-    key = cache.entry_key(data, "", ("verified",))
-    known = cache.load(root, key) if root is not None else None
-    if known is not None:
-        return known
     try:
         image = Image.from_bytes(data)
     except ImageError as error:
         raise UserError("bad-image", f"{path}: {error}", advice) from None
-    verify_image(image)
-    if root is not None:
-        cache.store(root, key, image)
+    if root is None or not cache.is_sound(root, data):
+        verify_image(image)
+        if root is not None:
+            cache.remember_sound(root, data)
     return image
 
 

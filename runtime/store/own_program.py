@@ -43,7 +43,7 @@ def load(
     path = os.path.join(os.path.dirname(journal), name)
     wanted = _hash(journal, name)
     try:
-        image = load_image(path)
+        image = load_image(path, root=runs.ROOT)
         if wanted in (None, image.program_hash):
             return image
         trouble = UserError("wrong-program", f"{path} is not the program that the run had")

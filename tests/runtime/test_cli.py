@@ -256,12 +256,20 @@ def test_an_image_is_verified_once(llc: Llc, tmp_path: Path) -> None:
     code, modules = imported_by("run", "y.llb", "-q")
     assert code == 0
     assert not (HEAVY | {"llc.vm.verify", "llc.ir.verify"}) & modules
-    (entry,) = cached(tmp_path)
+    (entry,) = (tmp_path / ".loops" / ".cache").glob("*.sound")
     data = entry.read_bytes()
     entry.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))  # an entry that is not ours is none
     assert "llc.vm.verify" in imported_by("run", "y.llb", "-q")[1]
     llc("compile", "good", "-o", "z.llb", "--context", "word=z")
     assert "llc.vm.verify" in imported_by("run", "z.llb", "-q")[1]
+
+
+def test_a_run_s_own_program_is_known(llc: Llc) -> None:
+    """What was compiled here for a run is not verified when that is looked at or gone on with."""
+    llc("run", "good", "-q")
+    code, modules = imported_by("replay", "good", "--json")
+    assert code == 0
+    assert not {"llc.vm.verify", "llc.ir.verify"} & modules
 
 
 def test_an_image_that_is_unsound_is_never_taken(llc: Llc, tmp_path: Path) -> None:
@@ -279,7 +287,7 @@ def test_an_image_that_is_unsound_is_never_taken(llc: Llc, tmp_path: Path) -> No
         done = llc("run", "x.llb")
         assert done.returncode == 2
         assert "error[" in done.stderr
-    assert cached(tmp_path) == []
+    assert list((tmp_path / ".loops").rglob("*.sound")) == []
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "text", "empty"])

@@ -77,7 +77,9 @@ def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(os, "fdatasync", lambda fd: None)
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     # The program is our own, and verified with the rest of the tests.
-    monkeypatch.setattr(own_program, "load_image", lambda path: Image.from_bytes(Path(path).read_bytes()))
+    monkeypatch.setattr(
+        own_program, "load_image", lambda path, root: Image.from_bytes(Path(path).read_bytes())
+    )
     return place
 
 
