@@ -210,6 +210,11 @@ def _to_bash(offers: list[Offer]) -> str:
 
 
 def _to_zsh(offers: list[Offer]) -> str:
+    if offers and all(word.endswith(("=", "/")) for word, _ in offers):
+        import shlex
+
+        # More is to be typed right behind it.
+        return "compadd -S '' -- " + " ".join(shlex.quote(word) for word, _ in offers)
     rows = (":".join(f'"{_escaped(text)}"' for text in offer if text) for offer in offers)
     return "_arguments '*: :((" + "\n".join(rows) + "))'" if offers else "_files"
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,80 @@ def test_all_that_may_stand_next_is_offered(typed: Typed) -> None:
     assert not {"--text", "user:entitle"} & set(told[2:])
     assert "user:entitle" in typed("llc task \x1b*")
     assert set(VERBS) == set(typed("llc \x1b*"))
+
+
+def script(project: Path, shell: str, *options: str) -> dict[str, str]:
+    """The environment of a shell whose script, as llc gives it, is the file `script` in its project."""
+    env = {**os.environ, "PATH": f"{project / 'bin'}:{os.environ['PATH']}", "HOME": str(project)}
+    # Which shell it is for is seen by who called it.
+    words = [shell, *options, "-c", "llc --show-completion; true"]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    (project / f"script.{shell}").write_text(done.stdout)
+    return env
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("llc resu", "resume\tGo on with a run that was cut off."),
+        ("llc run ti", "tidy"),
+        ("llc task user:ent", "user:entitle"),
+        ("llc task user:entitle te", "text="),
+        ("llc run tidy --flame REA", "README.md"),
+    ],
+)
+def test_a_line_goes_on_in_fish(project: Path, line: str, told: str) -> None:
+    """A real one, with its script."""
+    env = script(project, "fish", "--no-config")
+    command = f"source script.fish; complete -C '{line}'"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", command], cwd=project, env=env, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == (f"{told}\n", "")
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
+def test_a_line_goes_on_in_zsh(project: Path) -> None:
+    """A real one on a terminal, with its script."""
+    env = script(project, "zsh", "-f")
+    zsh = pexpect.spawn(
+        "zsh",
+        ["-f", "-i"],
+        cwd=str(project),
+        env={**env, "PS1": "ready$ ", "TERM": "dumb"},
+        encoding="utf-8",
+        timeout=30,
+        dimensions=(24, 1000),
+    )
+    # What was typed comes by a file: zsh draws a line several times. Completion is over when it says so.
+    for line in (
+        "autoload -U compinit; compinit -u -D; source script.zsh",
+        'tell() { print -r -l -- "$@" > told.new; mv told.new told }',
+        "done-completing() { zle complete-word; print -n COMPLETED }; zle -N done-completing",
+        "bindkey '^I' done-completing",
+    ):
+        zsh.expect_exact("ready$ ")
+        zsh.sendline(line)
+    for keys, words in (
+        ("llc stat\t", ["status"]),
+        ("llc run ti\t", ["run", "tidy"]),
+        ("llc task user:ent\t", ["task", "user:entitle"]),
+        ("llc task user:entitle te\tx", ["task", "user:entitle", "text=x"]),
+        ("llc create --paradigm=conv\t", ["create", "--paradigm=convergence"]),
+    ):
+        zsh.expect_exact("ready$ ")
+        before, _, after = keys.partition("\t")
+        zsh.send(before + "\t")
+        zsh.expect_exact("COMPLETED")
+        zsh.send(f"{after}\x01tell \r")
+        end = time.monotonic() + 30
+        while not (project / "told").exists():
+            assert time.monotonic() < end, keys
+            time.sleep(0.02)
+        assert (project / "told").read_text().split()[1:] == words
+        (project / "told").unlink()
+    zsh.close(force=True)
 
 
 def test_what_is_wrong_is_not_said_in_a_line(project: Path) -> None:
