@@ -62,16 +62,19 @@ class BlobError(Exception):
 # --- blobs ------------------------------------------------------------------------------------
 
 
+# After so many bytes OpenSSL, which is loaded for it, has taken less time.
+_MUCH = 1 << 19
+_digested = 0
+
+
 def _digest(data: bytes) -> str:
-    if len(data) < _MUCH:
+    global _digested
+    _digested += len(data)
+    if _digested < _MUCH:
         from ...ir.digests import sha256
     else:
         from hashlib import sha256
     return sha256(data).hexdigest()
-
-
-# From here on OpenSSL, which is loaded for it, takes less time.
-_MUCH = 1 << 19
 
 
 class Blobs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import resource
@@ -105,6 +106,15 @@ def test_a_long_string_is_kept_once_beside_the_journal(tmp_path: Path) -> None:
     assert path.stat().st_size < 1000
     blobs = Blobs(str(tmp_path / "outputs"))
     assert journal.unpack(events[0]["output"], blobs.fetch) == text
+
+
+def test_a_kept_string_is_named_by_its_sha_256_however_much_was_kept(tmp_path: Path) -> None:
+    """The hash is another module's after a while, and stays the same."""
+    blobs = Blobs(str(tmp_path))
+    texts = [chr(97 + number) * 200_000 for number in range(6)]
+    kept = [blobs.store(text) for text in texts]
+    assert [entry["$blob"] for entry in kept] == [hashlib.sha256(text.encode()).hexdigest() for text in texts]
+    assert [blobs.fetch(entry["$blob"], entry["size"]) for entry in kept] == texts
 
 
 @pytest.mark.parametrize("change", ["gone", "changed"])
