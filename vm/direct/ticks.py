@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from itertools import islice, repeat
+from itertools import islice
 from operator import length_hint
 
 from greenlet import getcurrent
@@ -35,6 +35,17 @@ _ROUNDS = 1 << 16
 # Why a greenlet stops: for want of fuel, or to have its frames settled.
 OUT = OutOfFuel()
 SETTLE = object()
+
+
+# Python goes over a tuple as quickly as over anything, from 3.12 on more so.
+_TICKS = (None,) * SLICE
+
+
+def ticks(count: int) -> Iterator[None]:
+    """So many ticks, at most a slice of them."""
+    found = iter(_TICKS)
+    found.__setstate__(SLICE - count)  # type: ignore[attr-defined]
+    return found
 
 
 def _drop(ticks: Iterator[None], count: int) -> int:
@@ -82,11 +93,11 @@ class Ticks:
         room = allowed - left - 2 * left_two
         if not left:
             left = room - room // 2 if self.library.doubles and not left_two else room
-            names["tick"] = repeat(None, left)
+            names["tick"] = ticks(left)
             room -= left
         if not left_two:
             left_two = room // 2
-            names["tick_two"] = repeat(None, left_two)
+            names["tick_two"] = ticks(left_two)
         self.left, self.left_two = left, left_two
 
     def count(self) -> None:
@@ -146,7 +157,7 @@ class Ticks:
         if length_hint(self.names["tick"]):  # the loop went over ticks of an earlier time
             return
         self.out()
-        self.names["tick"] = repeat(None, self.left + 1)
+        self.names["tick"] = ticks(self.left + 1)
 
     def more_two(self) -> None:
         """Two ticks that were not there any more for a loop that takes both when this returns."""
