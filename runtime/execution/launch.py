@@ -23,7 +23,7 @@ from ..store import kept_image, locks, masking, runs
 from ..store.checkpoint import Checkpoints
 from ..store.journal import Journal
 from ..store.runs import ROOT
-from ..terminal.display import Display, ProgressDisplay, QuietDisplay, limits_of
+from ..terminal.display import Display, QuietDisplay
 from ..terminal.screen import Screen
 from ..waiting import Apart, alone
 from .bounding import Bounds, keeping
@@ -445,6 +445,8 @@ class Command:
         if self.values.quiet:
             shown: Display = QuietDisplay(self.errors)
         else:
+            from ..terminal.progress_display import ProgressDisplay, limits_of
+
             shown = ProgressDisplay(self.screen, limits_of(image.meta), self.values.verbose)
         if self.folder is not None:
             shown = LiveDisplay(shown, LiveFile(self.folder.live))

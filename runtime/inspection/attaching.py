@@ -18,7 +18,8 @@ from ..execution.outcome import Outcome
 from ..store.active_time import seconds
 from ..store.locks import is_live
 from ..store.runs import RunFolder
-from ..terminal.display import Display, ProgressDisplay, limits_of
+from ..terminal.display import Display
+from ..terminal.progress_display import ProgressDisplay, limits_of
 from ..terminal.screen import Screen
 from . import live
 from .status import Look

@@ -19,7 +19,7 @@ from ..store.active_time import seconds
 from ..store.journal import last_event
 from ..store.locks import is_live
 from ..store.runs import HISTORY, RunFolder, is_run_of
-from ..terminal.display import limits_of
+from ..terminal.progress_display import limits_of
 from ..terminal.screen import Screen, fit, printable
 from . import live
 from .summary import Follower, Summary

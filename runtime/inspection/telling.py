@@ -15,7 +15,7 @@ from ..store import masking
 from ..store.journal import to_json
 from ..store.locks import is_live
 from ..store.runs import RunFolder, forked_from
-from ..terminal.display import failure_text
+from ..terminal.actions import failure_text
 from ..terminal.screen import Screen, printable
 from .stopping import how_it_was_left
 from .summary import Follower

@@ -5,7 +5,9 @@ from __future__ import annotations
 from time import monotonic
 
 from ...vm.primitives import duration
-from .display import MOST_LINES, ActionOutput, Display, ProgressDisplay, failure_text
+from .actions import MOST_LINES, ActionOutput, failure_text
+from .display import Display
+from .progress_display import ProgressDisplay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..execution import tiers
 from ..execution.bounding import Bounds
 from ..store.masking import masked
-from .display import ProgressDisplay
+from .progress_display import ProgressDisplay
 from .screen import Screen, is_attended, printable
 from .session import Answer, Session
 
