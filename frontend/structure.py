@@ -41,6 +41,7 @@ class _Field(NamedTuple):
 
 
 _tables: dict[type[Spec], dict[str, _Field]] = {}
+_needed: dict[type[Spec], frozenset[str]] = {}
 
 
 def fields_of(cls: type[Spec]) -> dict[str, _Field]:
@@ -54,6 +55,14 @@ def fields_of(cls: type[Spec]) -> dict[str, _Field]:
         }
         _tables[cls] = table
     return table
+
+
+def _required(cls: type[Spec]) -> frozenset[str]:
+    """Those of them that a block must have."""
+    known = _needed.get(cls)
+    if known is None:
+        known = _needed[cls] = frozenset(key for key, field in fields_of(cls).items() if field.required)
+    return known
 
 
 def _paradigms() -> dict[str, type[LoopSettings]]:
@@ -176,7 +185,7 @@ class _Reader(ValueReader):
         self,
         cls: type[Spec],
         node: Mapping,
-        place: Span,
+        place: Span | None,
         what: str,
         *,
         ignored: str | None = None,
@@ -185,12 +194,12 @@ class _Reader(ValueReader):
     ) -> Spec | None:
         """An object of `cls` from a mapping; None where a required key has no usable value.
 
-        `place` is where to say that a key is missing, `what` how to name the block, `named` the key
-        it has its name from, `ignored` a key that was read before, `fixed` values from elsewhere.
+        `place` is where to say that a key is missing, None: at `named`, the key it has its name from;
+        `what` how to name the block, `ignored` a key that was read before, `fixed` values from elsewhere.
         """
         document = self.document
         fields = fields_of(cls)
-        values: dict[str, Any] = {"span": document.span(node), **fixed}
+        values: dict[str, Any] = fixed if "span" in fixed else {"span": document.span(node), **fixed}
         places: dict[str, Node] = {} if named is None else {"name": named}
         flawed = False
         others: list[tuple[str, Scalar, Node]] = []
@@ -227,13 +236,16 @@ class _Reader(ValueReader):
                 flawed = True
                 self.unknown_key(key, key_node, what, fields)
         is_lost = False
-        for key, field in fields.items():
+        is_whole = not flawed and _required(cls) <= values.keys()
+        for key, field in () if is_whole else fields.items():
             if key not in values and field.required:
                 flawed = True
                 values[key] = BAD
                 given = places.get(f"key:{key}")
                 label = "begins here" if given is None else "has no value"
-                where = place if given is None else document.span(given)
+                where = place
+                if given is not None or where is None:
+                    where = document.span(given or named or node)
                 self.error("missing-field", f"{what} needs `{key}`", where, label)
             if values.get(key) is BAD:
                 if not field.required:
@@ -295,13 +307,13 @@ class _Reader(ValueReader):
         return unknown
 
     def state(self, name: str, key: Scalar, node: Node) -> StateSpec:
-        place = self.document.span(key)
         what = f"state `{name}`"
         if isinstance(node, Mapping):
             span = self.document.span_at(key.start, node.end)
-            spec = self.block(StateSpec, node, place, what, named=key, name=name, span=span)
+            spec = self.block(StateSpec, node, None, what, named=key, name=name, span=span)
             assert isinstance(spec, StateSpec)
             return spec
+        place = self.document.span(key)
         self.error(
             "wrong-type",
             f"{what} should be a mapping",
