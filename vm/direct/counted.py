@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from .function import Ahead
 from .kinds import INTEGERS
-from .trees import trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,16 +86,16 @@ class Count:
         return target in self.states and (state in self.states or state == self.header)
 
 
-def counted(function: Function, graph: FlowGraph, known: Known, live: Live) -> dict[int, Count]:
-    """The loops that count, by their header."""
+def counted(
+    function: Function, graph: FlowGraph, known: Known, live: Live, nodes: list[list[Node]]
+) -> dict[int, Count]:
+    """The loops that count, by their header. nodes: the function's `trees`."""
     headers = set(graph.headers)
     if graph.roots == {function.start} and graph.before[function.start]:
         headers.add(function.start)
-    nodes: list[list[Node]] = []
     found = {}
     for header in headers:
         if _condition(function, header) is not None:
-            nodes = nodes or trees(function)
             loop = _Finding(function, graph, known, live, nodes).loop(header, headers)
             if loop is not None:
                 found[header] = loop

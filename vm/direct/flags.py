@@ -11,16 +11,13 @@ import re
 
 from .kinds import INTEGERS
 from .known import WANTS
-from .trees import trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from .flow import FlowGraph
     from .function import Function
     from .kinds import Kind
-    from .known import Known
     from .live import Live
     from .text import Statement
     from .trees import Node
@@ -39,15 +36,13 @@ class Flags:
     def __init__(self) -> None:
         self.names: dict[tuple[str, str], str] = {}
 
-    def find(
-        self, function: Function, graph: FlowGraph, known: Known, live: Live, without: Container[str]
-    ) -> None:
+    def find(self, live: Live, nodes: list[list[Node]], without: Container[str]) -> None:
         """Choose the slots that are worth it; not those whose locals change otherwise (`without`), nor those
-        that may be asked before they are given anything."""
+        that may be asked before they are given anything. nodes: the function's `trees`."""
+        function, known = live.function, live.known
         asked: dict[tuple[int, str], int] = {}
         given: dict[int, int] = {}
-        nodes = trees(function)
-        for state in graph.order:
+        for state in live.graph.order:
             stored: set[int] = set()
             for node in nodes[state]:
                 if node.name == "STORE":

@@ -49,16 +49,17 @@ class Writer(Regions):
         if not function.code.handlers:
             self.live = live = Live(function, graph, known)
             self.plans = live.plans
-            counts = counted(function, graph, known, live)
+            nodes = trees(function)
+            counts = counted(function, graph, known, live, nodes)
             self.counted = {header: (count, Rounds(live, count)) for header, count in counts.items()}
             without = {f"s{slot}" for count in counts.values() for slot in count.ends}
             without |= {count.name for count in counts.values()} | self.liberties.growing
-            self.flags.find(function, graph, known, live, without)
+            self.flags.find(live, nodes, without)
             if function.start in counts and self.liberties.below:
                 count, rounds = self.counted[function.start]
                 if count.step > 0:
                     self.rising = count.name
-                    by_items(count, rounds, self.liberties.below, trees(function))
+                    by_items(count, rounds, self.liberties.below, nodes)
 
     def jump(self, state: int, target: int) -> tuple[list[Statement], set[int]]:
         """Control goes from a state to another."""
