@@ -160,7 +160,7 @@ class Pool:
                 lane.world.part()
 
     def close(self) -> None:
-        self._threads.close()
+        self._threads.dismiss()
         for lane in self._idle:
             lane.close()
         self._idle.clear()

@@ -60,12 +60,16 @@ class Threads:
             with self._lock:
                 self._free += 1
 
-    def close(self) -> None:
-        """Wait until all is done; nothing more is asked for."""
+    def dismiss(self) -> list[threading.Thread]:
+        """Nothing more is asked for: they end when what was is done. Does not wait for that."""
         with self._lock:
             threads = list(self._threads)
             self._free = 0
         for _ in threads:
             self._wanted.put(None)
-        for thread in threads:
+        return threads
+
+    def close(self) -> None:
+        """Wait until all is done; nothing more is asked for."""
+        for thread in self.dismiss():
             thread.join()

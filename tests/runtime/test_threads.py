@@ -21,6 +21,21 @@ def test_all_is_done_before_it_is_closed() -> None:
     assert sorted(done) == list(range(1000))
 
 
+def test_dismissed_they_end_by_themselves() -> None:
+    """Whoever dismisses them does not wait for what is under way; all of it is done."""
+    some = Threads()
+    gate = threading.Event()
+    done: list[int] = []
+    for number in range(3):
+        some.do(lambda number=number: (gate.wait(), done.append(number)))  # type: ignore[misc]
+    left = some.dismiss()
+    assert not done
+    gate.set()
+    for thread in left:
+        thread.join(30)
+    assert sorted(done) == [0, 1, 2]
+
+
 def test_at_most_so_many_are_there() -> None:
     """Ten things that wait for each other's beginning, by two threads: two of them begin."""
     some = Threads(2)
