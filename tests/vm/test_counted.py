@@ -6,9 +6,11 @@ import pytest
 from flow_runs import machine_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tiers import assert_alike, assert_alike_at_any_tick
+from tiers import assert_alike, assert_alike_at_any_tick, told
 
+from llc.vm import bounds
 from llc.vm.direct import counted
+from llc.vm.machine import Machine
 
 LAWS = settings(
     deadline=None, max_examples=30, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
@@ -118,3 +120,47 @@ def test_loops_that_count_stop_at_any_tick(text: str, few: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counted, "FEW", few)
         assert_alike_at_any_tick(machine_of(text).image, [], 60)
+
+
+TIERS = ("interpreter", "direct")
+LONG = (
+    "(reduce (lambda (a b) (+ a b)) 0 (map (lambda (x) (* x x)) (filter odd? (range 0 40))))",
+    "(find (lambda (x) (> x 30)) (range 0 40))",
+    "(map (lambda (x) (/ 6 (- 30 x))) (range 0 40))",
+    '(try (for-each (lambda (x) (if (= x 33) (error "here" x) null)) (range 0 40))'
+    ' (catch e (get e "message")))',
+    "(define n 0) (let go ((i 40)) (if (> i 0) (begin (set! n (+ n i)) (go (- i 1))) n))",
+    "(loop ((i 0) (s 0)) (if (< i 40) (recur (+ i 1)"
+    " (loop ((j 5) (t s)) (if (= j 30) t (recur (+ j 1) (+ t i))))) s))",
+)
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_long_loops_stop_at_any_tick(text: str) -> None:
+    """Many rounds, with as many as are worth it in a portion."""
+    assert_alike_at_any_tick(machine_of(text).image, [], 150)
+
+
+@pytest.mark.parametrize("text", LONG)
+@pytest.mark.parametrize("quantum", [1, 7, 40, 1000])
+def test_long_loops_go_from_tier_to_tier(text: str, quantum: int) -> None:
+    """What one has begun the other ends."""
+    assert_alike(machine_of(text).image, quantum, [], 0b011010011)
+
+
+@pytest.mark.parametrize("items", [20, 39, 40, 41, 60])
+def test_a_list_fills_up_in_a_portion(items: int) -> None:
+    """The fault comes with the item that is too many, though there is no look at each."""
+    text = "(map (lambda (x) (+ x 1)) (filter (lambda (x) (> x 2)) (range 0 43)))"
+    own = (
+        "(define (go i found) (if (< i 90) (go (+ i 1) (if (odd? i) (cons i found) found)) (reverse found)))"
+        " (go 0 nil)"
+    )
+    for program in (text, own):
+        image = machine_of(program).image
+        bounds.set_bounds(items=items)
+        try:
+            found = [(told(m.resume()), m.ticks) for m in (Machine(image, tier=t) for t in TIERS)]
+        finally:
+            bounds.set_bounds(items=1 << 23)
+        assert found[0] == found[1]
