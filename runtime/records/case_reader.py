@@ -10,8 +10,9 @@ from ...frontend.documents import Document, Mapping, Node, Scalar, Sequence, rea
 from ...ir.diagnostics import CompileError, suggest
 from .. import options
 from ..store import journal as journals
+from ..store.lines import digest_only
 from .cases import EFFECT_KEYS, FORMAT, KEYS, LIMITS, NORMALIZED, OPTIONS, USUAL, Case, outputs_of
-from .difference import ENDING, digest_only
+from .difference import ENDING
 from .recorded import Answer, Asked, Note, Recording, unpacked
 
 

@@ -14,8 +14,9 @@ from ...frontend.yaml_text import Inline, Word, bare, entry
 from .. import options
 from ..errors import EXIT_FAILURE, UserError
 from ..store import journal as journals
+from ..store.lines import digest_only
 from .cases import FORMAT, OPTIONS, USUAL, Case, outputs_of
-from .difference import ENDING, digest_only
+from .difference import ENDING
 from .recorded import Answer, Asked, Changed, Note, Recording
 
 # A text longer than this stands beside the case; a value nested deeper is kept as JSON.

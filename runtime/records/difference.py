@@ -21,6 +21,7 @@ from ...vm.outcomes import Effect
 from ..execution.progress import state_shown
 from ..store import journal as journals
 from ..store import masking
+from ..store.lines import digest_only
 from .recorded import Asked, Changed, Note, Recording, bounded, unpacked
 from .retelling import Endless, Retelling
 
@@ -270,14 +271,6 @@ def place_of_state(image: Image, name: Any) -> Span | None:
 
 
 # --- the same ---------------------------------------------------------------------------------
-
-
-def digest_only(text: str) -> dict[str, Any]:
-    """What stands for a long text in a journal; nothing is kept."""
-    from ...ir.digests import sha256
-
-    data = text.encode("utf-8", "surrogatepass")
-    return {"$blob": sha256(data).hexdigest(), "size": len(data)}
 
 
 def _packed(fields: Mapping[str, Any], but: frozenset[str] = frozenset()) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from ..options import given
 from ..store import journal, masking, runs
 from . import difference
 from .cases import Case, free_path, is_case
-from .recorded import Answer, Asked, Note, Recording, RunFiles, bounded, unpacked
+from .recorded import Answer, Asked, Note, Recording, RunFiles, bounded, each_text, unpacked
 from .retelling import Endless, Retelling
 
 # When a normalised clock stands: the day of the seed's examples, as in scripted worlds.
@@ -200,17 +200,7 @@ def tell(
 
     A recording that had not ended is told as far as the answers go.
     """
-    texts: dict[str, str] = {}
-
-    def keep(text: str) -> dict[str, Any]:
-        packed = difference.digest_only(text)
-        texts[packed["$blob"]] = text
-        return packed
-
-    def fetch(name: str, size: int) -> str:
-        return texts[name] if name in texts else recording.fetch(name, size)
-
-    told = Recording(recording.name, recording.about, fetch)
+    told, keep = recording.anew()
     retelling = Retelling(image, most)
     with bounded(recording.about):
         try:
@@ -335,7 +325,7 @@ def _normalized(recording: Recording, answer: Answer, chosen: tuple[str, ...], w
             result["time"] = CLOCK
     put = without_secrets if "texts" not in chosen else lambda text: words.put(text, answer.seq)
     # A text that is kept beside the journal is inline from here on, and kept again where it is written.
-    return journal.pack(_each_text(result, put), _as_it_is)
+    return journal.pack(each_text(result, put), _as_it_is)
 
 
 def named_secrets(parts: list[str]) -> str:
@@ -350,21 +340,3 @@ def without_secrets(text: str) -> str:
 
 def _as_it_is(text: str) -> Any:
     return text
-
-
-def _each_text(value: Any, put: Callable[[str], str]) -> Any:
-    """A value with each of its texts as `put` gives it. Iterative: results may be nested deep."""
-    root: list[Any] = [value]
-    stack: list[tuple[Any, Any]] = [(root, 0)]
-    while stack:
-        holder, key = stack.pop()
-        item = holder[key]
-        if isinstance(item, str):
-            holder[key] = put(item)
-        elif isinstance(item, dict):
-            holder[key] = copy = dict(item)
-            stack.extend((copy, name) for name in copy)
-        elif isinstance(item, list | tuple):
-            holder[key] = items = list(item)
-            stack.extend((items, index) for index in range(len(items)))
-    return root[0]

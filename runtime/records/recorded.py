@@ -21,6 +21,7 @@ from ..execution.bounding import Bounds, keeping
 from ..store import journal as journals
 from ..store import own_program, runs
 from ..store.events import OWN
+from ..store.lines import digest_only
 from ..store.runs import RunFolder
 
 _STARTS = ("action_start", "effect_start")
@@ -106,6 +107,20 @@ class Recording:
     def result(self, answer: Answer) -> Any:
         """The value of an answer. Raises UserError where its text is lost."""
         return self.value(answer.result, f"the result of effect {answer.seq}")
+
+    def anew(self) -> tuple[Recording, Callable[[str], dict[str, Any]]]:
+        """A recording of the same run with nothing in it yet, and what keeps a long text for it."""
+        texts: dict[str, str] = {}
+
+        def keep(text: str) -> dict[str, Any]:
+            packed = digest_only(text)
+            texts[packed["$blob"]] = text
+            return packed
+
+        def fetch(name: str, size: int) -> str:
+            return texts[name] if name in texts else self.fetch(name, size)
+
+        return Recording(self.name, self.about, fetch), keep
 
     def value(self, packed: Any, what: str) -> Any:
         """A recorded value as the program has it. Raises UserError where a text of it is lost."""
@@ -213,6 +228,24 @@ def unpacked(
         return journals.unpack(packed, fetch, secret)
     except (ValueError, TypeError, AttributeError):
         raise journals.BlobError("it cannot be read as a value") from None
+
+
+def each_text(value: Any, put: Callable[[str], str]) -> Any:
+    """A value with each of its texts as `put` gives it. Iterative: it may be nested deep."""
+    root: list[Any] = [value]
+    stack: list[tuple[Any, Any]] = [(root, 0)]
+    while stack:
+        holder, key = stack.pop()
+        item = holder[key]
+        if isinstance(item, str):
+            holder[key] = put(item)
+        elif isinstance(item, dict):
+            holder[key] = copy = dict(item)
+            stack.extend((copy, name) for name in copy)
+        elif isinstance(item, list | tuple):
+            holder[key] = items = list(item)
+            stack.extend((items, index) for index in range(len(items)))
+    return root[0]
 
 
 @contextlib.contextmanager

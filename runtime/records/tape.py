@@ -20,7 +20,7 @@ from ..errors import EXIT_FAILURE, UserError
 from ..execution.progress import Progress, state_shown
 from ..store import journal, masking
 from . import difference
-from .recorded import Answer, Asked, Changed, Note, Recording, unpacked
+from .recorded import Answer, Asked, Changed, Note, Recording, each_text, unpacked
 from .retelling import Retelling
 
 # Points between two snapshots at first, and how many are kept: then every other one goes.
@@ -103,25 +103,16 @@ def shown(packed: Any) -> Any:
 
 
 def shortened(value: Any) -> Any:
-    """Plain data with its long texts cut, without secrets. Iterative: it may be nested deep."""
-    root: list[Any] = [value]
-    stack: list[tuple[Any, Any]] = [(root, 0)]
-    while stack:
-        holder, key = stack.pop()
-        item = holder[key]
-        if isinstance(item, str):
-            text = masking.masked(item)
-            half = LONGEST // 2
-            if len(text) > LONGEST:
-                text = f"{text[:half]}\n… {len(text) - LONGEST} characters …\n{text[-half:]}"
-            holder[key] = text
-        elif isinstance(item, dict):
-            holder[key] = copy = dict(item)
-            stack.extend((copy, name) for name in copy)
-        elif isinstance(item, list | tuple):
-            holder[key] = items = list(item)
-            stack.extend((items, index) for index in range(len(items)))
-    return root[0]
+    """Plain data with its long texts cut, without secrets."""
+    return each_text(value, _shortened)
+
+
+def _shortened(text: str) -> str:
+    text = masking.masked(text)
+    half = LONGEST // 2
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:half]}\n… {len(text) - LONGEST} characters …\n{text[-half:]}"
 
 
 class Tape:

@@ -139,18 +139,8 @@ def retell(recording: Recording, image: Image, most: int | None = None) -> tuple
     Like it is the one with its number, else the first that is not used yet, if kind and arguments are
     the same. None, and why, where the program asks for what nobody recorded.
     """
-    texts: dict[str, str] = {}
-
-    def keep(text: str) -> dict[str, Any]:
-        packed = difference.digest_only(text)
-        texts[packed["$blob"]] = text
-        return packed
-
-    def fetch(name: str, size: int) -> str:
-        return texts[name] if name in texts else recording.fetch(name, size)
-
     known = _Known(recording)
-    told = Recording(recording.name, recording.about, fetch)
+    told, keep = recording.anew()
     retelling = Retelling(image, most)
     waiting: dict[int, Asked] = {}
     try:

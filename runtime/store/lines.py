@@ -105,6 +105,14 @@ def pack(value: Any, store: Callable[[str], dict[str, Any]]) -> Any:
     return root[0]
 
 
+def digest_only(text: str) -> dict[str, Any]:
+    """What stands for a long text; nothing is kept."""
+    from ...ir.digests import sha256
+
+    data = text.encode("utf-8", "surrogatepass")
+    return {"$blob": sha256(data).hexdigest(), "size": len(data)}
+
+
 def _is_long(text: str) -> bool:
     if len(text) > BLOB_LIMIT or len(text) * 4 <= BLOB_LIMIT:  # a character is one to four bytes
         return len(text) > BLOB_LIMIT

@@ -18,6 +18,7 @@ from ..errors import EXIT_FAILURE, UserError
 from ..execution.progress import QUANTUM, Progress, event_fields
 from . import journal
 from .journal import BlobError, Blobs
+from .lines import digest_only
 from .past import History, Recorded
 
 TYPE_CHECKING = False
@@ -81,7 +82,7 @@ class Position:
         if effect.seq not in self._marks:
             return False
         mark = self._marks[effect.seq]
-        return mark is None or mark == _mark(effect.kind, journal.pack(effect.args, _digest_only))
+        return mark is None or mark == _mark(effect.kind, journal.pack(effect.args, digest_only))
 
     def settled(self, seq: int) -> None:
         """It has been decided what becomes of effect `seq`."""
@@ -202,7 +203,7 @@ class _Replay:
         recorded = self.history.effects.get(effect.seq)
         if recorded is not None and recorded.kind is None:
             recorded.kind = effect.kind
-            recorded.args = journal.pack(effect.args, _digest_only)
+            recorded.args = journal.pack(effect.args, digest_only)
 
     def _is_past_record(self) -> bool:
         """Whether the program went beyond its journal without asking for an effect."""
@@ -255,7 +256,7 @@ class _Replay:
             return
         if self.changes and recorded.start_offset > self.changes[0][2]:
             return  # it is on record as the next program asked for it
-        args = journal.pack(effect.args, _digest_only)
+        args = journal.pack(effect.args, digest_only)
         if recorded.kind != effect.kind or not journal.is_same(_sorted(recorded.args), _sorted(args)):
             journal.unpack(recorded.args, lambda name, size: "")  # says so if a secret is missing
             was = f"`{recorded.kind}` {_command(recorded.args)}".rstrip()
@@ -354,18 +355,11 @@ def _same_note(kind: str, fields: dict[str, Any], event: dict[str, Any]) -> bool
         return False
     then = {name: value for name, value in event.items() if name not in journal.RESERVED}
     now = {
-        name: journal.pack(value, _digest_only)
+        name: journal.pack(value, digest_only)
         for name, value in event_fields(kind, fields).items()
         if name not in journal.RESERVED
     }
     return journal.is_same(then, now)
-
-
-def _digest_only(text: str) -> dict[str, Any]:
-    from ...ir.digests import sha256
-
-    data = text.encode("utf-8", "surrogatepass")
-    return {"$blob": sha256(data).hexdigest(), "size": len(data)}
 
 
 def _sorted(args: Any) -> Any:

@@ -20,6 +20,7 @@ from llc.ir.diagnostics import CompileError
 from llc.runtime.records import case_reader, case_writer, difference, making, recorded, testing
 from llc.runtime.records.cases import Case
 from llc.runtime.records.recorded import Answer, Asked, Note, Recording
+from llc.runtime.store import lines
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -432,7 +433,7 @@ def test_whatever_is_recorded_reads_back(
     texts: dict[str, str] = {}
 
     def keep(text: str) -> dict[str, Any]:
-        packed = difference.digest_only(text)
+        packed = lines.digest_only(text)
         texts[packed["$blob"]] = text
         return packed
 

@@ -18,6 +18,7 @@ from llc.runtime.records.cases import Case
 from llc.runtime.records.recorded import Answer, Asked, Recording
 from llc.runtime.records.retelling import Retelling
 from llc.runtime.records.tape import Tape
+from llc.runtime.store import lines
 from llc.vm.emit import emit
 from llc.vm.image import Image
 
@@ -48,7 +49,7 @@ def recorded(image: Image, chance: random.Random) -> Recording:
     retelling = Retelling(image)
     waiting: list[Asked] = []
     for _ in range(60):
-        for event in making.happened(retelling, difference.digest_only):
+        for event in making.happened(retelling, lines.digest_only):
             if isinstance(event, Asked):
                 waiting.append(event)
             else:
@@ -56,7 +57,7 @@ def recorded(image: Image, chance: random.Random) -> Recording:
         begun = [event.seq for event in recording.events if isinstance(event, Asked)]
         new = [asked for asked in waiting if asked.seq not in begun]
         if retelling.stop is not None:
-            recording.end = making.pack_map(retelling.ending(), difference.digest_only)
+            recording.end = making.pack_map(retelling.ending(), lines.digest_only)
             recording.events += new
             return recording
         # The first of those that wait begin; one of those that have begun is answered.
