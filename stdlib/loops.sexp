@@ -4,7 +4,8 @@
 
 ; --- what both loops share ---------------------------------------------------------------------
 
-; One phase: say that it begins, call it, and say which it was if it fails.
+; One phase: say that it begins, call it, and say which it was if it fails. What a loop within it
+; has said in the same words already is not said again.
 (define-syntax loop:run
   (syntax-rules ()
     ((_ name iteration call)
@@ -12,9 +13,11 @@
        (effect:note state_enter (state name) (iteration iteration))
        (try call
          (catch fault
-           (error (put fault "message"
-                    (string-append "in the " name ", iteration " iteration ": "
-                                   (get fault "message"))))))))))
+           (let ((place (string-append "in the " name ", iteration " iteration ": "))
+                 (message (get fault "message")))
+             (if (starts-with? message place)
+                 (error fault)
+                 (error (put fault "message" (string-append place message)))))))))))
 
 ; A whole number of rounds, checked before anything runs.
 (define-syntax loop:maximum

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from flow_runs import value_of
 from flow_texts import findings, run, value_text
 
 from llc.vm.machine import Done, Fault
@@ -270,3 +271,23 @@ def test_several_missing_clauses_are_one_finding() -> None:
     [finding] = findings("(iterative-loop (max-iterations 1))")
     assert finding.message.count("`") == 2 * 6
     assert isinstance(run("1")[0], Done)
+
+
+def test_a_fault_in_loops_within_loops_says_each_place_once() -> None:
+    """A loop that runs itself is told once; another iteration or another phase is told as well."""
+    text = """
+    (define (deep n)
+      (iterative-loop
+        (max-iterations 2) (initial-input n) (test-command "true")
+        (executor (lambda (input i) (if (= n 0) (error 'broken "no good") (deep (- n 1)))))
+        (validator (lambda (command i) null))
+        (controller (lambda (result checked input i) (list 'stop result)))))
+    (define (outer)
+      (iterative-loop
+        (max-iterations 3) (initial-input 1) (test-command "true")
+        (executor (lambda (input i) (if (= i 2) (deep 5) i)))
+        (validator (lambda (command i) null))
+        (controller (lambda (result checked input i) (list 'continue input)))))
+    (try (outer) (catch e (get e "message")))
+    """
+    assert value_of(text) == "in the executor, iteration 2: in the executor, iteration 1: no good"
