@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
     Value = Any
 
-# Integers that ranges are made of are kept for those to come, as far as one went yet, and no more than these.
-_MOST_KEPT = 1 << 18
-_kept: tuple[int, ...] = ()
-
 
 def _out_of_range(index: int, values: Value) -> PrimitiveFault:
     return PrimitiveFault("out-of-range", f"{show(index)} is beyond a list of {lists.length(values)} items")
@@ -129,16 +125,6 @@ def reverse(values: Value) -> Value:
     return items(values)[::-1]
 
 
-def _kept_to(end: int) -> tuple[int, ...]:
-    """The integers from 0 up to `end` or beyond, which are made once: to make and to free them takes most of
-    the time of a range."""
-    global _kept
-    kept = _kept
-    if len(kept) < end:
-        kept = _kept = (*kept, *range(len(kept), min(_MOST_KEPT, max(end, 2 * len(kept)))))
-    return kept
-
-
 def make_range(start: Value, end: Value = None, step: Value = 1) -> Value:
     """From `start`, 0 where only the end is given, up to `end`, which is left out."""
     if end is None:
@@ -152,8 +138,6 @@ def make_range(start: Value, end: Value = None, step: Value = 1) -> Value:
     size = max(0, -int((start - end) // step))
     bounds.check_items(size)
     if type(start) is int:
-        if 0 <= start < end <= _MOST_KEPT and step > 0:
-            return _kept_to(end)[start:end:step]
         return tuple(range(start, end, step))
     return tuple(start + index * step for index in range(size))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from list_forms import mixed
 
@@ -159,9 +159,6 @@ def test_flatten_leaves_what_is_no_list(items: Value, chance: random.Random) -> 
     assert equal(do("flatten", mixed(items, chance)), tuple(flat(items)))
 
 
-@example(0, 1 << 18, 1)
-@example(5, (1 << 18) + 1, 1)
-@example((1 << 18) - 9, 1 << 18, 4)
 @given(st.integers(-50, 50), st.integers(-50, 50), st.integers(-9, 9).filter(bool))
 def test_a_range_is_pythons(start: int, end: int, step: int) -> None:
     """Whole numbers, also counting down."""
