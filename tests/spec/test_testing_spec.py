@@ -7,8 +7,10 @@ from pathlib import Path
 
 from spec.blocks import Shell, take, text_of
 
-from llc.runtime.commands import records  # noqa: F401 - declares its verbs
-from llc.runtime.commands.plumbing import app
+from llc.runtime.commands import (
+    declaring,
+    records,  # noqa: F401 - declares its verbs
+)
 from llc.runtime.records import cases
 
 TEXT = text_of("testing.md")
@@ -45,7 +47,7 @@ def test_every_key_of_a_case_is_in_the_chapter() -> None:
 
 def test_the_verbs_show_examples() -> None:
     """`--help` of each verb for what is on record ends with command lines."""
-    for command in app.registered_commands:
-        if command.name in ("replay", "record", "test", "fork", "trace"):
-            assert command.epilog is not None
-            assert f"llc {command.name}" in command.epilog
+    for name in ("replay", "record", "test", "fork", "trace"):
+        examples = declaring.declared[name].examples
+        assert examples
+        assert all(f"llc {name}" in example for example in examples)
