@@ -41,6 +41,10 @@ def _batch(command: Command, values: Values, targets: list[str], is_resuming: bo
     if not targets and not is_resuming:
         raise UserError("bad-option", "name what is to be run", "loops, a file of jobs (.jsonl), or --resume")
     _prepare(command, values)
+    if values.script:
+        from ..effects.script import ScriptedWorld
+
+        ScriptedWorld.load(values.script)  # each run has its own, but what is wrong with it is said once
     screen = Screen(sys.stderr) if values.json else Screen(sys.stdout)
     answers = Screen(sys.stdout)
     lines: BatchLines

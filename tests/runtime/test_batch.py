@@ -206,6 +206,17 @@ def test_a_mistake_of_a_loop_is_told_once(project: Path) -> None:
     assert errors.count("no state named `dnoe`") == 1
 
 
+def test_a_script_that_is_none_is_told_before_anything_begins(project: Path) -> None:
+    """Once, and at its place, as `llc run` tells it."""
+    loop("one", "true")
+    Path("world.yaml").write_text("rules: [{state: work, exit_code: none}]\n")
+    for script, says in (("nowhere.yaml", "no file `nowhere.yaml`"), ("world.yaml", "--> world.yaml:1:")):
+        process = begin("batch", "one", "one", "--script", script)
+        output, errors = process.communicate(timeout=60)
+        assert (process.returncode, output) == (2, "")
+        assert errors.count(says) == 1
+
+
 def test_quiet_still_tells_errors(project: Path) -> None:
     """As `llc run --quiet` does; what goes well is not told."""
     loop("one", "true")
