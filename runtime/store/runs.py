@@ -131,7 +131,10 @@ def _suggest_name(target: str, root: str) -> str:
 def _suggest_path(target: str, root: str) -> str | None:
     from ...ir.diagnostics import suggest
 
-    folder = os.path.dirname(target)
+    folder, file = os.path.split(target)
+    loop = os.path.join(LOOPS, file)
+    if loop in loop_files(root).values():
+        return f"did you mean `{loop}`?"
     try:
         entries = os.listdir(os.path.join(root, folder or "."))
     except OSError:

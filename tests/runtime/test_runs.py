@@ -60,6 +60,8 @@ def test_a_name_resolves_into_the_loops_folder(project: Path) -> None:
         ("zzz", "unknown-loop", "loops here: `fix-types`, `lint-fix`"),
         ("", "unknown-loop", "loops here"),
         (".loops/lint-fixx.yaml", "unknown-file", "did you mean `.loops/lint-fix.yaml`?"),
+        ("lint-fix.yaml", "unknown-file", "did you mean `.loops/lint-fix.yaml`?"),
+        ("loops/fix-types.yml", "unknown-file", "did you mean `.loops/fix-types.yml`?"),
         ("nowhere/x.yaml", "unknown-file", "there is no directory `nowhere` either"),
         (".loops/", "not-a-loop", "name a loop file in it"),
     ],
