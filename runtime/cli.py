@@ -11,16 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ..ir.diagnostics import CompileError, suggest
+from ..ir.diagnostics import CompileError
 from .commands import answers, usage
 from .commands.answers import write
 from .commands.plumbing import app, build
 from .commands.version import version_text
 from .entry import completion_request
 from .errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
-from .store import runs
 from .store.journal import JournalError
-from .verbs import VERBS
 
 # What typer raises for words that it cannot read; it exports only a kind of it.
 _UsageError: Any = typer.BadParameter.__base__
@@ -38,7 +36,6 @@ def main(program: str, words: list[str]) -> int:
         return EXIT_FAILURE
 
     def obey() -> int:
-        _refuse_unknown_verb(program, words)
         code = command.main(args=words, prog_name=program, standalone_mode=False)
         return code if isinstance(code, int) else EXIT_OK
 
@@ -50,15 +47,6 @@ def main(program: str, words: list[str]) -> int:
         return EXIT_FAILURE
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else EXIT_OK if exit.code is None else EXIT_USAGE
-
-
-def _refuse_unknown_verb(program: str, words: list[str]) -> None:
-    first = words[0] if words else "--help"
-    if first.startswith("-") or first in VERBS:
-        return
-    is_loop = first in runs.loop_files() or (runs.is_path(first) and os.path.isfile(first))
-    help = f"to run it: {program} run {first}" if is_loop else suggest(first, VERBS, "commands")
-    raise UserError("unknown-command", f"{program} has no command `{first}`", help)
 
 
 @app.callback(invoke_without_command=True)

@@ -325,9 +325,7 @@ def _pair(option: Option, text: str) -> tuple[str, str]:
 
     key, sign, value = text.partition("=")
     if not (key and sign):
-        raise UserError(
-            "bad-option",
-            f"{option.names[0]} takes K=V, not `{text}`",
-            f"such as {option.names[0]} target=src/",
-        )
+        name, form = option.names[0], option.metavar
+        such = "usd=2" if option is BUDGET else "target=src/"
+        raise UserError("bad-option", f"{name} takes {form}, not `{text}`", f"such as {name} {such}")
     return key, value

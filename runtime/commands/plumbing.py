@@ -7,6 +7,7 @@ and completion tell is `help`'s and `completion`'s.
 from __future__ import annotations
 
 import inspect
+import os
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -14,8 +15,11 @@ import typer
 from typer import _completion_shared
 from typer.core import TyperCommand, TyperGroup
 
+from ...ir.diagnostics import clean, suggest
 from .. import options
+from ..errors import UserError
 from ..options import Argument, Option
+from ..store import runs
 from ..verbs import HOMES, VERBS
 from . import completion, help
 from .declaring import Verb, declared
@@ -26,6 +30,16 @@ _completion_shared._completion_scripts["bash"] = completion.BASH
 class _Program(TyperGroup):
     def get_help(self, context: Any) -> str:
         return help.program(context.info_name).rstrip("\n")
+
+    def resolve_command(self, context: Any, words: list[str]) -> Any:
+        """As the library has it; an unknown verb is refused in our words."""
+        name = words[0]
+        if name not in VERBS:
+            is_loop = name in runs.loop_files() or (runs.is_path(name) and os.path.isfile(name))
+            program = context.info_name
+            help = f"to run it: {program} run {name}" if is_loop else suggest(name, VERBS, "commands")
+            raise UserError("unknown-command", f"{program} has no command `{clean(name, 60)}`", help)
+        return super().resolve_command(context, words)
 
 
 app = typer.Typer(

@@ -13,6 +13,7 @@ from ...ir.diagnostics import clean, nearest
 from ..errors import UserError
 from ..store.masking import masked
 from .declaring import declared
+from .help import HELP
 
 _EXTRA = re.compile(r"unexpected extra arguments?(?:\(s\))? \((.*)\)", re.DOTALL)
 _BOUND = re.compile(r"(?:equal to |>= ?)(-?[\d.]+)")
@@ -48,12 +49,15 @@ def refusal(error: Any, command: Any, words: list[str]) -> UserError:
 
 def _unknown_option(name: str, path: str, command: Any) -> UserError:
     known = [one for param in command.params for one in param.opts if one.startswith("-")]
+    known += HELP.names
     found = nearest(name, [one for one in known if one.startswith("--") == name.startswith("--")])
     help = f"did you mean `{found}`?" if found is not None else f"`{path} --help` tells which it has"
     return UserError("unknown-option", f"`{path}` has no option `{_shown(name)}`", help)
 
 
 def _wants_value(name: str, command: Any) -> UserError:
+    if name in HELP.names:
+        return UserError("bad-option", f"{name} takes no value")
     param = next((param for param in command.params if name in param.opts), None)
     if param is not None and getattr(param, "is_flag", False):
         return UserError("bad-option", f"{name} takes no value", _about(param, None))

@@ -47,6 +47,11 @@ def test_each_verb_refuses_an_option_it_has_not(verb: str, capfd: pytest.Capture
         ("resume", "[missing-argument]: `llc resume` needs RUN", "a loop's name, or a run's id"),
         ("fork x --at one", "[bad-option]: --at is a whole number, not `one`", "before the effect"),
         ("trace x --at", "[bad-option]: --at needs a value: --at N", "one point"),
+        ("run --hel", "[unknown-option]: `llc run` has no option `--hel`", "did you mean `--help`?"),
+        ("run x --budget usd", "[bad-option]: --budget takes UNIT=N, not `usd`", "such as --budget usd=2"),
+        ("valdate", "[unknown-command]: llc has no command `valdate`", "did you mean `validate`?"),
+        ("--verbose valdate", "[unknown-command]: llc has no command `valdate`", "did you mean `validate`?"),
+        ("--version -", "[unknown-command]: llc has no command `-`", "commands: `run`"),
         ("--verson", "[unknown-option]: `llc` has no option `--verson`", "did you mean `--version`?"),
     ],
 )
@@ -60,6 +65,13 @@ def test_what_is_wrong_and_what_would_be_right(
     assert shown[1].startswith(" = help: ")
     assert help in shown[1]
     assert len(shown) == 2
+
+
+@pytest.mark.parametrize("line", ["--help=1", "run --help=1"])
+def test_help_takes_no_value(line: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is no option of ours, but refused as ours are."""
+    assert cli.main("llc", line.split()) == 2
+    assert capfd.readouterr().err == "error[bad-option]: --help takes no value\n"
 
 
 @pytest.mark.parametrize("verb", ["run", "resume", "fork"])
