@@ -6,7 +6,6 @@ The verbs stand in `commands`, a module for each group.
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import Annotated, Any
 
 import typer
@@ -52,7 +51,7 @@ def main(program: str, words: list[str]) -> int:
 @app.callback(invoke_without_command=True)
 def _program(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    version: Annotated[bool, typer.Option("--version", "-V", help="Show the version and exit.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="With --version: show more.")] = False,
 ) -> None:
     if version:

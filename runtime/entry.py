@@ -73,7 +73,7 @@ def _at_once(program: str, words: list[str]) -> int | None:
         from .commands import help
 
         return _show(help.program(program), EXIT_OK if words else EXIT_USAGE)
-    if "--version" in words and set(words) <= {"--version", "--verbose"}:
+    if {"--verbose"} != set(words) <= {"--version", "-V", "--verbose"}:
         from .commands.version import version_text
 
         return _show(version_text("--verbose" in words), EXIT_OK)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HELP = Option("help", "--help -h", FLAG, "Show this message and exit.")
 # What the program takes before a verb.
 PROGRAM = (
-    Option("version", "--version", FLAG, "Show the version and exit."),
+    Option("version", "--version -V", FLAG, "Show the version and exit."),
     Option("verbose", "--verbose", FLAG, "With --version: show more."),
     Option("install", "--install-completion", FLAG, "Install completion for the current shell."),
     Option(

@@ -449,6 +449,7 @@ def test_plain_words_do_not_wait_for_the_command_line_library(llc: Llc) -> None:
             "context good",
         ),
         *("fork good --at 1 -q", "batch good -q", "index --rebuild", "task --json '(+ 1 2)'"),
+        "--version",
     ):
         _, modules = imported_by(*shlex.split(verb))
         assert not {"typer", "rich", "anthropic", "asyncio"} & modules, verb
@@ -640,7 +641,9 @@ def test_run_tells_of_the_run_that_was_cut_off(llc: Llc, tmp_path: Path) -> None
 
 def test_version_is_shown(llc: Llc) -> None:
     """--version one line; with --verbose the default model and the formats."""
-    assert re.fullmatch(r"llc \d+\.\d+\.\d+\n", llc("--version").stdout)
+    plain = llc("--version").stdout
+    assert re.fullmatch(r"llc \d+\.\d+\.\d+\n", plain)
+    assert plain == llc("-V").stdout == llc("--version", "list").stdout
     verbose = llc("--version", "--verbose").stdout
     assert re.search(r"^default model +claude-", verbose, re.M)
     assert re.search(r"^Python +3\.", verbose, re.M)
