@@ -25,7 +25,7 @@ class Option:
     """kind: FLAG takes no value, COUNT a number ≥ 1, NUMBER a number and SECONDS a time between `least` and
     `most`, TEXT any text, PAIR a `K=V`, MANY any text.
 
-    The last two may be repeated.
+    The last two may be repeated. A metavar such as `fast|slow` lists all there are.
     """
 
     __slots__ = ("complete", "default", "doc", "kind", "least", "metavar", "most", "name", "names")
@@ -51,7 +51,7 @@ class Option:
         self.default = {FLAG: False, PAIR: (), MANY: ()}.get(kind, default)
         self.least = 1 if kind == COUNT else least
         self.most = most
-        self.complete = complete
+        self.complete = complete or _one_of(metavar or "")
 
     def value(self, text: str) -> Any:
         """What a text says that is plainly right; None for any other."""
@@ -65,6 +65,13 @@ class Option:
             self.most is None or number <= self.most
         )
         return number if is_within else None
+
+
+def _one_of(metavar: str) -> Complete | None:
+    """What completes a value whose metavar lists all there are."""
+    if "|" not in metavar or not metavar.islower():
+        return None
+    return lambda start: [word for word in metavar.split("|") if word.startswith(start)]
 
 
 class Argument:

@@ -12,10 +12,6 @@ if TYPE_CHECKING:
 PARADIGMS = ("goal", "convergence", "invariants", "imperative", "fsm", "natural")
 
 
-def complete_paradigm(incomplete: str) -> list[str]:
-    return [name for name in PARADIGMS if name.startswith(incomplete)]
-
-
 def _text(name: str, help: str, metavar: str = "TEXT") -> Option:
     return Option(name, f"--{name.replace('_', '-')}", TEXT, help, metavar)
 
@@ -46,7 +42,6 @@ _LOOPS = Argument(
         TEXT,
         "What the loop is; without it, questions are asked.",
         "|".join(PARADIGMS),
-        complete=complete_paradigm,
     ),
     _text("name", "What the loop is called, and its file.", "NAME"),
     _text("describe", "Have a model write the loop from this description."),

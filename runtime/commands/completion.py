@@ -49,7 +49,17 @@ BASH = r"""
     while IFS= read -r reply; do
         [[ $reply == "$kept"?* ]] || continue
         reply=${reply#"$kept"}
-        [[ $own == [\"\']* ]] || printf -v reply '%%q' "$reply"
+        case $own in
+            # What is typed goes on between its quotes.
+            \'*) reply=${reply//\'/\'\\\'\'} ;;
+            \"*)
+                reply=${reply//\\/\\\\}
+                reply=${reply//\"/\\\"}
+                reply=${reply//\$/\\\$}
+                reply=${reply//\`/\\\`}
+                ;;
+            *) printf -v reply '%%q' "$reply" ;;
+        esac
         COMPREPLY+=("$reply")
     done < <(
         COMP_WORDS=$(printf '%%s\n' "${words[@]}") COMP_CWORD=$n %(autocomplete_var)s=complete_bash \
@@ -77,7 +87,8 @@ def answer(request: str) -> int | None:
     read, tell = _SHELLS[shell]
     code = EXIT_OK
     try:
-        offers = list(following(*read()))
+        # Shells take an offer from each line, so a name that has two cannot be told.
+        offers = [offer for offer in following(*read()) if "\n" not in offer[0]]
     except Exception as error:
         # A line that is being typed is no place to say what is wrong.
         from ...ir.diagnostics import CompileError

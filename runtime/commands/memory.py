@@ -41,7 +41,7 @@ def index(given: dict[str, Any]) -> int:
         "--strategy",
         TEXT,
         "content: by what files hold; metadata: by what they are called, say at the top and define.",
-        "NAME",
+        "content|metadata",
         default="content",
     ),
     Option("rerank", "--rerank", FLAG, "Let a model put the best first."),

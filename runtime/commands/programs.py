@@ -70,7 +70,7 @@ def validate(given: dict[str, Any]) -> int:
 @command(
     options.OVERRIDES,
     LOOP,
-    Option("emit", "--emit", TEXT, "What to print: ir (the default), bytecode, fsm, expanded.", "FORM"),
+    Option("emit", "--emit", TEXT, "What to print (default ir).", "ir|bytecode|fsm|expanded"),
     Option(
         "output",
         "--output -o",

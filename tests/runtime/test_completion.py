@@ -34,7 +34,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / ".loops" / "tasks").mkdir(parents=True)
     (folder / ".loops" / "tasks" / "entitle.xml").write_text(TASK)
-    (folder / ".loops" / "tidy.yaml").write_text(LOOP)
+    for loop in ("tidy", "odd'\"$HOME`\\ &", "two\nlines"):
+        (folder / ".loops" / f"{loop}.yaml").write_text(LOOP)
     (folder / "README.md").touch()
     for name in ("llc", "ll-loop"):
         (folder / "bin").mkdir(exist_ok=True)
@@ -108,6 +109,14 @@ def typed(bash: Any) -> Typed:
         ("llc create -p conv\t", ["create", "-p", "convergence"]),
         ("llc create --paradigm=conv\t", ["create", "--paradigm=convergence"]),
         ("llc run --quiet --max-it\t", ["run", "--quiet", "--max-iterations"]),
+        ("llc run --tier inter\t", ["run", "--tier", "interpreter"]),
+        ("llc resume --on-unknown=f\t", ["resume", "--on-unknown=fail"]),
+        ("llc compile --emit by\t", ["compile", "--emit", "bytecode"]),
+        ("llc context --strategy meta\t", ["context", "--strategy", "metadata"]),
+        ("llc run od\t", ["run", "odd'\"$HOME`\\ &"]),
+        ("llc run 'od\t", ["run", "odd'\"$HOME`\\ &"]),
+        ('llc run "od\t', ["run", "odd'\"$HOME`\\ &"]),
+        ("llc run two\t", ["run", "two"]),
     ],
 )
 def test_a_line_goes_on(typed: Typed, keys: str, words: list[str]) -> None:
