@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ..errors import EXIT_USAGE, UserError
+from ..errors import EXIT_FAILURE, EXIT_USAGE, UserError
 from ..store import masking
 from ..terminal.screen import Screen
 
@@ -61,7 +61,7 @@ def attempt(words: list[str], action: Callable[[], int]) -> int:
         from ..store.journal import JournalError
 
         if isinstance(error, JournalError):
-            return refuse(UserError("cannot-write", error.message), [])
+            return refuse(UserError(error.id, error.message, exit_code=EXIT_FAILURE), [])
         if not isinstance(error, CompileError):
             raise
         show(error.diagnostics, error.sources)

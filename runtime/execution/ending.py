@@ -185,7 +185,7 @@ def record(command: Command, ended: Outcome) -> None:
         case_writer.write(case)
     except (UserError, JournalError) as error:
         command.is_unrecorded = True
-        shown = error if isinstance(error, UserError) else UserError("cannot-write", error.message)
+        shown = error if isinstance(error, UserError) else UserError(error.id, error.message)
         show_error(command, shown)
         return
     for notice in notices:

@@ -25,6 +25,7 @@ __all__ = [
     "Damage",
     "Journal",
     "JournalError",
+    "ReadError",
     "Record",
     "is_same",
     "last_event",
@@ -48,11 +49,22 @@ RESERVED = frozenset(("event", "ts", "crc"))
 
 
 class JournalError(Exception):
-    """The journal cannot be written; `message` says why and nothing recorded so far is lost."""
+    """The journal cannot be written, or not be read; `message` says why and nothing recorded so far is lost.
+
+    id: what kind of error it is, to whoever meets it.
+    """
+
+    id = "cannot-write"
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+
+class ReadError(JournalError):
+    """The journal cannot be read."""
+
+    id = "no-record"
 
 
 class BlobError(Exception):
@@ -353,12 +365,12 @@ def read(path: str, offset: int = 0, lines: int = 0) -> Iterator[Record]:
     """Every event of a journal in order, and a record for each stretch of damage between them.
 
     An event has no `crc` any more; `unpack` gives its values. From byte `offset` on, before which there
-    are so many lines. Raises JournalError where the file cannot be read.
+    are so many lines. Raises ReadError where the file cannot be read.
     """
     try:
         file = open(path, "rb")  # noqa: SIM115 - closed below, after the last record is taken
     except OSError as error:
-        raise JournalError(f"cannot read {path}: {reason(error)}") from None
+        raise ReadError(f"cannot read {path}: {reason(error)}") from None
     with file:
         file.seek(offset)
         number = lines

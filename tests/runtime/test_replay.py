@@ -265,6 +265,19 @@ def test_a_damaged_journal_is_told_as_far_as_it_is_sound(
     assert note in llc("fork", "fix", "--at", "1").stderr
 
 
+def test_a_journal_that_cannot_be_read_is_no_record(llc: Llc, tmp_path: Path) -> None:
+    """What tells of a run says why, and that nothing was to be written."""
+    llc("run", "fix")
+    (journal,) = history(tmp_path).glob("*.jsonl")
+    journal.unlink()
+    journal.mkdir()
+    for verb in ("replay fix", "trace fix", "record fix", "profile fix"):
+        done = llc(*verb.split())
+        assert (done.returncode, done.stdout) == (1, ""), verb
+        assert done.stderr.startswith("error[no-record]: cannot read "), verb
+        assert "is a directory" in done.stderr
+
+
 def test_long_outputs_are_compared_and_their_loss_is_said(llc: Llc, tmp_path: Path) -> None:
     """What is kept beside the journal is read where the program needs it."""
     (tmp_path / "long.yaml").write_text(
