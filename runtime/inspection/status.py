@@ -269,7 +269,9 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
         row("log", status["log"])
     if word in ("interrupted", "cut off"):
         again = f"Resume with: llc resume {status['run']}"
-        if status["error"]:
+        if runs.has_ended(status["journal"]):
+            again = f"It has ended, and how is lost; what happened: llc logs {status['run']}"
+        elif status["error"]:
             again = f"Give it up with: llc clean {status['run']} --unfinished"
         lines.append(fit(again, width, more))
     return "".join(line + "\n" for line in lines)

@@ -199,6 +199,9 @@ def not_running(run: RunFolder) -> UserError:
     if last.get("event") == "run_end":
         message = f"{run.id} has ended: {last.get('status')}"
         return UserError("not-running", message, f"what happened: llc logs {run.id}", EXIT_FAILURE)
+    if runs.has_ended(run.journal):
+        message = f"{run.id} has ended, and how is lost"
+        return UserError("not-running", message, f"what happened: llc logs {run.id}", EXIT_FAILURE)
     message = f"{how_it_was_left(run)} and is not running"
     return UserError("not-running", message, f"to go on with it: llc resume {run.id}", EXIT_FAILURE)
 

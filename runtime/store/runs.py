@@ -153,6 +153,11 @@ def slug(name: str) -> str:
     return safe[:_LONGEST_NAME] or "loop"
 
 
+def has_ended(path: str) -> bool:
+    """Whether a file of a run stands in the history, where runs go as they end."""
+    return os.path.dirname(os.path.dirname(path)).endswith(HISTORY)
+
+
 class RunFolder:
     """The folder of one run and the files in it."""
 

@@ -278,6 +278,18 @@ def test_a_journal_that_cannot_be_read_is_no_record(llc: Llc, tmp_path: Path) ->
         assert "is a directory" in done.stderr
 
 
+def test_a_run_that_lost_its_end_is_not_to_be_resumed(llc: Llc, tmp_path: Path) -> None:
+    """It stands in the history, so it has ended; who asks for it is sent to what there is of it."""
+    llc("run", "fix")
+    (journal,) = history(tmp_path).glob("*.jsonl")
+    journal.write_bytes(journal.read_bytes()[:-9])
+    run = history(tmp_path).name
+    for verb in ("status", "stop", "attach", "resume"):
+        done = llc(verb, run)
+        assert "has ended" in (done.stdout + done.stderr), verb
+        assert "llc resume" not in (done.stdout + done.stderr), verb
+
+
 def test_long_outputs_are_compared_and_their_loss_is_said(llc: Llc, tmp_path: Path) -> None:
     """What is kept beside the journal is read where the program needs it."""
     (tmp_path / "long.yaml").write_text(
