@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 from importlib import import_module
+from math import isfinite
 from typing import Annotated, Any
 
 import typer
@@ -101,8 +102,15 @@ def _option(option: Option) -> inspect.Parameter:
         metavar=option.metavar,
         min=option.least,
         max=option.most,
+        callback=_finite if option.kind == options.SECONDS else None,
     )
     return _parameter(option.name, _TYPES[option.kind], about, option.default or None)
+
+
+def _finite(value: float | None) -> float | None:
+    if value is not None and not isfinite(value):
+        raise typer.BadParameter(f"{value} is no time; give a number of seconds")
+    return value
 
 
 def _argument(argument: Argument) -> inspect.Parameter:

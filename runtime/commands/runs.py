@@ -62,6 +62,7 @@ def status(given: dict[str, Any]) -> int:
         "How long a run may take to stop by itself; then it is made to.",
         "SECONDS",
         default=10.0,
+        least=0,
     ),
     JSON,
     examples=("llc stop fix-types", "llc stop --all --wait 60"),
@@ -70,7 +71,7 @@ def stop(given: dict[str, Any]) -> int:
     from ..inspection import stopping
 
     found = stopping.chosen(given["target"], given["all"])
-    results = stopping.stop(found, max(0.0, given["wait"]))
+    results = stopping.stop(found, given["wait"])
     if given["json"]:
         write_json([one.to_json() for one in results])
     elif not results:

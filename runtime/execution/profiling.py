@@ -116,6 +116,8 @@ class Profile:
         self.name = name
         self.program = program
         self.places = Places()
+        # How many lines of the journal could not be read.
+        self.damaged = 0
         self.own: dict[str, Cost] = {}
         self._costs: dict[Key, Cost] = {}
         self._open: dict[int, tuple[Key, float]] = {}
@@ -197,6 +199,9 @@ def of_journal(name: str, path: str) -> Profile:
     for record in journals.read(path):
         event = record.event
         if event is None:
+            damage = record.damage
+            if damage is not None and not (damage.at_end and damage.torn):
+                profile.damaged += damage.last_line - damage.first_line + 1
             continue
         kind, seq = event["event"], event.get("seq")
         time = seconds(event.get("ts"))

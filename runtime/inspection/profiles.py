@@ -7,6 +7,7 @@ business of `profiling`.
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 from ..errors import EXIT_FAILURE, UserError
@@ -16,6 +17,7 @@ from ..store import masking
 from ..store.journal import JournalError, write_file
 from ..terminal.screen import Screen, printable
 from .history import columns
+from .summary import left_out
 
 _ARROW = " > "
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
@@ -24,7 +26,10 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 def of_run(target: str) -> Profile:
     """The profile of a run by its id, its folder or its loop. Raises UserError."""
     files = recorded.find_run(target)
-    return of_record(files.name, files.journal)
+    profile = of_record(files.name, files.journal)
+    if profile.damaged:
+        Screen(sys.stderr).write(left_out(files.journal, profile.damaged))
+    return profile
 
 
 def of_record(name: str, journal: str) -> Profile:

@@ -28,6 +28,12 @@ _ENDS = ("action_complete", "effect_complete")
 _CHUNK = 1 << 20
 
 
+def left_out(journal: str, lines: int) -> str:
+    """What is said of a journal whose damaged lines are passed over."""
+    which = "1 line is" if lines == 1 else f"{lines} lines are"
+    return f"note: {journal}: {which} damaged and left out\n"
+
+
 class Follower:
     """The events of a journal, those that are there and then those that come.
 
@@ -38,6 +44,8 @@ class Follower:
         self._run = run
         self._file = self._open()
         self._rest = b""
+        # How many whole lines were damaged so far.
+        self.damaged = 0
 
     def _open(self) -> BinaryIO | None:
         try:
@@ -66,9 +74,11 @@ class Follower:
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
                 event = journal.unseal(line)
-                if event is not None:
-                    _take_out_unsound(event)
-                    yield line, event
+                if event is None:
+                    self.damaged += 1
+                    continue
+                _take_out_unsound(event)
+                yield line, event
 
     def events(self) -> Iterator[dict[str, Any]]:
         return (event for _, event in self.lines())

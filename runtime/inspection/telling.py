@@ -18,7 +18,7 @@ from ..store.runs import RunFolder, forked_from
 from ..terminal.actions import failure_text
 from ..terminal.screen import Screen, printable
 from .stopping import how_it_was_left
-from .summary import Follower
+from .summary import Follower, left_out
 
 # Lines of an output that are shown; `--verbose` shows all.
 MOST_LINES = 20
@@ -203,6 +203,8 @@ def tell(
                 time.sleep(INTERVAL)
         if not alive and not has_ended:
             Screen(sys.stderr).write(f"{how_it_was_left(run)}\nResume with: llc resume {run.id}\n")
+        if follower.damaged:
+            Screen(sys.stderr).write(left_out(run.journal, follower.damaged))
     finally:
         follower.close()
     return EXIT_OK

@@ -168,7 +168,7 @@ class RunFiles:
             if damage is not None and not (damage.at_end and damage.torn):
                 # What followed from what is lost there cannot be told again.
                 after = sum(later.event is not None for later in records)
-                more = f" and so {'is' if after == 1 else 'are'} the {after} after it" if after else ""
+                more = f", and so {'is' if after == 1 else 'are'} the {after} after it" if after else ""
                 left_out = f"{self.journal}: {damage} and left out{more}"
                 break
         recording = take_apart(self.name, events, journals.Blobs(self.outputs).fetch)

@@ -252,7 +252,7 @@ def test_a_damaged_journal_is_told_as_far_as_it_is_sound(
     number = number if number > 0 else len(lines)
     lines[number - 1] = lines[number - 1].replace(b"event", b"evemt")
     journal.write_bytes(b"".join(lines))
-    more = f" and so are the {len(lines) - number} after it" if after else ""
+    more = f", and so are the {len(lines) - number} after it" if after else ""
     note = f"line {number} is damaged and left out{more}"
     done = llc("replay", "fix")
     assert done.returncode == 1
@@ -347,3 +347,19 @@ function work(n) locals(r)
     found = difference.compare(recording, image).difference
     assert found is not None
     assert found.seq == 2
+
+
+@pytest.mark.parametrize("verb", ["logs", "profile"])
+def test_who_passes_over_damaged_lines_says_so(llc: Llc, tmp_path: Path, verb: str) -> None:
+    """They tell the rest, and on stderr how much is missing; a last line that was cut off is no damage."""
+    llc("run", "fix")
+    (journal,) = history(tmp_path).glob("*.jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    lines[4] = lines[6] = b"nonsense\n"
+    journal.write_bytes(b"".join(lines))
+    done = llc(verb, "fix")
+    assert done.returncode == 0
+    assert done.stderr.rstrip("\n").endswith("fix.events.jsonl: 2 lines are damaged and left out")
+    assert done.stdout
+    journal.write_bytes(b"".join([*lines[:4], lines[5][:-9]]))
+    assert llc(verb, "fix").stderr == ""
