@@ -164,3 +164,16 @@ def test_a_list_fills_up_in_a_portion(items: int) -> None:
         finally:
             bounds.set_bounds(items=1 << 23)
         assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("items", [4, 19, 20])
+def test_a_list_that_is_too_long_from_the_start_grows_no_more(items: int) -> None:
+    """A bound that was lowered: there is room for less than no item, and the fault is the same."""
+    text = "(define (go i acc) (if (< i 50) (go (+ i 1) (cons i acc)) (reverse acc)))"
+    image = machine_of(f"{text} (go 0 '({'1 ' * 20}))").image
+    bounds.set_bounds(items=items)
+    try:
+        found = [(told(m.resume()), m.ticks) for m in (Machine(image, fuel=500, tier=t) for t in TIERS)]
+    finally:
+        bounds.set_bounds(items=1 << 23)
+    assert found[0] == found[1]

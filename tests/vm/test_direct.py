@@ -369,6 +369,22 @@ def test_floats_are_what_they_are_in_the_interpreter(operation: str) -> None:
     assert run(text, "direct") == run(text, "interpreter")
 
 
+def test_a_jump_to_a_loop_of_another_text_has_its_tick() -> None:
+    """A handler leads to the loop too, so that a text that begins within it holds its head after all."""
+    text = """
+    (list (try (first nil) (catch e 2))
+      (loop ((a 0)) (if (< a 3) (recur (+ a (length (map (lambda (x) x) (list 1))))) (recur 0))))
+    """
+    for quantum in (1, 2, 3, 5):
+        assert_alike(flow_of(text).image, quantum, [], 0b0110)
+
+
+@pytest.mark.parametrize("items", ["null", "true"])
+def test_what_is_known_to_be_no_list_has_no_items(items: str) -> None:
+    """The text does not ask for one: Python would warn of it, on the error stream of whoever runs this."""
+    assert_alike(flow_of(f"(define (f i) (+ 1 (nth i {items}))) (f 1)").image, 3, [], 0b10)
+
+
 def test_a_function_reads_like_one() -> None:
     """Loops are loops, and the integer case is written without questions."""
     text = "(define (sum n) (loop ((i 0) (s 0)) (if (< i n) (recur (+ i 1) (+ s i)) s))) (sum 9)"

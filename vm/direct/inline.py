@@ -207,7 +207,7 @@ def _cons(operands: Sequence[Typed]) -> Quick | None:
 def _nth(operands: Sequence[Typed]) -> Quick | None:
     """Of an array: where an item of a chain is, takes a search."""
     for (items, kind), (index, other) in (operands, operands[::-1]):
-        if other in INTEGERS and items.isidentifier():
+        if other in INTEGERS and kind in ("array", "any") and items.isidentifier():
             test = "" if kind == "array" else f"type({items}) is tuple and "
             return f"{items}[{index}]", f"{test}-1 < {index} < len({items})"
     return None

@@ -225,6 +225,8 @@ class Regions(Instructions):
     def is_counted(self, state: int, target: int) -> bool:
         """Whether the loop that a jump leads to uses the tick for it."""
         graph = self.graph
+        if (state, target) in self.function.left:
+            return False  # that loop is in another text
         if target not in graph.headers and not (self.is_plain and target == self.function.start):
             return False
         if not self.counts(target):

@@ -128,7 +128,7 @@ class Ticks:
             self.left = self.left_two = 0
             rounds = min(rounds, int((spare + paid) // each))
             used = rounds * each - paid
-        if not rounds:  # the interpreter does the next ones
+        if rounds < 1:  # the interpreter does the next ones; what is given may be longer than a list may be
             self.count()
             machine.ticks -= paid - 1
             self.host.switch(DEEPER)
