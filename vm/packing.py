@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # How many bytes one byte of a packed stream may stand for: what is read stays in proportion.
-MOST = 64
+MOST = 32
 _WORD = 4
 
 
