@@ -47,4 +47,13 @@ class Running:
                 gc.set_threshold(self.objects)
 
 
+class Shallow:
+    """In its place where a program has one function, which nothing calls: it cannot go deep."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: Any) -> None: ...
+
+
 RUNNING = Running()
+SHALLOW = Shallow()

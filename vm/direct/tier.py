@@ -25,7 +25,7 @@ from ..strands import Raised, Strand, catch, walk
 from ..values import small_map
 from .inplace import grown
 from .library import Library, Untranslatable
-from .process import RUNNING
+from .process import RUNNING, SHALLOW
 from .ticks import DEEP, OUT, SETTLE, TAILCALL, Ticks
 
 TYPE_CHECKING = False
@@ -88,6 +88,8 @@ class Direct(Ticks):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine, Library(machine.image))
+        # Entered for each effect, so it is worth a tenth of an event where nothing needs it.
+        self.running = RUNNING if len(machine.image.functions) > 1 else SHALLOW
         # What is left of a run that has ended.
         self.last: list[Frame] = []
         # Where effects are asked for, by code object and line: whether it goes on backwards; the place.
@@ -239,7 +241,7 @@ class Direct(Ticks):
             return DEEPER  # the interpreter knows when it is too deep
         self.host = getcurrent()
         self.allow()
-        with RUNNING:
+        with self.running:
             live = strand.live
             if live is None:
                 live = strand.live = Live(greenlet(self.main))
