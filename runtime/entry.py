@@ -56,6 +56,8 @@ def main_ll_loop() -> int:
 
 
 def _start(program: str, words: list[str]) -> int:
+    if words[:1] in (["help"], ["--help"], ["-h"]) and len(words) < 3:
+        words = [*words[1:], "--help"]
     if words and words[0] in early.VERBS:
         early.take()
     request = completion_request(program)

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from llc.runtime import entry
 from llc.runtime.commands import declaring, help
 from llc.runtime.options import FLAG, NUMBER, TEXT, Argument, Option
 from llc.runtime.verbs import VERBS
@@ -97,3 +98,19 @@ def test_what_stands_behind_a_task_is_its_own() -> None:
     assert not help.asked(["user:review", "--help"], is_open=True)
     assert help.asked(["loop", "--help"])
     assert not help.asked(["--", "--help"])
+
+
+@pytest.mark.parametrize("words", [("help", "run"), ("--help", "run"), ("-h", "run"), ("run", "--help")])
+def test_the_page_of_a_verb_is_asked_for_in_any_order(words: tuple[str, ...]) -> None:
+    """As people type it who know another program."""
+    assert shown(*words) == shown("run", "-h")
+
+
+def test_help_is_no_verb_of_its_own(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone it shows the program's page; of what there is not it says so."""
+    assert shown("help") == shown("--help")
+    monkeypatch.setattr(sys, "argv", ["llc", "help", "valdate"])
+    assert entry.main() == 2
+    assert "llc has no command `valdate`" in capfd.readouterr().err

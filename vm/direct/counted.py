@@ -5,7 +5,7 @@ one away, and nobody can look at the frame on the way, the rounds that are left 
 them is a `for` over a range; what it did not use of its ticks is given back where the loop is left in the
 middle, or a fault says how many those are.
 
-Must not be in here: the text (`writer`), how many ticks there are (`tier`).
+Must not be in here: the text (`writer`), how many ticks there are (`ticks`).
 """
 
 from __future__ import annotations
