@@ -1,20 +1,16 @@
 """XML as a tree whose elements, attributes and texts know where they stand.
 
-Read with `defusedxml`: no document type, no entities, nothing from outside; bounded in depth and
-number. Must not be in here: what the elements mean (`task_file`).
+No document type may stand there, and without one there are no entities, and nothing comes from outside;
+bounded in depth and number. Must not be in here: what the elements mean (`task_file`).
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import Any
-from xml.sax import SAXException, SAXParseException
-from xml.sax.handler import ContentHandler
+from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
 import attrs
-from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped, unused-ignore]
-from defusedxml.expatreader import DefusedExpatParser  # type: ignore[import-untyped, unused-ignore]
 
 from ..ir.diagnostics import Diagnostic
 from ..ir.records import define
@@ -88,54 +84,38 @@ def read_markup(source: Source) -> Markup:
     """The tree of a source. Never raises for bad XML: `diagnostics` says what is wrong."""
     markup = Markup(source)
     builder = _Builder(markup)
-    parser: Any = _Parser(forbid_dtd=True, forbid_entities=True, forbid_external=True)
-    parser.setContentHandler(builder)
-    builder.parser = parser
     try:
-        parser.feed(markup.text)
-        parser.close()
+        builder.parser.Parse(markup.text, True)
         markup.root = builder.root
     except _Refused as refused:
-        markup.fail(refused.id, refused.message, builder.here())
-    except DefusedXmlException:
-        markup.fail(
-            "dangerous-xml",
-            "a document type or an entity cannot stand in a task",
-            builder.here(),
-            "here",
-            "remove the `<!DOCTYPE …>`; write `&lt;` for `<` and `&amp;` for `&`",
-        )
-    except SAXParseException as error:
-        place = builder.offset(error.getLineNumber() or 1, error.getColumnNumber() or 0)
+        markup.diagnostics.append(refused.finding)
+    except ExpatError as error:
+        place = builder.offset(error.lineno, error.offset)
         span = markup.lines.span(place, min(place + 1, len(markup.text)))
-        markup.fail("xml-syntax", f"this is no XML: {error.getMessage()}", span, "here")
-    except (SAXException, ValueError) as error:
+        markup.fail("xml-syntax", f"this is no XML: {ErrorString(error.code)}", span, "here")
+    except ValueError as error:
         markup.fail("xml-syntax", f"this is no XML: {error}", builder.here())
     return markup
 
 
 class _Refused(Exception):
-    def __init__(self, id: str, message: str) -> None:
-        self.id = id
-        self.message = message
-        super().__init__(message)
+    def __init__(self, finding: Diagnostic) -> None:
+        self.finding = finding
+        super().__init__(finding.message)
 
 
-class _Parser(DefusedExpatParser):  # type: ignore[misc, unused-ignore]
-    def reset(self) -> None:
-        super().reset()
-        # Each piece of text by itself, with its place.
-        self._parser.buffer_text = False
-
-
-class _Builder(ContentHandler):
+class _Builder:
     def __init__(self, markup: Markup) -> None:
-        super().__init__()
         self.markup = markup
-        self.parser: Any = None
         self.root: Element | None = None
         self.stack: list[Element] = []
         self.count = 0
+        # Each piece of text comes by itself, with its place.
+        self.parser = ParserCreate()
+        self.parser.StartDoctypeDeclHandler = self.doctype
+        self.parser.StartElementHandler = self.start
+        self.parser.EndElementHandler = self.end
+        self.parser.CharacterDataHandler = self.characters
 
     def offset(self, line: int, column: int) -> int:
         """The offset of a place as the parser counts: lines from 1, columns from 0."""
@@ -143,28 +123,36 @@ class _Builder(ContentHandler):
         return min(starts[min(line, len(starts)) - 1] + column, len(self.markup.text))
 
     def place(self) -> int:
-        return self.offset(self.parser.getLineNumber() or 1, self.parser.getColumnNumber() or 0)
+        return self.offset(self.parser.CurrentLineNumber, self.parser.CurrentColumnNumber)
 
     def here(self) -> Span:
         place = self.place()
         return self.markup.lines.span(place, min(place + 1, len(self.markup.text)))
 
-    def startElement(self, name: str, attrs: Any) -> None:
+    def doctype(self, *declared: object) -> None:
+        """Refuse it: entities are declared there, which grow without end or read files."""
+        message = "a document type or an entity cannot stand in a task"
+        help = "remove the `<!DOCTYPE …>`; write `&lt;` for `<` and `&amp;` for `&`"
+        raise _Refused(Diagnostic("dangerous-xml", message, self.here(), "here", help))
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
         self.count += 1
         if len(self.stack) >= MAX_DEPTH:
-            raise _Refused("too-deep", f"elements stand more than {MAX_DEPTH} deep")
+            message = f"elements stand more than {MAX_DEPTH} deep"
+            raise _Refused(Diagnostic("too-deep", message, self.here()))
         if self.count > MAX_ELEMENTS:
-            raise _Refused("too-many-elements", f"there are more than {MAX_ELEMENTS} elements")
+            message = f"there are more than {MAX_ELEMENTS} elements"
+            raise _Refused(Diagnostic("too-many-elements", message, self.here()))
         start = self.place()
         found = _TAG.match(self.markup.text, start)
-        element = Element(name, start, found.end() if found else start + 1, dict(attrs.items()))
+        element = Element(name, start, found.end() if found else start + 1, attributes)
         if self.stack:
             self.stack[-1].children.append(element)
         else:
             self.root = element
         self.stack.append(element)
 
-    def endElement(self, name: str) -> None:
+    def end(self, name: str) -> None:
         self.stack.pop()
 
     def characters(self, content: str) -> None:
