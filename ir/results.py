@@ -2,8 +2,8 @@
 
 Each class says once what a field is; the values of programs are checked and made by it
 (`structure`, `unstructure`), and its JSON Schema is made from it (`json_schema`). Where the seeds
-write a field in another way than Python would, the field's `name` has it. Needs `cattrs`: import
-this only where such a value is made or checked, never at the start of a plain run.
+write a field in another way than Python would, the field's `name` has it. `cattrs` is imported where
+a value is made or checked.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import types
 import typing
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import attrs
-import cattrs
-from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from .records import frozen
+
+if TYPE_CHECKING:
+    import cattrs
 
 T = TypeVar("T")
 
@@ -174,6 +175,9 @@ def _name(attribute: Any) -> str:
 
 @cache
 def _converter() -> cattrs.Converter:
+    import cattrs
+    from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+
     converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=False)
     # A value is what it is: a number is no text.
     for scalar in (str, int, bool, float):
@@ -202,6 +206,8 @@ _WORDS: dict[type, str] = {str: "a text", int: "a whole number", bool: "true or 
 
 def structure(cls: type[T], value: Any) -> T:
     """The object that plain data is; ValueError, in one sentence, for what is none."""
+    import cattrs
+
     try:
         return _converter().structure(value, cls)
     except cattrs.errors.ForbiddenExtraKeysError as error:
