@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 
 from ..store.runs import LOOPS, make_private
 from .ignore import LARGEST_FILE, Entry, Listing, read_entry
-from .outline import outline
 from .terms import term_text
 
 FOLDER = os.path.join(LOOPS, ".cache")
@@ -374,6 +373,9 @@ def decode(data: bytes) -> str:
 
 def _fields(path: bytes, text: str) -> list[str]:
     """The terms of a file: path, name, about, symbols, text."""
+    # Its patterns take longer to compile than an update takes where nothing changed.
+    from .outline import outline
+
     shown = os.fsdecode(path)
     about, symbols = outline(shown, text)
     return [term_text(part) for part in (shown, shown.rpartition("/")[2], about, symbols, text)]
