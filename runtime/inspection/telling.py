@@ -15,7 +15,7 @@ from ..store import masking
 from ..store.journal import to_json
 from ..store.locks import is_live
 from ..store.runs import RunFolder, forked_from
-from ..terminal.actions import failure_text
+from ..terminal.actions import MARKS, failure_text, tone
 from ..terminal.screen import Screen, printable
 from .stopping import how_it_was_left
 from .summary import Follower, left_out
@@ -37,7 +37,7 @@ class Teller:
         self._most = 1 << 60 if is_verbose else MOST_LINES
         self._is_verbose = is_verbose
         self._day = ""
-        self._marks = ("→", "│", "✓", "✗") if screen.unicode else ("->", "|", "+", "x")
+        self._marks = MARKS[screen.unicode]
 
     def lines(self, event: dict[str, Any]) -> Iterator[str]:
         if event["event"] in _HIDDEN and not self._is_verbose:
@@ -54,7 +54,6 @@ class Teller:
             first = False
 
     def _told(self, kind: str, event: dict[str, Any]) -> Iterator[str]:
-        to, _, good, bad = self._marks
         paint = self._screen.paint
         match kind:
             case "run_start":
@@ -81,13 +80,12 @@ class Teller:
                 yield paint(printable(f"[{event.get('iteration')}] {state_shown(event)}"), "bold")
             case "evaluate":
                 verdict = str(event.get("verdict"))
-                is_good = verdict in ("success", "target")
-                mark, style = (good, "green") if is_good else (bad, "yellow")
+                mark, style = tone(verdict)
                 details = event.get("details")
                 about = f" ({event.get('type')}: {_short(details)})" if details else f" ({event.get('type')})"
-                yield paint(f"  {mark} {printable(verdict)}", style) + printable(about)
+                yield paint(f"  {self._marks[mark]} {printable(verdict)}", style) + printable(about)
             case "route":
-                yield printable(f"  {to} {event.get('to')}")
+                yield printable(f"  {self._marks['to']} {event.get('to')}")
             case "handoff":
                 yield printable(f"  hands over ({event.get('policy')}): {_short(event.get('text'))}")
             case "cycle":
@@ -129,7 +127,7 @@ class Teller:
         result = event.get("result")
         result = result if isinstance(result, dict) else {}
         for stream in ("output", "stderr"):
-            yield from self._several(f"     {self._marks[1]} ", str(result.get(stream) or ""))
+            yield from self._several(f"     {self._marks['bar']} ", str(result.get(stream) or ""))
         failed = failure_text({"duration_ms": 0, "exit_code": 0, **result})
         time_taken = duration(event.get("duration_ms") or 0)
         usage = result.get("usage")

@@ -9,12 +9,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# What stands before what, on a screen that shows all characters or only ASCII.
+MARKS = {
+    True: {"ok": "✓", "bad": "✗", "other": "•", "to": "→", "bar": "│", "more": "…", "spin": "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"},
+    False: {"ok": "+", "bad": "x", "other": "*", "to": "->", "bar": "|", "more": "...", "spin": "|/-\\"},
+}
 # Lines of one action that are shown as they come; of what follows only the last few are.
 MOST_LINES = 2_000
 LAST_LINES = 10
 LONGEST_LINE = 2_000
 # Characters of why a task failed.
 _LONGEST_REFUSAL = 300
+
+
+def tone(verdict: str) -> tuple[str, str]:
+    """How a verdict looks: `ok`, `bad`, or `other` where the loop alone knows which it is; and its colour."""
+    if verdict in ("success", "target"):
+        return "ok", "green"
+    return ("bad", "red") if verdict in ("failure", "error") else ("other", "yellow")
 
 
 def called(kind: str, args: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from time import monotonic
 
 from ...vm.primitives import duration
 from ..execution.progress import state_shown
-from .actions import MOST_LINES, ActionOutput, called, failure_text, refusal
+from .actions import MARKS, MOST_LINES, ActionOutput, called, failure_text, refusal, tone
 from .display import Display, has_person
 from .screen import Screen, columns, fit, printable
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from ..execution.outcome import Outcome
 
-_FANCY = {"ok": "✓", "bad": "✗", "other": "•", "to": "→", "bar": "│", "more": "…", "spin": "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"}
-_ASCII = {"ok": "+", "bad": "x", "other": "*", "to": "->", "bar": "|", "more": "...", "spin": "|/-\\"}
 _OPERATORS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
 _ASCII_OPERATORS = {**_OPERATORS, "ne": "!=", "le": "<=", "ge": ">="}
 # What is shown with what it writes and how it ends.
@@ -53,7 +51,7 @@ class ProgressDisplay(Display):
         self._screen = screen
         self._limits = limits
         self._verbose = verbose
-        self._marks = _FANCY if screen.unicode else _ASCII
+        self._marks = MARKS[screen.unicode]
         self._indent = " " * 7
         self._pending: tuple[str, int] | None = None
         self._output = ActionOutput(1 << 60 if verbose else MOST_LINES)
@@ -231,14 +229,9 @@ class ProgressDisplay(Display):
         verdict = printable(str(fields.get("verdict")))
         details = fields.get("details")
         details = details if isinstance(details, dict) else {}
-        if verdict in ("success", "target"):
-            mark, style = self._marks["ok"], "green"
-        elif verdict in ("failure", "error"):
-            mark, style = self._marks["bad"], "red"
-        else:
-            mark, style = self._marks["other"], "yellow"
+        mark, style = tone(verdict)
         about = self._about(str(fields.get("type")), verdict, details)
-        text = self._screen.paint(f"{mark} {verdict}", style) + (f" ({about})" if about else "")
+        text = self._screen.paint(f"{self._marks[mark]} {verdict}", style) + (f" ({about})" if about else "")
         self._detail(text)
         if self._verbose and details.get("reason"):
             self._detail(self._one_line(str(details["reason"])), "dim")
