@@ -71,7 +71,7 @@ def _start(program: str, words: list[str]) -> int:
 
 def _at_once(program: str, words: list[str]) -> int | None:
     """The exit code of what plain words ask for; None where they are not plain."""
-    if not words or words in (["--help"], ["-h"]):
+    if not words or words == ["--help"]:
         from .commands import help
 
         return _show(help.program(program), EXIT_OK if words else EXIT_USAGE)

@@ -115,9 +115,10 @@ def verify_image(image: Image) -> None:
 
     with CollectorRests():
         found = [diagnostic for diagnostic in verify_code(image) if diagnostic.is_error]
-        # Where things stand is of interest only where something is wrong.
-        if not found and any(diagnostic.is_error for diagnostic in verify(lift(image, places=False))):
-            found = [diagnostic for diagnostic in verify(lift(image)) if diagnostic.is_error]
+        if not found:
+            found = [diagnostic for diagnostic in verify(lift(image, places=False)) if diagnostic.is_error]
+            if found:  # only now it is of interest where that stands
+                found = [diagnostic for diagnostic in verify(lift(image)) if diagnostic.is_error] or found
     if found:
         raise CompileError(found)
 

@@ -143,7 +143,7 @@ def script(project: Path, shell: str, *options: str) -> dict[str, str]:
     return env
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs a real fish, which few machines have")
 @pytest.mark.parametrize(
     ("line", "told"),
     [
@@ -164,7 +164,7 @@ def test_a_line_goes_on_in_fish(project: Path, line: str, told: str) -> None:
     assert (done.stdout, done.stderr) == (f"{told}\n", "")
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs a real zsh, which few machines have")
 def test_a_line_goes_on_in_zsh(project: Path) -> None:
     """A real one on a terminal, with its script."""
     env = script(project, "zsh", "-f")

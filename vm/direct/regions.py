@@ -73,7 +73,7 @@ class Regions(Instructions):
 
     def state(self, state: int) -> tuple[list[Statement], set[int]]:
         """A state and what stands where it leads to; and the states that control goes on to at its end."""
-        raise NotImplementedError
+        raise NotImplementedError  # `Writer` says how: a region knows what stands where, not what it does
 
     def whole(self) -> list[Statement]:
         """The text of all that can be reached."""
