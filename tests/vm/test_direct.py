@@ -22,7 +22,9 @@ from llc.ir.nodes import Program
 from llc.ir.text import parse_program
 from llc.vm import bounds
 from llc.vm.direct import library
+from llc.vm.direct.process import RUNNING, SHALLOW
 from llc.vm.direct.text import Text
+from llc.vm.direct.tier import Direct
 from llc.vm.direct.translate import MOST_STATES, Translator
 from llc.vm.emit import emit
 from llc.vm.faults import Fault
@@ -196,6 +198,17 @@ def test_calls_too_deep_are_found_at_the_same_call() -> None:
         assert found[0][1] == "too-deep"
     finally:
         bounds.set_bounds(calls=1 << 20)
+
+
+def test_only_a_loop_of_states_goes_without_what_deep_programs_need() -> None:
+    """A flow of one function may still make a long list, among which Python's collector is not to look."""
+    loop = "name: x\ninitial: a\nstates:\n  a: {action: 'true', next: b}\n  b: {terminal: true}\n"
+    flow = "(loop ((i 0) (l nil)) (if (< i 9) (recur (+ i 1) (cons i l)) (system:list_directory)))"
+    used = []
+    for text, name in ((loop, "x.yaml"), (flow, "x.sexp")):
+        image = emit(compile_text(text, name).program)
+        used.append((len(image.functions), Direct(Machine(image)).running))
+    assert used == [(1, SHALLOW), (1, RUNNING)]
 
 
 def test_machines_of_several_threads_do_not_bound_one_another() -> None:

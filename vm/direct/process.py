@@ -48,7 +48,7 @@ class Running:
 
 
 class Shallow:
-    """In its place where a program has one function, which nothing calls: it cannot go deep."""
+    """In its place for a loop of states, which is one function: it neither goes deep nor makes much."""
 
     def __enter__(self) -> None: ...
 

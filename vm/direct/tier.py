@@ -89,7 +89,9 @@ class Direct(Ticks):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine, Library(machine.image))
         # Entered for each effect, so it is worth a tenth of an event where nothing needs it.
-        self.running = RUNNING if len(machine.image.functions) > 1 else SHALLOW
+        image = machine.image
+        is_states = image.meta["kind"] == "loop" and len(image.functions) == 1
+        self.running = SHALLOW if is_states else RUNNING
         # What is left of a run that has ended.
         self.last: list[Frame] = []
         # Where effects are asked for, by code object and line: whether it goes on backwards; the place.
