@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from .runtime.errors import UserError
     from .runtime.execution.outcome import Outcome
     from .runtime.store.journal import JournalError
-    from .vm.faults import Fault
-    from .vm.image import Image, ImageError
-    from .vm.machine import Done, Effect, Machine, OutOfFuel, Waiting
+    from .vm.code.image import Image, ImageError
+    from .vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
+    from .vm.values.faults import Fault
 
 __all__ = [
     "CompileError",
@@ -50,17 +50,17 @@ __all__ = [
 _HOMES = {
     "CompileError": "ir.diagnostics",
     "Diagnostic": "ir.diagnostics",
-    "Done": "vm.machine",
-    "Effect": "vm.machine",
-    "Fault": "vm.faults",
-    "Image": "vm.image",
-    "ImageError": "vm.image",
+    "Done": "vm.machine.machine",
+    "Effect": "vm.machine.machine",
+    "Fault": "vm.values.faults",
+    "Image": "vm.code.image",
+    "ImageError": "vm.code.image",
     "JournalError": "runtime.store.journal",
-    "Machine": "vm.machine",
-    "OutOfFuel": "vm.machine",
+    "Machine": "vm.machine.machine",
+    "OutOfFuel": "vm.machine.machine",
     "Outcome": "runtime.execution.outcome",
     "UserError": "runtime.errors",
-    "Waiting": "vm.machine",
+    "Waiting": "vm.machine.machine",
     "FlowError": "runtime.api",
     "compile": "runtime.api",
     "evaluate": "runtime.api",

@@ -32,7 +32,7 @@ def main(path: str) -> None:
     gc.disable()
     phase = Phases()
     program = flow(path, phase) if path.endswith(".sexp") else loop(path, phase)
-    from llc.vm import emit
+    from llc.vm.code import emit
 
     image = phase("emit", lambda: emit.emit(program))
     phase("to bytes", image.to_bytes)
@@ -42,7 +42,7 @@ def main(path: str) -> None:
 def loop(path: str, phase: Phases) -> Any:
     def imports() -> Any:
         from llc.frontend import check, documents, lower, paradigms, structure
-        from llc.vm import emit
+        from llc.vm.code import emit
 
         return check, documents, lower, paradigms, structure, emit
 
@@ -57,7 +57,7 @@ def loop(path: str, phase: Phases) -> Any:
 def flow(path: str, phase: Phases) -> Any:
     def imports() -> Any:
         from llc.frontend import documents, expand, flow_source, flows, reader
-        from llc.vm import emit
+        from llc.vm.code import emit
 
         return documents, expand, flow_source, flows, reader, emit
 

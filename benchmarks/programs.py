@@ -18,9 +18,9 @@ from report import TIMES, Row, Section, row
 from sizes import Sizes
 
 from llc.frontend.compile import compile_text
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.machine import Done, Machine
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Done, Machine
 
 # --- the programs -------------------------------------------------------------------------------
 

@@ -20,8 +20,8 @@ from llc.runtime.store.checkpoint import Checkpoints
 from llc.runtime.store.journal import Journal, write_file
 from llc.runtime.store.runs import RunFolder
 from llc.runtime.terminal.display import Display
-from llc.vm.image import Image
-from llc.vm.machine import Machine
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Machine
 
 _FEW = 10
 _PORTION = 1000

@@ -17,9 +17,9 @@ from llc.runtime.execution.outcome import Outcome
 from llc.runtime.store import locks
 from llc.runtime.store.journal import Journal
 from llc.runtime.terminal.display import Display
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.machine import Effect, Machine
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Effect, Machine
 
 # What an action that did its work gives, at once.
 ANSWER = {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}

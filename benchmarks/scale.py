@@ -13,8 +13,8 @@ from place import Place
 from report import Section, row
 from sizes import Sizes
 
-from llc.vm.image import Image
-from llc.vm.machine import Machine
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Machine
 
 _SMALL = 10
 

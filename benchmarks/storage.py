@@ -14,8 +14,8 @@ from report import BYTES, Section, row
 from sizes import Sizes
 
 from llc.runtime.compilation.programs import verify_image
-from llc.vm.image import Image
-from llc.vm.machine import Machine
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Machine
 
 _SMALL = 10
 _CAPTURED = 1_000_000

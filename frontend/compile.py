@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..ir.diagnostics import CompileError, Diagnostic, suggest
+from ..ir.gc_pause import CollectorRests
 from ..ir.nodes import Program
 from ..ir.records import frozen
-from ..ir.resting import CollectorRests
 from ..ir.spans import Source
 from .check import check
 from .documents import Document, read_scalar, read_source, text_source

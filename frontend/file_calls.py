@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..ir.called import SPENDERS, References
+from ..ir.call_limits import SPENDERS, References
 from ..ir.diagnostics import Diagnostic, suggest
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from ..ir.builder import FunctionBuilder, prim
-from ..ir.called import References
+from ..ir.call_limits import References
 from ..ir.diagnostics import CompileError, Diagnostic
 from ..ir.effects import EFFECTS
 from ..ir.nodes import Closure, Function, InnerLoop, Meta, Perform, Program, Return, Slot, TailCall

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 
 from ..ir.diagnostics import CompileError
-from ..ir.resting import CollectorRests
+from ..ir.gc_pause import CollectorRests
 from . import tokens as lexis
 from .documents import text_source
 from .reader import read

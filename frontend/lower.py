@@ -20,7 +20,7 @@ from typing import Any
 
 import attrs
 
-from ..ir import called
+from ..ir import call_limits
 from ..ir.builder import FunctionBuilder, prim, record, store
 from ..ir.nodes import (
     Branch,
@@ -60,7 +60,7 @@ CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
 BROKEN = prim("or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error"))
 FORGET_LAST = store("last", None)
 # The active time of the run at which a loop within it is over.
-DEADLINE = Slot(called.DEADLINE)
+DEADLINE = Slot(call_limits.DEADLINE)
 
 # The limit where the loop's time ends between two iterations.
 AT_REST = "timeout_at_rest"

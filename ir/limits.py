@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .analysis import cycles, graph
-from .called import SPENDERS, loops_of, verify_called
+from .call_limits import SPENDERS, loops_of, verify_called
 from .diagnostics import Diagnostic, clean
 from .effects import EFFECTS
 from .nodes import (

@@ -1,6 +1,6 @@
 """The signatures of the VM's pure primitives: one row each, name, operands, meaning.
 
-The verifier checks calls against this table, `vm/primitives.py` pairs every row with its code and
+The verifier checks calls against this table, `vm/primitives/handlers.py` pairs every row with its code and
 `spec/primitives.md` is printed from it. A primitive never touches the world, never changes a value
 and always gives the same answer for the same operands; it may fault.
 """

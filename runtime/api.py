@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ..vm.faults import Fault
-    from ..vm.image import Image
+    from ..vm.code.image import Image
+    from ..vm.values.faults import Fault
     from .effects.world import WorldLike
     from .execution.outcome import Outcome
 
@@ -37,7 +37,7 @@ def compile(
     CompileError with every diagnostic.
     """
     from ..frontend.compile import Overrides, compile_text
-    from ..vm.emit import emit
+    from ..vm.code.emit import emit
     from .compilation.programs import Project
     from .store.runs import LOOPS
 
@@ -161,8 +161,8 @@ def _world(given: WorldLike | str | os.PathLike[str]) -> WorldLike:
 
 
 def _evaluate(image: Image, performing: WorldLike, fuel: int) -> Any:
-    from ..vm.faults import Fault
-    from ..vm.machine import Done, Effect, Machine
+    from ..vm.machine.machine import Done, Effect, Machine
+    from ..vm.values.faults import Fault
     from .effects.world import Context, Interrupt
 
     machine = Machine(image, fuel=fuel)

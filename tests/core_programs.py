@@ -16,9 +16,9 @@ from typing import Any
 
 from llc.frontend import core
 from llc.frontend.core import Binding, Core
-from llc.vm.faults import PrimitiveFault
-from llc.vm.operands import items as items_of
-from llc.vm.primitives import HANDLERS
+from llc.vm.primitives.handlers import HANDLERS
+from llc.vm.primitives.operands import items as items_of
+from llc.vm.values.faults import PrimitiveFault
 
 MOST_STEPS = 4_000
 MOST_DEPTH = 60

@@ -12,7 +12,7 @@ from typing import Any
 
 from llc.ir.text import parse_program
 from llc.runtime.store import journal
-from llc.vm.emit import emit
+from llc.vm.code.emit import emit
 
 KILLS = ("before", "torn", "after")
 

@@ -7,10 +7,10 @@ from typing import Any
 from llc.frontend.compile import EXPRESSION
 from llc.frontend.documents import text_source
 from llc.frontend.flow_source import compile_flow
-from llc.vm.emit import emit
-from llc.vm.faults import Fault
-from llc.vm.image import Image
-from llc.vm.machine import Done, Effect, Machine
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Done, Effect, Machine
+from llc.vm.values.faults import Fault
 
 ANSWERS: dict[str, Any] = {
     "clock": {"time": "2024-01-15T10:30:00.000Z", "elapsed_ms": 0},

@@ -17,8 +17,8 @@ from llc.frontend.reader import read
 from llc.ir.diagnostics import Diagnostic, render_all
 from llc.ir.nodes import Program
 from llc.ir.verify import verify
-from llc.vm.emit import emit
-from llc.vm.machine import Effect, Machine
+from llc.vm.code.emit import emit
+from llc.vm.machine.machine import Effect, Machine
 
 MARK = re.compile(r";\s*(=>|fault:|error:|warning:)\s*(.*)")
 

@@ -11,12 +11,12 @@ from llc.frontend.compile import Overrides, compile_file
 from llc.ir.nodes import Program
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
-from llc.vm.emit import emit
-from llc.vm.faults import Fault
-from llc.vm.image import Image
-from llc.vm.lift import lift
-from llc.vm.machine import Done, Effect, Machine, OutOfFuel
-from llc.vm.verify import verify_image
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.code.lift import lift
+from llc.vm.code.verify import verify_image
+from llc.vm.machine.machine import Done, Effect, Machine, OutOfFuel
+from llc.vm.values.faults import Fault
 
 DEFAULTS = Overrides()
 # A loop that has all one needs: a context, a capture, a way back.

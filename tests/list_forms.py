@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from llc.vm.lists import is_list, iterate, pair
+from llc.vm.values.lists import is_list, iterate, pair
 
 
 def mixed(value: Any, chance: random.Random) -> Any:

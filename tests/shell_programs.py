@@ -15,7 +15,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from llc.frontend.templates import QUOTING_PRIMITIVES, Literal, Template, Variable
-from llc.vm.primitives import HANDLERS
+from llc.vm.primitives.handlers import HANDLERS
 
 # By its path, so that no shell uses its own.
 PRINTF = shutil.which("printf") or "/usr/bin/printf"

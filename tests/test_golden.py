@@ -25,11 +25,11 @@ from llc.frontend.fsm import print_fsm
 from llc.ir.diagnostics import CompileError, render_all
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
-from llc.vm.disasm import disassemble
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.lift import lift
-from llc.vm.verify import verify_image
+from llc.vm.code.disassembly import disassemble
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.code.lift import lift
+from llc.vm.code.verify import verify_image
 
 # The seed's names in its FSMs, for ours.
 RENAMED = {

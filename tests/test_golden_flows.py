@@ -24,10 +24,10 @@ from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
 from llc.runtime import options
 from llc.runtime.execution import launch
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.lift import lift
-from llc.vm.verify import verify_image
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.code.lift import lift
+from llc.vm.code.verify import verify_image
 
 SOURCE, WORLD = "flow.sexp", "world.yaml"
 CASES = sorted(path.parent for path in GOLDEN.glob(f"flows/*/{SOURCE}"))

@@ -11,9 +11,9 @@ from golden_cases import CASES, compile_case, trace_of, values_of, worlds
 
 from llc.ir.effects import NOTES
 from llc.runtime.execution.progress import event_fields
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.machine import Effect, Machine
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Effect, Machine
 
 RUNNING = [case for case in CASES if worlds(case)]
 

@@ -21,8 +21,8 @@ from llc.frontend.schema import Loop
 from llc.frontend.variables import read_texts
 from llc.ir.builder import record
 from llc.ir.nodes import Note, Program
-from llc.vm.emit import emit
-from llc.vm.machine import Effect, Machine
+from llc.vm.code.emit import emit
+from llc.vm.machine.machine import Effect, Machine
 
 # Programs of several files have states of their own kinds: `tests/runtime/test_joint_runs.py`.
 RUNNING = [case for case in CASES if case.parent.name in ("loops", "rules") and not list(case.glob("*.sexp"))]

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from smaller import smallest
 
-from llc.vm.faults import Fault
-from llc.vm.image import Image
-from llc.vm.machine import Done, Effect, Machine, OutOfFuel, Waiting
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
+from llc.vm.values.faults import Fault
 
 # How many programs each law is tried on: `make fuzz` asks for many, and for longer runs of them.
 COUNT = int(os.environ.get("LLC_FUZZ", "40"))

@@ -15,7 +15,8 @@ def version_text(verbose: bool) -> str:
     import platform
 
     from ...frontend.compile import DEFAULT_LLM_MODEL
-    from ...vm import image, snapshot
+    from ...vm.code import image
+    from ...vm.machine import snapshot
     from ..store import journal
 
     rows = {

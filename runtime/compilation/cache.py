@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...vm.image import Image
+    from ...vm.code.image import Image
 
 FOLDER = os.path.join(LOOPS, ".cache")
 SUFFIX = ".cached"
@@ -73,7 +73,7 @@ def load(root: str, key: str) -> Image | None:
     data = _read(root, key, SUFFIX)
     if data is None:
         return None
-    from ...vm.image import Image, ImageError
+    from ...vm.code.image import Image, ImageError
 
     try:
         return Image.from_bytes(data)

@@ -32,14 +32,14 @@ from ...ir.nodes import (
     State,
     Switch,
 )
-from ...vm.image import Image
+from ...vm.code.image import Image
 
 _QUOTING = ("shell_word", "shell_single", "shell_double", "shell_heredoc", "trim_newline", "text", "tail")
 
 
 def dry_run(image: Image, as_json: bool) -> str:
     """The plan of a program as text or as JSON."""
-    from ...vm.lift import lift
+    from ...vm.code.lift import lift
 
     plan = plan_of(lift(image))
     return json.dumps(plan, indent=2, ensure_ascii=False) + "\n" if as_json else as_text(plan)

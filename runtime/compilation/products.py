@@ -56,12 +56,12 @@ def compile_to(
 
             data = expanded_text(compiled.core).encode()
         case "bytecode":
-            from ...vm.disasm import disassemble
-            from ...vm.emit import emit
+            from ...vm.code.disassembly import disassemble
+            from ...vm.code.emit import emit
 
             data = disassemble(emit(compiled.program)).encode()
         case "image":
-            from ...vm.emit import emit
+            from ...vm.code.emit import emit
 
             data = emit(compiled.program, sources=with_sources).to_bytes()
         case _:
@@ -112,13 +112,13 @@ def _write_output(path: str, data: bytes) -> None:
 def disassembly(values: Values, as_json: bool, warn: Callable[[str], None]) -> str:
     """The bytecode of an image or a loop as text. Raises UserError and CompileError."""
     path = runs.resolve(values.target)
-    from ...vm import disasm
+    from ...vm.code import disassembly as disasm
 
     if path.endswith(runs.IMAGE_SUFFIX):
         image = load_image(path)
     else:
         from ...frontend.compile import compile_file
-        from ...vm.emit import emit
+        from ...vm.code.emit import emit
 
         image = emit(compile_file(path, overrides(values)).program)
     if as_json:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...frontend.compile import Compiled, Overrides
-    from ...vm.image import Image
+    from ...vm.code.image import Image
     from ..configuration import Configuration
     from ..options import Values
 
@@ -86,7 +86,7 @@ def load_image(
     advice: what is said where it is damaged. root: where the cache is that knows which images are sound;
     None: it is verified anew.
     """
-    from ...vm.image import Image, ImageError
+    from ...vm.code.image import Image, ImageError
     from . import cache
 
     try:
@@ -108,10 +108,10 @@ def load_image(
 def verify_image(image: Image) -> None:
     """Refuse, with a CompileError, an image that is not what the compiler could have made."""
     from ...ir.diagnostics import CompileError
-    from ...ir.resting import CollectorRests
+    from ...ir.gc_pause import CollectorRests
     from ...ir.verify import verify
-    from ...vm.lift import lift
-    from ...vm.verify import verify_image as verify_code
+    from ...vm.code.lift import lift
+    from ...vm.code.verify import verify_image as verify_code
 
     with CollectorRests():
         found = [diagnostic for diagnostic in verify_code(image) if diagnostic.is_error]
@@ -218,7 +218,7 @@ def _compile_anew(image: Image, path: str, values: Values, warn: Callable[[str],
 
 
 def _emit(compiled: Compiled, warn: Callable[[str], None]) -> tuple[Image, bool]:
-    from ...vm.emit import emit
+    from ...vm.code.emit import emit
 
     warnings = [diagnostic for diagnostic in compiled.diagnostics if not diagnostic.is_error]
     if warnings:

@@ -23,7 +23,7 @@ from ..terminal.screen import Screen, printable
 from .tasks import failed
 
 if TYPE_CHECKING:
-    from ...vm.image import Image
+    from ...vm.code.image import Image
     from ..execution.background import Leaving
     from ..execution.outcome import Outcome
     from ..terminal.session import Answer

@@ -10,8 +10,8 @@ import json
 import os
 import time
 
-from ...vm.faults import PrimitiveFault
-from ...vm.quoting import shell_double, shell_heredoc, shell_single, shell_word
+from ...vm.primitives.shell_words import shell_double, shell_heredoc, shell_single, shell_word
+from ...vm.values.faults import PrimitiveFault
 from .process import NotStarted
 from .system_tools import TOOLS, ToolError
 from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout

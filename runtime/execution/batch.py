@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from ...ir.diagnostics import CompileError, Diagnostic
-from ...vm.image import Image
+from ...vm.code.image import Image
 from ..compilation.programs import load_program
 from ..effects.world import Interrupt
 from ..errors import EXIT_FAILURE, UserError

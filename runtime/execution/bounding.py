@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from ...vm import bounds
+from ...vm.values import bounds
 from ..errors import UserError
 
 TYPE_CHECKING = False

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import deque
 
 from ...ir.effects import EFFECTS
-from ...vm.faults import Fault
-from ...vm.machine import Done, Effect, OutOfFuel
+from ...vm.machine.machine import Done, Effect, OutOfFuel
+from ...vm.values.faults import Fault
 from ..effects.world import TICK, Context, Exited, Interrupted, sleep_time, slept
 from ..store.active_time import ActiveFile
 from ..store.checkpoint import Checkpoints
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from ...vm.machine import Machine, Waiting
+    from ...vm.machine.machine import Machine, Waiting
     from ..effects.world import Interrupt, WorldLike
     from ..store.journal import Journal
     from ..store.runs import RunFolder

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...vm.machine import Effect
+    from ...vm.machine.machine import Effect
     from ..store.journal import Journal
     from .progress import Where
     from .spending import Spending

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...vm.machine import Effect
+    from ...vm.machine.machine import Effect
     from ..effects.world import World
 
     # The effect's number, what happened, and what belongs to that.

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...vm.image import Image
-    from ...vm.machine import Machine
+    from ...vm.code.image import Image
+    from ...vm.machine.machine import Machine
     from ..effects.world import Interrupt, WorldLike
     from ..options import Values
     from ..store.locks import Lock
@@ -254,7 +254,7 @@ class Command:
         self.leave(folder)
         display = self.display(image)
         display.begin(folder.id, image.name)
-        from ...vm.machine import Machine
+        from ...vm.machine.machine import Machine
 
         machine = Machine(image, tier=self.tier)
         driver = self.driven(machine, journal, display, interrupt, Checkpoints(folder), begun=begun)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from ...vm.image import Image
+    from ...vm.code.image import Image
     from ..store.runs import RunFolder
     from ..waiting import Steps
     from .lanes import Message

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ...vm.faults import Fault, show_place
-from ...vm.outcomes import Done
+from ...vm.machine.outcomes import Done
+from ...vm.values.faults import Fault, show_place
 from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...vm.faults import Place
+    from ...vm.values.faults import Place
 
 EXIT_CODES = {
     "success": EXIT_OK,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from ...vm.machine import TIERS
+from ...vm.machine.machine import TIERS
 from ..effects.world import Interrupted, timestamp
 from ..errors import EXIT_FAILURE, UserError, refuse_missing_folder
 from ..store import changes, locks, own_program, runs
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...vm.image import Image
+    from ...vm.code.image import Image
     from ..effects.world import Interrupt
     from ..store.locks import Lock
     from ..store.runs import RunFolder

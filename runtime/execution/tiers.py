@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 
-from ...vm.machine import TIERS
+from ...vm.machine.machine import TIERS
 from ..errors import UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...vm.machine import Machine
+    from ...vm.machine.machine import Machine
 
 VARIABLE = "LLC_TIER"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ...vm.faults import show_place
+from ...vm.values.faults import show_place
 from ..effects.world import Interrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...vm.machine import Machine
+    from ...vm.machine.machine import Machine
     from .outcome import Outcome
 
 

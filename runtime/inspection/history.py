@@ -11,7 +11,7 @@ import json
 import os
 from typing import Any
 
-from ...vm.primitives import duration
+from ...vm.primitives.handlers import duration
 from ..errors import UserError
 from ..store import runs
 from ..store.journal import JournalError, write_file

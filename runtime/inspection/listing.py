@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from ...ir.diagnostics import CompileError, clean
-from ...vm.primitives import duration
+from ...vm.primitives.handlers import duration
 from ..compilation.programs import compile_options
 from ..store import runs
 

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-from ...vm.primitives import duration
+from ...vm.primitives.handlers import duration
 from ..errors import EXIT_OK, UserError
 from ..store import active_time, kept_image, locks, runs
 from ..store.active_time import seconds
@@ -170,7 +170,7 @@ def action_text(action: Any, args: Any, event: dict[str, Any]) -> str:
 
 def _meta(run: RunFolder) -> dict[str, Any]:
     """What the run's program says of itself; {} where the program cannot be read."""
-    from ...vm.image import Image, ImageError
+    from ...vm.code.image import Image, ImageError
 
     try:
         with open(run.image, "rb") as file:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...vm.primitives import duration
+from ...vm.primitives.handlers import duration
 from ..errors import EXIT_OK
 from ..execution.progress import state_shown
 from ..store import masking

@@ -15,9 +15,9 @@ from typing import Any
 from ...ir.diagnostics import Diagnostic, clean, render
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
-from ...vm.image import Image
-from ...vm.machine import Machine
-from ...vm.outcomes import Effect
+from ...vm.code.image import Image
+from ...vm.machine.machine import Machine
+from ...vm.machine.outcomes import Effect
 from ..execution.progress import state_shown
 from ..store import journal as journals
 from ..store import masking

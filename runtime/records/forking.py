@@ -16,8 +16,8 @@ from typing import Any
 import attrs
 
 from ...ir.records import frozen
-from ...vm.image import Image
-from ...vm.outcomes import Effect
+from ...vm.code.image import Image
+from ...vm.machine.outcomes import Effect
 from ..compilation.programs import load_program
 from ..effects.world import timestamp
 from ..errors import EXIT_FAILURE, UserError

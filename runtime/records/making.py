@@ -16,8 +16,8 @@ import attrs
 
 from ...frontend.compile import DEFAULT_LLM_MODEL, EXPRESSION, compile_file, compile_text
 from ...ir.diagnostics import CompileError
-from ...vm.emit import emit
-from ...vm.image import Image
+from ...vm.code.emit import emit
+from ...vm.code.image import Image
 from ..compilation.programs import load_program, overrides
 from ..errors import EXIT_FAILURE, UserError
 from ..options import given

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from ...ir.records import define, frozen
-from ...vm.image import Image
+from ...vm.code.image import Image
 from ..errors import EXIT_FAILURE, UserError
 from ..execution.bounding import Bounds, keeping
 from ..store import journal as journals

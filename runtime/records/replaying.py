@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.records import frozen
-from ...vm.image import Image
+from ...vm.code.image import Image
 from ..compilation.programs import load_program
 from ..options import RUN, Values, given
 from ..store import runs

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...vm.faults import Fault
-from ...vm.image import Image
-from ...vm.machine import Machine
-from ...vm.outcomes import NO_ANSWER, Done, Effect, OutOfFuel
+from ...vm.code.image import Image
+from ...vm.machine.machine import Machine
+from ...vm.machine.outcomes import NO_ANSWER, Done, Effect, OutOfFuel
+from ...vm.values.faults import Fault
 from ..effects.world import exit_code
 from ..errors import EXIT_FAILURE, UserError
 from ..execution.outcome import Outcome
@@ -86,7 +86,7 @@ class Retelling:
         self._changes = [change for change in self._changes if change.answers > answers]
 
     def _renew(self, name: str) -> None:
-        from ...vm.renewal import RenewalError, renew
+        from ...vm.machine.migration import RenewalError, renew
 
         recording = self._recording
         if recording is None or recording.programs is None:

@@ -12,10 +12,10 @@ from typing import Any
 
 from ...ir.records import frozen
 from ...ir.spans import Span
-from ...vm.image import Image
-from ...vm.machine import Machine
-from ...vm.outcomes import FrameView
-from ...vm.values import show, to_host
+from ...vm.code.image import Image
+from ...vm.machine.machine import Machine
+from ...vm.machine.outcomes import FrameView
+from ...vm.values.values import show, to_host
 from ..errors import EXIT_FAILURE, UserError
 from ..execution.progress import Progress, state_shown
 from ..store import journal, masking

@@ -15,7 +15,7 @@ import attrs
 
 from ...ir.diagnostics import CompileError, Diagnostic, clean, render, render_all, to_json
 from ...ir.records import define
-from ...vm.image import Image
+from ...vm.code.image import Image
 from ..errors import EXIT_FAILURE, EXIT_OK, UserError
 from . import case_reader, case_writer, cases, difference
 from .cases import Case

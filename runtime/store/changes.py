@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ...vm.image import Image
-    from ...vm.machine import Machine
+    from ...vm.code.image import Image
+    from ...vm.machine.machine import Machine
     from .runs import RunFolder
 
 
@@ -104,7 +104,7 @@ def find(start: Mapping[str, Any], image: Image, outputs: str) -> Change | None:
 
 def accept(run: RunFolder, machine: Machine, change: Change) -> tuple[Machine, list[str]]:
     """The machine in the changed program, and which of its variables are not in that. Raises UserError."""
-    from ...vm.renewal import RenewalError, renew
+    from ...vm.machine.migration import RenewalError, renew
 
     if change.image is None:
         raise UserError("no-program", f"{change.path} {change.trouble}", _OTHERWISE, EXIT_FAILURE)
@@ -177,6 +177,6 @@ def _states(loop: Any) -> dict[str, dict[str, Any]]:
 
 def _functions(image: Image) -> dict[str, dict[str, Any]]:
     """A program's functions, each with its states; no names are told of what differs in them."""
-    from ...vm.lift import lift
+    from ...vm.code.lift import lift
 
     return {function.name: {"states": function.states} for function in lift(image).functions}

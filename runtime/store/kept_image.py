@@ -13,7 +13,7 @@ from .journal import write_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...vm.image import Image
+    from ...vm.code.image import Image
 
 _BEGINNING = b"llc image without secrets 1 "
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from ...vm.image import Image
+    from ...vm.code.image import Image
 
 _NAME = re.compile(r"program(-\d{1,9})?\.llb")
 _CHANGED = b'{"event":"program_changed"'

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import zlib
 
-from ...vm.faults import Fault
-from ...vm.machine import Done, Effect, OutOfFuel
+from ...vm.machine.machine import Done, Effect, OutOfFuel
+from ...vm.values.faults import Fault
 from ..errors import EXIT_FAILURE, UserError
 from ..execution.progress import QUANTUM, Progress, event_fields
 from . import journal
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...vm.image import Image
-    from ...vm.machine import Machine
+    from ...vm.code.image import Image
+    from ...vm.machine.machine import Machine
     from ..effects.world import WorldLike
     from ..execution.progress import Where
     from .past import Mark
@@ -237,7 +237,7 @@ class _Replay:
 
     def _change_program(self, name: str, offset: int) -> None:
         """Go on with the program that the run went on with here."""
-        from ...vm.renewal import RenewalError, renew
+        from ...vm.machine.migration import RenewalError, renew
 
         if self.programs is None:
             raise self._diverged("it went on with another program")

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...vm.image import Image
-    from ...vm.machine import Machine
+    from ...vm.code.image import Image
+    from ...vm.machine.machine import Machine
     from ..effects.world import WorldLike
     from .checkpoint import Checkpoint
     from .replay import Position
@@ -54,7 +54,7 @@ class Resumption:
 
         Raises UserError where the program does not repeat its record.
         """
-        from ...vm.machine import Machine
+        from ...vm.machine.machine import Machine
 
         run = self._run
         blobs = journals.Blobs(run.outputs)
@@ -89,8 +89,8 @@ class Resumption:
         self, checkpoint: Checkpoint, image: Image, world: WorldLike
     ) -> tuple[Machine, Progress] | str:
         """The machine and the progress of a checkpoint, and the world put back; or why that cannot be."""
-        from ...vm.machine import Machine
-        from ...vm.snapshot import SnapshotError
+        from ...vm.machine.machine import Machine
+        from ...vm.machine.snapshot import SnapshotError
 
         facts = checkpoint.facts
         name = f"checkpoint-{checkpoint.turn + 1}"

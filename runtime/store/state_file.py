@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from time import monotonic
 
-from ...vm.values import to_host
+from ...vm.values.values import to_host
 from . import masking
 from .journal import JournalError, write_file
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...vm.machine import Machine
+    from ...vm.machine.machine import Machine
     from ..execution.progress import Progress
     from .runs import RunFolder
 

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...vm.machine import Effect
+    from ...vm.machine.machine import Effect
     from ..effects.world import Interrupt
     from ..terminal.screen import Screen
     from .past import Recorded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...vm.judges import judge_crash
+from ...vm.primitives.verdicts import judge_crash
 from .screen import printable
 
 TYPE_CHECKING = False

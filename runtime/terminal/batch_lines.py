@@ -6,7 +6,7 @@ from collections import Counter
 from time import monotonic
 from typing import Any
 
-from ...vm.primitives import duration
+from ...vm.primitives.handlers import duration
 from ..execution.outcome import Outcome
 from .screen import Screen, fit, printable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 
-from ...vm.primitives import duration
+from ...vm.primitives.handlers import duration
 from .actions import MOST_LINES, ActionOutput, failure_text
 from .display import Display
 from .progress_display import ProgressDisplay

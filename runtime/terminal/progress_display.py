@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from time import monotonic
 
-from ...vm.primitives import duration
+from ...vm.primitives.handlers import duration
 from ..execution.progress import state_shown
 from .actions import MARKS, MOST_LINES, ActionOutput, called, failure_text, refusal, tone
 from .display import Display, has_person

@@ -27,7 +27,7 @@ from .session import Answer, Session
 if TYPE_CHECKING:
     from types import FrameType
 
-    from ...vm.faults import Fault
+    from ...vm.values.faults import Fault
     from ..options import Values
 
 # Of a longer value a terminal shows so many characters.

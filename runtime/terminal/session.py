@@ -24,12 +24,12 @@ from ...ir.nodes import Meta, Program
 from ...ir.spans import Source
 from ...ir.symbols import Symbol
 from ...ir.text import print_program
-from ...vm import linking
-from ...vm.disasm import disassemble_functions
-from ...vm.faults import Fault
-from ...vm.machine import Done, Effect, OutOfFuel
-from ...vm.values import Box, FunctionValue, to_host
-from ...vm.writing import written
+from ...vm.code import linking
+from ...vm.code.disassembly import disassemble_functions
+from ...vm.machine.machine import Done, Effect, OutOfFuel
+from ...vm.values.faults import Fault
+from ...vm.values.text_form import written
+from ...vm.values.values import Box, FunctionValue, to_host
 from ..effects.world import Context, Interrupt, Interrupted, World
 from ..errors import UserError
 from ..execution.outcome import Outcome
@@ -39,9 +39,9 @@ from .display import Display
 if TYPE_CHECKING:
     from ...frontend.datum import Datum
     from ...frontend.declared import Declared
-    from ...vm.faults import Place
-    from ...vm.machine import Machine
-    from ...vm.values import Value
+    from ...vm.machine.machine import Machine
+    from ...vm.values.faults import Place
+    from ...vm.values.values import Value
     from ..effects.world import WorldLike
 
 # Functions that nothing can call any more are left out once there are so many functions.

@@ -17,8 +17,8 @@ from llc.frontend.declared import Declared
 from llc.frontend.expand import Environment
 from llc.ir.diagnostics import CompileError, render_all
 from llc.ir.verify import verify
-from llc.vm.emit import emit
-from llc.vm.machine import Done, Effect, Machine
+from llc.vm.code.emit import emit
+from llc.vm.machine.machine import Done, Effect, Machine
 
 TOOLS = """
 tools:

@@ -9,8 +9,8 @@ import pytest
 from flow_texts import findings, marks
 
 from llc.frontend.compile import compile_file, compile_text
-from llc.vm.emit import emit
-from llc.vm.machine import Done, Effect, Machine
+from llc.vm.code.emit import emit
+from llc.vm.machine.machine import Done, Effect, Machine
 
 FULL = """
 (defatom user:analyze

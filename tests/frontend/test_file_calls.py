@@ -11,7 +11,7 @@ from joint_programs import World, drive, program_of, shell, write
 from llc.frontend.compile import compile_file
 from llc.frontend.fsm import print_fsm
 from llc.ir.diagnostics import CompileError, Diagnostic
-from llc.vm.faults import Fault
+from llc.vm.values.faults import Fault
 
 LIB = """\
 (define base 10)

@@ -11,8 +11,8 @@ import pytest
 from llc.frontend.compile import compile_text
 from llc.frontend.json_schema import json_schema
 from llc.ir.diagnostics import CompileError, Diagnostic
-from llc.vm.emit import emit
-from llc.vm.machine import Done, Effect, Machine
+from llc.vm.code.emit import emit
+from llc.vm.machine.machine import Done, Effect, Machine
 
 
 def findings(**loop: Any) -> list[Diagnostic]:

@@ -16,11 +16,11 @@ from llc.frontend.core import Core, Lambda
 from llc.frontend.flows import lower_flow
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
-from llc.vm.emit import emit
-from llc.vm.faults import Fault, PrimitiveFault
-from llc.vm.image import Image
-from llc.vm.machine import Done, Effect, Machine, OutOfFuel, Waiting
-from llc.vm.verify import verify_image
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.code.verify import verify_image
+from llc.vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
+from llc.vm.values.faults import Fault, PrimitiveFault
 
 LAWS = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 

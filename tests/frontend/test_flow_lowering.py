@@ -12,10 +12,10 @@ from llc.frontend.library import LIBRARY, Defined
 from llc.ir.nodes import Closure, Function, Prim, State, TailCall
 from llc.ir.text import print_program
 from llc.ir.verify import verify
-from llc.vm.emit import emit
-from llc.vm.faults import Fault
-from llc.vm.image import Image
-from llc.vm.machine import Done, Effect, Machine
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Done, Effect, Machine
+from llc.vm.values.faults import Fault
 
 
 def compiled(text: str) -> Compiled:

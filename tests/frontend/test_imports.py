@@ -10,8 +10,8 @@ import pytest
 from llc.frontend.documents import read_source
 from llc.frontend.flow_source import compile_flow
 from llc.ir.diagnostics import CompileError
-from llc.vm.emit import emit
-from llc.vm.machine import Done, Machine
+from llc.vm.code.emit import emit
+from llc.vm.machine.machine import Done, Machine
 
 
 def value(folder: Path, **files: str) -> Any:

@@ -14,7 +14,7 @@ from joint_programs import FIX, World, drive, program_of, shell, write
 
 from llc.frontend.compile import Overrides, compile_file
 from llc.ir.diagnostics import CompileError, Diagnostic
-from llc.vm.faults import Fault
+from llc.vm.values.faults import Fault
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ from llc.frontend.folding import fold
 from llc.frontend.library import LIBRARY, ROWS, Defined, Primitive, markdown
 from llc.ir.nodes import Const
 from llc.ir.primitives import PRIMITIVES
-from llc.vm.faults import Fault
-from llc.vm.primitives import HANDLERS
+from llc.vm.primitives.handlers import HANDLERS
+from llc.vm.values.faults import Fault
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = [(row.name, *example) for row in ROWS for example in row.examples]

@@ -8,7 +8,7 @@ import pytest
 from flow_runs import value_of
 from flow_texts import findings, run, value_text
 
-from llc.vm.machine import Done, Fault
+from llc.vm.machine.machine import Done, Fault
 
 CLAUSES = {
     "max-iterations": "3",

@@ -16,7 +16,7 @@ from llc.frontend.paradigm_schema import NaturalSpec
 from llc.frontend.structure import read_loop
 from llc.ir.diagnostics import CompileError, Diagnostic, render_all
 from llc.runtime.compilation import cache
-from llc.vm.emit import emit
+from llc.vm.code.emit import emit
 
 WORDS = 'paradigm: natural\ndescription: "Fix all type errors"\ntools: ["/ll:fix"]\n'
 MADE = """paradigm: convergence

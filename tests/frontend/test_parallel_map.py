@@ -9,8 +9,8 @@ from flow_runs import finish, machine_of, value_of
 from flow_texts import findings, value_text
 
 import llc
-from llc.vm.faults import Fault
-from llc.vm.machine import Done, Effect, Machine
+from llc.vm.machine.machine import Done, Effect, Machine
+from llc.vm.values.faults import Fault
 
 VALUES = {
     # a function or an expression, by the form of the first operand

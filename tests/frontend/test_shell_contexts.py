@@ -18,8 +18,8 @@ from shell_programs import PRINTF, SHELLS, VALUES, filled, filled_with, programs
 
 from llc.frontend.compile import compile_text
 from llc.frontend.templates import Problem, parse
-from llc.vm.emit import emit
-from llc.vm.machine import Effect, Machine
+from llc.vm.code.emit import emit
+from llc.vm.machine.machine import Effect, Machine
 
 V = "${captured.v.output}"
 bash = [shell for shell in SHELLS if "bash" in shell]

@@ -21,8 +21,8 @@ from llc.frontend.templates import (
     text_of,
 )
 from llc.ir.primitives import PRIMITIVES
-from llc.vm.primitives import text as machine_text
-from llc.vm.values import from_host
+from llc.vm.primitives.handlers import text as machine_text
+from llc.vm.values.values import from_host
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -8,9 +8,9 @@ import pytest
 
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.lift import lift
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.code.lift import lift
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "rules" / "14-budget-of-a-state" / "ir.txt"
 TEXT = GOLDEN.read_text("utf-8")

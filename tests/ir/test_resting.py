@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from llc.ir.resting import CollectorRests
+from llc.ir.gc_pause import CollectorRests
 
 
 @pytest.mark.parametrize("collects", [True, False])

@@ -11,7 +11,7 @@ import pytest
 from llc.frontend.compile import DEFAULT_LLM_MODEL, compile_text
 from llc.frontend.fsm import print_fsm
 from llc.ir.text import parse_program
-from llc.vm.image import Image
+from llc.vm.code.image import Image
 
 Run = Callable[..., Any]
 

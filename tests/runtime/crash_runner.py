@@ -27,7 +27,8 @@ from llc.ir import verify as _verify  # noqa: F401
 from llc.runtime import cli as _cli  # noqa: F401
 from llc.runtime import entry
 from llc.runtime.store import checkpoint
-from llc.vm import lift, snapshot  # noqa: F401
+from llc.vm.code import lift  # noqa: F401
+from llc.vm.machine import snapshot  # noqa: F401
 
 RUNNING = "/.loops/.running/"
 

@@ -235,7 +235,7 @@ def test_a_flow_tells_its_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """Of a program that is no loop, the functions that came, went and changed."""
     from llc.ir.text import parse_program
     from llc.runtime.store import changes
-    from llc.vm.emit import emit
+    from llc.vm.code.emit import emit
 
     monkeypatch.chdir(tmp_path)
     text = "program p entry main\nfunction main()\n  state s\n    return BODY\n"

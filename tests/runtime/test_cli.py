@@ -255,13 +255,13 @@ def test_an_image_is_verified_once(llc: Llc, tmp_path: Path) -> None:
     os.rename("x.llb", "y.llb")
     code, modules = imported_by("run", "y.llb", "-q")
     assert code == 0
-    assert not (HEAVY | {"llc.vm.verify", "llc.ir.verify"}) & modules
+    assert not (HEAVY | {"llc.vm.code.verify", "llc.ir.verify"}) & modules
     (entry,) = (tmp_path / ".loops" / ".cache").glob("*.sound")
     data = entry.read_bytes()
     entry.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))  # an entry that is not ours is none
-    assert "llc.vm.verify" in imported_by("run", "y.llb", "-q")[1]
+    assert "llc.vm.code.verify" in imported_by("run", "y.llb", "-q")[1]
     llc("compile", "good", "-o", "z.llb", "--context", "word=z")
-    assert "llc.vm.verify" in imported_by("run", "z.llb", "-q")[1]
+    assert "llc.vm.code.verify" in imported_by("run", "z.llb", "-q")[1]
 
 
 def test_a_run_s_own_program_is_known(llc: Llc) -> None:
@@ -269,12 +269,12 @@ def test_a_run_s_own_program_is_known(llc: Llc) -> None:
     llc("run", "good", "-q")
     code, modules = imported_by("replay", "good", "--json")
     assert code == 0
-    assert not {"llc.vm.verify", "llc.ir.verify"} & modules
+    assert not {"llc.vm.code.verify", "llc.ir.verify"} & modules
 
 
 def test_an_image_that_is_unsound_is_never_taken(llc: Llc, tmp_path: Path) -> None:
     """Not the second time either: only what was found sound is remembered."""
-    from llc.vm.image import Image
+    from llc.vm.code.image import Image
 
     round = {"action": "false", "on_success": "b", "on_failure": "a"}
     loop = {"name": "round", "initial": "a", "states": {"a": round, "b": {"terminal": True}}}

@@ -24,9 +24,9 @@ from llc.runtime.store import journal, locks, own_program, runs
 from llc.runtime.store.checkpoint import Checkpoints
 from llc.runtime.store.journal import Journal
 from llc.runtime.terminal.display import Display
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.machine import Machine
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Machine
 
 SEQUENCE = """
 name: job

@@ -36,9 +36,9 @@ from llc.runtime.store import journal as journals
 from llc.runtime.store import runs
 from llc.runtime.store.journal import Journal, JournalError
 from llc.runtime.terminal.display import Display
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.machine import Machine
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Machine
 
 
 class ToldWorld(World):

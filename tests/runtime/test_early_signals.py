@@ -54,7 +54,8 @@ def signalled(number: int, module: str, *words: str) -> subprocess.CompletedProc
 
 @pytest.mark.parametrize("number", STOPPING)
 @pytest.mark.parametrize(
-    "module", ["llc.runtime.options", "llc.runtime.execution.launch", "llc.frontend.compile", "llc.vm.emit"]
+    "module",
+    ["llc.runtime.options", "llc.runtime.execution.launch", "llc.frontend.compile", "llc.vm.code.emit"],
 )
 def test_before_a_run_has_begun_it_ends_and_says_so(project: Path, number: int, module: str) -> None:
     """While modules are imported, the loop is read and compiled."""

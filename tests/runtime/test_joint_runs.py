@@ -18,7 +18,7 @@ from joint_programs import FIX, World, drive, program_of, write
 
 from llc.runtime.effects.world import Interrupt
 from llc.runtime.terminal.session import Session
-from llc.vm.faults import Fault
+from llc.vm.values.faults import Fault
 
 INNER = """\
 name: inner

@@ -26,9 +26,9 @@ from llc.runtime.store import journal, runs
 from llc.runtime.store.past import History
 from llc.runtime.store.replay import replay
 from llc.runtime.terminal.display import Display
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.machine import Machine
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Machine
 
 # Runs each item as a command, then another with what that gave; the value is what came of all.
 EACH = """

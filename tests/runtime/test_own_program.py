@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_text
-from llc.vm.emit import emit
+from llc.vm.code.emit import emit
 
 LOOP = """
 name: job

@@ -20,8 +20,8 @@ from llc.runtime.execution import profiling, tiers
 from llc.runtime.execution.profiling import Profile, of_journal
 from llc.runtime.inspection import profiles
 from llc.runtime.store import journal
-from llc.vm.emit import emit
-from llc.vm.machine import Machine
+from llc.vm.code.emit import emit
+from llc.vm.machine.machine import Machine
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 

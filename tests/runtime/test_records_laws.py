@@ -19,8 +19,8 @@ from llc.runtime.records.recorded import Answer, Asked, Recording
 from llc.runtime.records.retelling import Retelling
 from llc.runtime.records.tape import Tape
 from llc.runtime.store import lines
-from llc.vm.emit import emit
-from llc.vm.image import Image
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
 
 LAWS = settings(
     max_examples=60, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.data_too_large]

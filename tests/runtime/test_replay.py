@@ -16,7 +16,7 @@ from llc.frontend.compile import compile_text
 from llc.runtime.records import difference, recorded
 from llc.runtime.records.difference import Comparison
 from llc.runtime.records.recorded import Asked, Note, Recording
-from llc.vm.emit import emit
+from llc.vm.code.emit import emit
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -23,7 +23,7 @@ from llc.runtime.errors import UserError
 from llc.runtime.execution import launch
 from llc.runtime.inspection import status
 from llc.runtime.store import journal, runs
-from llc.vm.emit import emit
+from llc.vm.code.emit import emit
 
 # Each action writes what it is into `log`, so that one done twice is seen.
 LOOP = """

@@ -22,7 +22,7 @@ from llc.runtime.effects.capture import CAPTURE_LIMIT, KEPT_END
 from llc.runtime.effects.process import Runner
 from llc.runtime.effects.shell import Shell, plain_words
 from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
-from llc.vm.judges import judge_crash
+from llc.vm.primitives.verdicts import judge_crash
 
 Perform = Callable[..., dict[str, Any]]
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from llc.ir.text import parse_program
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.machine import Machine
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Machine
 
 
 def _image(text: str) -> Image:

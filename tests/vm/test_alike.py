@@ -10,7 +10,7 @@ from rich_programs import RichGenerator
 from smaller import smallest
 from tiers import LAWS, assert_flow_alike
 
-from llc.vm.image import Image
+from llc.vm.code.image import Image
 
 QUANTA = st.integers(1, 60)
 TURNS = st.integers(0, 1 << 24)

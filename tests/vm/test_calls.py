@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from llc.vm import bounds
-from llc.vm.faults import Fault
-from llc.vm.machine import Done, Machine
+from llc.vm.machine.machine import Done, Machine
+from llc.vm.values import bounds
+from llc.vm.values.faults import Fault
 
 MachineOf = Callable[..., Machine]
 

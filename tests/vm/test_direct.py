@@ -20,16 +20,16 @@ from llc.frontend.compile import compile_text
 from llc.frontend.flows import lower_flow
 from llc.ir.nodes import Program
 from llc.ir.text import parse_program
-from llc.vm import bounds
-from llc.vm.direct import library
-from llc.vm.direct.process import RUNNING, SHALLOW
-from llc.vm.direct.text import Text
-from llc.vm.direct.tier import Direct
-from llc.vm.direct.translate import MOST_STATES, Translator
-from llc.vm.emit import emit
-from llc.vm.faults import Fault
-from llc.vm.image import Image
-from llc.vm.machine import Done, Machine, OutOfFuel
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.jit.codegen.python_text import Text
+from llc.vm.jit.codegen.translate import MOST_STATES, Translator
+from llc.vm.jit.runtime import library
+from llc.vm.jit.runtime.process_state import RUNNING, SHALLOW
+from llc.vm.jit.runtime.tier import Direct
+from llc.vm.machine.machine import Done, Machine, OutOfFuel
+from llc.vm.values import bounds
+from llc.vm.values.faults import Fault
 
 SEEDS = st.integers(0, 1 << 48)
 FLOWS = st.builds(lambda seed: Generator(seed).program(), SEEDS) | st.builds(

@@ -13,10 +13,10 @@ from programs import programs
 
 from llc.ir.nodes import Program
 from llc.ir.text import parse_program
-from llc.vm.disasm import disassemble, disassemble_json
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.opcodes import BY_NAME, decode
+from llc.vm.code.disassembly import disassemble, disassemble_json
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.code.opcodes import BY_NAME, decode
 
 LINT = """
 program lint entry main

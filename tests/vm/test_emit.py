@@ -25,9 +25,9 @@ from llc.ir.nodes import (
     Switch,
 )
 from llc.ir.spans import Span
-from llc.vm.emit import EmitError, emit
-from llc.vm.image import FunctionCode, Image
-from llc.vm.opcodes import decode
+from llc.vm.code.emit import EmitError, emit
+from llc.vm.code.image import FunctionCode, Image
+from llc.vm.code.opcodes import decode
 
 
 def listing(image: Image, function: FunctionCode) -> list[str]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from llc.vm.faults import TRACE_ENDS
-from llc.vm.image import Image
-from llc.vm.machine import Done, Fault, Machine
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Done, Fault, Machine
+from llc.vm.values.faults import TRACE_ENDS
 
 MachineOf = Callable[..., Machine]
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.vm.image import FunctionCode, Image, words
-from llc.vm.machine import Done, Effect, Machine, OutOfFuel
-from llc.vm.opcodes import BY_NAME, ROWS
+from llc.vm.code.image import FunctionCode, Image, words
+from llc.vm.code.opcodes import BY_NAME, ROWS
+from llc.vm.machine.machine import Done, Effect, Machine, OutOfFuel
 
 MachineOf = Callable[..., Machine]
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llc.ir.symbols import Symbol
-from llc.vm.heap import HeapError, HeapReader, HeapWriter
-from llc.vm.lists import Pair, from_iterable, iterate, pair
-from llc.vm.values import Box, FunctionValue
+from llc.vm.values.heap import HeapError, HeapReader, HeapWriter
+from llc.vm.values.lists import Pair, from_iterable, iterate, pair
+from llc.vm.values.values import Box, FunctionValue
 
 TEXT = st.text(st.characters(exclude_categories=())) | st.text(min_size=60, max_size=70)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXT

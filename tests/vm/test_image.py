@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from llc.ir.nodes import Const, Function, Limits, Meta, Prim, Program, Return, Set, Slot, State
 from llc.ir.spans import Source, Span
 from llc.ir.text import parse_program
-from llc.vm.emit import emit
-from llc.vm.image import MAGIC, Image, ImageError
+from llc.vm.code.emit import emit
+from llc.vm.code.image import MAGIC, Image, ImageError
 
 TEXT = """
 program `sample` entry main

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import LAWS, assert_alike, told
 
-from llc.vm import bounds
-from llc.vm.direct.function import Function
-from llc.vm.direct.indices import Indices
-from llc.vm.direct.inplace import InPlace
-from llc.vm.image import Image
-from llc.vm.machine import Machine
+from llc.vm.code.image import Image
+from llc.vm.jit.analysis.range_checks import Indices
+from llc.vm.jit.analysis.uniqueness import InPlace
+from llc.vm.jit.model.function import Function
+from llc.vm.machine.machine import Machine
+from llc.vm.values import bounds
 
 # Rounds that may change a list and a map, or may not: others hold them, or ask for them again.
 ROUND = """

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.vm.faults import PrimitiveFault
-from llc.vm.judges import number_in
-from llc.vm.primitives import HANDLERS
-from llc.vm.values import from_host
+from llc.vm.primitives.handlers import HANDLERS
+from llc.vm.primitives.verdicts import number_in
+from llc.vm.values.faults import PrimitiveFault
+from llc.vm.values.values import from_host
 
 
 def judge(name: str, *operands: Any) -> tuple[str, dict[str, Any]]:

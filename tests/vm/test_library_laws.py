@@ -17,12 +17,12 @@ from llc.frontend.reader import read
 from llc.ir.primitives import PRIMITIVES
 from llc.ir.spans import Source
 from llc.ir.symbols import Symbol
-from llc.vm import bounds
-from llc.vm.faults import PrimitiveFault
-from llc.vm.lists import from_iterable, is_list, iterate, pair, to_tuple
-from llc.vm.primitives import HANDLERS
-from llc.vm.values import Box, FunctionValue, equal, from_host, show, to_host
-from llc.vm.writing import written
+from llc.vm.primitives.handlers import HANDLERS
+from llc.vm.values import bounds
+from llc.vm.values.faults import PrimitiveFault
+from llc.vm.values.lists import from_iterable, is_list, iterate, pair, to_tuple
+from llc.vm.values.text_form import written
+from llc.vm.values.values import Box, FunctionValue, equal, from_host, show, to_host
 
 Value = Any
 

@@ -8,10 +8,10 @@ from programs import programs
 from llc.ir.nodes import Function, Limits, Meta, Prim, Program, Return, Slot, State
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.lift import lift
-from llc.vm.verify import verify_image
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.code.lift import lift
+from llc.vm.code.verify import verify_image
 
 LOOP = """
 program p entry main

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from llc.ir.text import parse_program
-from llc.vm.emit import EmitError
-from llc.vm.linking import Linker, functions_in, start
-from llc.vm.machine import Done
-from llc.vm.values import Box, FunctionValue
-from llc.vm.verify import verify_image
+from llc.vm.code.emit import EmitError
+from llc.vm.code.linking import Linker, functions_in, start
+from llc.vm.code.verify import verify_image
+from llc.vm.machine.machine import Done
+from llc.vm.values.values import Box, FunctionValue
 
 FIRST = """
 program first entry one

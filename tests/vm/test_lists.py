@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from list_forms import mixed
 
 from llc.ir.symbols import Symbol
-from llc.vm import values
-from llc.vm.lists import drop, first, from_iterable, is_list, iterate, length, pair, rest, to_tuple
-from llc.vm.values import equal, from_host, show, to_host, type_name
+from llc.vm.values import values
+from llc.vm.values.lists import drop, first, from_iterable, is_list, iterate, length, pair, rest, to_tuple
+from llc.vm.values.values import equal, from_host, show, to_host, type_name
 
 ATOMS = st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3) | st.just(Symbol("a"))
 VALUES = st.recursive(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llc.vm.machine import Done, Effect, Fault, Machine, OutOfFuel, Waiting
+from llc.vm.machine.machine import Done, Effect, Fault, Machine, OutOfFuel, Waiting
 
 MachineOf = Callable[..., Machine]
 
@@ -218,7 +218,7 @@ print(*sorted(set(sys.modules) - before))
 """
     ran = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, env=_path())
     loaded = set(ran.stdout.split())
-    assert "llc.vm.machine" in loaded, ran.stderr
+    assert "llc.vm.machine.machine" in loaded, ran.stderr
     heavy = {"attr", "attrs", "typing", "dataclasses", "inspect", "pathlib", "logging", "asyncio", "hashlib"}
     heavy |= {"lark", "yaml", "typer", "rich", "anthropic", "jq", "re2", "importlib.metadata", "subprocess"}
     assert not loaded & heavy

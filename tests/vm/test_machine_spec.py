@@ -10,9 +10,9 @@ import pytest
 from spec.blocks import take
 
 from llc.ir.text import parse_program
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.machine import Effect, Machine
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Effect, Machine
 
 SESSIONS = take("machine.md", "llc-ir", "python")
 EXAMPLE = take("snapshot.md", "llc-ir", "json")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.vm.opcodes import BY_NAME, MAX_WORD, NO_STATE, ROWS, decode, markdown
-from llc.vm.steps import STEPS
+from llc.vm.code.opcodes import BY_NAME, MAX_WORD, NO_STATE, ROWS, decode, markdown
+from llc.vm.machine.steps import STEPS
 
 SPEC = Path(__file__).parents[2] / "spec" / "opcodes.md"
 

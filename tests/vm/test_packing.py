@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.vm.packing import MOST, PackingError, pack, unpack
+from llc.vm.code.packing import MOST, PackingError, pack, unpack
 
 
 @st.composite

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llc.ir.primitives import PRIMITIVES
-from llc.vm.faults import PrimitiveFault
-from llc.vm.primitives import HANDLERS, MAX_BITS, MAX_TEXT, markdown
-from llc.vm.values import Box, FunctionValue, equal, from_host, to_host
+from llc.vm.primitives.handlers import HANDLERS, MAX_BITS, MAX_TEXT, markdown
+from llc.vm.values.faults import PrimitiveFault
+from llc.vm.values.values import Box, FunctionValue, equal, from_host, to_host
 
 Value = Any
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shell_programs import PRINTF, SHELLS, VALUES, run
 
-from llc.vm.faults import PrimitiveFault
-from llc.vm.primitives import shell_number
-from llc.vm.quoting import shell_double, shell_heredoc, shell_single, shell_word
+from llc.vm.primitives.handlers import shell_number
+from llc.vm.primitives.shell_words import shell_double, shell_heredoc, shell_single, shell_word
+from llc.vm.values.faults import PrimitiveFault
 
 SHELL = pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: Path(shell).name)
 many = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -14,10 +14,10 @@ from tiers import told
 from wild_programs import PROGRAMS
 
 from llc.ir.nodes import Program
-from llc.vm.emit import emit
-from llc.vm.image import Image
-from llc.vm.machine import Done, Effect, Fault, Machine, OutOfFuel
-from llc.vm.snapshot import FORMAT, SnapshotError
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Done, Effect, Fault, Machine, OutOfFuel
+from llc.vm.machine.snapshot import FORMAT, SnapshotError
 
 # --- running them -----------------------------------------------------------------------------
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llc.vm import bounds
-from llc.vm.image import Image
-from llc.vm.machine import Done, Effect, Fault, Machine, OutOfFuel, Waiting
-from llc.vm.snapshot import SnapshotError
+from llc.vm.code.image import Image
+from llc.vm.machine.machine import Done, Effect, Fault, Machine, OutOfFuel, Waiting
+from llc.vm.machine.snapshot import SnapshotError
+from llc.vm.values import bounds
 
 MachineOf = Callable[..., Machine]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llc.ir.symbols import Symbol
-from llc.vm.values import (
+from llc.vm.values.values import (
     MAX_SHOWN,
     Box,
     FunctionValue,

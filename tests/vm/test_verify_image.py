@@ -18,14 +18,14 @@ from programs import programs
 from llc.ir.nodes import Program
 from llc.ir.text import parse_program
 from llc.ir.verify import verify
-from llc.vm.disasm import disassemble
-from llc.vm.emit import emit
-from llc.vm.faults import Fault
-from llc.vm.image import Image, ImageError
-from llc.vm.lift import lift
-from llc.vm.machine import Done, Effect, Machine, OutOfFuel
-from llc.vm.opcodes import BY_NAME, ROWS
-from llc.vm.verify import MAX_STACK, verify_image
+from llc.vm.code.disassembly import disassemble
+from llc.vm.code.emit import emit
+from llc.vm.code.image import Image, ImageError
+from llc.vm.code.lift import lift
+from llc.vm.code.opcodes import BY_NAME, ROWS
+from llc.vm.code.verify import MAX_STACK, verify_image
+from llc.vm.machine.machine import Done, Effect, Machine, OutOfFuel
+from llc.vm.values.faults import Fault
 
 SMALL = """
 program p entry main

@@ -1,0 +1,1 @@
+"""Bytecode: the opcode table, code images, emission, verification, disassembly and linking."""

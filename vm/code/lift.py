@@ -1,0 +1,232 @@
+"""From a code image back to the program model, by running each state's code on expressions.
+
+What `ir.verify` proves of a program it so proves of an image, wherever that came from. Takes an image
+in which `verify_image` found nothing; `lift(emit(program))` is the program, but for sources and for
+spans, which stand where the image keeps places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...ir.nodes import (
+    Branch,
+    Call,
+    Closure,
+    Const,
+    Exit,
+    Expr,
+    Fail,
+    Function,
+    Goto,
+    Handler,
+    InnerLoop,
+    Instruction,
+    Limits,
+    Meta,
+    Note,
+    Parallel,
+    Perform,
+    Prim,
+    Program,
+    Return,
+    Set,
+    SetBox,
+    Slot,
+    State,
+    Switch,
+    TailCall,
+)
+from ...ir.spans import Source, Span
+from .image import FunctionCode, Image, words
+from .opcodes import BY_NAME, BY_NUMBER, NO_STATE
+
+_CONST, _LOAD = BY_NAME["CONST"].number, BY_NAME["LOAD"].number
+_PRIM, _CLOSURE = BY_NAME["PRIM"].number, BY_NAME["CLOSURE"].number
+_APPLYING = frozenset({_PRIM, _CLOSURE})
+
+
+def lift(image: Image, places: bool = True) -> Program:
+    """The program that `image` is code for; `places=False` leaves out where things stand."""
+    loops = [{**loop, "limits": Limits(**loop["limits"])} for loop in image.meta.get("loops", ())]
+    meta = {
+        **image.meta,
+        "scope": tuple(image.meta["scope"]),
+        "limits": Limits(**image.meta["limits"]),
+        "loops": tuple(InnerLoop(**loop) for loop in loops),
+    }
+    return Program(
+        image.name,
+        image.functions[image.entry].name,
+        tuple(Lifter(image, function, places).function() for function in image.functions),
+        Meta(**meta),
+        sources=tuple(Source(source.path, source.sha256, source.text) for source in image.sources),
+    )
+
+
+class Lifter:
+    """One function. The symbolic stack holds expressions, pushed and popped as the machine does.
+
+    Expressions that are the same and stand at the same place are one.
+    """
+
+    def __init__(self, image: Image, code: FunctionCode, places: bool = True) -> None:
+        self.image = image
+        self.code = code
+        self.places = places
+        self.stack: list[Expr] = []
+        self.spans: dict[int, Span | None] = {}
+        self.positions = code.positions if places else words()
+        self.starts = self.positions[::2]
+        # By what makes them, and the index of their place.
+        self.constants: dict[int, dict[int, Const]] = {}
+        self.slots: dict[int, dict[int, Slot]] = {}
+        self.applied: dict[tuple[int, ...], Expr] = {}
+
+    def function(self) -> Function:
+        code = self.code
+        first, second = code.parameters, code.parameters + code.captures
+        return Function(
+            code.name,
+            code.slots[:first],
+            tuple(self.states()),
+            code.slots[first:second],
+            code.slots[second:],
+            code.rest,
+            span=self.span(code.span),
+        )
+
+    def span(self, index: int) -> Span | None:
+        if index not in self.spans:
+            place = self.image.place(index) if self.places else None
+            self.spans[index] = None if place is None else Span(*place)
+        return self.spans[index]
+
+    def pop(self) -> Expr:
+        return self.stack.pop()
+
+    def take(self, count: int) -> tuple[Expr, ...]:
+        """The topmost operands, in the order they were pushed."""
+        first = len(self.stack) - count
+        taken = tuple(self.stack[first:])
+        del self.stack[first:]
+        return taken
+
+    def states(self) -> Iterator[State]:
+        """All of the code, which the states cover one after the other, each up to its exit."""
+        code, stack, starts, applied = self.code.code.tolist(), self.stack, self.starts, self.applied
+        body: list[Instruction] = []
+        offset = number = 0
+        # Which place holds, and up to where.
+        row, until = -1, 0
+        while offset < len(code):
+            if offset >= until:
+                while row + 1 < len(starts) and starts[row + 1] <= offset:
+                    row += 1
+                place = self.positions[2 * row + 1] if row >= 0 else 0
+                until = starts[row + 1] if row + 1 < len(starts) else len(code)
+                span = self.span(place)
+                constants = self.constants.setdefault(place, {})
+                slots = self.slots.setdefault(place, {})
+            opcode = code[offset]
+            if opcode == _CONST:
+                operand = code[offset + 1]
+                offset += 2
+                constant = constants.get(operand)
+                if constant is None:
+                    constant = constants[operand] = Const(self.constant(operand), span=span)
+                stack.append(constant)
+            elif opcode == _LOAD:
+                operand = code[offset + 1]
+                offset += 2
+                slot = slots.get(operand)
+                if slot is None:
+                    slot = slots[operand] = Slot(self.code.slots[operand], span=span)
+                stack.append(slot)
+            elif opcode in _APPLYING:
+                operand = code[offset + 1]
+                first = len(stack) - code[offset + 2]
+                offset += 3
+                taken = tuple(stack[first:])
+                del stack[first:]
+                key = (opcode, operand, place, *map(id, taken))
+                made = applied.get(key)
+                if made is None:
+                    made = applied[key] = self.apply(opcode, operand, taken, span)
+                stack.append(made)
+            else:
+                known = BY_NUMBER[opcode]
+                after = offset + 1 + len(known.operands)
+                operands = code[offset + 1 : after]
+                offset = after
+                if known.is_exit:
+                    yield self.state(number, body, self.exit(known.name, operands, span))
+                    number += 1
+                    body = []
+                else:
+                    body.append(self.instruction(known.name, operands, span))
+
+    def state(self, number: int, body: list[Instruction], exit: Exit) -> State:
+        assert not self.stack
+        code = self.code
+        handler = code.handlers.get(number)
+        return State(
+            code.states[number],
+            tuple(body),
+            exit,
+            None if handler is None else Handler(code.states[handler[0]], code.slots[handler[1]]),
+            span=self.span(code.state_spans[number]),
+        )
+
+    def apply(self, opcode: int, operand: int, taken: tuple[Expr, ...], span: Span | None) -> Expr:
+        if opcode == _PRIM:
+            return Prim(self.constant(operand), taken, span=span)
+        return Closure(self.image.functions[operand].name, taken, span=span)
+
+    def instruction(self, name: str, operands: Sequence[int], span: Span | None) -> Instruction:
+        match name:
+            case "STORE":
+                return Set(self.code.slots[operands[0]], self.pop(), span=span)
+            case "SETBOX":
+                box, value = self.take(2)
+                return SetBox(box, value, span=span)
+            case "NOTE":
+                return Note(self.constant(operands[0]), self.pop(), span=span)
+            case _:
+                raise AssertionError(f"{name} is not known here")
+
+    def exit(self, name: str, operands: Sequence[int], span: Span | None) -> Exit:
+        states, slots = self.code.states, self.code.slots
+        match name:
+            case "JUMP":
+                return Goto(states[operands[0]], span=span)
+            case "BRANCH":
+                return Branch(self.pop(), states[operands[0]], states[operands[1]], span=span)
+            case "SWITCH":
+                cases = tuple(
+                    (case, states[target]) for case, target in self.code.tables[operands[0]].items()
+                )
+                default = None if operands[1] == NO_STATE else states[operands[1]]
+                return Switch(self.pop(), cases, default, span=span)
+            case "CALL":
+                callee, *args = self.take(1 + operands[0])
+                return Call(callee, tuple(args), slots[operands[1]], states[operands[2]], span=span)
+            case "TAILCALL":
+                callee, *args = self.take(1 + operands[0])
+                return TailCall(callee, tuple(args), span=span)
+            case "PERFORM":
+                kind = self.constant(operands[0])
+                return Perform(kind, self.pop(), slots[operands[1]], states[operands[2]], span=span)
+            case "PARALLEL":
+                callee, items = self.take(2)
+                return Parallel(callee, items, slots[operands[0]], states[operands[1]], span=span)
+            case "RETURN":
+                return Return(self.pop(), span=span)
+            case "FAIL":
+                return Fail(self.pop(), span=span)
+            case _:
+                raise AssertionError(f"{name} is not known here")
+
+    def constant(self, index: int) -> Any:
+        return self.image.constants[index]

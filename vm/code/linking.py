@@ -1,0 +1,174 @@
+"""Images that grow: what a session has compiled so far, and what it compiles next.
+
+A function keeps its index while others are added, so the functions that values hold stay what they
+are. `Linker.forget` leaves out what nothing can call any more, and renumbers the values that are left.
+Must not be in here: what a session is (`runtime/terminal/session.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ...ir.builder import FunctionBuilder
+from ...ir.nodes import Function, Meta, Slot, TailCall
+from ...ir.spans import Source
+from ..machine.machine import Machine
+from ..values.lists import Pair
+from ..values.values import Box, FunctionValue
+from .emit import Constants, FunctionEmitter, Spans
+from .image import FunctionCode, Image, SourceText, words
+from .lift import Lifter
+from .opcodes import decode
+
+if TYPE_CHECKING:
+    from ..values.values import Value
+
+# The entry of every image: it calls the function that it is given.
+ENTRY = "session"
+_HOLDERS = frozenset({tuple, Pair, dict, Box, FunctionValue})
+
+
+class Linker:
+    """An image that grows. `count` is how many functions it has."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._begin()
+        entry = FunctionBuilder(ENTRY, ["function"])
+        entry.state("start", (), TailCall(Slot("function"), ()))
+        self.add([entry.build()])
+
+    def _begin(self) -> None:
+        self._constants = Constants()
+        self._spans = Spans(())
+        # The same as words, for all images: what one has an index for stays where it is.
+        self._places = words()
+        self._code: list[FunctionCode] = []
+        self._index: dict[str, int] = {}
+        self._sources: dict[str, SourceText] = {}
+        self._image: Image | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self._code)
+
+    def add(self, functions: Sequence[Function], sources: Iterable[Source] = ()) -> None:
+        """Emit functions; they may name each other and those that are there. Raises EmitError."""
+        index = self._index
+        count = len(self._code)
+        index.update((function.name, count + n) for n, function in enumerate(functions))
+        code = []
+        try:
+            for function in functions:
+                code.append(FunctionEmitter(function, index, self._constants, self._spans).emit())
+        except BaseException:
+            for function in functions:
+                del index[function.name]
+            raise
+        self._code += code
+        self._places.extend(self._spans.rows[len(self._places) :])
+        for source in sources:
+            self._sources[source.path] = SourceText(source.path, source.sha256, source.text)
+        self._image = None
+
+    @property
+    def image(self) -> Image:
+        """The image as it is now; one that was given before goes on being what it was."""
+        if self._image is None:
+            self._image = Image(
+                name=self.name,
+                entry=self._index[ENTRY],
+                meta={**attrs.asdict(Meta(scope=())), "scope": []},
+                constants=self._constants.values,
+                functions=self._code,
+                paths=list(self._spans.paths),
+                spans=self._places,
+                sources=list(self._sources.values()),
+            )
+        return self._image
+
+    def function(self, name: str, captures: Iterable[Value] = ()) -> FunctionValue:
+        """The function of a name, with the values it captures."""
+        return FunctionValue(self._index[name], tuple(captures))
+
+    @property
+    def names(self) -> Collection[str]:
+        """What its functions are called."""
+        return self._index.keys()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._index
+
+    def index(self, name: str) -> int:
+        return self._index[name]
+
+    def lifted(self, functions: Iterable[int]) -> tuple[Function, ...]:
+        """Functions as they were given, by index."""
+        image = self.image
+        return tuple(Lifter(image, image.functions[index]).function() for index in functions)
+
+    def made_by(self, function: int) -> list[int]:
+        """A function and all that it makes, and those make, in the order of the image."""
+        return sorted(_reached(self.image, [function]))
+
+    def forget(self, values: Iterable[Value]) -> None:
+        """Leave out every function that neither these values nor what they hold can call."""
+        image = self.image
+        held = functions_in(values)
+        kept = sorted(_reached(image, [image.entry, *(value.function for value in held)]))
+        functions = self.lifted(kept)
+        sources = self._sources
+        self._begin()
+        self.add(functions)
+        self._sources = {path: sources[path] for path in self._spans.paths if path in sources}
+        renumbered = {old: new for new, old in enumerate(kept)}
+        for value in held:
+            value.function = renumbered[value.function]
+
+
+def start(image: Image, function: FunctionValue, fuel: int | None = None, tier: str = "auto") -> Machine:
+    """A machine that calls a function value of the image."""
+    machine = Machine(image, [None], fuel, tier)
+    machine.calls[0].slots[0] = function
+    return machine
+
+
+def functions_in(values: Iterable[Value]) -> list[FunctionValue]:
+    """Every function value that these values hold, each once."""
+    found = []
+    seen: set[int] = set()
+    todo = [*values]
+    while todo:
+        value = todo.pop()
+        kind = type(value)
+        if kind not in _HOLDERS or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if kind is tuple:
+            todo += [item for item in value if type(item) in _HOLDERS]
+        elif kind is dict:
+            todo += [item for item in value.values() if type(item) in _HOLDERS]
+        elif kind is Pair:
+            todo += (value.tail, value.head)
+        elif kind is Box:
+            todo.append(value.value)
+        else:
+            found.append(value)
+            todo += value.captures
+    return found
+
+
+def _reached(image: Image, functions: Collection[int]) -> set[int]:
+    """These functions and those that their code makes."""
+    found = set(functions)
+    todo = list(found)
+    while todo:
+        code = image.functions[todo.pop()].code
+        for _, row, operands in decode(code, 0, len(code)):
+            if row.name == "CLOSURE" and operands[0] not in found:
+                found.add(operands[0])
+                todo.append(operands[0])
+    return found

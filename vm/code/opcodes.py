@@ -1,0 +1,188 @@
+"""The instruction set: one row an opcode, and everything that reads code reads these rows.
+
+Code is a sequence of unsigned 32-bit words: an opcode's number, then its operands, one word each. A
+state's code is straight-line work that ends in exactly one *exit*, the only kind of instruction
+that moves control, and exits name states, never offsets. So control can only ever enter a state at
+its beginning, with an empty operand stack, and a state can be checked, decoded and understood
+without looking at any other.
+
+Run as a program it prints `spec/opcodes.md`.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# The operand that stands for "no state" where one is optional.
+NO_STATE = 0xFFFFFFFF
+MAX_WORD = 0xFFFFFFFF
+
+# What an operand word means.
+OPERANDS = {
+    "constant": "index of a constant of the image",
+    "slot": "index of a slot of the function",
+    "primitive": "index of a constant that names a primitive (`spec/primitives.md`)",
+    "note": "index of a constant that names a note kind (`spec/effects.md`)",
+    "effect": "index of a constant that names an effect kind (`spec/effects.md`)",
+    "function": "index of a function of the image",
+    "count": "how many operands `…` stands for in the stack picture",
+    "table": "index of a switch table of the function: from strings to states",
+    "state": "index of a state of the function",
+    "state?": "index of a state of the function, or 4294967295 for none",
+}
+
+
+class Opcode:
+    """One row. `pops` and `pushes` follow from the stack picture `before -- after`; where the
+    picture has a `…`, the operand `count` pops as many more (`pops_count`)."""
+
+    __slots__ = (
+        "_count",
+        "doc",
+        "is_exit",
+        "name",
+        "number",
+        "operands",
+        "picture",
+        "pops",
+        "pops_count",
+        "pushes",
+    )
+
+    def __init__(self, number: int, name: str, operands: str, picture: str, doc: str, exits: bool) -> None:
+        self.number = number
+        self.name = name
+        self.operands = tuple(operands.split())
+        self.picture = picture
+        before, _, after = picture.partition("--")
+        words = before.split()
+        self.pops = sum(not word.endswith("…") for word in words)
+        self.pops_count = self.pops != len(words)
+        self._count = self.operands.index("count") if self.pops_count else 0
+        self.pushes = len(after.split())
+        self.doc = doc
+        self.is_exit = exits
+        if set(self.operands) - set(OPERANDS) or self.pops_count != ("count" in self.operands):
+            raise AssertionError(f"the row of {name} contradicts itself")
+
+    def __repr__(self) -> str:
+        return f"<opcode {self.name}>"
+
+    def popped(self, operands: Sequence[int]) -> int:
+        """How many values the instruction with these operands takes off the stack."""
+        return self.pops + (operands[self._count] if self.pops_count else 0)
+
+
+def _work(number: int, name: str, operands: str, picture: str, doc: str) -> Opcode:
+    return Opcode(number, name, operands, picture, doc, False)
+
+
+def _exit(number: int, name: str, operands: str, picture: str, doc: str) -> Opcode:
+    return Opcode(number, name, operands, picture, doc, True)
+
+
+# Numbers are part of the image format: they are never given to another meaning. 0 stays unused, so
+# that zeroed memory is no code.
+ROWS = (
+    _work(1, "CONST", "constant", "-- value", "Push a constant."),
+    _work(2, "LOAD", "slot", "-- value", "Push what a slot holds; null where nothing was stored."),
+    _work(3, "STORE", "slot", "value --", "Store in a slot."),
+    _work(4, "PRIM", "primitive count", "operand… -- value", "Apply a primitive; it may fault."),
+    _work(5, "CLOSURE", "function count", "capture… -- function", "Make a function value."),
+    _work(6, "SETBOX", "", "box value --", "Replace what a box holds; a fault where it is no box."),
+    _work(7, "NOTE", "note", "fields --", "Tell the host something, without waiting."),
+    _exit(16, "JUMP", "state", "--", "Go to a state."),
+    _exit(17, "BRANCH", "state state", "condition --", "To the first state if true, else to the second."),
+    _exit(
+        18,
+        "SWITCH",
+        "table state?",
+        "subject --",
+        "To the state a table gives for a string, else to the given one; without one, a fault.",
+    ),
+    _exit(
+        19,
+        "CALL",
+        "count slot state",
+        "callee argument… --",
+        "Call a function; what it returns goes to the slot, control to the state. One tick.",
+    ),
+    _exit(20, "TAILCALL", "count", "callee argument… --", "Replace this frame by a call. One tick."),
+    _exit(
+        21,
+        "PERFORM",
+        "effect slot state",
+        "arguments --",
+        "Stop for an effect; the host's answer goes to the slot, control to the state.",
+    ),
+    _exit(22, "RETURN", "", "value --", "End this frame; a value for the caller, or the program's result."),
+    _exit(23, "FAIL", "", "error --", "Fault with a message or a fault map."),
+    _exit(
+        24,
+        "PARALLEL",
+        "slot state",
+        "callee items --",
+        "Call a function for each item of a list, all at once; the list of what they return goes to the "
+        "slot, control to the state. One tick an item.",
+    ),
+)  # fmt: skip
+
+BY_NUMBER = {row.number: row for row in ROWS}
+BY_NAME = {row.name: row for row in ROWS}
+
+if len(BY_NUMBER) != len(ROWS) or len(BY_NAME) != len(ROWS):
+    raise AssertionError("an opcode is declared twice")
+
+
+def decode(
+    code: Sequence[int], start: int = 0, end: int | None = None
+) -> Iterator[tuple[int, Opcode, tuple[int, ...]]]:
+    """The instructions of `code[start:end]` as (offset, opcode, operands).
+
+    ValueError at a word that is no opcode's number and at an instruction that is cut off.
+    """
+    end = len(code) if end is None else end
+    while start < end:
+        row = BY_NUMBER.get(code[start])
+        if row is None:
+            raise ValueError(f"no opcode has the number {code[start]} (at {start})")
+        after = start + 1 + len(row.operands)
+        if after > end:
+            raise ValueError(f"{row.name} is cut off (at {start})")
+        yield start, row, tuple(code[start + 1 : after])
+        start = after
+
+
+def markdown() -> str:
+    """The text of `spec/opcodes.md`."""
+    lines = [
+        "# Opcodes",
+        "",
+        "Printed from `vm/code/opcodes.py` by `python -m llc.vm.code.opcodes`; a test compares. How the",
+        "machine works is in [machine.md](machine.md).",
+        "",
+        "Code is a sequence of unsigned 32-bit little-endian words: an opcode's number, then one word",
+        "an operand. Stack pictures read `before -- after`, the top of the stack to the right.",
+    ]
+    for title, exits in (("Work inside a state", False), ("Exits", True)):
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| number | name | operands | stack | meaning |",
+            "|---|---|---|---|---|",
+        ]
+        lines += [
+            f"| {row.number} | `{row.name}` | {' '.join(row.operands)} | `{row.picture}` | {row.doc} |"
+            for row in ROWS
+            if row.is_exit is exits
+        ]
+    lines += ["", "## Operands", "", "| operand | meaning |", "|---|---|"]
+    lines += [f"| {name} | {doc} |" for name, doc in OPERANDS.items()]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,1 @@
+"""Static analyses of functions: types, liveness, uniqueness, bounds checks, inlining."""

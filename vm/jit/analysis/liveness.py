@@ -1,0 +1,219 @@
+"""Which slots anybody may look at again: what is stored to others need not be stored.
+
+A slot is looked at where it is loaded, and where a frame can be seen: at a tick, a call or an effect
+(`slots`). Where control goes round without being seen, what was stored in between is nobody's.
+"""
+
+from __future__ import annotations
+
+from ..model.slots import WAITS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ..codegen.counted_loops import Count
+    from ..model.control_flow import FlowGraph
+    from ..model.function import Function, Part
+    from .type_inference import Known
+
+# Kinds of which there is only one value, so that nothing is loaded.
+ONLY = {"null": "None", "true": "True", "false": "False"}
+
+
+class Live:
+    """The slots that may be looked at from a state on, as bits: before it begins, and after its exit."""
+
+    def __init__(self, function: Function, graph: FlowGraph, known: Known) -> None:
+        self.function = function
+        self.graph = graph
+        self.known = known
+        # Instructions whose value nobody wants.
+        self.unread: set[int] = set()
+        # A slot that has another's local is that one.
+        places = {name: slot for slot, name in reversed(list(enumerate(function.names)))}
+        self.root = [places[name] for name in function.names]
+        self.before: dict[int, int] = dict.fromkeys(graph.order, 0)
+        self.after: dict[int, int] = {}
+        self.plans: dict[int, str] = {}
+        self.look(graph.order)
+
+    def look(self, states: Collection[int]) -> None:
+        """Find out about these states, from what is known of the others."""
+        todo = list(states)
+        while todo:
+            state = todo.pop()
+            self.after[state] = self.leaving(state)
+            before = self.entering(state)
+            if before != self.before[state]:
+                self.before[state] = before
+                todo += [one for one in self.graph.before[state] if one in states]
+        for state in states:
+            self.plan(state)
+
+    def loads(self, state: int) -> list[int]:
+        """By instruction of a state, the slot that it looks at, or -1."""
+        before = self.known.before.get(state, [])
+        stored: set[int] = set()
+        found = []
+        for offset, row, words in self.function.states[state]:
+            slot = -1
+            if row.name == "STORE":
+                stored.add(words[0])
+            elif offset in self.unread:
+                pass
+            elif row.name == "LOAD" and (words[0] in stored or not before or before[words[0]] not in ONLY):
+                slot = self.root[words[0]]
+            found.append(slot)
+        return found
+
+    def entering(self, state: int) -> int:
+        live = self.after[state]
+        instructions = self.function.states[state]
+        for slot, (_, row, words) in zip(reversed(self.loads(state)), reversed(instructions), strict=True):
+            if row.name == "STORE":
+                live &= ~(1 << words[0])
+            elif slot >= 0:
+                live |= 1 << slot
+        return live
+
+    def leaving(self, state: int) -> int:
+        function = self.function
+        part = function.part_of[state]
+        name = function.states[state][-1][1].name
+        live = 0
+        for target in function.edges[state]:
+            if (state, target) in function.left:
+                return -1
+            live |= self.onward(state, target)
+        if function.again[state]:
+            # What it is given is given anew, and the rest is empty.
+            count = len(part.code.slots) - part.code.parameters - part.code.captures
+            anew = (1 << part.code.parameters) - 1 | ((1 << count) - 1) << len(part.code.slots) - count
+            return live & ~(anew << part.slot)
+        called = function.called.get(state)
+        if called is not None:
+            live &= ~self.own(called)
+        else:
+            slot = function.result_slot(state)
+            if slot is not None:
+                live &= ~(1 << slot)
+        if (name in WAITS and not self.is_quiet(state)) or function.is_end(state):
+            live |= self.seen(part, state, True)
+        if state in function.outer:
+            outer = function.outer[state]
+            live |= self.roots(outer, (1 << outer.code.parameters + outer.code.captures) - 1)
+        return live
+
+    def is_quiet(self, state: int) -> bool:
+        """Whether nobody looks where a state calls."""
+        return False
+
+    def onward(self, state: int, target: int) -> int:
+        """What may be looked at where control goes from a state to another, and later."""
+        live = self.before.get(target, 0)
+        # At the head of a loop one may look when a portion of rounds begins (`counted`).
+        if self.function.ticks(state, target) or target in self.graph.headers:
+            live |= self.visible(state, target)
+        return live
+
+    def own(self, part: Part) -> int:
+        """The slots of a part that have locals of their own."""
+        return sum(1 << slot for slot in self.slots(part) if self.root[slot] == slot)
+
+    def slots(self, part: Part) -> range:
+        return range(part.slot, part.slot + len(part.code.slots))
+
+    def visible(self, state: int, target: int) -> int:
+        """What can be seen where control stops on its way to a state for want of a tick."""
+        function = self.function
+        part = function.part_of[target]
+        is_first = target in (part.leaves or ()) and state not in (part.leaves or ())
+        return self.seen(part, part.state if is_first else target, False)
+
+    def seen(self, part: Part, state: int, is_exit: bool) -> int:
+        """What can be seen of a frame at the beginning or the exit of a state, and of its callers."""
+        found = 0
+        if state in self.function.outer:
+            state = self.function.outer[state].call
+        while True:
+            if part.filled is None:
+                found |= self.roots(part, -1)
+            else:
+                found |= self.roots(part, part.filled.full(state - part.state, is_exit))
+            if part.call < 0:
+                return found
+            state, is_exit = part.call, True
+            part = self.function.part_of[state]
+
+    def roots(self, part: Part, slots: int) -> int:
+        """Slots of a part, as they are among all."""
+        found = 0
+        for slot in self.slots(part):
+            if slots >> slot - part.slot & 1:
+                found |= 1 << self.root[slot]
+        return found
+
+    def is_result(self, state: int) -> bool:
+        """Whether anybody looks at what the exit of a state stores."""
+        function = self.function
+        slot = function.result_slot(state)
+        assert slot is not None
+        live = 0
+        for target in function.edges[state]:
+            if (state, target) in function.left:
+                return True
+            live |= self.onward(state, target)
+        return bool(live >> slot & 1)
+
+    def plan(self, state: int) -> None:
+        """What to do at each STORE: `drop` it, or `keep` the value for the LOAD that follows."""
+        live = self.after[state]
+        instructions = self.function.states[state]
+        loads = self.loads(state)
+        after_load = 0
+        for index in range(len(instructions) - 1, -1, -1):
+            offset, row, words = instructions[index]
+            if row.name == "STORE":
+                slot = words[0]
+                if not live >> slot & 1:
+                    self.plans[offset] = "drop"
+                elif loads[index + 1] == slot and not after_load >> slot & 1:
+                    self.plans[offset] = "keep"
+                live &= ~(1 << slot)
+            elif loads[index] >= 0:
+                after_load = live
+                live |= 1 << loads[index]
+
+
+class Rounds(Live):
+    """The same in the rounds of a loop that counts, where nobody looks. `whole` is of the text around it."""
+
+    def __init__(self, whole: Live, count: Count) -> None:
+        self.function = whole.function
+        self.graph = whole.graph
+        self.known = whole.known
+        self.root = whole.root
+        self.count = count
+        self.unread = count.unread
+        self.before = dict(whole.before)
+        self.after = dict(whole.after)
+        self.plans = dict(whole.plans)
+        for state in count.states:
+            self.before[state] = 0
+            for offset, _, _ in self.function.states[state]:
+                self.plans.pop(offset, None)
+        self.look(count.states)
+
+    def is_quiet(self, state: int) -> bool:
+        return True
+
+    def onward(self, state: int, target: int) -> int:
+        count = self.count
+        if count.is_within(state, target):
+            return self.before[target]
+        live = super().onward(state, target)
+        if target == count.header:
+            # What is so known after a round is stored when the last one of a portion is done.
+            live &= ~sum(1 << slot for slot in (count.index, *count.ends))
+        return live

@@ -1,0 +1,135 @@
+"""Which part of a function returns without calling anything: what is worth writing in place of a call of it.
+
+A function that calls itself is written in place only so far: the questions it asks first, and the states
+that return at once. Where the answers lead elsewhere it is called after all, and asks them again. So the
+questions must be such that asking them twice is the same: they change nothing and cannot fault.
+"""
+
+from __future__ import annotations
+
+from ..model.type_lattice import INTEGERS, of_result
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.function import Function
+    from ..model.type_lattice import Kind
+    from .type_inference import Known
+
+# The most states that are gone through, and the most words of them.
+_MOST = 6
+_WORDS = 60
+# Primitives that cannot fault: for integers, and for anything.
+_OF_INTEGERS = frozenset(
+    {
+        "add",
+        "sub",
+        "num_eq",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "is_zero",
+        "is_positive",
+        "is_negative",
+        "is_even",
+        "is_odd",
+    }
+)
+_OF_ANYTHING = frozenset(
+    {
+        "eq",
+        "not",
+        "is_null",
+        "is_nil",
+        "is_string",
+        "is_map",
+        "is_symbol",
+        "is_boolean",
+        "is_function",
+        "is_pair",
+    }
+    | {"is_list", "select"}
+)
+
+
+def leaves_of(
+    function: Function, known: Known, constants: Sequence[Kind]
+) -> tuple[set[int], set[int]] | None:
+    """The states that ask, and those that return; None where nothing returns so, or everything."""
+    asking: set[int] = set()
+    leaves: set[int] = set()
+    others: set[int] = set()
+    todo = [0]
+    while todo:
+        state = todo.pop()
+        if state in asking | leaves | others:
+            continue
+        way = _way(function, state, set())
+        if way is not None and state:
+            leaves |= way
+        elif len(asking) < _MOST and _asks(function, state, known, constants):
+            asking.add(state)
+            todo += function.edges[state]
+        else:
+            others.add(state)
+    # One state cannot be both: it would be entered with its tick and without.
+    if not leaves or not others or leaves & (asking | others):
+        return None
+    words = sum(function.code.bounds(state)[1] - function.code.bounds(state)[0] for state in asking | leaves)
+    return (asking, leaves) if words <= _WORDS else None
+
+
+def _way(function: Function, state: int, seen: set[int]) -> set[int] | None:
+    """The states from one on, if they return without calling or going back, and use only what they store."""
+    if state in seen or len(seen) > _MOST:
+        return None
+    instructions = function.states[state]
+    stored: set[int] = set()
+    given = function.code.parameters + function.code.captures
+    for _, row, words in instructions:
+        if row.name == "STORE":
+            if words[0] < given:
+                return None
+            stored.add(words[0])
+        elif row.name == "LOAD" and words[0] >= given and words[0] not in stored:
+            return None
+    found = {state}
+    match instructions[-1][1].name:
+        case "RETURN" | "FAIL":
+            return found
+        case "JUMP" | "BRANCH":
+            for target in function.edges[state]:
+                way = _way(function, target, seen | found) if target > state else None
+                if way is None:
+                    return None
+                found |= way
+            return found
+        case _:
+            return None
+
+
+def _asks(function: Function, state: int, known: Known, constants: Sequence[Kind]) -> bool:
+    """Whether a state does nothing but find out where to go on, which cannot fail."""
+    before = known.before.get(state)
+    if before is None or any(target <= state for target in function.edges[state]):
+        return False
+    stack: list[Kind] = []
+    for _, row, words in function.states[state][:-1]:
+        match row.name:
+            case "LOAD":
+                stack.append(before[words[0]])
+            case "CONST":
+                stack.append(constants[words[0]])
+            case "PRIM":
+                name = function.image.constants[words[0]]
+                taken = stack[len(stack) - words[1] :]
+                del stack[len(stack) - words[1] :]
+                if (name in _OF_INTEGERS and INTEGERS.issuperset(taken)) or name in _OF_ANYTHING:
+                    stack.append(of_result(name, taken))
+                else:
+                    return False
+            case _:
+                return False
+    return function.states[state][-1][1].name in ("BRANCH", "JUMP")

@@ -1,0 +1,101 @@
+"""What a value is, kept beside it: a local that says whether a slot holds an integer, or a pair.
+
+Where the type of what a slot holds is asked for more often than the slot changes, it is asked for once, when
+the slot is given something. A flag that is true is right; one that is false says nothing, since where a type
+is not known a primitive does what it does for any.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..model.type_lattice import INTEGERS
+from .type_inference import WANTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from ..codegen.python_text import Statement
+    from ..model.function import Function
+    from ..model.trees import Node
+    from ..model.type_lattice import Kind
+    from .liveness import Live
+
+# Primitives that ask for integers, and for pairs, of their operands.
+_ASKING = {name: "int" for name, kind in WANTS.items() if kind == "int"}
+_ASKING |= {"first": "Pair", "rest": "Pair", "is_nil": "Pair"}
+_LETTERS = {"int": "t", "Pair": "p"}
+_BOTH = re.compile(r"type\((\w+)\) is int is type\((\w+)\)")
+_NIL = re.compile(r"(\w+) is NIL or \1 is None")
+
+
+class Flags:
+    """names: the flags, by the local of a slot and the type. Without a function there are none."""
+
+    def __init__(self) -> None:
+        self.names: dict[tuple[str, str], str] = {}
+
+    def find(self, live: Live, nodes: list[list[Node]], without: Container[str]) -> None:
+        """Choose the slots that are worth it; not those whose locals change otherwise (`without`), nor those
+        that may be asked before they are given anything. nodes: the function's `trees`."""
+        function, known = live.function, live.known
+        asked: dict[tuple[int, str], int] = {}
+        given: dict[int, int] = {}
+        for state in live.graph.order:
+            stored: set[int] = set()
+            for node in nodes[state]:
+                if node.name == "STORE":
+                    stored.add(live.root[node.slot])
+                kind = _ASKING.get(node.name)
+                for one in node.taken if kind is not None else ():
+                    if one.name != "LOAD":
+                        continue
+                    slot = live.root[one.slot]
+                    if slot in stored or known.before[state][one.slot] == "any":
+                        asked[slot, str(kind)] = asked.get((slot, str(kind)), 0) + 1
+            for slot in stored | self.given(function, live, state, nodes[state][-1]):
+                given[slot] = given.get(slot, 0) + 1
+        emptied = {slot for part in function.parts for slot in part.emptied}
+        for (slot, type_), count in asked.items():
+            name = function.names[slot]
+            unsure = live.before[function.start] >> slot & 1 or slot in emptied or slot not in given
+            if count > max(1, given.get(slot, 0)) and not unsure and name not in without:
+                self.names[name, type_] = f"{_LETTERS[type_]}{slot}"
+
+    def given(self, function: Function, live: Live, state: int, last: Node) -> set[int]:
+        """The slots that the exit of a state gives something."""
+        result = function.result_slot(state)
+        part = function.part_of[state] if function.again[state] else function.called.get(state)
+        if part is None:
+            return set() if result is None else {live.root[result]}
+        slots = live.slots(part)[: part.code.parameters + part.code.captures]
+        given = last.taken[-part.code.parameters :] if function.again[state] and part.code.parameters else []
+        same = {slot for slot, node in zip(slots, given, strict=False) if node.loads(slot)}
+        return {slot for slot in slots if live.root[slot] == slot} - same
+
+    def within(self, text: str) -> str:
+        """A condition or a question with flags in it."""
+        if not self.names:
+            return text
+        both = _BOTH.fullmatch(text) or _BOTH.match(text)
+        if both and any((name, "int") in self.names for name in both.groups()):
+            text = _BOTH.sub(r"type(\1) is int and type(\2) is int", text, count=1)
+        nil = _NIL.fullmatch(text)
+        if nil and (flag := self.names.get((nil[1], "Pair"))):
+            return f"not {flag} and ({text})"
+        for (name, type_), flag in self.names.items():
+            text = text.replace(f"type({name}) is {type_}", flag)
+        return text
+
+    def after(self, name: str, kind: Kind) -> list[Statement]:
+        """What follows where a local is given a value of a kind."""
+        found: list[Statement] = []
+        for type_ in _LETTERS:
+            flag = self.names.get((name, type_))
+            if flag is not None:
+                text = f"type({name}) is {type_}"
+                if kind != "any":
+                    text = str(kind in INTEGERS if type_ == "int" else kind == "pair")
+                found.append(f"{flag} = {text}")
+        return found

@@ -1,0 +1,246 @@
+"""What is known of types before each state, and what functions return, by going through states until
+nothing changes (`kinds` has the words for it).
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from ..model import type_lattice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...code.image import Image
+    from ..model.function import Function, Part
+    from ..model.type_lattice import Kind
+
+    # A function and what it is called with: parameters, then captures.
+    Call = tuple[int, tuple[Kind, ...]]
+
+# What it is worth knowing of a primitive's operands.
+_WANTED = {
+    "int": "add sub mul num_eq lt le gt ge quotient remainder modulo is_even is_odd is_zero is_positive "
+    "is_negative",
+    "box": "unbox unbox_set",
+}
+WANTS = {name: kind for kind, names in _WANTED.items() for name in names.split()}
+# Results are looked for of functions that are not longer, for so many calls of one, and at one go so often.
+_LONGEST = 400
+_CALLS = 8
+_LOOKS = 150
+
+
+class Known:
+    """What is known before each state: the kind of each slot.
+
+    calls: by state that ends in a call, what it calls and the arguments.
+    wanted: slots that should hold integers, or boxes. result: what is returned, None where nothing is.
+    """
+
+    def __init__(self) -> None:
+        self.before: dict[int, list[Kind]] = {}
+        self.calls: dict[int, tuple[Kind, list[Kind]]] = {}
+        self.wanted: dict[int, Kind] = {}
+        self.result: Kind | None = None
+
+
+class Results:
+    """What the functions of an image return, by what they are called with."""
+
+    def __init__(self, image: Image, whole: Callable[[int], Function]) -> None:
+        self.image = image
+        self.whole = whole
+        self.constants = [type_lattice.of_value(value, image) for value in image.constants]
+        # None where nothing is returned, as far as is known by now.
+        self.found: dict[Call, Kind | None] = {}
+        self.counts: dict[int, int] = {}
+        # What is still to be looked into; what is now, and who asked for what.
+        self.todo: list[Call] = []
+        self.now: Call | None = None
+        self.askers: dict[Call, set[Call]] = {}
+
+    def of_call(self, callee: Kind, arguments: Sequence[Kind]) -> Kind | None:
+        """What a call returns; None where it does not, as far as is known by now."""
+        if not isinstance(callee, tuple):
+            return "any"
+        _, index, captures = callee
+        code = self.image.functions[index]
+        if code.rest and len(arguments) >= code.parameters - 1:
+            arguments = [*arguments[: code.parameters - 1], "array"]
+        if len(arguments) != code.parameters:
+            return "any"
+        return self.of_function(index, (*type_lattice.given(arguments), *type_lattice.given(captures)))
+
+    def of_function(self, index: int, given: tuple[Kind, ...]) -> Kind | None:
+        call = index, given
+        if call not in self.found:
+            code = self.image.functions[index]
+            self.counts[index] = self.counts.get(index, 0) + 1
+            if code.handlers or len(code.code) > _LONGEST or self.counts[index] > _CALLS:
+                self.found[call] = "any"
+            else:
+                self.found[call] = None
+                self.todo.append(call)
+        if self.now is not None:
+            self.askers.setdefault(call, set()).add(self.now)
+            return self.found[call]
+        self.look()
+        return self.found[call] or "any"
+
+    def look(self) -> None:
+        """Look into calls until nothing changes any more."""
+        begun: set[Call] = set()
+        while self.todo:
+            call = self.now = self.todo.pop()
+            begun.add(call)
+            old = self.found[call]
+            result = explore(self.whole(call[0]), call[1], self).result
+            if len(begun) > _LOOKS:
+                result = "any"
+            elif old is not None:
+                # What once was found to be returned stays: what follows from it may seem to return nothing.
+                result = old if result is None else type_lattice.join([old], [result])[0]
+            if result != old:
+                self.found[call] = result
+                self.todo += self.askers.get(call, ())
+        self.now = None
+
+
+def explore(function: Function, given: Sequence[Kind], results: Results) -> Known:
+    """What is known, if the first slots are of the kinds `given` where control comes in."""
+    return _Exploring(function, results).all_from(given)
+
+
+def operands_of(part: Part, slots: Sequence[Kind]) -> list[Kind]:
+    """What stands before a call of a function whose slots have been set already: itself and its arguments."""
+    given = part.slot + part.code.parameters
+    captures = tuple(slots[given : given + part.code.captures])
+    return [("function", part.index, captures), *slots[part.slot : given]]
+
+
+def begin(part: Part, slots: list[Kind], given: Sequence[Kind]) -> None:
+    """A function begins: its slots are what it is given, and empty."""
+    count = len(part.code.slots)
+    slots[part.slot : part.slot + count] = [*given, *["null"] * (count - len(given))]
+
+
+class _Exploring:
+    def __init__(self, function: Function, results: Results) -> None:
+        self.function = function
+        self.results = results
+        self.known = Known()
+        self.todo: list[int] = []
+
+    def all_from(self, given: Sequence[Kind]) -> Known:
+        function, known = self.function, self.known
+        for target, _ in function.code.handlers.values():
+            known.before[target] = ["any"] * function.slots
+            heappush(self.todo, target)
+        self.reach(function.start, [*given, *["null"] * (function.slots - len(given))])
+        # The first first: what comes later is then gone through less often.
+        while self.todo:
+            self.state(heappop(self.todo))
+        return known
+
+    def reach(self, state: int, found: Sequence[Kind]) -> None:
+        before = self.known.before
+        old = before.get(state)
+        if old is None:
+            before[state] = list(found)
+        else:
+            new = type_lattice.join(old, found)
+            if new == old:
+                return
+            before[state] = new
+        if state not in self.todo:
+            heappush(self.todo, state)
+
+    def state(self, state: int) -> None:
+        if state in self.function.outer:
+            slots = list(self.known.before[state])
+            self.leave(state, slots, operands_of(self.function.outer[state], slots))
+            return
+        function, constants = self.function, self.results.constants
+        slots = list(self.known.before[state])
+        wanted = self.known.wanted
+        # Kinds, and the slots they were loaded from.
+        stack: list[Kind] = []
+        origins: list[int] = []
+        for _, row, words in function.states[state][:-1]:
+            count = row.popped(words)
+            first = len(stack) - count
+            taken, sources = stack[first:], origins[first:]
+            del stack[first:], origins[first:]
+            origin = -1
+            match row.name:
+                case "LOAD":
+                    origin = words[0]
+                    kind = slots[origin]
+                case "CONST":
+                    kind = constants[words[0]]
+                case "PRIM":
+                    name = self.results.image.constants[words[0]]
+                    kind = type_lattice.of_result(name, taken)
+                    if name in WANTS:
+                        for source, one in zip(sources, taken, strict=True):
+                            if one == "any" and source >= 0:
+                                wanted[source] = WANTS[name]
+                case "CLOSURE":
+                    kind = type_lattice.of_closure(words[0], taken)
+                case "STORE":
+                    slots[words[0]] = taken[0]
+                    continue
+                case "SETBOX":
+                    if taken[0] == "any" and sources[0] >= 0:
+                        wanted[sources[0]] = "box"
+                    continue
+                case _:
+                    continue
+            stack.append(kind)
+            origins.append(origin)
+        if function.states[state][-1][1].name == "BRANCH" and stack[-1] == "bool" and origins[-1] >= 0:
+            for target, kind in zip(function.edges[state], ("true", "false"), strict=True):
+                slots[origins[-1]] = kind
+                self.reach(target, slots)
+            return
+        self.leave(state, slots, stack)
+
+    def leave(self, state: int, slots: list[Kind], stack: list[Kind]) -> None:
+        function = self.function
+        _, row, words = function.states[state][-1]
+        part = function.part_of[state]
+        if function.again[state]:
+            begin(
+                part,
+                slots,
+                [*stack[len(stack) - words[0] :], *slots[part.slot + words[0] :][: part.code.captures]],
+            )
+            self.reach(part.state, slots)
+            return
+        result: Kind | None = "any"
+        match row.name:
+            case "CALL" | "TAILCALL":
+                arguments = stack[len(stack) - words[0] :]
+                callee = stack[-1 - words[0]]
+                called = function.called.get(state)
+                if called is not None and isinstance(callee, tuple):
+                    begin(called, slots, [*arguments, *callee[2]])
+                    self.reach(called.state, slots)
+                    return
+                self.known.calls[state] = callee, arguments
+                result = self.results.of_call(callee, arguments)
+            case "RETURN":
+                result = stack[-1]
+        if result is None:
+            return
+        if row.name in ("RETURN", "TAILCALL") and part.call < 0:
+            known = self.known.result
+            self.known.result = result if known is None else type_lattice.join([known], [result])[0]
+            return
+        stored = function.result_slot(state)
+        if stored is not None:
+            slots[stored] = result
+        for target in function.edges[state]:
+            self.reach(target, slots)

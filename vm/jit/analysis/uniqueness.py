@@ -1,0 +1,224 @@
+"""Where a value may be changed in place, because nobody can tell it from a new one.
+
+Values never change (`vm.values`), and whoever looks at a run sees slots between states only. So a list that
+grows from one round of a loop to the next may be a Python list as long as the loop goes, and a map that one
+slot alone holds may be changed where that slot is about to be given the new map.
+
+Must not be in here: the text that does it (`instructions`).
+"""
+
+from __future__ import annotations
+
+from sys import getrefcount
+
+from ...values import bounds, lists
+from ..model.trees import trees
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...values.values import Value
+    from ..model.function import Function
+    from ..model.trees import Node
+
+
+# What `getrefcount` says of a value that one slot alone holds, in a text such as those made here.
+def _alone() -> int:
+    value: dict[str, int] = {}
+    return getrefcount(value)
+
+
+ALONE = _alone()
+
+
+class InPlace:
+    """growing: parameters that hold a list which only grows from round to round, and is turned round at the
+    end. looping: other slots that do, in a loop that stores to them, and whether what they hold where control
+    comes in can be such a list. maps: the `put` whose map nobody reads again, by offset, with the slot that
+    holds it. boxes: those
+    whose map is a box's that is given the new one, with the slots of the box and of the new map, -1 for none.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.growing: set[int] = set()
+        self.looping: dict[int, bool] = {}
+        self.maps: dict[int, int] = {}
+        self.boxes: dict[int, tuple[int, int]] = {}
+        if function.code.handlers:
+            return
+        self.function = function
+        states = trees(function)
+        for nodes in states:
+            self.boxes |= _boxed_puts(nodes)
+        for state, nodes in enumerate(states):
+            self.maps.update(self.last_puts(state, nodes))
+        if any(function.again):
+            own = [number for number in range(len(states)) if function.part_of[number].call < 0]
+            self.growing = {
+                slot
+                for slot in range(function.code.parameters)
+                if all(self.grows(slot, state, states[state]) for state in own)
+                and any(_is_cons(node, slot) for state in own for node in states[state])
+            }
+        stores = [node for nodes in states for node in nodes if node.name == "STORE"]
+        for slot in {node.slot for node in stores if _is_cons(node.taken[0], node.slot)}:
+            is_given = self.is_unset(slot, states, True)
+            is_own = slot < len(function.code.slots)
+            if (is_given and not is_own) or self.is_unset(slot, states, False):
+                continue
+            if self.loops(slot, states):
+                self.looping[slot] = is_given
+
+    # --- lists ------------------------------------------------------------------------------
+
+    def grows(self, slot: int, state: int, nodes: list[Node]) -> bool:
+        """Whether a state does no more with a parameter than put an item before it for the next round."""
+        is_round = self.function.again[state]
+        # What was made of it, and the slot that holds that until the next round begins.
+        grown: Node | None = None
+        held = -1
+        if self.function.result_slot(state) == slot:
+            return False
+        for node in nodes:
+            if node.name == "STORE":
+                (value,) = node.taken
+                if value is grown and grown is not None and held < 0 and node.slot != slot:
+                    held = node.slot
+                    continue
+                if node.slot in (slot, held):
+                    return False
+            first = len(node.taken) - node.words[0] if is_round and node is nodes[-1] else None
+            for number, one in enumerate(node.taken):
+                is_old = one.loads(slot)
+                is_new = grown is not None and (one is grown or one.loads(held))
+                if first is not None and (is_old or is_new or number == first + slot):
+                    if number != first + slot or not (is_new or (is_old and grown is None)):
+                        return False
+                elif is_old and grown is None and _is_cons(node, slot) and number == 1:
+                    grown = node
+                elif is_new or (is_old and (node.name != "reverse" or grown is not None)):
+                    return False
+        return grown is None or is_round
+
+    def loops(self, slot: int, states: list[list[Node]]) -> bool:
+        """Whether a slot is stored to only to begin a list and to put an item before it."""
+        function = self.function
+        part = next(part for part in reversed(function.parts) if part.slot <= slot)
+        if part.leaves is not None or slot - part.slot < part.code.parameters + part.code.captures:
+            return False
+        for state, nodes in enumerate(states):
+            if function.result_slot(state) == slot:
+                return False
+            stored = [node.taken[0] for node in nodes if node.name == "STORE" and node.slot == slot]
+            if not all(_is_cons(node, slot) or self.is_nil(node) for node in stored):
+                return False
+            for node in nodes:
+                is_grown = _is_cons(node, slot) and any(node is one for one in stored)
+                for number, one in enumerate(node.taken):
+                    if one.loads(slot) and node.name != "reverse" and not (is_grown and number == 1):
+                        return False
+        return True
+
+    def is_nil(self, node: Node) -> bool:
+        return node.name == "CONST" and self.function.image.constants[node.slot] in (None, ())
+
+    def is_unset(self, slot: int, states: list[list[Node]], first: bool) -> bool:
+        """Whether a slot can be read before anything is stored to it; `first`: where control comes in nothing
+        is."""
+        function = self.function
+        part = next(part for part in reversed(function.parts) if part.slot <= slot)
+        unset = {function.start: first or part.call >= 0}
+        todo = [function.start]
+        while todo:
+            state = todo.pop()
+            is_empty = unset[state]
+            for node in states[state]:
+                if is_empty and any(one.loads(slot) for one in node.taken):
+                    return True
+                if node.name == "STORE" and node.slot == slot:
+                    is_empty = False
+            for target in function.edges[state]:
+                is_begun = target == part.state and (
+                    function.again[state] or function.part_of[state] is not part
+                )
+                if unset.get(target) is None or (not unset[target] and (is_empty or is_begun)):
+                    unset[target] = is_empty or is_begun
+                    todo.append(target)
+        return False
+
+    # --- maps -------------------------------------------------------------------------------
+
+    def last_puts(self, state: int, nodes: list[Node]) -> Iterator[tuple[int, int]]:
+        """The `put` of a state after which nobody reads the slot that holds their map, and that slot."""
+        part = self.function.part_of[state]
+        is_end = nodes[-1].name in ("RETURN", "TAILCALL")
+        parameters = range(part.slot, part.slot + part.code.parameters)
+        for index, node in enumerate(nodes):
+            if node.name != "put" or node.taken[0].name != "LOAD":
+                continue
+            slot = node.taken[0].slot
+            later = nodes[index + 1 :]
+            if any(one.mentions(slot) for one in node.below) or any(
+                one.loads(slot) for one in node.taken[1:]
+            ):
+                continue
+            if any(one.loads(slot) for one in later):
+                continue
+            is_stored = any(one.name == "STORE" and one.slot == slot for one in later)
+            if is_stored or (is_end and (not self.function.again[state] or slot in parameters)):
+                yield node.offset, slot
+
+
+def _boxed_puts(nodes: list[Node]) -> dict[int, tuple[int, int]]:
+    """The `put` of a state between `unbox` and SETBOX of one box: either at once, or the new map is stored
+    first since somebody wants it."""
+    found = {}
+    for index, node in enumerate(nodes):
+        if node.name != "put" or node.taken[0].name not in ("unbox", "unbox_set"):
+            continue
+        (box,) = node.taken[0].taken[:1]
+        after = nodes[index + 1 :]
+        kept = -1
+        if after[0].name == "STORE" and not node.below:
+            kept = after[0].slot
+            after = after[3:]
+            if any(one.loads(kept) for one in node.taken) or box.loads(kept):
+                continue
+        elif len(node.below) != 1:
+            continue
+        if box.name == "LOAD" and after and after[0].name == "SETBOX":
+            place, value = after[0].taken
+            if place.loads(box.slot) and (value is node or value.loads(kept)):
+                found[node.offset] = box.slot, kept
+    return found
+
+
+def _is_cons(node: Node, slot: int) -> bool:
+    return node.name == "cons" and node.taken[1].loads(slot)
+
+
+# --- lists that grow, as texts call for them ------------------------------------------------------
+
+
+def grow(base: Value) -> tuple[list[Value], int]:
+    """A list that grows: `base` and the items put before it so far; and how many it may hold with that."""
+    return [base], bounds.MAX_ITEMS - (0 if base is None else lists.length(base))
+
+
+def grown(items: list[Value] | Value) -> Value:
+    """The list that it is; a value that is none which grows is as it was, where it has not begun to."""
+    if type(items) is not list:
+        return items
+    return lists.pairs(items[:0:-1], items[0] or ()) if len(items) > 1 else items[0]
+
+
+def turned(items: list[Value]) -> Value:
+    """The list that it is, turned round."""
+    if items[0]:
+        return (*lists.to_tuple(items[0])[::-1], *items[1:])
+    return tuple(items[1:])
+
+
+def full() -> None:
+    bounds.check_items(bounds.MAX_ITEMS + 1)

@@ -1,0 +1,1 @@
+"""Generation of Python source text from analysed functions."""

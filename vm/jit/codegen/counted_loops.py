@@ -1,0 +1,338 @@
+"""Loops that count: their rounds are done so many at a time, with the ticks of all of them taken at once.
+
+Where the head of a loop compares a slot with a bound that stays, and each way back adds one to it or takes
+one away, and nobody can look at the frame on the way, the rounds that are left are known. So a portion of
+them is a `for` over a range; what it did not use of its ticks is given back where the loop is left in the
+middle, or a fault says how many those are.
+
+Must not be in here: the text (`writer`), how many ticks there are (`ticks`).
+"""
+
+from __future__ import annotations
+
+from ..model.function import Ahead
+from ..model.type_lattice import INTEGERS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from ..analysis.liveness import Live, Rounds
+    from ..analysis.type_inference import Known
+    from ..model.control_flow import FlowGraph
+    from ..model.function import Function
+    from ..model.trees import Node
+
+# Comparisons of an index with its bound, by what they say if they do not hold, and if they are turned round;
+# and by which way an index goes, 0 for either, that meets the bound, and where after it.
+_OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "num_eq": "ne"}
+_TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "ne": "ne", "num_eq": "num_eq"}
+_STEPS = {"lt": (1, 0), "le": (1, 1), "gt": (-1, 0), "ge": (-1, -1), "ne": (0, 0)}
+# So many rounds are done quicker one by one.
+FEW = 16
+# Exits of states at which nobody can stop, beside calls of what is written in place.
+_QUIET = frozenset({"JUMP", "BRANCH", "SWITCH", "RETURN"})
+
+
+class Count:
+    """A loop that counts.
+
+    states: its states without the header; first: the one that the header leads to. index: the slot that
+    counts, name: its local; step: by what. bound: what it reaches in the end, as text; limit: as a number, if
+    it is one. ticks: how many a round uses. passed: by state, how many a round has used when it begins. ends:
+    slots besides the index that are known after a round, by how much more than the next index they are.
+    unread: instructions that only say what the next index is; nexts: the last of those in each state that
+    leads back. sums: instructions that give the index and a number. items: where nobody wants the index but
+    the items of a list by it, the local that is the list; uses: how often.
+    """
+
+    def __init__(self, header: int, first: int, states: set[int]) -> None:
+        self.header = header
+        self.first = first
+        self.states = states
+        self.index = self.step = self.ticks = 0
+        self.name = self.bound = ""
+        self.limit: int | None = None
+        self.passed: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
+        self.unread: set[int] = set()
+        self.nexts: set[int] = set()
+        self.sums: set[int] = set()
+        self.items = ""
+        self.uses = 0
+
+    def left(self, state: int) -> str:
+        """The ticks that are not used yet where a state ends, as text. `e` is where the index ends, `r` the
+        items that are left."""
+        rounds, used = "LEFT(r) + 1" if self.items else self.rounds("e"), self.passed[state] + 1
+        return f"{rounds} - {used}" if self.ticks == 1 else f"({rounds}) * {self.ticks} - {used}"
+
+    def rounds(self, end: str) -> str:
+        """How many there are until the index is `end`."""
+        return f"{end} - {self.name}" if self.step > 0 else f"{self.name} - ({end})"
+
+    def are_many(self) -> str:
+        """The condition for more rounds to be left than are done quicker one by one."""
+        if self.limit is None:
+            return f"{self.rounds(self.bound)} > {FEW}"
+        return f"{self.name} < {self.limit - FEW}" if self.step > 0 else f"{self.name} > {self.limit + FEW}"
+
+    def ahead(self, state: int) -> Ahead:
+        """The same as what a fault goes by."""
+        return Ahead("" if self.items else self.name, self.ticks, self.passed[state] + 1)
+
+    def is_within(self, state: int, target: int) -> bool:
+        """Whether a jump stays within a round."""
+        return target in self.states and (state in self.states or state == self.header)
+
+
+def counted(
+    function: Function, graph: FlowGraph, known: Known, live: Live, nodes: list[list[Node]]
+) -> dict[int, Count]:
+    """The loops that count, by their header. nodes: the function's `trees`."""
+    headers = set(graph.headers)
+    if graph.roots == {function.start} and graph.before[function.start]:
+        headers.add(function.start)
+    found = {}
+    for header in headers:
+        if _condition(function, header) is not None:
+            loop = _Finding(function, graph, known, live, nodes).loop(header, headers)
+            if loop is not None:
+                found[header] = loop
+    return found
+
+
+def by_items(count: Count, live: Rounds, below: Container[int], nodes: list[list[Node]]) -> None:
+    """Find out whether the items of one list are all that a loop wants of its index.
+
+    below: those of `nth` whose index is within the list.
+    """
+    root = live.root
+    found = []
+    for state in count.states:
+        fine = set(count.unread)
+        for node in nodes[state]:
+            if node.name == "STORE" and live.plans.get(node.offset) == "drop":
+                fine |= {one.offset for one in node.taken[0].all() if node.taken[0].offset in count.sums}
+            elif node.name == "nth" and node.offset in below:
+                index, items = node.taken
+                if items.name == "LOAD" and root[items.slot] == count.index:
+                    index, items = items, index
+                found.append(live.function.names[items.slot])
+                fine.add(index.offset)
+        for node in nodes[state]:
+            if node.name == "LOAD" and root[node.slot] == count.index and node.offset not in fine:
+                return
+    if len(set(found)) == 1:
+        count.items, count.uses = found[0], len(found)
+
+
+def _condition(function: Function, header: int) -> str | None:
+    """The primitive by which a state branches that does nothing else; None where it does."""
+    instructions = function.states[header]
+    names = [row.name for _, row, _ in instructions]
+    if names[2:] != ["PRIM", "BRANCH"] or not {"LOAD", "CONST"}.issuperset(names[:2]):
+        return None
+    name = function.image.constants[instructions[2][2][0]]
+    return str(name) if name in _TURNED else None
+
+
+class _Finding:
+    """Looks at one loop."""
+
+    def __init__(
+        self, function: Function, graph: FlowGraph, known: Known, live: Live, nodes: list[list[Node]]
+    ) -> None:
+        self.function = function
+        self.graph = graph
+        self.known = known
+        self.live = live
+        self.root = live.root
+        self.nodes = nodes
+        # What a slot is more than the index was when the round began: where each state begins, and at the
+        # end of those that lead back.
+        self.values: dict[int, dict[int, int]] = {}
+        self.last: list[dict[int, int]] = []
+
+    def loop(self, header: int, headers: set[int]) -> Count | None:
+        graph, function = self.graph, self.function
+        back = [state for state in graph.before[header] if graph.is_back(state, header)]
+        states: set[int] = set()
+        todo = list(back)
+        while todo:
+            state = todo.pop()
+            if state != header and state not in states:
+                states.add(state)
+                todo += graph.before[state]
+        firsts = [target for target in graph.edges[header] if target in states]
+        if len(firsts) != 1 or header in back or not all(function.ticks(state, header) for state in back):
+            return None
+        loop = Count(header, firsts[0], states)
+        order = sorted(states, key=graph.position.__getitem__)
+        if headers & states or not all(self.is_quiet(state) for state in order):
+            return None
+        if not self.counts(loop) or not self.follow(loop, order, set(back)):
+            return None
+        before = self.live.before[loop.first] | 1 << loop.index
+        first, *others = self.last
+        for slot, value in first.items():
+            if not before >> slot & 1 and all(one.get(slot) == value for one in others):
+                loop.ends[slot] = value - loop.step
+        return loop
+
+    def is_quiet(self, state: int) -> bool:
+        """Whether nobody can look at the frame while the state runs."""
+        function = self.function
+        return state not in function.outer and (
+            function.again[state] or state in function.called or function.states[state][-1][1].name in _QUIET
+        )
+
+    def counts(self, loop: Count) -> bool:
+        """Find what is compared with what. Whether the bound stays; how the index goes is seen later."""
+        function, header = self.function, loop.header
+        name = str(_condition(function, header))
+        test = self.nodes[header][2]
+        kinds = self.known.before[header]
+        if self.graph.edges[header][0] != loop.first:
+            name = _OPPOSITE[name]
+        stored = {self.root[slot] for state in loop.states for slot in self.stored(state)}
+        left, right = test.taken
+        for index, bound, relation in ((left, right, name), (right, left, _TURNED[name])):
+            if relation not in _STEPS or index.name != "LOAD" or kinds[index.slot] not in INTEGERS:
+                continue
+            value = None
+            if bound.name == "CONST":
+                value = function.image.constants[bound.slot]
+                if type(value) is not int or value.bit_length() > 128:
+                    continue
+                text = f"({value})" if value < 0 else str(value)
+            elif kinds[bound.slot] in INTEGERS and self.root[bound.slot] not in stored:
+                text = function.names[bound.slot]
+            else:
+                continue
+            loop.index = self.root[index.slot]
+            loop.name = function.names[index.slot]
+            if loop.index in stored:
+                loop.step, more = _STEPS[relation]
+                loop.bound = text + (f" + {more}" if more > 0 else f" - {-more}" if more else "")
+                loop.limit = None if value is None else value + more
+                return True
+        return False
+
+    def stored(self, state: int) -> set[int]:
+        """The slots that a state of the loop may change."""
+        function = self.function
+        found = {node.slot for node in self.nodes[state] if node.name == "STORE"}
+        result = function.result_slot(state)
+        if function.again[state]:
+            part = function.part_of[state]
+            arguments = self.nodes[state][-1].taken[-part.code.parameters :] if part.code.parameters else []
+            for number, node in enumerate(arguments):
+                slot = part.slot + number
+                if node.name != "LOAD" or self.root[node.slot] != self.root[slot]:
+                    found.add(slot)
+        elif state in function.called:
+            part = function.called[state]
+            found |= {slot for slot in self.live.slots(part) if self.root[slot] == slot}
+        elif result is not None:
+            found.add(result)
+        return found
+
+    # --- the index ------------------------------------------------------------------------------
+
+    def follow(self, loop: Count, order: list[int], back: set[int]) -> bool:
+        """Go through a round. Whether its ticks are the same on all ways, and the index goes by its step."""
+        function, header = self.function, loop.header
+        self.values[loop.first] = {loop.index: 0}
+        loop.passed[loop.first] = int(function.ticks(header, loop.first))
+        for state in order:
+            # The index is stored to last of all.
+            if state not in back and any(self.root[slot] == loop.index for slot in self.stored(state)):
+                return False
+            values = self.state(loop, state, state in back)
+            if values is None:
+                return False
+            for target in self.graph.edges[state]:
+                passed = loop.passed[state] + function.ticks(state, target)
+                if target == header:
+                    if loop.ticks not in (0, passed):
+                        return False
+                    loop.ticks = passed
+                elif target in loop.states:
+                    if loop.passed.setdefault(target, passed) != passed:
+                        return False
+                    old = self.values.get(target)
+                    if old is None:
+                        self.values[target] = dict(values)
+                    else:
+                        self.values[target] = {
+                            slot: value for slot, value in old.items() if values.get(slot) == value
+                        }
+        return True
+
+    def state(self, loop: Count, state: int, is_back: bool) -> dict[int, int] | None:
+        """What is known at the end of a state; None where it leads back with another index than it should."""
+        function, root = self.function, self.root
+        values = self.values[state]
+        known: dict[Node, int | None] = {}
+        nexts: list[Node] = []
+        for node in self.nodes[state]:
+            known[node] = self.value(node, known, values)
+            if known[node] is not None:
+                loop.sums.add(node.offset)
+            if node.name == "LOAD" and nexts and root[node.slot] == loop.index:
+                return None
+            if node.name == "STORE":
+                self.put(values, root[node.slot], known[node.taken[0]])
+                if root[node.slot] == loop.index:
+                    nexts.append(node.taken[0])
+        last = self.nodes[state][-1]
+        if function.again[state]:
+            part = function.part_of[state]
+            count = part.code.parameters
+            for slot in self.live.slots(part):
+                if root[slot] == slot and slot != loop.index:
+                    values.pop(slot, None)
+            number = loop.index - part.slot
+            if is_back and 0 <= number < count:
+                nexts.append(last.taken[len(last.taken) - count + number])
+        elif state in function.called:
+            part = function.called[state]
+            count = part.code.parameters
+            given = last.taken[len(last.taken) - count :] if count else []
+            for number, slot in enumerate(self.live.slots(part)):
+                if root[slot] == slot:
+                    self.put(values, slot, known[given[number]] if number < count else None)
+        else:
+            result = function.result_slot(state)
+            if result is not None:
+                self.put(values, root[result], None)
+        if is_back:
+            if loop.step == 0 and nexts and known[nexts[0]] in (1, -1):
+                loop.step = known[nexts[0]] or 0
+            if len(nexts) != 1 or known[nexts[0]] != loop.step or self.graph.edges[state] != [loop.header]:
+                return None
+            self.last.append(values)
+            loop.nexts.add(nexts[0].offset)
+            loop.unread |= {node.offset for node in nexts[0].all()}
+        return values
+
+    def value(self, node: Node, known: dict[Node, int | None], values: dict[int, int]) -> int | None:
+        """What an instruction gives is so much more than the index was."""
+        if node.name == "LOAD":
+            return values.get(self.root[node.slot])
+        if node.name in ("add", "sub") and len(node.taken) == 2:
+            left, right = node.taken
+            if node.name == "add" and left.name == "CONST":
+                left, right = right, left
+            more = self.function.image.constants[right.slot] if right.name == "CONST" else None
+            base = known[left]
+            if type(more) is int and base is not None:
+                return base + more if node.name == "add" else base - more
+        return None
+
+    def put(self, values: dict[int, int], slot: int, value: int | None) -> None:
+        if value is None:
+            values.pop(slot, None)
+        else:
+            values[slot] = value

@@ -1,0 +1,331 @@
+"""Primitives as Python expressions, where that says the same in less time than a call of their code.
+
+Each row of `RULES` makes an expression of operands with what is known of them (`kinds`), and the condition
+under which it says the same as the primitive, '' for always; or nothing, and the primitive's function is
+called. An operand may be written more than once in an expression, so it is a name or a constant
+(`instructions` sees to that).
+"""
+
+from __future__ import annotations
+
+from ...values import bounds
+from ..model.type_lattice import INTEGERS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..model.type_lattice import Kind
+
+    # An operand: Python text and what is known of its type.
+    Typed = tuple[str, Kind]
+    # An expression and its condition.
+    Quick = tuple[str, str]
+    Rule = Callable[[Sequence[Typed]], "Quick | None"]
+
+# Beyond this a product of two might be larger than an integer may be.
+_SMALL = 1 << 64
+# Lists of fewer items are no more than a list may be, whatever bounds a host sets within reason.
+_MANY = 1 << 20
+# Eight strings this long are no more than a text may be, whatever bounds a host sets within reason.
+_SHORT = 1 << 16
+
+
+def fits(name: str) -> bool:
+    """Whether what a rule leaves unchecked is within the bounds that hold (`vm.bounds`)."""
+    match name:
+        case "string_append":
+            return bounds.MAX_TEXT >= 8 * _SHORT
+        case "cons":
+            return bounds.MAX_ITEMS >= _MANY
+        case _:
+            return bounds.MAX_BITS >= 128
+
+
+def trust() -> tuple[bool, ...]:
+    """What texts depend on besides the image: which of these bounds hold."""
+    return tuple(fits(name) for name in ("string_append", "cons", "mul"))
+
+
+def _are_ints(operands: Sequence[Typed]) -> str | None:
+    """The condition for all operands to be integers: '' where that is known, None where it is not so."""
+    unsure = []
+    for text, kind in dict.fromkeys(operands):
+        if kind == "any":
+            unsure.append(f"type({text})")
+        elif kind not in INTEGERS:
+            return None
+    if len(unsure) == 2:
+        return f"{unsure[0]} is int is {unsure[1]}"
+    return f"{unsure[0]} is int" if unsure else ""
+
+
+def _of_two(sign: str) -> Rule:
+    """Of two numbers."""
+
+    def rule(operands: Sequence[Typed]) -> Quick | None:
+        if len(operands) != 2:
+            return None
+        if _are_floats(operands):
+            # A sum begins with 0, so that it is never -0.0.
+            return f"{'0 + ' * (sign == '+')}{operands[0][0]} {sign} {operands[1][0]}", ""
+        condition = _are_ints(operands)
+        if condition is None:
+            return None
+        (left, _), (right, _) = operands
+        return f"{left} {sign} {right}", condition
+
+    return rule
+
+
+def _are_floats(operands: Sequence[Typed]) -> bool:
+    """Whether one at least is a float, and the others are floats or integers that a float can hold."""
+    found = {kind for _, kind in operands}
+    return "float" in found and found <= {"float", "small", "step"}
+
+
+def _product(operands: Sequence[Typed]) -> Quick | None:
+    if len(operands) != 2:
+        return None
+    if _are_floats(operands):
+        return f"{operands[0][0]} * {operands[1][0]}", ""
+    condition = _are_ints(operands)
+    if condition is None:
+        return None
+    (left, _), (right, _) = operands
+    tests = [condition, *(_is_small(*operand) for operand in dict.fromkeys(operands))]
+    return f"{left} * {right}", " and ".join(test for test in tests if test)
+
+
+def _is_small(text: str, kind: Kind) -> str:
+    """The condition for an integer to be small, '' where that is known."""
+    return "" if kind in ("small", "step") or _is_number(text) else f"-{_SMALL} < {text} < {_SMALL}"
+
+
+def _is_number(text: str) -> bool:
+    """Whether an operand is a small number written out."""
+    return text.lstrip("-").isdigit() and abs(int(text)) < _SMALL
+
+
+def _division(name: str, quick: str) -> Rule:
+    """Of an integer from 0 by one above 0, where Python's division is everybody's."""
+
+    def rule(operands: Sequence[Typed]) -> Quick | None:
+        condition = _are_ints(operands)
+        if condition is None:
+            return None
+        (left, _), (right, _) = operands
+        tests = [condition] if condition else []
+        if not (_is_number(right) and int(right) > 0):
+            if _is_number(right):
+                return None
+            tests.append(f"{right} > 0")
+        if name != "modulo":
+            tests.append(f"{left} >= 0")
+        return quick.format(left, right), " and ".join(tests)
+
+    return rule
+
+
+def _of_one(quick: str) -> Rule:
+    """A question about one integer."""
+
+    def rule(operands: Sequence[Typed]) -> Quick | None:
+        condition = _are_ints(operands)
+        if condition is None:
+            return None
+        return quick.format(operands[0][0]), condition
+
+    return rule
+
+
+def _equal(operands: Sequence[Typed]) -> Quick | None:
+    if len(operands) != 2:
+        return None
+    (left, left_kind), (right, right_kind) = operands
+    for text, other in ((left, right), (right, left)):
+        if other in ("None", "True", "False"):
+            return (f"{text} is {other}", "") if text.isidentifier() else None
+    if {left_kind, right_kind} <= INTEGERS or "str" in (left_kind, right_kind):
+        return f"{left} == {right}", ""
+    for text, kind in operands:
+        # Python's 1 equals True, no other number does.
+        if kind in INTEGERS and _is_number(text) and int(text) not in (0, 1):
+            return f"{left} == {right}", ""
+    return f"{left} == {right}", f"type({left}) is int is type({right})"
+
+
+def _is(test: str) -> Rule:
+    def rule(operands: Sequence[Typed]) -> Quick | None:
+        text, _ = operands[0]
+        return (test.format(text), "") if text.isidentifier() else None
+
+    return rule
+
+
+def _not(operands: Sequence[Typed]) -> Quick:
+    return f"not {operands[0][0]}", ""
+
+
+def _unbox(operands: Sequence[Typed]) -> Quick | None:
+    ((box, kind),) = operands
+    if not box.isidentifier():
+        return None
+    return f"{box}.value", "" if kind == "box" else f"type({box}) is Box"
+
+
+def _unbox_set(operands: Sequence[Typed]) -> Quick | None:
+    box, _ = operands[0]
+    if not box.isidentifier():
+        return None
+    quick = f"type({box}) is Box and {box}.value is not {box}"
+    return f"{box}.value", quick
+
+
+def _first(operands: Sequence[Typed]) -> Quick | None:
+    ((items, kind),) = operands
+    if not items.isidentifier():
+        return None
+    return f"{items}.head", "" if kind == "pair" else f"type({items}) is Pair"
+
+
+def _rest(operands: Sequence[Typed]) -> Quick | None:
+    ((items, kind),) = operands
+    if not items.isidentifier():
+        return None
+    return f"{items}.tail", "" if kind == "pair" else f"type({items}) is Pair"
+
+
+def _cons(operands: Sequence[Typed]) -> Quick | None:
+    (item, _), (tail, kind) = operands
+    if not tail.isidentifier():
+        return None
+    test = "" if kind == "pair" else f"type({tail}) is Pair and "
+    return f"Pair({item}, {tail}, {tail}.length + 1)", f"{test}{tail}.length < {_MANY}"
+
+
+def _nth(operands: Sequence[Typed]) -> Quick | None:
+    """Of an array: where an item of a chain is, takes a search."""
+    for (items, kind), (index, other) in (operands, operands[::-1]):
+        if other in INTEGERS and kind in ("array", "any") and items.isidentifier():
+            test = "" if kind == "array" else f"type({items}) is tuple and "
+            return f"{items}[{index}]", f"{test}-1 < {index} < len({items})"
+    return None
+
+
+def _length(operands: Sequence[Typed]) -> Quick | None:
+    ((items, kind),) = operands
+    if not items.isidentifier():
+        return None
+    test = "" if kind == "array" else f"type({items}) is tuple"
+    return f"len({items})", test
+
+
+def are_map_and_key(map_: Typed, key: Typed) -> list[str]:
+    """What is to be asked of them."""
+    tests = ["" if map_[1] == "map" else f"type({map_[0]}) is dict"]
+    tests.append("" if key[1] == "str" else f"type({key[0]}) is str")
+    return [test for test in tests if test]
+
+
+def _get(operands: Sequence[Typed]) -> Quick | None:
+    map_, key, *default = operands
+    if not map_[0].isidentifier():
+        return None
+    quick = f"{map_[0]}.get({', '.join(text for text, _ in (key, *default))})"
+    return quick, " and ".join(are_map_and_key(map_, key))
+
+
+def _get_or(operands: Sequence[Typed]) -> Quick | None:
+    return _get(operands if len(operands) > 2 else [*operands, ("None", "null")])
+
+
+def _put(operands: Sequence[Typed]) -> Quick | None:
+    map_, key, (value, _) = operands
+    if not map_[0].isidentifier():
+        return None
+    quick = f"{{**{map_[0]}, {key[0]}: {value}}}"
+    return quick, " and ".join(are_map_and_key(map_, key))
+
+
+def _map(operands: Sequence[Typed]) -> Quick | None:
+    if len(operands) % 2 or any(kind != "str" for _, kind in operands[::2]):
+        return None
+    entries = [f"{key}: {value}" for (key, _), (value, _) in zip(operands[::2], operands[1::2], strict=True)]
+    return f"{{{', '.join(entries)}}}", ""
+
+
+def _joined(operands: Sequence[Typed]) -> Quick | None:
+    """Short strings, and integers that are not long; others may be more than a text may hold."""
+    if not 0 < len(operands) < 9:
+        return None
+    tests, parts = [], []
+    for text, kind in operands:
+        if kind == "str" and not text.isidentifier():
+            parts.append(text[1:-1] if _is_plain(text) else f"{{{text}}}")
+        elif kind in INTEGERS:
+            tests.append(_is_small(text, kind))
+            parts.append(f"{{{text}}}")
+        elif text.isidentifier() and kind in ("str", "any"):
+            tests.append("" if kind == "str" else f"type({text}) is str")
+            tests.append(f"len({text}) < {_SHORT}")
+            parts.append(f"{{{text}}}")
+        else:
+            return None
+    condition = " and ".join(test for test in tests if test)
+    quick = 'f"' + "".join(parts) + '"'
+    return quick, condition
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a string that is written out can stand in another as it is."""
+    return not any(mark in text[1:-1] for mark in "\\\"'{}")
+
+
+def _select(operands: Sequence[Typed]) -> Quick:
+    (condition, _), (then, _), (otherwise, _) = operands
+    return f"({then} if {condition} else {otherwise})", ""
+
+
+RULES: dict[str, Rule] = {
+    "add": _of_two("+"),
+    "sub": _of_two("-"),
+    "mul": _product,
+    "num_eq": _of_two("=="),
+    "lt": _of_two("<"),
+    "le": _of_two("<="),
+    "gt": _of_two(">"),
+    "ge": _of_two(">="),
+    "quotient": _division("quotient", "{} // {}"),
+    "remainder": _division("remainder", "{} % {}"),
+    "modulo": _division("modulo", "{} % {}"),
+    "is_even": _of_one("{} & 1 == 0"),
+    "is_odd": _of_one("{} & 1 == 1"),
+    "is_zero": _of_one("{} == 0"),
+    "is_positive": _of_one("{} > 0"),
+    "is_negative": _of_one("{} < 0"),
+    "eq": _equal,
+    "not": _not,
+    "is_null": _is("{} is None"),
+    "is_nil": _is("{0} is NIL or {0} is None"),
+    "is_string": _is("type({}) is str"),
+    "is_map": _is("type({}) is dict"),
+    "is_symbol": _is("type({}) is Symbol"),
+    "is_boolean": _is("type({}) is bool"),
+    "is_function": _is("type({}) is FunctionValue"),
+    "is_pair": _is("type({0}) is Pair or type({0}) is tuple and {0} is not NIL"),
+    "is_list": _is("type({0}) is Pair or type({0}) is tuple"),
+    "unbox": _unbox,
+    "unbox_set": _unbox_set,
+    "cons": _cons,
+    "nth": _nth,
+    "length": _length,
+    "first": _first,
+    "rest": _rest,
+    "get": _get,
+    "get_or": _get_or,
+    "put": _put,
+    "map": _map,
+    "string_append": _joined,
+    "select": _select,
+}

@@ -1,0 +1,395 @@
+"""The instructions of a state as Python: the operand stack holds expressions until somebody stores them.
+
+An expression is written where its value is wanted, in the order in which the machine would have computed
+it: what must be written ahead of others takes those that come before it along (`take`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..analysis.liveness import ONLY
+from ..analysis.type_flags import Flags
+from ..analysis.uniqueness import ALONE
+from ..model import type_lattice
+from ..model.type_lattice import INTEGERS
+from .inline import RULES, are_map_and_key, fits
+from .python_text import MARK, mark
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..analysis.type_inference import Known
+    from ..analysis.uniqueness import InPlace
+    from ..model.function import Function
+    from ..model.type_lattice import Kind
+    from .inline import Rule
+    from .python_text import Statement
+
+    # The name of a version of a function: for what it is called with, parameters and captures.
+    Version = Callable[[int, tuple[Kind, ...]], str]
+
+
+# Stands for an operand that is no name while an expression around it is looked for; and how long one may be.
+_PLACE = "xx"
+_LONGEST = 400
+# What a text names.
+_WORDS = re.compile(r"\w+")
+
+
+class Operand:
+    """An expression on the stack: its text, what is known of its type, whether it can be written twice.
+
+    captures: those of a function that is made right here. choice: where the expression is one of two, they
+    and the condition for the first, and what is known of that one.
+    """
+
+    __slots__ = ("captures", "choice", "is_atom", "kind", "text")
+
+    def __init__(self, text: str, kind: Kind, is_atom: bool, captures: list[str] | None = None) -> None:
+        self.text = text
+        self.kind = kind
+        self.is_atom = is_atom
+        self.captures = captures
+        self.choice: tuple[str, str, str, Kind] | None = None
+
+
+class Liberties:
+    """What a text may do, being what it is: see `inplace` and `indices`.
+
+    growing: the names of slots that hold a list which grows. maps: the `put` that may change their map, by
+    offset, with the name of the slot that holds it; boxes: those that may change a box's (`InPlace`). below:
+    those of `nth` whose index is below the end. once: of the growing those that get one item a round.
+    """
+
+    __slots__ = ("below", "boxes", "growing", "maps", "once")
+
+    def __init__(
+        self, growing: Iterable[int] = (), inplace: InPlace | None = None, below: Iterable[int] = ()
+    ) -> None:
+        self.growing = {f"s{slot}" for slot in growing}
+        self.maps = {offset: f"s{slot}" for offset, slot in inplace.maps.items()} if inplace else {}
+        self.boxes = inplace.boxes if inplace else {}
+        self.once = {f"s{slot}" for slot in inplace.growing} & self.growing if inplace else set()
+        self.below = set(below)
+
+
+class Instructions:
+    """Writes the instructions of one state after another.
+
+    kinds: what is known of each slot now. stack: the operands. out: the statements so far.
+    """
+
+    def __init__(
+        self, function: Function, known: Known, version: Version, liberties: Liberties | None = None
+    ) -> None:
+        self.function = function
+        self.liberties = liberties or Liberties()
+        self.image = function.image
+        self.known = known
+        self.version = version
+        self.kinds: list[Kind] = []
+        self.stack: list[Operand] = []
+        self.out: list[Statement] = []
+        self.flags = Flags()
+        self.temporaries = 0
+        # What each of them was made of.
+        self.sources: dict[str, str] = {}
+        # What to do at each STORE but to store (`live`), and whether the LOAD after one has been done so.
+        self.plans: dict[int, str] = {}
+        self.is_kept = False
+        # What marks the instructions of this state, besides their offset.
+        self.ahead = 0
+        # The local that counts upwards from 0 or more; the list whose items a loop goes over (`counted`).
+        self.rising = ""
+        self.items = ""
+        # The lists that are known to have room for what is put in.
+        self.has_room: set[str] = set()
+        # A slot that is read once, at once, and what it would hold.
+        self.asked: tuple[int, str] = -1, ""
+
+    def enter(self, state: int) -> None:
+        self.temporaries = 0
+        self.sources = {}
+        self.kinds = list(self.known.before[state])
+        self.stack = []
+        self.out = []
+
+    def mark(self, offset: int) -> str:
+        return mark(offset | self.ahead)
+
+    def work(self, offset: int, name: str, operands: tuple[int, ...]) -> None:
+        match name:
+            case "CONST":
+                text, kind = self.constant(operands[0])
+                self.stack.append(Operand(text, kind, True))
+            case "LOAD" if self.is_kept:
+                self.is_kept = False
+            case "LOAD" if self.asked[0] == operands[0]:
+                self.stack.append(Operand(self.asked[1], "any", False))
+                self.asked = -1, ""
+            case "LOAD":
+                kind = self.kinds[operands[0]]
+                text = ONLY.get(kind, "") if isinstance(kind, str) else ""
+                self.stack.append(Operand(text or self.function.names[operands[0]], kind, True))
+            case "PRIM":
+                self.primitive(offset, self.image.constants[operands[0]], operands[1])
+            case "CLOSURE":
+                taken = self.take(operands[1])
+                captures = [one.text for one in taken]
+                text = f"FunctionValue({operands[0]}, {listed(captures)})"
+                kind = type_lattice.of_closure(operands[0], [one.kind for one in taken])
+                self.stack.append(Operand(text, kind, False, captures))
+            case "STORE":
+                value = self.stack.pop()
+                self.kinds[operands[0]] = value.kind
+                plan = self.plans.get(offset)
+                name = f"s{operands[0]}"
+                if name in self.liberties.growing and value.text != name and plan != "drop":
+                    self.out.append(f"{name}, m{operands[0]} = GROW({value.text})")
+                    value = Operand(name, "any", True)
+                if plan == "keep":
+                    self.stack.append(value)
+                    self.is_kept = True
+                elif plan == "drop":
+                    self.out += effects(value.text)
+                else:
+                    if value.text != name:
+                        self.out.append(f"{name} = {value.text}")
+                    self.out += self.flags.after(name, value.kind)
+            case "SETBOX":
+                box, value = self.take(2)
+                if not box.text.isidentifier():
+                    self.out.append(f"({self.mark(offset)}NO_BOX({box.text}))")
+                elif box.kind == "box":
+                    self.out.append(f"{box.text}.value = {value.text}")
+                else:
+                    self.out.append((f"if type({box.text}) is Box", [f"{box.text}.value = {value.text}"]))
+                    self.out.append(("else", [f"({self.mark(offset)}NO_BOX({box.text}))"]))
+            case "NOTE":
+                kind = self.constant(operands[0])[0]
+                self.out.append(f"({self.mark(offset)}NOTE({kind}, {self.stack.pop().text}))")
+            case _:
+                raise AssertionError(f"{name} is not known here")
+
+    def take(self, count: int, are_atoms: bool = True) -> list[Operand]:
+        """The topmost operands, in the order they were pushed."""
+        first = len(self.stack) - count
+        if are_atoms:
+            last = max((i for i, one in enumerate(self.stack) if i >= first and not one.is_atom), default=-1)
+            # What is written ahead of the others must not be done before those that come first.
+            for index in range(last + 1):
+                if index >= first or self.stack[index].captures is None:
+                    self.stack[index] = self.atom(self.stack[index])
+        taken = self.stack[first:]
+        del self.stack[first:]
+        return taken
+
+    def atom(self, operand: Operand) -> Operand:
+        """The operand as a name."""
+        if operand.is_atom:
+            return operand
+        self.temporaries += 1
+        name = f"x{self.temporaries}"
+        self.out.append(f"{name} = {operand.text}")
+        self.sources[name] = operand.text
+        return Operand(name, operand.kind, True)
+
+    def primitive(self, offset: int, name: str, count: int) -> None:
+        rule = RULES.get(name) if fits(name) else None
+        if rule is not None and self.combine(offset, name, count, rule):
+            return
+        taken = self.take(count, rule is not None)
+        if self.take_liberty(offset, name, taken):
+            return
+        kind = type_lattice.of_result(name, [one.kind for one in taken])
+        # The call of the primitive, if there is one, is on a line of its own.
+        slow = f"{self.mark(offset)}P_{name}({', '.join(one.text for one in taken)})"
+        found = None if rule is None else rule([(one.text, one.kind) for one in taken])
+        if found is None:
+            self.stack.append(Operand(f"({slow})", kind, False))
+        else:
+            quick, condition = map(self.flags.within, found)
+            self.stack.append(_chosen(quick, condition, slow, kind, type_lattice.of_quick(name, kind)))
+
+    def combine(self, offset: int, name: str, count: int, rule: Rule) -> bool:
+        """Write a primitive around the one of its operands that is no name or constant, if that is enough."""
+        taken = self.stack[len(self.stack) - count :]
+        inner = [index for index, one in enumerate(taken) if not one.is_atom]
+        if len(inner) != 1 or self.is_liberty(offset, name):
+            return False
+        operand = taken[inner[0]]
+        if operand.choice is None or len(operand.text) > _LONGEST:
+            return False
+        first, first_condition, first_slow, first_kind = operand.choice
+        typed = [(one.text, one.kind) for one in taken]
+        typed[inner[0]] = _PLACE, first_kind
+        found = rule(typed)
+        if found is None or found[0].count(_PLACE) != 1 or _PLACE in found[1]:
+            return False
+        del self.stack[len(self.stack) - count :]
+        quick, condition = map(self.flags.within, found)
+        texts = [one.text for one in taken]
+        if not condition:
+            texts[inner[0]] = first_slow
+        slow = f"{self.mark(offset)}P_{name}({', '.join(texts)})"
+        both = " and ".join(test for test in (first_condition, condition) if test)
+        kind = type_lattice.of_result(name, [one.kind for one in taken])
+        text = quick.replace(_PLACE, f"({first})")
+        self.stack.append(_chosen(text, both, slow, kind, type_lattice.of_quick(name, kind)))
+        return True
+
+    def is_liberty(self, offset: int, name: str) -> bool:
+        """Whether a primitive may be written as nowhere else (`take_liberty`)."""
+        own = self.liberties
+        return (
+            offset in own.maps
+            or offset in own.boxes
+            or offset in own.below
+            or (name in ("cons", "reverse") and bool(own.growing))
+        )
+
+    def take_liberty(self, offset: int, name: str, taken: list[Operand]) -> bool:
+        """Write a primitive as one may here alone; False where it is like any other."""
+        texts = [one.text for one in taken]
+        growing = self.liberties.growing
+        if name == "cons" and texts[1] in growing:
+            item, slot = texts
+            self.written()
+            if slot not in self.has_room:
+                self.out.append((f"if len({slot}) > m{slot[1:]}", [f"({self.mark(offset)}FULL())"]))
+            self.out.append(f"{slot}.append({item})")
+            self.stack.append(Operand(slot, "any", True))
+        elif name == "reverse" and texts[0] in growing:
+            self.stack.append(Operand(f"TURNED({texts[0]})", "array", False))
+        elif offset in self.liberties.maps and self.is_alone(self.liberties.maps[offset], taken):
+            slot, key, value = texts
+            self.written()
+            typed = [(one.text, one.kind) for one in taken]
+            tests = " and ".join([f"REFS({slot}) == {ALONE}", *are_map_and_key(*typed[:2])])
+            quick = RULES["put"](typed)
+            assert quick is not None
+            other = _chosen(*quick, f"{self.mark(offset)}P_put({', '.join(texts)})", "map", "map")
+            self.out.append((f"if {tests}", [f"{slot}[{key}] = {value}"]))
+            self.out.append(("else", [f"{slot} = {other.text}"]))
+            self.stack.append(Operand(slot, "map", True))
+        elif offset in self.liberties.boxes:
+            self.put_in_box(offset, taken)
+        elif offset in self.liberties.below:
+            (index, kind), (items, _) = typed = [(one.text, one.kind) for one in taken]
+            if taken[0].kind == "array":
+                (items, _), (index, kind) = typed
+            if kind not in INTEGERS:
+                return False
+            if self.items and index == self.rising:
+                self.stack.append(Operand("i", "any", True))
+                return True
+            if index == self.rising:
+                self.stack.append(Operand(f"({items}[{index}])", "any", False))
+                return True
+            call = f"{self.mark(offset)}P_nth({index}, {items})"
+            self.stack.append(Operand(f"({items}[{index}] if {index} >= 0 else {call})", "any", False))
+        else:
+            return False
+        return True
+
+    def is_alone(self, slot: str, taken: list[Operand]) -> bool:
+        """Whether a slot's name stands for the map of a `put`, and for no other operand: copies go by it."""
+        others = [one for one in (*taken[1:], *self.stack) if one.is_atom or one.captures is not None]
+        return taken[0].text == slot and not any(slot in _WORDS.findall(one.text) for one in others)
+
+    def put_in_box(self, offset: int, taken: list[Operand]) -> None:
+        """`put` between `unbox` and SETBOX of one box. What else holds the map here lets go of it first."""
+        self.written()
+        slot, kept = self.liberties.boxes[offset]
+        old, key, value = (one.text for one in taken)
+        source = self.sources.get(old)
+        holders = [name for name, text in self.sources.items() if text == source and name not in (key, value)]
+        holders += [f"s{kept}"] if kept >= 0 else []
+        if holders:
+            self.out.append(f"{' = '.join(holders)} = None")
+        map_ = f"{self.function.names[slot]}.value"
+        typed = (map_, "any"), (taken[1].text, taken[1].kind)
+        tests = " and ".join([f"REFS({map_}) == {ALONE}", *are_map_and_key(*typed)])
+        self.out.append((f"if {tests}", [f"{map_}[{key}] = {value}"]))
+        self.out.append(("else", [f"{map_} = ({self.mark(offset)}P_put({map_}, {key}, {value}))"]))
+        self.stack.append(Operand(map_, "map", False))
+
+    def written(self) -> None:
+        """Have all that comes before a statement written ahead of it."""
+        for index, one in enumerate(self.stack):
+            if one.captures is None:
+                self.stack[index] = self.atom(one)
+
+    def call(self, offset: int, count: int) -> str:
+        callee = self.stack[-1 - count]
+        if isinstance(callee.kind, tuple) and (callee.is_atom or callee.captures is not None):
+            return self.call_known(offset, count, callee, callee.kind[1])
+        operands = self.take(count + 1, not callee.is_atom)
+        value, *texts = [one.text for one in operands]
+        given = "".join(f", {text}" for text in texts)
+        if not value.isidentifier():
+            return f"({self.mark(offset)}NO_FUNCTION({value}{given}))"
+        call = f"{self.mark(offset)}C{count}[{value}.function]({value}.captures{given})"
+        # An argument may stand on a line of its own, so the other call does too.
+        wrong = f"{self.mark(offset)}NO_FUNCTION({value}{given})"
+        return f"({call} if type({value}) is FunctionValue else {wrong})"
+
+    def call_known(self, offset: int, count: int, callee: Operand, function: int) -> str:
+        """A call of a function that is known."""
+        code = self.image.functions[function]
+        arguments = self.take(count, False)
+        self.stack.pop()
+        texts = [one.text for one in arguments]
+        assert isinstance(callee.kind, tuple)
+        given = [one.kind for one in arguments]
+        own = f"{callee.text}.captures" if callee.captures is None else listed(callee.captures)
+        if code.rest and count >= code.parameters - 1:
+            texts[code.parameters - 1 :] = [listed(texts[code.parameters - 1 :])]
+            given[code.parameters - 1 :] = ["array"]
+        elif count != code.parameters:
+            return f"({self.mark(offset)}CALL({callee.text}, {listed(texts)}))"
+        version = type_lattice.given([*given, *callee.kind[2]])
+        if any(kind != "any" for kind in version):
+            name = self.version(function, version)
+            return f"({self.mark(offset)}{name}({', '.join([*texts, *self.captures(callee)])}))"
+        return f"({self.mark(offset)}F{function}({', '.join([own, *texts])}))"
+
+    def captures(self, callee: Operand) -> list[str]:
+        """What a function that is known has caught."""
+        assert isinstance(callee.kind, tuple)
+        if callee.captures is not None:
+            return callee.captures
+        return [f"{callee.text}.captures[{number}]" for number in range(len(callee.kind[2]))]
+
+    def constant(self, index: int) -> tuple[str, Kind]:
+        value = self.image.constants[index]
+        if value is None or type(value) is bool:
+            return repr(value), "null" if value is None else "bool"
+        if type(value) is int and value.bit_length() < 256:
+            return repr(value), type_lattice.of_value(value, self.image)
+        # What might be taken for a call in the text is not written out (`primitive`).
+        if type(value) is str and len(value) < 80 and value.isprintable() and "(" not in value:
+            return repr(value), "str"
+        if value == () and type(value) is tuple:
+            return "NIL", "array"
+        return f"K{index}", type_lattice.of_value(value, self.image)
+
+
+def _chosen(quick: str, condition: str, slow: str, kind: Kind, quick_kind: Kind) -> Operand:
+    """An expression under a condition, and another where that does not hold."""
+    text = f"({quick} if {condition} else {slow})" if condition else f"({quick})"
+    made = Operand(text, kind, False)
+    made.choice = quick, condition, slow, quick_kind
+    return made
+
+
+def effects(text: str) -> list[Statement]:
+    """What is left of an expression whose value nobody wants."""
+    return [text] if MARK in text else []
+
+
+def listed(texts: list[str]) -> str:
+    """A tuple."""
+    return f"({''.join(f'{text}, ' for text in texts)})"

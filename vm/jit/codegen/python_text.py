@@ -1,0 +1,109 @@
+"""The text of a Python function, made of statements, with what the machine's frames are in each line."""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, TypeAlias
+
+    from ..model.function import Function, Place
+
+    # A line, or (a head such as `if x`, what stands under it).
+    Statement: TypeAlias = "str | tuple[str, list[Statement]] | Arrival"
+
+MARK = "\x01"
+_MARK = re.compile(MARK + "(\\d+)\x02")
+_INDENT = " "
+# Offsets are less; above that a mark says what has been used ahead of time (`Function.ahead`).
+AHEAD = 1 << 50
+
+
+class Text:
+    """The text of a function called `name`.
+
+    places: the frames of the machine that stand at each line. uses: the versions of functions that it calls.
+    """
+
+    __slots__ = ("name", "places", "source", "uses")
+
+    def __init__(self, name: str, function: Function, statements: list[Statement]) -> None:
+        self.name = name
+        self.uses: set[str] = set()
+        lines: list[str] = []
+        # Lines are counted from 1.
+        offsets = [0]
+        todo: list[tuple[int, Statement]] = [(0, statement) for statement in reversed(statements)]
+        offset = 0
+        while todo:
+            depth, statement = todo.pop()
+            if isinstance(statement, tuple):
+                head, body = statement
+                todo += [(depth + 1, inner) for inner in reversed(body or ["pass"])]
+                line = f"{head}:"
+            elif isinstance(statement, Arrival):
+                if not statement.is_told:
+                    line = "pass"
+                else:
+                    line = f"at = {statement.target}"
+            else:
+                line = statement
+            for index, part in enumerate(_MARK.split(_INDENT * depth + line)):
+                if index % 2:
+                    offset = int(part)
+                else:
+                    lines.append(part)
+                    offsets.append(offset)
+        self.places = Places(function, offsets)
+        self.source = "\n".join(lines) + "\n"
+
+
+class Places:
+    """The frames of the machine that stand at each line of a text, as `Function.frames` says them."""
+
+    __slots__ = ("found", "function", "offsets")
+
+    def __init__(self, function: Function, offsets: list[int]) -> None:
+        self.function = function
+        self.offsets = offsets
+        self.found: dict[int, tuple[Place, ...]] = {}
+
+    def unused(self, line: int, local: Mapping[str, Any]) -> int:
+        """How many ticks have been used already for what comes after a line (`doubled`, `counted`)."""
+        number = self.offsets[line] // AHEAD
+        return self.function.ahead[number - 1].ticks(local) if number else 0
+
+    def __getitem__(self, line: int) -> tuple[Place, ...]:
+        offset = self.offsets[line] % AHEAD
+        frames = self.found.get(offset)
+        if frames is None:
+            frames = self.found[offset] = self.function.frames(offset)
+        return frames
+
+
+def mark(offset: int) -> str:
+    """What stands in a line before an expression that does the instruction at an offset."""
+    return f"{MARK}{offset}\x02"
+
+
+class Arrival:
+    """`at = target`, written only where somebody asks for `at`."""
+
+    __slots__ = ("is_told", "target")
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.is_told = False
+
+
+class Told(Arrival):
+    """Stands among the arrivals of a state that later ones are to be told of too."""
+
+    def __init__(self) -> None:
+        super().__init__(-1)
+
+
+def tick(offset: int) -> list[Statement]:
+    return [("for _ in tick", ["break"]), ("else", [f"({mark(offset)}OUT())"])]

@@ -1,0 +1,356 @@
+"""A function of an image as a Python function in direct style: a call is a call, a loop a `while`.
+
+Between two states nothing lives but slots, so a Python frame that stands at a call, an effect or a tick
+is a frame of the machine: its locals `s0`, `s1` … are the slots, and its line tells the state (`text`).
+Where a small function is known that is called, it is written in place of the call, and the one Python
+frame is two of the machine's (`function`).
+
+A function has a version for each kind of arguments that it is seen to be called with (`kinds`): in one for
+integers nothing asks whether they are.
+
+Must not be in here: what the names in the text mean (`library`, `tier`), Python for primitives
+(`inline`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ....ir.primitives import PRIMITIVES
+from ..analysis.partial_inlining import leaves_of
+from ..analysis.range_checks import Indices
+from ..analysis.type_inference import Known, Results, explore
+from ..analysis.uniqueness import InPlace
+from ..model.control_flow import FlowGraph
+from ..model.function import NOWHERE, Function
+from ..model.type_lattice import INTEGERS
+from .instructions import Instructions, Liberties, Operand, listed
+from .python_text import Text, mark, tick
+from .states import Writer, emptied
+from .structurer import Nested
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from ...code.image import Image
+    from ..model.type_lattice import Kind
+    from .python_text import Statement
+
+# A function with more states is not translated: its text would be too large to be worth it.
+MOST_STATES = 3000
+# The most versions of a function, besides the one for any arguments.
+_VERSIONS = 8
+# From this many words on a function is not written twice in hope of integers.
+_LONG = 400
+# Functions of so many words are written in place of calls, into texts of so many words in all; one in
+# another so often.
+_SMALL = 120
+_WHOLE = 500
+_INSIDE = 4
+# A call by a table is the first in its line (`text.mark`); what a text holds never is.
+_TABLES = re.compile(r"(?m)^C(\d+)\[")
+_TYPES = {"int": "int", "box": "Box"}
+
+
+def obstacle(image: Image) -> str | None:
+    """Why a program cannot be translated, in words; None where it can."""
+    for code in image.functions:
+        if len(code.states) > MOST_STATES:
+            return f"`{code.name}` has {len(code.states):,} states, and {MOST_STATES:,} are the most"
+    return None
+
+
+class Version:
+    """A function as it is called with arguments and captures of certain kinds.
+
+    is_plain: whether it takes each as it comes. Else the text is for what its arguments are hoped to be,
+    and calls the plain version where they are not.
+    """
+
+    __slots__ = ("given", "index", "is_plain", "name")
+
+    def __init__(self, name: str, index: int, given: tuple[Kind, ...], is_plain: bool) -> None:
+        self.name = name
+        self.index = index
+        self.given = given
+        self.is_plain = is_plain
+
+
+class Made:
+    """A text that was compiled.
+
+    tables: those of calls with so many arguments that it names. doubles: whether it takes two ticks at once.
+    """
+
+    __slots__ = ("code", "doubles", "name", "places", "tables", "uses")
+
+    def __init__(self, text: Text, title: str) -> None:
+        self.name = text.name
+        self.code = compile(text.source, f"<{title}>", "exec")
+        self.places = text.places
+        self.uses = text.uses
+        self.doubles = "for _ in tick_two:" in text.source
+        self.tables = {int(number) for number in _TABLES.findall(text.source)}
+
+
+class Translator:
+    """Translates functions of one image, for all machines that run it.
+
+    made: what was compiled so far.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self.image = image
+        self.made: dict[Any, Made] = {}
+        self.wholes: dict[int, tuple[Function, FlowGraph]] = {}
+        self.results = Results(image, lambda index: self.whole(index)[0])
+        self.versions: dict[tuple[int, tuple[Kind, ...], bool], Version] = {}
+        self.named: dict[str, Version] = {}
+        self.counts: dict[int, int] = {}
+        self.uses: set[str] = set()
+
+    def whole(self, index: int) -> tuple[Function, FlowGraph]:
+        """A function with nothing written in place, and its shape."""
+        found = self.wholes.get(index)
+        if found is None:
+            function = Function(self.image, index)
+            found = self.wholes[index] = function, FlowGraph(function.edges, function.roots)
+        return found
+
+    # --- versions ---------------------------------------------------------------------------
+
+    def version(self, index: int, given: tuple[Kind, ...], is_plain: bool = False) -> str:
+        """The name of a version of a function, which takes parameters, then captures."""
+        version = self.versions.get((index, given, is_plain))
+        if version is None:
+            count = self.counts[index] = self.counts.get(index, 0) + 1
+            if count > _VERSIONS and not is_plain:
+                given = ("any",) * len(given)
+                version = self.versions.get((index, given, is_plain))
+            if version is None:
+                version = Version(f"V{index}_{count}", index, given, is_plain)
+                self.versions[index, given, is_plain] = self.named[version.name] = version
+        self.uses.add(version.name)
+        return version.name
+
+    def function(self, index: int) -> Text:
+        """`F<index>`: the function as one that takes its captures, as a tuple, and its parameters."""
+        code = self.image.functions[index]
+        given = ("any",) * (code.parameters + code.captures)
+        name = f"F{index}"
+        head: list[Statement] = []
+        if not code.parameters:  # who calls it with no arguments may have filled some in
+            head.append((f"if len(c) != {code.captures}", [f"return APPLIED({index}, c)"]))
+        own = _names(code.parameters, code.captures)
+        if own:
+            head.append(f"{''.join(f'{slot}, ' for slot in own)}= c")
+        return self.text(Version(name, index, given, False), ["c", *_names(0, code.parameters)], head)
+
+    def specialised(self, name: str) -> Text:
+        """The version of a name, which takes its parameters and then its captures."""
+        version = self.named[name]
+        return self.text(version, _names(0, len(version.given)), [])
+
+    def entry(self, index: int, state: int, given: Sequence[Kind]) -> Text:
+        """`E<index>_<state>`: the function from a state on, as one that takes all its slots in a list."""
+        function = Function(self.image, index, state)
+        function.leave_loops(self.whole(index)[1])
+        name = f"E{index}_{state}"
+        own = _names(0, len(function.code.slots))
+        head: list[Statement] = [f"{''.join(f'{slot}, ' for slot in own)}= slots"] if own else []
+        self.uses = set()
+        body, _ = self.body(function, given)
+        return self.finished(name, function, [(f"def {name}(slots)", [*head, *body])])
+
+    def text(self, version: Version, parameters: list[str], head: list[Statement]) -> Text:
+        index = version.index
+        given = list(version.given)
+        if not version.is_plain and len(self.image.functions[index].code) < _LONG:
+            for slot, kind in self.hopes(index, given).items():
+                given[slot] = kind
+        self.uses = set()
+        hoped = [slot for slot, kind in enumerate(given) if kind != version.given[slot]]
+        tests = [f"type(s{slot}) is not {_TYPES[str(given[slot])]}" for slot in hoped]
+        function = Function(self.image, index)
+        function.parts[0].filled = self.whole(index)[0].filled
+        growing: list[int] = []
+        below: set[int] = set()
+        if not version.is_plain:
+            growing = sorted(InPlace(function).growing)
+            tests += [
+                f"type(s{slot}) is not tuple and type(s{slot}) is not Pair"
+                for slot in growing
+                if given[slot] not in ("array", "pair")
+            ]
+            indices = Indices(function)
+            if all(given[items] == "array" and given[end] in INTEGERS for items, end in indices.limits):
+                below = indices.below
+                tests += [f"len(s{items}) < s{end}" for items, end in sorted(indices.limits)]
+        body, rising = self.body(function, given, growing, below)
+        tests += [f"{rising} < 0"] if rising else []
+        if tests:
+            other = self.version(index, version.given, True)
+            call = f"{other}({', '.join(_names(0, len(given)))})"
+            head = [*head, (f"if {' or '.join(tests)}", [f"return ({mark(NOWHERE)}{call})"])]
+        head = [*head, *(f"s{slot}, m{slot} = GROW(s{slot})" for slot in growing)]
+        title = f"def {version.name}({', '.join(parameters)})"
+        return self.finished(version.name, function, [(title, [*head, *body])])
+
+    def finished(self, name: str, function: Function, statements: list[Statement]) -> Text:
+        text = Text(name, function, statements)
+        text.uses = self.uses
+        return text
+
+    def hopes(self, index: int, given: Sequence[Kind]) -> dict[int, Kind]:
+        """What arguments should be: those of unknown kind that the function computes with."""
+        function = self.whole(index)[0]
+        if self.image.functions[index].handlers:
+            return {}
+        wanted = explore(function, given, self.results).wanted
+        hoped = {slot: kind for slot, kind in wanted.items() if slot < len(given) and given[slot] == "any"}
+        if not hoped:
+            return {}
+        kinds_then = [hoped.get(slot, kind) for slot, kind in enumerate(given)]
+        before = explore(function, kinds_then, self.results).before[0]
+        return {slot: kind for slot, kind in sorted(hoped.items()) if before[slot] == kind}
+
+    # --- texts ------------------------------------------------------------------------------
+
+    def body(
+        self,
+        function: Function,
+        given: Sequence[Kind],
+        growing: Iterable[int] = (),
+        below: Iterable[int] = (),
+    ) -> tuple[list[Statement], str]:
+        """What a function does, in statements, from when its slots have their names; and the local that must
+        not be less than 0 then.
+
+        `growing` and `below` are what of that is sure (`inplace`, `indices`).
+        """
+        # What is entered in the middle and goes round nowhere runs once.
+        if function.is_entry and not FlowGraph(function.ways, function.roots).has_loop:
+            known = explore(function, given, self.results)
+        else:
+            known = self.absorbed(function, given)
+        inplace = InPlace(function)
+        lists = set(growing)
+        begun: list[Statement] = []
+        for slot, is_given in sorted(inplace.looping.items()):
+            kind = known.before[function.start][slot]
+            if not is_given:
+                lists.add(slot)
+            elif kind in ("array", "pair", "null"):
+                lists.add(slot)
+                begun.append(f"s{slot}, m{slot} = GROW({'None' if kind == 'null' else f's{slot}'})")
+        liberties = Liberties(lists, inplace, below)
+        while True:
+            graph = FlowGraph(function.ways, function.roots)
+            writer = Writer(function, graph, known, self.version, liberties)
+            try:
+                written = writer.whole()
+            except Nested as nested:
+                # Where a state would stand too deep, that becomes a root.
+                function.roots.add(nested.state)
+                continue
+            break
+        head = [*emptied(function.parts[0]), *begun]
+        if not function.is_entry and not writer.begun:
+            head += tick(function.offsets[0])
+        if writer.is_plain:
+            return [*head, *written], writer.rising
+        return [*head, f"at = {function.start}", ("while True", _guarded(function, written))], writer.rising
+
+    def absorbed(self, function: Function, given: Sequence[Kind]) -> Known:
+        """Have small functions written in place of calls; what is known then."""
+        known = explore(function, given, self.results)
+        if function.code.handlers:
+            return known
+        while True:
+            before = len(function.parts)
+            for state, (callee, arguments) in known.calls.items():
+                if isinstance(callee, tuple):
+                    self.absorb(function, state, callee[1], (*arguments, *callee[2]))
+            if len(function.parts) == before:
+                return known
+            known = explore(function, given, self.results)
+
+    def absorb(self, function: Function, state: int, index: int, given: Sequence[Kind]) -> None:
+        """Have a function written in place of the call that ends a state, all or part, if it is worth it."""
+        _, row, words = function.states[state][-1]
+        code = self.image.functions[index]
+        if row.name != "CALL" or code.handlers or code.rest or words[0] != code.parameters:
+            return
+        other, graph = self.whole(index)
+        around = [part.index for part in function.chain(state)]
+        if len(around) > _INSIDE or function.size + len(code.code) > _WHOLE or state in function.outer:
+            return
+        if is_small(other, graph) and around.count(index) < 2:
+            function.absorb(state, other)
+            return
+        found = leaves_of(other, explore(other, given, self.results), self.results.constants)
+        if found is not None:
+            function.absorb(state, other, *found)
+
+    def spread(self, index: int, count: int) -> Text | None:
+        """`A<index>_<count>_0`: a function that only applies a primitive to its list, for so many items."""
+        function = self.whole(index)[0]
+        code, constants = function.code, self.image.constants
+        words = [(row.name, operands) for _, row, operands in function.states[0]]
+        if len(function.states) != 1 or [name for name, _ in words] != ["CONST", "LOAD", "PRIM", "RETURN"]:
+            return None
+        if not code.rest or code.parameters != 1 or code.captures or words[1][1][0] != 0:
+            return None
+        name = constants[words[0][1][0]]
+        signature = PRIMITIVES.get(name) if type(name) is str else None
+        if constants[words[2][1][0]] != "operate" or signature is None or name == "operate":
+            return None
+        if count < signature.least or (signature.most is not None and count > signature.most):
+            return None
+        given = [f"a{number}" for number in range(count)]
+        writer = Instructions(function, Known(), self.version)
+        writer.stack = [Operand(text, "any", True) for text in given]
+        writer.primitive(function.states[0][2][0], name, count)
+        statements: list[Statement] = [
+            f"s0 = {listed(given)}",
+            *tick(function.offsets[0]),
+            *writer.out,
+            f"return {writer.stack[0].text}",
+        ]
+        title = f"A{index}_{count}_0"
+        return Text(title, function, [(f"def {title}({', '.join(['c', *given])})", statements)])
+
+
+def is_small(function: Function, graph: FlowGraph) -> bool:
+    """Whether a function is worth being written whole in place of a call."""
+    if len(function.code.code) > _SMALL:
+        return False
+    exits = {state[-1][1].name for state in function.states}
+    if exits & {"PERFORM", "PARALLEL"}:
+        return False
+    # A loop that calls the function anew is as quick where it stands.
+    return not (graph.headers or any(function.again)) or function.index not in function.closures()
+
+
+def _names(first: int, count: int) -> list[str]:
+    return [f"s{slot}" for slot in range(first, first + count)]
+
+
+def _guarded(function: Function, body: list[Statement]) -> list[Statement]:
+    """The body with what happens to faults in it: control goes to a handler's state, if there is one."""
+    handlers = function.code.handlers
+    if not handlers:
+        return body
+    caught: list[Statement] = [
+        f"found = CAUGHT({function.index}, error)",
+        ("if found is None", ["raise"]),
+        "at, slot, value, is_back = found",
+    ]
+    for slot in sorted({slot for _, slot in handlers.values()}):
+        caught.append((f"if slot == {slot}", [f"s{slot} = value"]))
+    caught.append("found = value = None")
+    for target in sorted({target for target, _ in handlers.values()}):
+        caught.append((f"if is_back and at == {target}", tick(function.offsets[target])))
+    return [("try", body), ("except PrimitiveFault as error", caught)]

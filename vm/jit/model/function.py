@@ -1,0 +1,383 @@
+"""One function's code, taken apart: its states and where they lead. What it calls may be written in place.
+
+A function in whose text others are written in place (`absorb`) has their states and slots after its own;
+offsets go on likewise. `frames` says which frames of the machine stand at an offset.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from operator import length_hint
+
+from ...code.opcodes import NO_STATE, decode
+from .slots import Slots
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any, TypeAlias
+
+    from ...code.image import Image
+    from ...code.opcodes import Opcode
+    from .control_flow import FlowGraph
+
+    Instruction: TypeAlias = tuple[int, Opcode, tuple[int, ...]]
+    # A function, an offset in its code, and the names of the Python locals that are its slots, '' for an
+    # empty one.
+    Place: TypeAlias = tuple[int, int, list[str]]
+
+# The offset of what belongs to no frame.
+NOWHERE = 1 << 40
+
+
+class Ahead:
+    """Ticks that have been used for what is yet to come: so many for `each` round that is left, without those
+    `used` by then. Rounds are left until the local `index` is `e`, or without one as long as `r` gives
+    items."""
+
+    __slots__ = ("each", "index", "used")
+
+    def __init__(self, index: str, each: int, used: int) -> None:
+        self.index = index
+        self.each = each
+        self.used = used
+
+    def ticks(self, local: Mapping[str, Any]) -> int:
+        if not self.each:
+            return -self.used
+        rounds = abs(local["e"] - local[self.index]) if self.index else length_hint(local["r"]) + 1
+        return rounds * self.each - self.used
+
+
+class Part:
+    """One function in a text: the text's own, or one that is written in place of a call.
+
+    offset, slot, state: where its own begin among all. call: the state that calls it, -1 for the own.
+    filled: what is known of its slots; None where the function is entered in the middle. leaves: where it is
+    written in place only as far as it returns without calling anything, the states that do so.
+    """
+
+    __slots__ = ("call", "code", "filled", "index", "leaves", "offset", "slot", "state")
+
+    def __init__(self, image: Image, index: int, offset: int, slot: int, state: int, call: int) -> None:
+        self.index = index
+        self.code = image.functions[index]
+        self.offset = offset
+        self.slot = slot
+        self.state = state
+        self.call = call
+        self.filled: Slots | None = None
+        self.leaves: set[int] | None = None
+
+    @property
+    def emptied(self) -> list[int]:
+        """The slots that are to be emptied where the function begins."""
+        if self.filled is None or self.leaves is not None:
+            return []
+        unsure = self.filled.unsure
+        return [self.slot + slot for slot in range(len(self.code.slots)) if unsure >> slot & 1]
+
+
+class Function:
+    """A function of an image, or what of it can be reached from the start of the state `start`.
+
+    states: the instructions of each. edges: the states each leads to. parts: the functions in it.
+    again: whether a state ends in a tail call of the function itself, which is a jump to its start.
+    called: the functions written in place, by the state that calls them. outer: the calls of those of them
+    whose other states are not written in place. names: the Python locals that are the slots. left: the
+    jumps, from a state to another, where the text ends and that of another entry goes on (`leave_loops`).
+    roots: the states where control may come in. ahead: what marks say of ticks (`text.AHEAD`).
+    """
+
+    def __init__(self, image: Image, index: int, start: int | None = None) -> None:
+        self.image = image
+        self.index = index
+        self.code = code = image.functions[index]
+        self.is_entry = start is not None
+        self.start = start or 0
+        self.states: list[list[Instruction]] = [
+            list(decode(code.code, *code.bounds(number))) for number in range(len(code.states))
+        ]
+        self.offsets = [state[0][0] for state in self.states]
+        self.size = len(code.code)
+        self.slots = len(code.slots)
+        self.names = [f"s{slot}" for slot in range(self.slots)]
+        own = Part(image, index, 0, 0, 0, -1)
+        self.parts = [own]
+        self.part_of = [own] * len(self.states)
+        self.called: dict[int, Part] = {}
+        self.outer: dict[int, Part] = {}
+        self.left: set[tuple[int, int]] = set()
+        self.ahead: list[Ahead] = []
+        # The slots that change, once the function has begun.
+        self.changed = stored = self.stored()
+        # One that is entered in the middle calls the whole function.
+        self.again = [not self.is_entry and self._calls_itself(state, set(stored)) for state in self.states]
+        self.edges = [self._targets(number) for number in range(len(self.states))]
+        self.roots = {self.start} | {target for target, _ in code.handlers.values()}
+
+    def stored(self) -> set[int]:
+        """The slots that are stored to."""
+        return {slot for state in self.states for slot in stores(state)} | {
+            slot for _, slot in self.code.handlers.values()
+        }
+
+    def _calls_itself(self, state: list[Instruction], stored: set[int]) -> bool:
+        """Whether a state ends in a tail call of this function with the same captures."""
+        _, row, operands = state[-1]
+        code = self.code
+        own = range(code.parameters, code.parameters + code.captures)
+        if row.name != "TAILCALL" or operands[0] != code.parameters or code.rest:
+            return False
+        if any(slot in stored for slot in own):
+            return False
+        stack = _stack(state)
+        name, words, captures = stack[-1 - operands[0]]
+        if name != "CLOSURE" or words[0] != self.index:
+            return False
+        if [(name, words[0]) for name, words, _ in captures] != [("LOAD", slot) for slot in own]:
+            return False
+        arguments = stack[len(stack) - code.parameters :]
+        self.changed |= {
+            slot for slot, (name, words, _) in enumerate(arguments) if (name, words) != ("LOAD", (slot,))
+        }
+        return True
+
+    def _targets(self, number: int) -> list[int]:
+        _, row, operands = self.states[number][-1]
+        match row.name:
+            case "JUMP":
+                return [operands[0]]
+            case "BRANCH":
+                return list(operands)
+            case "SWITCH":
+                table = list(self.code.tables[operands[0]].values())
+                return table + ([] if operands[1] == NO_STATE else [operands[1]])
+            case "CALL":
+                return [operands[2]]
+            case "PERFORM":
+                return [operands[2]]
+            case "PARALLEL":
+                return [operands[1]]
+            case "TAILCALL" if self.again[number]:
+                return [0]
+            case _:
+                return []
+
+    def leave_loops(self, graph: FlowGraph) -> None:
+        """Have the text end where it would come back to a loop around its start. `graph` is the whole's."""
+        onward = {self.start}
+        todo = [self.start]
+        back = []
+        while todo:
+            state = todo.pop()
+            for target in self.edges[state]:
+                if state in graph.position and graph.is_back(state, target):
+                    back.append((state, target))
+                elif target not in onward:
+                    onward.add(target)
+                    todo.append(target)
+        self.left = {(state, target) for state, target in back if target not in onward}
+
+    def is_end(self, state: int) -> bool:
+        """Whether a state ends the run of a loop: what it captured is looked at afterwards."""
+        return (
+            self.states[state][-1][1].name == "RETURN"
+            and self.part_of[state].call < 0
+            and self.index == self.image.entry
+            and self.image.meta.get("kind") == "loop"
+        )
+
+    @cached_property
+    def filled(self) -> Slots:
+        return Slots(self)
+
+    @property
+    def ways(self) -> list[list[int]]:
+        """The states that each leads to in this text."""
+        if not self.left:
+            return self.edges
+        return [
+            [target for target in targets if (state, target) not in self.left]
+            for state, targets in enumerate(self.edges)
+        ]
+
+    # --- functions written in place -----------------------------------------------------------
+
+    def absorb(
+        self, call: int, other: Function, asking: Iterable[int] = (), leaves: set[int] | None = None
+    ) -> None:
+        """Have another function, a whole one, written in place of the call that ends a state.
+
+        With leaves, only these of its states and those `asking` that lead to them; where it goes to others,
+        it is called after all (`leaves`).
+        """
+        part = Part(self.image, other.index, self.size, self.slots, len(self.states), call)
+        part.filled = other.filled
+        if leaves is not None:
+            part.leaves = {part.state + state for state in leaves}
+        self.names += self._names_for(part, other)
+        self.parts.append(part)
+        self.called[call] = part
+        self.size += other.size
+        self.slots += other.slots
+        onward = self.edges[call]
+        self.edges[call] = [part.state]
+        for number, state in enumerate(other.states):
+            if leaves is not None and number not in leaves and number not in asking:
+                self.outer[len(self.states)] = part
+                self.states.append(self.states[call][-1:])
+                self.offsets.append(self.states[call][-1][0])
+                self.part_of.append(self.part_of[call])
+                self.again.append(False)
+                self.edges.append(list(onward))
+                continue
+            self.states.append([_moved(instruction, part) for instruction in state])
+            self.offsets.append(other.offsets[number] + part.offset)
+            self.part_of.append(part)
+            self.again.append(other.again[number])
+            if state[-1][1].name == "RETURN" or (state[-1][1].name == "TAILCALL" and not other.again[number]):
+                self.edges.append(list(onward))
+            else:
+                self.edges.append([target + part.state for target in other.edges[number]])
+
+    def _names_for(self, part: Part, other: Function) -> list[str]:
+        """The names of the slots of a function written in place.
+
+        What the caller gives from a slot of its own stays there as long as the call lasts.
+        """
+        names = [f"s{part.slot + slot}" for slot in range(other.slots)]
+        state = self.states[part.call]
+        # Such a value might be changed in place, were it held by one slot only.
+        if {"put", "cons"} & {self.image.constants[words[0]] for words in other.primitives()}:
+            return names
+        given = part.code.parameters
+        stack = _stack(state)
+        _, _, captures = stack[-1 - given]
+        sources = stack[len(stack) - given :] + captures
+        changed = set() if part.leaves is not None else other.changed
+        # What the caller stores to its slots here, it has stored before it loads what it gives.
+        for slot, (name, words, _) in enumerate(sources):
+            if name == "LOAD" and slot not in changed:
+                names[slot] = self.names[words[0]]
+        return names
+
+    def closures(self) -> set[int]:
+        """The functions that it makes values of, but for tail calls of itself."""
+        return {
+            words[0]
+            for state, again in zip(self.states, self.again, strict=True)
+            for _, row, words in state
+            if row.name == "CLOSURE" and not again
+        }
+
+    def primitives(self) -> Iterable[tuple[int, ...]]:
+        """The operands of those that are applied."""
+        return (words for state in self.states for _, row, words in state if row.name == "PRIM")
+
+    def is_return(self, state: int) -> bool:
+        """Whether a state leaves a function that is written in place."""
+        name = self.states[state][-1][1].name
+        is_left = name == "RETURN" or (name == "TAILCALL" and not self.again[state])
+        return is_left and self.part_of[state].call >= 0
+
+    def result_slot(self, state: int) -> int | None:
+        """The slot that the exit of a state stores to."""
+        if self.is_return(state):
+            state = self.part_of[state].call
+        _, row, operands = self.states[state][-1]
+        return result_slot(row.name, operands)
+
+    def ticks(self, state: int, target: int) -> bool:
+        """Whether going from a state to another uses a tick."""
+        part = self.part_of[state]
+        if state in self.called:
+            return self.called[state].leaves is None
+        if part.leaves is not None and state not in part.leaves:
+            return target in part.leaves
+        if state in self.outer:
+            state = self.outer[state].call
+        elif self.is_return(state):
+            state = part.call
+        # The answer to an effect has its tick already.
+        return target <= state and self.states[state][-1][1].name != "PERFORM"
+
+    def tick_offset(self, state: int, target: int) -> int:
+        """Where the machine stands that has no tick for going from a state to another."""
+        part = self.part_of[state]
+        is_first = part.leaves is not None and state not in part.leaves
+        return self.offsets[part.state if is_first else target]
+
+    def chain(self, state: int) -> Iterable[Part]:
+        """The part that a state is of and those that called it, innermost first."""
+        part = self.part_of[state]
+        while True:
+            yield part
+            if part.call < 0:
+                return
+            part = self.part_of[part.call]
+
+    def frames(self, offset: int) -> tuple[Place, ...]:
+        """The frames of the machine that stand at an offset, outermost first."""
+        if offset == NOWHERE:
+            return ()
+        part = next(part for part in reversed(self.parts) if part.offset <= offset)
+        found = [(part.index, offset - part.offset, self.names_at(part, offset))]
+        while part.call >= 0:
+            offset = self.states[part.call][-1][0]
+            part = self.part_of[part.call]
+            found.append((part.index, offset - part.offset, self.names_at(part, offset)))
+        return tuple(reversed(found))
+
+    def names_at(self, part: Part, offset: int) -> list[str]:
+        """The Python locals that are the slots of a part, which stands at the beginning or end of a state."""
+        names = self.names[part.slot : part.slot + len(part.code.slots)]
+        if part.filled is not None:
+            state = bisect_right(part.code.offsets, offset - part.offset) - 1
+            is_exit = offset - part.offset != part.code.offsets[state]
+            full = part.filled.full(state, is_exit)
+            names = [name if full >> slot & 1 else "" for slot, name in enumerate(names)]
+        return names
+
+
+def _stack(state: list[Instruction]) -> list[Any]:
+    """What is on the stack before the exit of a state: an instruction, its words, and what it took."""
+    stack: list[Any] = []
+    for _, row, words in state[:-1]:
+        count = row.popped(words)
+        taken = stack[len(stack) - count :]
+        del stack[len(stack) - count :]
+        if row.pushes:
+            stack.append((row.name, words, taken))
+    return stack
+
+
+def _moved(instruction: Instruction, part: Part) -> Instruction:
+    offset, row, words = instruction
+    first = {"slot": part.slot, "state": part.state, "state?": part.state}
+    moved = [
+        word if word == NO_STATE else word + first.get(kind, 0)
+        for kind, word in zip(row.operands, words, strict=True)
+    ]
+    return offset + part.offset, row, tuple(moved)
+
+
+def stores(state: list[Instruction]) -> Iterable[int]:
+    """The slots that a state stores to, its exit included."""
+    for _, row, operands in state:
+        if row.name == "STORE":
+            yield operands[0]
+    slot = result_slot(state[-1][1].name, state[-1][2])
+    if slot is not None:
+        yield slot
+
+
+def result_slot(name: str, operands: tuple[int, ...]) -> int | None:
+    match name:
+        case "CALL" | "PERFORM":
+            return operands[1]
+        case "PARALLEL":
+            return operands[0]
+        case _:
+            return None

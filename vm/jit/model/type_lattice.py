@@ -1,0 +1,141 @@
+"""What is known of a value's type, as a word, or for a function which one it is.
+
+"int", "float", "bool", "str", "map" and "box" say the type, "array" and "pair" the form of a list, "small"
+and "step" that an integer is not large; "true", "false" and "null" are these values; `("function", 3, kinds)`
+is function 3, whose captures are of these kinds and which has no arguments filled in; "any" is any value.
+"""
+
+from __future__ import annotations
+
+from ...values.lists import Pair
+from ...values.values import Box, FunctionValue
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, TypeAlias
+
+    from ...code.image import Image
+    from ...values.values import Value
+
+    Kind: TypeAlias = "str | tuple[str, int, tuple[Any, ...]]"
+
+_OF_TYPES: dict[type, Kind] = {
+    int: "int",
+    float: "float",
+    bool: "bool",
+    str: "str",
+    dict: "map",
+    tuple: "array",
+    Pair: "pair",
+    Box: "box",
+    type(None): "null",
+}
+# From the widest to the narrowest. A step is no larger than `_STEP`. What begins as a `_SMALL` integer and
+# is changed by steps alone stays below 2⁶² in any time there is, since it takes a tick now and then.
+INTEGERS = frozenset({"int", "small", "step"})
+NUMBERS = INTEGERS | {"float"}
+_WIDTHS = ("step", "small", "int")
+_STEP = 1 << 10
+_SMALL = 1 << 48
+_BOOLEANS = ("bool", "true", "false")
+_WIDER = {"null": "any", "true": "bool", "false": "bool", "step": "small"}
+# How deep functions are known that others have caught.
+_DEEPEST = 2
+
+
+def of_value(value: Value, image: Image, depth: int = 0) -> Kind:
+    kind = _OF_TYPES.get(type(value), "any")
+    if kind == "int" and -_SMALL < value < _SMALL:
+        return "step" if -_STEP <= value <= _STEP else "small"
+    if type(value) is FunctionValue and depth < _DEEPEST:
+        captures = value.captures
+        if len(captures) == image.functions[value.function].captures:
+            kinds = tuple(of_value(one, image, depth + 1) for one in captures)
+            return "function", value.function, kinds
+    return kind
+
+
+def of_closure(function: int, captures: Sequence[Kind]) -> Kind:
+    return "function", function, tuple(_shallow(kind, _DEEPEST - 1) for kind in captures)
+
+
+def _shallow(kind: Kind, depth: int) -> Kind:
+    if isinstance(kind, str):
+        return _WIDER.get(kind, kind)
+    if not depth:
+        return "any"
+    return "function", kind[1], tuple(_shallow(inner, depth - 1) for inner in kind[2])
+
+
+def given(kinds: Sequence[Kind]) -> tuple[Kind, ...]:
+    """Kinds of arguments, as far as it is worth telling calls apart by them."""
+    return tuple(_WIDER.get(kind, kind) if isinstance(kind, str) else kind for kind in kinds)
+
+
+def join(kinds: Sequence[Kind], others: Sequence[Kind]) -> list[Kind]:
+    """What is known where either is so."""
+    return [a if a == b else _either(a, b) for a, b in zip(kinds, others, strict=True)]
+
+
+def _either(kind: Kind, other: Kind) -> Kind:
+    if kind in _BOOLEANS and other in _BOOLEANS:
+        return "bool"
+    return wider(kind, other) if kind in INTEGERS and other in INTEGERS else "any"
+
+
+def wider(*integers: Kind) -> Kind:
+    """The widest of kinds of integers."""
+    return max(integers, key=lambda kind: _WIDTHS.index(str(kind)))
+
+
+# --- primitives ---------------------------------------------------------------------------------
+
+# What they give. "whole" is an integer where all operands are integers.
+_RESULTS = {
+    "whole": "add sub mul quotient remainder modulo gcd lcm abs min max round floor ceiling truncate exact",
+    "small": "length string_length",
+    "str": "concat text to_string string_append substring join format tail trim replace upper lower "
+    "symbol_name",
+    "map": "map put remove from_entries merge without_nulls",
+    "array": "array list range reverse unique flatten zip sorted keys values entries split lines",
+    "pair": "cons",
+    "box": "box unset_box",
+    "bool": "num_eq lt le gt ge is_zero is_positive is_negative is_even is_odd eq not is_null is_nil "
+    "is_string is_map is_symbol is_boolean is_function is_pair is_list is_integer is_number is_float "
+    "is_empty has_key starts_with ends_with string_eq string_lt contains",
+}
+# Those that give a float where one of their operands is one, and all are numbers.
+_FLOATING = frozenset({"add", "sub", "mul"})
+_RESULT_OF = {name: kind for kind, names in _RESULTS.items() for name in names.split()}
+
+
+def of_result(name: str, operands: Sequence[Kind]) -> Kind:
+    """What a primitive gives for operands of these kinds."""
+    if name == "select":
+        _, then, otherwise = operands
+        return join([then], [otherwise])[0]
+    kind = _RESULT_OF.get(name, "any")
+    if kind == "whole":
+        if INTEGERS.issuperset(operands):
+            return _whole(name, operands)
+        return "float" if name in _FLOATING and NUMBERS.issuperset(operands) else "any"
+    return kind
+
+
+def of_quick(name: str, kind: Kind) -> Kind:
+    """What a primitive gives where it is done for integers, as it may be (`inline`)."""
+    return "int" if kind == "any" and _RESULT_OF.get(name) == "whole" else kind
+
+
+def _whole(name: str, operands: Sequence[Kind]) -> Kind:
+    """What arithmetic gives for integers."""
+    match name, *operands:
+        case ("modulo" | "remainder", _, "step"):
+            return "step"
+        case ("add" | "sub", "step" | "small", "step") | ("add", "step", "small") | ("mul", "step", "step"):
+            return "small"
+        case ("quotient" | "abs" | "min" | "max" | "round" | "floor" | "ceiling" | "truncate" | "exact", *_):
+            return wider(*operands)
+        case _:
+            return "int"

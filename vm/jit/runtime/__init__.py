@@ -1,0 +1,1 @@
+"""Execution of generated functions: the library of an image, fuel, and the tier that a machine runs on."""

@@ -1,0 +1,268 @@
+"""The Python functions of an image, made when they are first called, and the names in their text.
+
+`F3` is function 3, `V3_1` a version of it for certain arguments; `E3_7` enters it at state 7 with all slots
+in a list; `C2` is a table, by function, of what calls each with two arguments, which puts them in order
+(`A…`) or says that they do not fit.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import partial
+from itertools import chain, repeat
+from operator import length_hint
+from sys import getrefcount
+
+from ....ir.symbols import Symbol
+from ...machine.machine import takes
+from ...machine.steps import fail
+from ...primitives.handlers import HANDLERS
+from ...values.faults import PrimitiveFault
+from ...values.lists import Pair
+from ...values.values import Box, FunctionValue, show
+from ..analysis import uniqueness
+from ..codegen.inline import trust
+from ..codegen.translate import Made, Translator
+from ..model import type_lattice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import CodeType
+    from typing import Any
+
+    from ...code.image import Image
+    from ...values.faults import Place as Span
+    from ...values.values import Value
+    from ..codegen.python_text import Places, Text
+    from ..model.type_lattice import Kind
+
+    Entry = Callable[[Sequence[Value]], Value]
+
+# So many ways there are to enter a function at a state, by what its slots hold.
+_ENTRIES = 8
+
+
+class Untranslatable(Exception):
+    """A function cannot be had as Python; why, in words."""
+
+
+class Library:
+    """What an image is in Python."""
+
+    def __init__(self, image: Image) -> None:
+        self.image = image
+        self.translator = translator_of(image)
+        # By Python's code objects and by line: the frames of the machine that stand there, outermost first.
+        self.codes: dict[CodeType, Places] = {}
+        # Whether any text takes two ticks at once.
+        self.doubles = False
+        self.entries: dict[tuple[int, int], dict[tuple[Kind, ...], Entry]] = {}
+        self.starts = {
+            index: [code.bounds(state)[0] for state in range(len(code.states))]
+            for index, code in enumerate(image.functions)
+        }
+        self.places: dict[tuple[int, int], Span | None] = {}
+        self.names: dict[str, Any] = {
+            "Box": Box,
+            "FunctionValue": FunctionValue,
+            "Pair": Pair,
+            "Symbol": Symbol,
+            "PrimitiveFault": PrimitiveFault,
+            "tick": repeat(None, 0),
+            "tick_two": repeat(None, 0),
+            "chain": chain,
+            "ONE": (None,),
+            "NIL": (),
+            "NO_CASE": _no_case,
+            "NO_BOX": _no_box,
+            "NO_FUNCTION": _no_function,
+            "FAIL": _fail_with,
+            "REFS": getrefcount,
+            "LEFT": length_hint,
+            "GROW": uniqueness.grow,
+            "GROWN": uniqueness.grown,
+            "TURNED": uniqueness.turned,
+            "FULL": uniqueness.full,
+            "APPLIED": self.applied,
+            "CALL": self.call,
+            "ENTER": self.enter,
+            **{f"P_{name}": handler for name, handler in HANDLERS.items()},
+            **{f"K{index}": value for index, value in enumerate(image.constants)},
+        }
+        for index in range(len(image.functions)):
+            self.names[f"F{index}"] = partial(self.first, index, f"F{index}")
+
+    def state_of(self, function: int, offset: int) -> int:
+        return bisect_right(self.starts[function], offset) - 1
+
+    def place(self, function: int, offset: int) -> Span | None:
+        key = function, offset
+        if key not in self.places:
+            self.places[key] = self.image.place_at(self.image.functions[function], offset)
+        return self.places[key]
+
+    # --- functions ------------------------------------------------------------------------
+
+    def add(self, function: int, key: Any, write: Callable[[], Text]) -> Any:
+        """What a text defines. Raises Untranslatable, whatever keeps it from being written or compiled."""
+        made = self.translator.made.get(key)
+        if made is None:
+            title = self.image.functions[function].name
+            try:
+                made = Made(write(), title)
+            except Exception as error:
+                # Python has bounds of its own for a text, and an error of ours need not end a run.
+                raise Untranslatable(f"`{title}`: {type(error).__name__}: {error}") from error
+            self.translator.made[key] = made
+        self.doubles |= made.doubles
+        for count in made.tables:
+            self.table(count)
+        for version in made.uses:
+            if version not in self.names:
+                self.names[version] = partial(self.first, self.translator.named[version].index, version)
+        exec(made.code, self.names)
+        found = self.names[made.name]
+        self.codes[found.__code__] = made.places
+        return found
+
+    def first(self, function: int, name: str, *given: Value) -> Value:
+        """The first call of a function or a version of it: now it is translated."""
+        return self.load(function, name)(*given)
+
+    def load(self, function: int, name: str) -> Any:
+        """What has this name, translated; callers find it from now on."""
+        if not isinstance(self.names[name], partial):
+            return self.names[name]
+        translator = self.translator
+        try:
+            if name == f"F{function}":
+                return self.add(function, name, lambda: translator.function(function))
+            return self.add(function, name, lambda: translator.specialised(name))
+        except Untranslatable as error:
+            made = self.names[name] = self.interpreted(function, name, str(error))
+            return made
+
+    def interpreted(self, function: int, name: str, why: str) -> Any:
+        """What takes the place of a function that cannot be translated: it never returns."""
+        count = self.image.functions[function].captures
+
+        def leave(captures: tuple[Value, ...], *arguments: Value) -> Value:
+            if len(captures) != count:  # arguments are filled in, and this takes none
+                return self.applied(function, captures)
+            return self.names["LEAVE"](why, function, (*arguments, *captures))
+
+        return leave if name == f"F{function}" else lambda *given: self.names["LEAVE"](why, function, given)
+
+    def entry(self, function: int, state: int, slots: Sequence[Value]) -> Entry:
+        """The function from a state on, with all its slots as one argument. Raises Untranslatable."""
+        entries = self.entries.setdefault((function, state), {})
+        given = tuple(type_lattice.of_value(value, self.image) for value in slots)
+        if given not in entries:
+            if len(entries) >= _ENTRIES:
+                given = ("any",) * len(given)
+            key = function, state, given
+            entries[given] = self.add(function, key, lambda: self.translator.entry(*key))
+        return entries[given]
+
+    def enter(self, function: int, state: int, slots: Sequence[Value]) -> Value:
+        """The text of a function ends where a loop around it begins again."""
+        try:
+            entry = self.entry(function, state, slots)
+        except Untranslatable as error:
+            return self.names["LEAVE"](str(error), function, slots, state)
+        return entry(slots)
+
+    def table(self, count: int) -> list[Any]:
+        """By function: what calls it with so many arguments."""
+        name = f"C{count}"
+        if name not in self.names:
+            functions = range(len(self.image.functions))
+            self.names[name] = [partial(self.resolved, index, count) for index in functions]
+        return self.names[name]  # type: ignore[no-any-return]
+
+    def resolved(self, function: int, count: int, captures: tuple[Value, ...], *given: Value) -> Value:
+        """The first call of a function with so many arguments."""
+        return self.resolve(function, count, captures)(captures, *given)
+
+    def resolve(self, function: int, count: int, captures: tuple[Value, ...]) -> Any:
+        """What calls a function with so many arguments besides those that are filled in."""
+        code = self.image.functions[function]
+        filled = len(captures) - code.captures
+        if filled > 0:
+            if count == 0 and code.parameters:
+                # It calls itself so, maybe: from now on without Python's own stack, which is short.
+                self.table(0)[function] = lambda captures: self.applied(function, captures)
+            return self.adapter(function, count, filled)
+        if code.rest or count != code.parameters:
+            made = self.adapter(function, count, 0)
+        else:
+            made = self.load(function, f"F{function}")
+        self.table(count)[function] = made
+        return made
+
+    def adapter(self, function: int, count: int, filled: int) -> Any:
+        """A function that puts arguments in the order that a function has them in."""
+        name = f"A{function}_{count}_{filled}"
+        if name in self.names:
+            return self.names[name]
+        code = self.image.functions[function]
+        if not filled and count and (text := self.translator.spread(function, count)) is not None:
+            return self.add(function, name, lambda: text)
+        texts = [f"a{number}" for number in range(count)] + [f"c[{number}]" for number in range(filled)]
+        if code.rest and len(texts) >= code.parameters - 1:
+            more = texts[code.parameters - 1 :]
+            texts = [*texts[: code.parameters - 1], f"({''.join(f'{text}, ' for text in more)})"]
+        elif len(texts) != code.parameters:
+            raise PrimitiveFault("arity", f"`{code.name}` takes {takes(code)}, not {len(texts)}")
+        given = ", ".join(["c", *(f"a{number}" for number in range(count))])
+        own = f"c[{filled}:]" if filled else "c"
+        # Whoever calls with no arguments may have filled some in.
+        test = f" if len(c) != {code.captures}:\n  return APPLIED({function}, c)\n"
+        body = f" return F{function}({', '.join([own, *texts])})\n"
+        exec(f"def {name}({given}):\n{'' if count or filled else test}{body}", self.names)
+        return self.names[name]
+
+    def applied(self, function: int, captures: tuple[Value, ...]) -> Value:
+        """A function is called with what is filled in, and no more."""
+        return self.adapter(function, 0, len(captures) - self.image.functions[function].captures)(captures)
+
+    def call(self, function: FunctionValue, arguments: tuple[Value, ...]) -> Value:
+        """A call that can be seen not to fit."""
+        return self.resolve(function.function, len(arguments), function.captures)(
+            function.captures, *arguments
+        )
+
+
+def translator_of(image: Image) -> Translator:
+    """The one that machines of an image share, as long as the same bounds hold."""
+    loaded = image.loaded
+    assert loaded is not None
+    translator = loaded.translators.get(trust())
+    if translator is None:
+        translator = loaded.translators[trust()] = Translator(image)
+    return translator
+
+
+def _no_case(subject: Value, names: list[str]) -> None:
+    cases = ", ".join(f"`{case}`" for case in names[:12]) + (", …" if len(names) > 12 else "")
+    raise PrimitiveFault("no-case", f"no case for {show(subject)} (cases: {cases or 'none'})")
+
+
+def _no_box(value: Value) -> None:
+    raise PrimitiveFault("type-error", f"cannot set {show(value)}: it is no box")
+
+
+def _no_function(value: Value, *arguments: Value) -> None:
+    raise PrimitiveFault("not-a-function", f"cannot call {show(value)}: it is no function")
+
+
+class _Stack:
+    """The operand stack of an instruction that is done outside of the machine."""
+
+    def __init__(self, *values: Value) -> None:
+        self.stack = list(values)
+
+
+def _fail_with(error: Value) -> None:
+    fail(_Stack(error), None, None)  # type: ignore[arg-type]

@@ -1,0 +1,388 @@
+"""A strand of the machine that runs as Python functions made of its code (`library`).
+
+A strand that runs so has a greenlet of its own: its frames are Python frames, and an effect is a switch
+back to the machine, whatever the depth. Whoever wants to see frames has them settled: they become the
+machine's own frames again, at the same states with the same slots, and the greenlet is dropped. Frames
+that were settled are entered again, one when the other returns, by a function that begins at their state.
+So snapshots, faults and ticks are the same in either tier.
+
+Must not be in here: what instructions become (`translate`), order of strands (`machine`, `strands`).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from greenlet import getcurrent, greenlet
+
+from ...code.opcodes import decode
+from ...machine.machine import DEEPER, NEAR, SLICE, Frame, is_library
+from ...machine.outcomes import Effect, OutOfFuel
+from ...machine.steps import EFFECT_ARGUMENTS, NOTE_FIELDS, plain_map
+from ...machine.strands import Raised, Strand, catch, walk
+from ...primitives.operands import items as items_of
+from ...values.faults import TRACE_ENDS, PrimitiveFault, fault_map, show_place
+from ...values.values import small_map
+from ..analysis.uniqueness import grown
+from .fuel import DEEP, OUT, SETTLE, TAILCALL, Ticks
+from .library import Library, Untranslatable
+from .process_state import RUNNING, SHALLOW
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType, TracebackType
+    from typing import Any
+
+    from ...machine.machine import Machine
+    from ...values.faults import Place
+    from ...values.values import Value
+
+
+class _Fork:
+    """Why a greenlet stops: it calls for each item of a list."""
+
+    def __init__(self, callee: Value, items: tuple[Value, ...]) -> None:
+        self.callee = callee
+        self.items = items
+
+
+class _Left:
+    """Why a greenlet stops: the interpreter must go on, with `callee` where a function was called."""
+
+    def __init__(self, why: str, callee: Frame | None = None) -> None:
+        self.why = why
+        self.callee = callee
+
+
+class _Returned:
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
+class _Failed:
+    def __init__(self, raised: Raised) -> None:
+        self.raised = raised
+
+
+class Live:
+    """The running part of a strand: its greenlet; answer: what it goes on with, once it is answered."""
+
+    __slots__ = ("answer", "greenlet", "is_back")
+
+    def __init__(self, greenlet_: greenlet) -> None:
+        self.greenlet = greenlet_
+        # Whether it goes on by a jump that costs a tick.
+        self.is_back = False
+        self.answer: list[Value] = []
+
+    def take(self, machine: Machine, value: Value) -> None:
+        """The answer to the effect; the jump that follows has its tick at once."""
+        self.answer.append(value)
+        if self.is_back:
+            machine.ticks += 1
+
+
+class Direct(Ticks):
+    """Runs the strands of a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine, Library(machine.image))
+        # Entered for each effect, so it is worth a tenth of an event where nothing needs it.
+        image = machine.image
+        is_states = image.meta["kind"] == "loop" and len(image.functions) == 1
+        self.running = SHALLOW if is_states else RUNNING
+        # What is left of a run that has ended.
+        self.last: list[Frame] = []
+        # Where effects are asked for, by code object and line: whether it goes on backwards; the place.
+        self.sites: dict[tuple[int, int], tuple[bool, Place | None]] = {}
+        self.names |= {
+            "PERFORM": self.perform,
+            "FORK": self.fork,
+            "NOTE": self.note,
+            "CAUGHT": self.caught,
+            "LEAVE": self.leave,
+            "END": self.end,
+        }
+
+    # --- what code asks for ---------------------------------------------------------------
+
+    def perform(self, kind: str, args: Value) -> Value:
+        machine, library = self.machine, self.library
+        given = plain_map(args, EFFECT_ARGUMENTS, kind)
+        frame = sys._getframe(1)
+        # A code object is known by its identity: to hash one is to read all of it.
+        at = id(frame.f_code), frame.f_lineno
+        site = self.sites.get(at)
+        if site is None:
+            function, offset, _ = library.codes[frame.f_code][frame.f_lineno][-1]
+            state = library.state_of(function, offset)
+            _, _, target = machine.functions[function].block(state)[-1][1]
+            site = self.sites[at] = target <= state, library.place(function, offset)
+        machine.seq += 1
+        strand = machine.strand
+        if strand.within is not None:
+            machine.asked[machine.seq] = strand
+        effect = strand.effect = Effect(machine.seq, kind, given, site[1])
+        live = strand.live
+        assert live is not None
+        live.is_back = site[0]
+        self.count()
+        self.host.switch(effect)
+        return live.answer.pop()
+
+    def fork(self, callee: Value, items: Value) -> Value:
+        found = items_of(items)
+        if found:
+            self.count()
+            self.host.switch(_Fork(callee, found))
+        return ()
+
+    def note(self, kind: str, fields: Value) -> None:
+        made = small_map(fields)
+        self.machine.notes.append((kind, plain_map(fields, NOTE_FIELDS, kind) if made is None else made))
+
+    def leave(self, why: str, function: int, slots: Sequence[Value], state: int | None = None) -> None:
+        """What comes now cannot be translated: with that the interpreter goes on.
+
+        A call of a function, or the function from a state on, where that is given.
+        """
+        self.count()
+        frame = Frame(self.machine.functions[function], slots)
+        if state is None:
+            self.machine.ticks += 1
+        else:
+            frame.state = state
+        self.host.switch(_Left(why, frame))
+
+    def end(self, value: Value) -> Value:
+        """A loop's run ends with a value. Its frame stays, for those who look at what was captured."""
+        self.last = self.seen(sys._getframe(1), False)
+        return value
+
+    def caught(self, function: int, fault: PrimitiveFault) -> tuple[int, int, Value, bool] | None:
+        """A fault came to a frame of a function with handlers: where control goes, if anywhere."""
+        trace = fault.__traceback__
+        assert trace is not None
+        library = self.library
+        code, line = trace.tb_frame.f_code, trace.tb_lineno
+        places = library.codes[code][line]
+        if not places:  # another entry of the function has taken its place
+            return None
+        state = library.state_of(function, places[0][1])
+        handler = self.machine.image.functions[function].handlers.get(state)
+        if handler is None:
+            return None
+        inner = self.frames_of(trace)
+        if len(inner) > 1 and self.is_dead(code, line):
+            return None
+        target, slot = handler
+        self.returned += self.unused(trace)
+        self.locate(fault, inner, trace.tb_frame.f_back)
+        value = fault_map(
+            fault.kind, fault.message, fault.place or show_place(library.place(*inner[-1])), fault.details
+        )
+        return target, slot, value, target <= state
+
+    def unused(self, trace: TracebackType | None) -> int:
+        """How many ticks were used for what a fault kept from being done."""
+        found = 0
+        while trace is not None:
+            places = self.library.codes.get(trace.tb_frame.f_code)
+            if places is not None:
+                found = places.unused(trace.tb_lineno, trace.tb_frame.f_locals)
+            trace = trace.tb_next
+        return found
+
+    def frames_of(self, trace: TracebackType | None) -> list[tuple[int, int]]:
+        """The functions that a fault came through and where they stand, outermost first."""
+        found = []
+        codes = self.library.codes
+        while trace is not None:
+            places = codes.get(trace.tb_frame.f_code)
+            if places is not None:
+                found += [(function, offset) for function, offset, _ in places[trace.tb_lineno]]
+            trace = trace.tb_next
+        return found
+
+    def locate(self, fault: PrimitiveFault, trace: list[tuple[int, int]], outer: FrameType | None) -> None:
+        """A fault in the library is told where the author called that.
+
+        `trace` is where it came through so far, `outer` the frame that this goes on with outwards.
+        """
+        library, machine = self.library, self.machine
+        if fault.place is not None or not is_library(library.place(*trace[-1])):
+            return
+        found = [
+            self.frame_at(*where) for where in trace[-2 : -2 - 2 * NEAR : -1] if not self.is_tail(*where)
+        ]
+        while outer is not None and len(found) < NEAR:
+            places = library.codes.get(outer.f_code)
+            if places is not None:
+                for function, offset, _ in reversed(places[outer.f_lineno]):
+                    if not self.is_tail(function, offset):
+                        found.append(self.frame_at(function, offset))
+            outer = outer.f_back
+        fault.place = show_place(machine.author_place([*found, *machine.calls[: -1 - NEAR : -1]]))
+
+    def frame_at(self, function: int, offset: int) -> Frame:
+        frame = Frame(self.machine.functions[function], ())
+        frame.state = self.library.state_of(function, offset)
+        return frame
+
+    # --- strands --------------------------------------------------------------------------
+
+    def run(self) -> Any:
+        """Run the machine's strand on until it stops; its outcome, None where there is none yet.
+
+        DEEPER where the interpreter must do it: that counts each call.
+        """
+        machine = self.machine
+        strand = machine.strand
+        if len(strand.calls) + SLICE > machine.room:
+            return DEEPER  # the interpreter knows when it is too deep
+        self.host = getcurrent()
+        self.allow()
+        with self.running:
+            live = strand.live
+            if live is None:
+                live = strand.live = Live(greenlet(self.main))
+                self.depth = len(strand.calls)
+                self.deep = min(max(DEEP, 2 * self.depth), machine.room - 2 * SLICE)
+                said = live.greenlet.switch(strand)
+            else:
+                said = live.greenlet.switch()
+            if said is SETTLE or said is DEEPER or type(said) is _Fork:
+                self.settle(strand)
+            elif type(said) is _Left:
+                self.settle(strand, said.callee)
+        if said is SETTLE:
+            return None
+        if said is DEEPER:
+            return DEEPER
+        kind = type(said)
+        if kind is Effect or kind is OutOfFuel:
+            return said
+        if kind is _Fork:
+            try:
+                machine.fork(said.callee, said.items)
+            except PrimitiveFault as fault:
+                frame = machine.calls[-1]
+                return machine._unwind(fault, len(frame.function.block(frame.state)) - 1)
+            return None
+        if kind is _Left:
+            self.settle_all()
+            machine.direct = None
+            machine.obstacle = said.why
+            return None
+        strand.live = None
+        if kind is _Returned:
+            if strand.within is not None:
+                return machine.end_strand(said.value)
+            strand.calls += self.last
+            return machine.end(said.value)
+        return machine._fail(said.raised) if strand.within is None else machine.end_strand(None, said.raised)
+
+    def main(self, strand: Strand) -> Any:
+        """A strand's greenlet: enter its innermost frame, then those it returns to."""
+        machine, library = self.machine, self.library
+        calls = strand.calls
+        while True:
+            frame = calls[-1]
+            try:
+                entry = library.entry(frame.function.index, frame.state, frame.slots)
+            except Untranslatable as error:
+                self.host.switch(_Left(str(error)))
+            slots = frame.slots
+            calls.pop()
+            del frame
+            try:
+                value = entry(slots)
+            except PrimitiveFault as fault:
+                self.returned += self.unused(fault.__traceback__)
+                self.count()
+                trace = self.frames_of(fault.__traceback__)
+                self.locate(fault, trace, None)
+                if catch(machine, calls, fault, library.place(*trace[-1])):
+                    self.restart()
+                    continue
+                return _Failed(self.raised(fault, trace, calls))
+            self.count()
+            if not calls:
+                return _Returned(value)
+            caller = calls[-1]
+            _, slot, target = caller.function.block(caller.state)[-1][1]
+            caller.slots[slot] = value
+            caller.go(machine, target)
+            self.restart()
+
+    def restart(self) -> None:
+        """Go on with another of the frames that were settled."""
+        if self.machine.ticks >= self.machine.limit:
+            self.host.switch(OUT)
+        else:
+            self.allow()
+
+    def raised(self, fault: PrimitiveFault, found: list[tuple[int, int]], calls: list[Frame]) -> Raised:
+        """A fault that no frame of its strand handles; `found` is where it came through.
+
+        Of the frames that it came through the ends are put with the machine's, to be looked at.
+        """
+        codes = self.machine.image.functions
+        last = len(found) - 1
+        live = [where for index, where in enumerate(found) if index == last or not self.is_tail(*where)]
+        ends = live if len(live) <= 2 * TRACE_ENDS else live[:TRACE_ENDS] + live[-TRACE_ENDS:]
+        frames = [self.frame_at(*where) for where in ends]
+        function, offset = found[last]
+        steps = decode(codes[function].code, *codes[function].bounds(frames[-1].state))
+        at = next(index for index, (place, _, _) in enumerate(steps) if place == offset)
+        raised = Raised(fault, [(frame.function, frame.state) for frame in frames], at, len(live) - len(ends))
+        raised = raised.under(calls)
+        calls += frames
+        return raised
+
+    def settle(self, strand: Strand, callee: Frame | None = None) -> None:
+        """Make the frames of a strand the machine's own; `callee` is of a function that they just called."""
+        live = strand.live
+        if live is None:
+            return
+        strand.live = None
+        machine, library = self.machine, self.library
+        found = [] if callee is None else [callee]
+        frame = live.greenlet.gr_frame
+        is_inner = callee is not None
+        while frame is not None:
+            if frame.f_code in library.codes:
+                found += self.seen(frame, is_inner)
+                is_inner |= bool(library.codes[frame.f_code][frame.f_lineno])
+            frame = frame.f_back
+        if live.answer:
+            inner = found[0]
+            _, slot, target = inner.function.block(inner.state)[-1][1]
+            inner.slots[slot] = live.answer.pop()
+            inner.state = target
+        strand.calls += reversed(found)
+        if strand is not machine.strand:
+            machine.outside += len(found)
+        with RUNNING:
+            live.greenlet.throw()
+
+    def seen(self, frame: FrameType, is_inner: bool) -> list[Frame]:
+        """The machine's frames that a Python frame is, innermost first. is_inner: it has called others."""
+        machine, library = self.machine, self.library
+        values = frame.f_locals
+        found = []
+        for function, offset, names in reversed(library.codes[frame.f_code][frame.f_lineno]):
+            code = machine.image.functions[function]
+            if not (is_inner and code.code[offset] == TAILCALL):
+                made = Frame(machine.functions[function], ())
+                made.state = library.state_of(function, offset)
+                held = [values.get(name) for name in names]
+                made.slots = [grown(value) for value in held]
+                found.append(made)
+            is_inner = True
+        return found
+
+    def settle_all(self) -> None:
+        for strand in walk(self.machine.strand):
+            self.settle(strand)

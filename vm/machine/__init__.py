@@ -1,0 +1,1 @@
+"""The interpreter: frames, steps, parallel strands, outcomes, snapshots and their migration."""

@@ -1,0 +1,153 @@
+"""A stopped machine goes on with a changed program: its frames, slots and values are moved over.
+
+Owns which state of the new program a frame then stands in, and what makes that impossible. The effects
+that wait are asked for anew, with what the new program says of them; nothing else of the states they
+stand in runs again.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ..values.faults import PrimitiveFault
+from ..values.values import to_host
+from .machine import Functions, Machine
+from .outcomes import Effect
+from .snapshot import SnapshotError
+from .steps import STEPS
+from .strands import walk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..code.image import FunctionCode, Image
+    from .strands import Strand
+
+# Steps after which the operand stack is empty: what follows the last of them in a state is its exit.
+_ENDS = (STEPS["STORE"], STEPS["NOTE"], STEPS["SETBOX"])
+# Kinds that a state's action may change between.
+_ACTIONS = ("shell", "agent", "tool", "task")
+
+
+class RenewalError(Exception):
+    """The machine cannot go on with the other program; the message says what is in the way."""
+
+
+def renew(machine: Machine, image: Image) -> tuple[Machine, list[str]]:
+    """The machine in another program, and the slots that have no place there any more, by name.
+
+    It must wait for effects. Raises RenewalError; the machine stays what it was.
+    """
+    if machine.ended or machine.is_ready:
+        raise RenewalError("it does not stand at an action")
+    data = machine.snapshot()
+    functions = _Functions(image)
+    dropped: list[str] = []
+    rows = [data, *data.get("strands", ())]
+    for row in rows:
+        frames = row["frames"]
+        for frame in frames:
+            code = functions.code(frame["function"])
+            effect = row.get("effect") if frame is frames[-1] else None
+            if effect is None:
+                functions.check(code, frame["state"])
+            else:
+                frame["state"], effect["kind"] = functions.performing(code, frame["state"], effect["kind"])
+            gone = [name for name in frame["slots"] if name not in code.slots]
+            for name in gone:
+                del frame["slots"][name]
+            dropped += [name for name in gone if not name.startswith("seen.")]
+    data["program_hash"] = image.program_hash
+    data["program"] = image.name
+    try:
+        renewed = Machine.restore(image, data)
+    except SnapshotError as error:
+        raise RenewalError(str(error)) from None
+    _begin_counters(renewed, {code.name: code for code in machine.image.functions})
+    for strand in walk(renewed.strand):
+        if strand.effect is not None:
+            _ask_again(renewed, strand)
+    return renewed, dropped
+
+
+class _Functions:
+    """The functions of the new program."""
+
+    def __init__(self, image: Image) -> None:
+        self._loaded = Functions(image)
+        self._index = {code.name: index for index, code in enumerate(image.functions)}
+
+    def code(self, name: str) -> FunctionCode:
+        if name not in self._index:
+            raise RenewalError(f"the function `{name}`, in which it is, is not there any more")
+        return self._loaded[self._index[name]].code
+
+    def check(self, code: FunctionCode, state: str) -> None:
+        if state not in code.states:
+            raise RenewalError(f"the call in `{_author(state)}`, in which it is, is not there any more")
+
+    def performing(self, code: FunctionCode, state: str, kind: str) -> tuple[str, str]:
+        """The state that performs what `state` did, and the kind of that effect.
+
+        The states of one state of the author's are called `name` or `name/…`; what they are made into
+        depends on limits and on what else leads there, so the name alone does not have to be the same.
+        """
+        found = {name: performed for name in code.states if (performed := self._kind(code, name))}
+        if found.get(state) == kind:
+            return state, kind
+        own = {name: performed for name, performed in found.items() if _author(name) == _author(state)}
+        if not own and _author(state) not in map(_author, code.states):
+            raise RenewalError(f"the state `{_author(state)}`, in which it is, is not there any more")
+        for kinds in ((kind,), _ACTIONS if kind in _ACTIONS else ()):
+            same = [name for name, performed in own.items() if performed in kinds]
+            if len(same) == 1:
+                return same[0], own[same[0]]
+        raise RenewalError(f"the state `{_author(state)}`, in which it is, performs no `{kind}` any more")
+
+    def _kind(self, code: FunctionCode, state: str) -> str | None:
+        """What a state performs."""
+        step, operands = self._loaded[self._index[code.name]].block(code.states.index(state))[-1]
+        return str(operands[0]) if step is STEPS["PERFORM"] else None
+
+
+def _author(state: str) -> str:
+    return state.partition("/")[0] or state
+
+
+def _begin_counters(machine: Machine, before: dict[str, FunctionCode]) -> None:
+    """Slots that the old program did not have begin as the function's first state sets them."""
+    for frame in machine.calls:
+        function = frame.function
+        was = before.get(function.code.name)
+        block = function.block(0)
+        for (first, value), (step, slot) in pairwise(block):
+            if first is not STEPS["CONST"] or step is not STEPS["STORE"] or was is None:
+                continue
+            if function.code.slots[slot] not in was.slots:
+                frame.slots[slot] = value
+
+
+def _ask_again(machine: Machine, strand: Strand) -> None:
+    """What the strand waits for, as its state asks for it now."""
+    frame = strand.calls[-1]
+    assert strand.effect is not None
+    block = frame.function.block(frame.state)
+    begin = 1 + max((index for index, (step, _) in enumerate(block) if step in _ENDS), default=-1)
+    stack, machine.stack = machine.stack, []
+    args: Any = None
+    try:
+        for step, operand in block[begin:-1]:
+            step(machine, frame, operand)
+        args = to_host(machine.stack.pop())
+    except PrimitiveFault as fault:
+        state = _author(frame.function.code.states[frame.state])
+        raise RenewalError(f"what `{state}` does cannot be said: {fault.message}") from None
+    except (TypeError, ValueError):
+        pass
+    finally:
+        machine.stack = stack
+    if not isinstance(args, dict):
+        raise RenewalError("what its state asks for is no map")
+    old = strand.effect
+    strand.effect = Effect(old.seq, block[-1][1][0], args, frame.function.exit_place(frame.state))

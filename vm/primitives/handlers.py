@@ -1,0 +1,210 @@
+"""The code of the pure primitives, one function for each row of `ir.primitives`.
+
+Here are those over values of any kind, functions and words of a shell; `numbers`, `sequences`, `maps`,
+`texts` and `judges` have the others. Import fails where a row and its code do not pair up. A primitive
+takes values and gives a value; it touches nothing else, changes no operand and raises `PrimitiveFault`
+for the program's errors. Nothing recurses over a value, and nothing grows beyond `bounds`.
+
+`markdown()` prints `spec/primitives.md`.
+"""
+
+from __future__ import annotations
+
+from ...ir.primitives import PRIMITIVES
+from ..values.bounds import MAX_BITS, MAX_ITEMS, MAX_TEXT
+from ..values.faults import PrimitiveFault
+from ..values.values import MAX_HOST_DEPTH, Box, FunctionValue, equal, from_host, show, to_host
+from . import maps, numbers, sequences, shell_words, strings, verdicts
+from .operands import expected, items, string
+from .strings import duration, text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Value = Any
+
+__all__ = ["HANDLERS", "duration", "markdown", "shell_number", "text"]
+
+
+# --- values -----------------------------------------------------------------------------------
+
+
+def is_null(value: Value) -> bool:
+    return value is None
+
+
+def select(condition: Value, then: Value, otherwise: Value) -> Value:
+    return then if condition else otherwise
+
+
+def plain(value: Value) -> Value:
+    try:
+        return from_host(to_host(value, MAX_HOST_DEPTH))
+    except TypeError as error:
+        raise PrimitiveFault("type-error", str(error)) from None
+    except ValueError as error:
+        raise PrimitiveFault("too-large", str(error)) from None
+
+
+def eq(first: Value, *others: Value) -> bool:
+    return all(equal(first, other) for other in others)
+
+
+def is_boolean(value: Value) -> bool:
+    return type(value) is bool
+
+
+def is_map(value: Value) -> bool:
+    return type(value) is dict
+
+
+def is_function(value: Value) -> bool:
+    return type(value) is FunctionValue
+
+
+def negate(value: Value) -> bool:
+    return not value
+
+
+def conjunction(*values: Value) -> Value:
+    last = True
+    for last in values:
+        if not last:
+            break
+    return last
+
+
+def disjunction(*values: Value) -> Value:
+    last = False
+    for last in values:
+        if last:
+            break
+    return last
+
+
+def unbox(box: Value) -> Value:
+    if type(box) is not Box:
+        raise expected("a box", box)
+    return box.value
+
+
+def unset_box() -> Value:
+    # No value of a program is a box that stands in itself.
+    box = Box()
+    box.value = box
+    return box
+
+
+def unbox_set(box: Value, variable: Value) -> Value:
+    value = unbox(box)
+    if value is box:
+        raise PrimitiveFault("uninitialised", f"`{string(variable)}` is used before it has its value")
+    return value
+
+
+# --- functions --------------------------------------------------------------------------------
+
+
+def applied(function: Value, values: Value) -> Value:
+    if type(function) is not FunctionValue:
+        raise PrimitiveFault("not-a-function", f"cannot call {show(function)}: it is no function")
+    return FunctionValue(function.function, (*items(values), *function.captures))
+
+
+def operate(name: Value, values: Value) -> Value:
+    signature = PRIMITIVES.get(string(name))
+    if signature is None or name == "operate":  # on itself it could recurse without end
+        raise PrimitiveFault("type-error", f"there is no primitive {show(name)}")
+    operands = items(values)
+    if len(operands) < signature.least or (signature.most is not None and len(operands) > signature.most):
+        raise PrimitiveFault("arity", f"`{name}` takes `{signature.operands}`, not {len(operands)} operands")
+    return HANDLERS[name](*operands)
+
+
+# --- words of a shell --------------------------------------------------------------------------
+
+
+def shell_word(value: Value) -> str:
+    return shell_words.shell_word(text(value))
+
+
+def shell_single(value: Value) -> str:
+    return shell_words.shell_single(text(value))
+
+
+def shell_double(value: Value) -> str:
+    return shell_words.shell_double(text(value))
+
+
+def shell_heredoc(value: Value) -> str:
+    return shell_words.shell_heredoc(text(value))
+
+
+def shell_number(value: Value) -> str:
+    digits = text(value) if type(value) is int or type(value) is str else ""
+    if not (digits.isascii() and digits.removeprefix("-").isdecimal()):
+        message = f"only a whole number can stand here in a shell action, not {show(value)}"
+        raise PrimitiveFault("not-a-number", message)
+    return digits
+
+
+HANDLERS: dict[str, Callable[..., Value]] = {
+    "is_null": is_null,
+    "is_boolean": is_boolean,
+    "is_map": is_map,
+    "is_function": is_function,
+    "eq": eq,
+    "plain": plain,
+    "select": select,
+    "not": negate,
+    "and": conjunction,
+    "or": disjunction,
+    "box": Box,
+    "unbox": unbox,
+    "unset_box": unset_box,
+    "unbox_set": unbox_set,
+    "applied": applied,
+    "operate": operate,
+    "shell_word": shell_word,
+    "shell_single": shell_single,
+    "shell_double": shell_double,
+    "shell_heredoc": shell_heredoc,
+    "shell_number": shell_number,
+    **numbers.HANDLERS,
+    **sequences.HANDLERS,
+    **maps.HANDLERS,
+    **strings.HANDLERS,
+    **verdicts.HANDLERS,
+}
+
+if HANDLERS.keys() != PRIMITIVES.keys():
+    odd = ", ".join(sorted(HANDLERS.keys() ^ PRIMITIVES.keys()))
+    raise AssertionError(f"primitives without code, or code without a primitive: {odd}")
+
+
+def markdown() -> str:
+    """The text of `spec/primitives.md`."""
+    lines = [
+        "# Primitives",
+        "",
+        "Printed from `ir/primitives.py` by `python -m llc.vm.primitives.handlers`; a test compares.",
+        "",
+        "A primitive computes one value from others. It touches nothing else, changes no operand and gives",
+        "the same answer for the same operands. An operand that ends in `…` may stand any number of times.",
+        "An operand of a wrong type is the fault `type-error`; other faults are named where they can happen.",
+        f"Texts are at most {MAX_TEXT} characters long, integers have at most {MAX_BITS} bits and lists",
+        f"at most {MAX_ITEMS} items, unless the host sets other bounds; what would be larger is the fault",
+        "`too-large`. Sums and differences, which grow by a bit at most, are not looked at.",
+        "Where a list or a map is expected, null counts as an empty one.",
+        "",
+        "| primitive | operands | meaning |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{row.name}` | {row.operands} | {row.doc} |" for row in PRIMITIVES.values()]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,195 @@
+"""Map functions, and fields of whatever has fields: the code of the primitives over maps.
+
+A key is a string; a symbol stands for its name. null counts as the empty map.
+"""
+
+from __future__ import annotations
+
+from ...ir.symbols import Symbol
+from ..values.faults import PrimitiveFault
+from ..values.lists import is_list, iterate, length, to_tuple
+from ..values.values import show, type_name
+from .operands import any_list, expected, key, map_or_null, string
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Value = Any
+
+_TEXT = frozenset({str})
+# How many fields a message names.
+_SHOWN = 12
+
+
+def make_map(*entries: Value) -> Value:
+    keys = entries[::2]
+    if len(entries) % 2:
+        raise PrimitiveFault("type-error", f"a map is made of pairs, not of {len(entries)} operands")
+    if not _TEXT.issuperset(map(type, keys)):
+        raise expected("a string as key", next(name for name in keys if type(name) is not str))
+    return dict(zip(keys, entries[1::2], strict=True))
+
+
+def get(map: Value, name: Value) -> Value:
+    return map_or_null(map).get(string(name))
+
+
+def get_or(map: Value, name: Value, default: Value = None) -> Value:
+    if type(map) is dict and type(name) is str:
+        return map.get(name, default)
+    return map_or_null(map).get(key(name), default)
+
+
+def put(map: Value, name: Value, value: Value) -> Value:
+    return {**map_or_null(map), key(name): value}
+
+
+def remove(map: Value, name: Value) -> Value:
+    gone = key(name)
+    return {other: value for other, value in map_or_null(map).items() if other != gone}
+
+
+def has_key(map: Value, name: Value) -> bool:
+    return key(name) in map_or_null(map)
+
+
+def keys(map: Value) -> Value:
+    return tuple(map_or_null(map))
+
+
+def values(map: Value) -> Value:
+    return tuple(map_or_null(map).values())
+
+
+def entries(map: Value) -> Value:
+    return tuple(map_or_null(map).items())
+
+
+def from_entries(pairs: Value) -> Value:
+    made: dict[str, Value] = {}
+    for entry in iterate(any_list(pairs)):
+        if not is_list(entry) or length(entry) != 2:
+            raise expected("entries that are lists of a key and a value", entry)
+        name, value = to_tuple(entry)
+        made[key(name)] = value
+    return made
+
+
+def merge(*maps: Value) -> Value:
+    made: dict[str, Value] = {}
+    for map in maps:
+        made.update(map_or_null(map))
+    return made
+
+
+def without_nulls(map: Value) -> Value:
+    return {name: value for name, value in map_or_null(map).items() if value is not None}
+
+
+# --- fields -----------------------------------------------------------------------------------
+
+
+def get_field(value: Value, path: Value) -> Value:
+    """A field by its name, or by names with dots between; null where there is none.
+
+    A map that has a field of the whole name gives that one. A whole number is an item of a list.
+    """
+    if type(path) is int:
+        return _field(value, path)
+    names = key(path)
+    if type(value) is dict and names in value:
+        return value[names]
+    for name in names.split("."):
+        value = _field(value, name)
+    return value
+
+
+def _field(value: Value, name: str | int) -> Value:
+    if value is None:
+        return None
+    if type(value) is dict and type(name) is str:
+        return value.get(name)
+    if not is_list(value):
+        raise PrimitiveFault("type-error", f"a {type_name(value)} has no field {show(name)}: {show(value)}")
+    if isinstance(name, int) or (name.isdecimal() and name.isascii() and len(name) < 10):
+        items = to_tuple(value)
+        index = int(name)
+        return items[index] if 0 <= index < len(items) else None
+    for entry in iterate(value):
+        if not is_list(entry) or length(entry) != 2:
+            raise expected("an association list, of lists of a key and a value", entry)
+        label, content = to_tuple(entry)
+        if type(label) in (str, Symbol) and key(label) == name:
+            return content
+    return None
+
+
+class _Undefined(Exception):
+    """Why a path leads nowhere."""
+
+
+def _walk(value: Value, path: Value) -> Value:
+    if not is_list(path):
+        raise expected("a list of keys", path)
+    for depth, step in enumerate(iterate(path)):
+        if type(step) is not str and type(step) is not int:
+            raise expected("a name or an index", step)
+        if type(value) is dict:
+            if type(step) is not str or step not in value:
+                fields = ", ".join(f"`{show_key(name)}`" for name in list(value)[:_SHOWN])
+                raise _Undefined(
+                    f"there is no `{show_key(step)}`" + (f"; there is {fields}" if fields else "")
+                )
+            value = value[step]
+        elif is_list(value):
+            items = to_tuple(value)
+            index = int(step) if type(step) is str and step.isdecimal() and len(step) < 10 else step
+            if type(index) is not int or not 0 <= index < len(items):
+                raise _Undefined(f"`{show_key(step)}` is no index into a list of {len(items)}")
+            value = items[index]
+        elif value is None and depth == 0:
+            raise _Undefined("nothing has set it yet")
+        else:
+            raise _Undefined(f"a {type_name(value)} has no `{show_key(step)}`")
+    return value
+
+
+def show_key(name: Value) -> str:
+    return name[:80] if type(name) is str else show(name)
+
+
+def lookup(value: Value, path: Value, variable: Value) -> Value:
+    try:
+        return _walk(value, path)
+    except _Undefined as why:
+        name = variable if type(variable) is str else show(variable)
+        name = name if name.startswith("${") else f"${{{name}}}"
+        raise PrimitiveFault("undefined-variable", f"`{name}` is not defined: {why}") from None
+
+
+def lookup_or(value: Value, path: Value, default: Value) -> Value:
+    try:
+        return _walk(value, path)
+    except _Undefined:
+        return default
+
+
+HANDLERS: dict[str, Callable[..., Value]] = {
+    "map": make_map,
+    "get": get,
+    "get_or": get_or,
+    "put": put,
+    "remove": remove,
+    "has_key": has_key,
+    "keys": keys,
+    "values": values,
+    "entries": entries,
+    "from_entries": from_entries,
+    "merge": merge,
+    "without_nulls": without_nulls,
+    "get_field": get_field,
+    "lookup": lookup,
+    "lookup_or": lookup_or,
+}

@@ -1,0 +1,86 @@
+"""What primitives expect of their operands: each function gives the operand or faults.
+
+Messages are short whatever the operand: it is shown in at most 200 characters.
+"""
+
+from __future__ import annotations
+
+from ...ir.symbols import Symbol
+from ..values.faults import PrimitiveFault
+from ..values.lists import is_list, to_tuple
+from ..values.values import show, type_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Value = Any
+
+
+def expected(what: str, value: Value, help: str = "") -> PrimitiveFault:
+    """The fault for an operand of a wrong kind; `help` says what to do about it."""
+    message = f"expected {what}, not {show(value)} ({type_name(value)})"
+    return PrimitiveFault("type-error", f"{message}; {help}" if help else message)
+
+
+def number(value: Value) -> int | float:
+    if type(value) is int or type(value) is float:
+        return value
+    raise expected("a number", value)
+
+
+def whole(value: Value) -> int:
+    """An exact integer; also a float that is whole, as that integer."""
+    if type(value) is int:
+        return value
+    if type(value) is float and value.is_integer():
+        return int(value)
+    raise expected("a whole number", value)
+
+
+def count(value: Value) -> int:
+    """How many, or an index: a whole number from 0."""
+    if type(value) is int and value >= 0:
+        return value
+    raise expected("a whole number from 0", value)
+
+
+def string(value: Value) -> str:
+    if type(value) is str:
+        return value
+    help = "`to-string` or `symbol->string` gives its text" if type(value) is Symbol else ""
+    raise expected("a string", value, help)
+
+
+def key(value: Value) -> str:
+    """A map's key: a string, or the name of a symbol."""
+    if type(value) is str:
+        return value
+    if type(value) is Symbol:
+        return value.name
+    raise expected("a string or a symbol as key", value)
+
+
+def any_list(value: Value) -> Value:
+    """A list in either form; null counts as the empty one."""
+    if is_list(value):
+        return value
+    if value is None:
+        return ()
+    raise expected("a list", value)
+
+
+def items(value: Value) -> tuple[Value, ...]:
+    """The items of a list; none for null."""
+    return to_tuple(any_list(value))
+
+
+def a_map(value: Value) -> dict[str, Value]:
+    if type(value) is dict:
+        return value
+    raise expected("a map", value)
+
+
+def map_or_null(value: Value) -> dict[str, Value]:
+    """null counts as an empty map."""
+    return {} if value is None else a_map(value)

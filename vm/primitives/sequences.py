@@ -1,0 +1,322 @@
+"""List functions: the code of the primitives over lists that call no function.
+
+null counts as the empty list. Whatever is made is bounded (`bounds`). Must not be in here: how a list
+is kept (`lists`); functions that call functions, which are written in the language (`stdlib/`).
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from ..values import bounds, lists
+from ..values.faults import PrimitiveFault
+from ..values.lists import Pair, is_list
+from ..values.values import ATOMS, equal, show
+from .numbers import inexact
+from .operands import any_list, count, expected, items, number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    Value = Any
+
+
+def _out_of_range(index: int, values: Value) -> PrimitiveFault:
+    return PrimitiveFault("out-of-range", f"{show(index)} is beyond a list of {lists.length(values)} items")
+
+
+def _filled(values: Value) -> Value:
+    if not any_list(values):
+        raise PrimitiveFault("empty-list", "the list is empty")
+    return values
+
+
+def _list_and_count(left: Value, right: Value) -> tuple[Value, int]:
+    """A list and a number, whichever comes first: both orders have their Lisps."""
+    if type(left) is int or is_list(right):
+        left, right = right, left
+    return any_list(left), count(right)
+
+
+# --- making and taking apart ------------------------------------------------------------------
+
+
+def make_list(*values: Value) -> Value:
+    return values
+
+
+def cons(item: Value, tail: Value) -> Value:
+    count = lists.length(tail if type(tail) is Pair else any_list(tail)) + 1
+    if count > bounds.MAX_ITEMS:
+        bounds.check_items(count)
+    return Pair(item, () if tail is None else tail, count)
+
+
+def first(values: Value) -> Value:
+    return lists.first(_filled(values))
+
+
+def rest(values: Value) -> Value:
+    return lists.rest(_filled(values))
+
+
+def second(values: Value) -> Value:
+    return _at(any_list(values), 1)
+
+
+def third(values: Value) -> Value:
+    return _at(any_list(values), 2)
+
+
+def rest_of_rest(values: Value) -> Value:
+    return list_tail(values, 2)
+
+
+def last(values: Value) -> Value:
+    return _at(_filled(values), lists.length(values) - 1)
+
+
+def _at(values: Value, index: int) -> Value:
+    if index >= lists.length(values):
+        raise _out_of_range(index, values)
+    return lists.first(lists.drop(values, index)) if type(values) is Pair else values[index]
+
+
+def nth(left: Value, right: Value) -> Value:
+    return _at(*_list_and_count(left, right))
+
+
+def length(values: Value) -> int:
+    if type(values) is str:
+        raise expected("a list", values, "`string-length` counts characters")
+    return lists.length(any_list(values))
+
+
+def take(left: Value, right: Value) -> Value:
+    values, size = _list_and_count(left, right)
+    if size >= lists.length(values):
+        return values
+    return tuple(item for item, _ in zip(lists.iterate(values), range(size), strict=False))
+
+
+def drop(left: Value, right: Value) -> Value:
+    values, size = _list_and_count(left, right)
+    return lists.drop(values, min(size, lists.length(values)))
+
+
+def list_tail(values: Value, size: Value) -> Value:
+    values = any_list(values)
+    if count(size) > lists.length(values):
+        raise _out_of_range(size, values)
+    return lists.drop(values, size)
+
+
+def append(*parts: Value) -> Value:
+    if not parts:
+        return ()
+    bounds.check_items(sum(lists.length(any_list(part)) for part in parts))
+    *before, tail = [any_list(part) for part in parts]
+    return lists.from_iterable([item for part in before for item in lists.iterate(part)], tail)
+
+
+def reverse(values: Value) -> Value:
+    return items(values)[::-1]
+
+
+def make_range(start: Value, end: Value = None, step: Value = 1) -> Value:
+    """From `start`, 0 where only the end is given, up to `end`, which is left out."""
+    if end is None:
+        start, end = 0, start
+    if any(type(number(part)) is float for part in (start, end, step)):
+        start, end, step = inexact(start), inexact(end), inexact(step)
+        if not all(map(isfinite, (start, end, step, end - start))):
+            raise expected("finite numbers for a range", (start, end, step))
+    if step == 0:
+        raise PrimitiveFault("type-error", "the step of a range is not 0")
+    size = max(0, -int((start - end) // step))
+    bounds.check_items(size)
+    if type(start) is int:
+        return tuple(range(start, end, step))
+    return tuple(start + index * step for index in range(size))
+
+
+# --- searching --------------------------------------------------------------------------------
+
+
+def _tails(values: Value) -> Iterator[Value]:
+    while values:
+        yield values
+        values = lists.rest(values)
+
+
+def member(item: Value, values: Value) -> Value:
+    for tail in _tails(any_list(values)):
+        if equal(item, lists.first(tail)):
+            return tail
+    return False
+
+
+def index_of(item: Value, values: Value) -> Value:
+    for index, other in enumerate(lists.iterate(any_list(values))):
+        if equal(item, other):
+            return index
+    return None
+
+
+def assoc(key: Value, entries: Value) -> Value:
+    for entry in lists.iterate(any_list(entries)):
+        if not is_list(entry) or not entry:
+            raise expected("entries that are lists beginning with their key", entry)
+        if equal(key, lists.first(entry)):
+            return entry
+    return False
+
+
+class _Keys:
+    """Hashable keys that are equal where values are, by `equal`."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        # By identity; what is in it is held by the value at hand.
+        self._known: dict[int, Any] = {}
+
+    def of(self, value: Value) -> Any:
+        if type(value) in ATOMS:
+            return self._atom(value)
+        stack = [value]
+        while stack:
+            node = stack[-1]
+            if id(node) in self._known:
+                stack.pop()
+                continue
+            parts = items(node) if is_list(node) else list(node.values()) if type(node) is dict else ()
+            waiting = [part for part in parts if type(part) not in ATOMS and id(part) not in self._known]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            stack.pop()
+            keys = [self._atom(part) if type(part) in ATOMS else self._known[id(part)] for part in parts]
+            if is_list(node):
+                key: Any = ("list", *keys)
+            elif type(node) is dict:
+                key = frozenset(zip(node, keys, strict=True))
+            else:
+                key = ("object", id(node))
+            # A part is known by a number, so that no key is deep.
+            self._known[id(node)] = ("part", self._numbers.setdefault(key, len(self._numbers)))
+        return self._known[id(value)]
+
+    @staticmethod
+    def _atom(value: Value) -> Any:
+        if type(value) is float and value != value:
+            return "nan", None
+        return "number" if type(value) in (int, float) else type(value), value
+
+
+def unique(values: Value) -> Value:
+    keys = _Keys()
+    seen: dict[Any, Value] = {}
+    for item in lists.iterate(any_list(values)):
+        seen.setdefault(keys.of(item), item)
+    return tuple(seen.values())
+
+
+# --- other shapes -----------------------------------------------------------------------------
+
+
+def flatten(values: Value) -> Value:
+    # How many items a list has when it is flat: known before one is made, and 0 for what can be
+    # left out however often it stands.
+    sizes: dict[int, int] = {}
+    stack = [any_list(values)]
+    while stack:
+        node = stack[-1]
+        if id(node) in sizes:
+            stack.pop()
+            continue
+        inner = [item for item in lists.iterate(node) if is_list(item)]
+        waiting = [item for item in inner if id(item) not in sizes]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        sizes[id(node)] = lists.length(node) - len(inner) + sum(sizes[id(item)] for item in inner)
+        bounds.check_items(sizes[id(node)])
+    flat = []
+    rests = [lists.iterate(any_list(values))]
+    while rests:
+        for item in rests[-1]:
+            if not is_list(item):
+                flat.append(item)
+            elif sizes[id(item)]:
+                rests.append(lists.iterate(item))
+                break
+        else:
+            rests.pop()
+    return tuple(flat)
+
+
+def make_zip(values: Value, *others: Value) -> Value:
+    return tuple(zip(*(lists.iterate(any_list(part)) for part in (values, *others)), strict=False))
+
+
+def make_sorted(values: Value) -> Value:
+    found = items(values)
+    kinds = {"number" if type(item) in (int, float) else type(item) for item in found}
+    if len(kinds) > 1 or not kinds <= {"number", str}:
+        odd = next(item for item in found if type(item) not in (int, float, str) or len(kinds) > 1)
+        raise expected("only numbers or only strings to sort", odd, "`sort` takes a comparison for others")
+    return tuple(sorted(found))
+
+
+# --- kinds ------------------------------------------------------------------------------------
+
+
+def is_pair(value: Value) -> bool:
+    return is_list(value) and bool(value)
+
+
+def is_nil(value: Value) -> bool:
+    return value is None or value == ()
+
+
+def is_empty(value: Value) -> bool:
+    if value is None or type(value) in (str, dict, tuple):
+        return not value
+    if type(value) is Pair:
+        return False
+    raise expected("a list, a map or a string", value)
+
+
+HANDLERS: dict[str, Callable[..., Value]] = {
+    "list": make_list,
+    "cons": cons,
+    "first": first,
+    "rest": rest,
+    "second": second,
+    "third": third,
+    "rest_of_rest": rest_of_rest,
+    "last": last,
+    "array": items,
+    "nth": nth,
+    "length": length,
+    "append": append,
+    "reverse": reverse,
+    "take": take,
+    "drop": drop,
+    "list_tail": list_tail,
+    "range": make_range,
+    "member": member,
+    "index_of": index_of,
+    "assoc": assoc,
+    "unique": unique,
+    "flatten": flatten,
+    "zip": make_zip,
+    "sorted": make_sorted,
+    "is_list": is_list,
+    "is_pair": is_pair,
+    "is_nil": is_nil,
+    "is_empty": is_empty,
+}

@@ -1,0 +1,56 @@
+"""Values as text that a shell reads back unchanged.
+
+One idea carries three of the places: between single quotes a shell gives no character a meaning but
+the single quote itself, so a value always stands in single quotes and every `'` in it leaves them
+for one escaped quote. A bare word is quoted even where it need not be, because what is harmless
+alone may be a reserved word, a tilde, an assignment or a file descriptor where it stands; a place
+inside double quotes is left and entered again, because behind a `$` or `$NAME` backslashes would not
+do, and in some character sets the byte of a backslash is the end of another character.
+
+Must not be in here: which place a value stands in (`frontend/shell.py`).
+"""
+
+from __future__ import annotations
+
+from ..values.faults import PrimitiveFault
+
+
+def shell_single(text: str) -> str:
+    """For a place inside `'…'`."""
+    return _sendable(text).replace("'", "'\\''")
+
+
+def shell_word(text: str) -> str:
+    """For a place outside quotes; always exactly one word, or part of one."""
+    return f"'{shell_single(text)}'"
+
+
+def shell_double(text: str) -> str:
+    """For a place inside `"…"`."""
+    return f"\"'{shell_single(text)}'\""
+
+
+def shell_heredoc(text: str) -> str:
+    """For the text of a here-document whose delimiter is not quoted.
+
+    `${0+}` stands for nothing. At the start of each line it keeps a value from being the line that
+    ends the document, and its tabs from being stripped by `<<-`.
+    """
+    text = _sendable(text)
+    for special in ("\\", "$", "`"):
+        text = text.replace(special, "\\" + special)
+    return "${0+}" + text.replace("\n", "\n${0+}")
+
+
+def _sendable(text: str) -> str:
+    """The text, if a program can be given it: no NUL, and every character has bytes."""
+    if "\0" in text:
+        raise PrimitiveFault("unsendable-text", "a text with a NUL character cannot be given to a program")
+    if not text.isascii():
+        try:
+            # What stands for an undecodable byte goes back to that byte; other surrogates have none.
+            text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            message = "a text with half a surrogate pair cannot be given to a program"
+            raise PrimitiveFault("unsendable-text", message) from None
+    return text

@@ -1,0 +1,433 @@
+"""Text functions: the code of the primitives over strings, but for those that build shell words.
+
+Regular expressions are RE2's, whose searches take linear time whatever the expression.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...ir.symbols import Symbol
+from ..values import bounds
+from ..values.faults import PrimitiveFault
+from ..values.lists import is_list, iterate
+from ..values.text_form import json_scalar, json_text, written
+from ..values.values import MAX_HOST_DEPTH, equal, from_host, show
+from .operands import any_list, count, expected, items, number, string
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    Value = Any
+
+# The longest duration that is shown, in milliseconds.
+MAX_DURATION = 1 << 60
+MAX_INDENT = 16
+# Brackets inside one another in JSON that is read: what can be read can leave again.
+MAX_JSON_DEPTH = MAX_HOST_DEPTH
+# Compiled when they are first used: most runs use none of them. The first is a decimal number.
+NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_INTEGER = r"[+-]?[0-9]+"
+_DIRECTIVE = r"(?s)~(.?)"
+_REFERENCE = rb"\\([0-9\\])"
+# Digits that Python reads at once, and the decimal digits that a bit is worth.
+_CHUNK = 4000
+_DIGITS_A_BIT = 0.30103
+
+
+# Python writes an integer below this at once, however its digits are limited.
+_PLAIN = 1 << 64
+
+
+# --- values as text ---------------------------------------------------------------------------
+
+
+def concat(*values: Value) -> str:
+    return _joined([value if type(value) is str else text(value) for value in values])
+
+
+def _joined(parts: list[str], separator: str = "") -> str:
+    bounds.check_text(sum(map(len, parts)) + len(separator) * max(len(parts) - 1, 0))
+    return separator.join(parts)
+
+
+def text(value: Value) -> str:
+    if type(value) is str:
+        return value
+    if value is None:
+        return ""
+    if type(value) is Symbol:
+        return value.name
+    if type(value) is dict or is_list(value):
+        return json_text(value)
+    return json_scalar(value)
+
+
+def to_string(value: Value) -> str:
+    return value if type(value) is str else written(value)
+
+
+def _piece(value: Value) -> str:
+    """What `string-append` makes of an operand."""
+    if type(value) is str:
+        return value
+    if value is None:
+        return ""
+    if type(value) is int and -_PLAIN < value < _PLAIN:
+        return str(value)
+    if is_list(value) or type(value) not in (int, float, bool, Symbol):
+        raise expected("a string, a symbol, a number, a boolean or null", value, "`to-string` writes others")
+    return value.name if type(value) is Symbol else written(value)
+
+
+def string_append(*values: Value) -> str:
+    return _joined([_piece(value) for value in values])
+
+
+def join(left: Value, right: Value = " ") -> str:
+    """The list and the separator may stand in either order."""
+    if type(left) is str and type(right) is not str:
+        left, right = right, left
+    return _joined([_piece(item) for item in iterate(any_list(left))], string(right))
+
+
+def format_(template: Value, *values: Value) -> str:
+    """SRFI 28: `~a` as `to-string` writes it, `~s` with strings in quotes, `~%` a line end, `~~` a tilde."""
+    given = iter(values)
+    parts = []
+    end = 0
+    for match in re.finditer(_DIRECTIVE, string(template)):
+        parts.append(template[end : match.start()])
+        end = match.end()
+        parts.append(_directive(match[1], given))
+    left_over = sum(1 for _ in given)
+    if left_over:
+        raise PrimitiveFault("arity", f"the template {show(template)} leaves {left_over} of its values out")
+    return _joined([*parts, template[end:]])
+
+
+def _directive(name: str, given: Iterator[Value]) -> str:
+    if name == "~":
+        return "~"
+    if name == "%":
+        return "\n"
+    if name not in ("a", "s"):
+        raise PrimitiveFault("bad-format", f"no directive is written `~{name}`; there are ~a ~s ~% ~~")
+    for value in given:
+        return to_string(value) if name == "a" else written(value)
+    raise PrimitiveFault("arity", "the template has more places than there are values")
+
+
+def tail(value: Value, size: Value) -> str:
+    wanted = number(size)
+    whole = text(value)
+    if wanted >= len(whole):
+        return whole
+    return whole[-int(wanted) :] if wanted >= 1 else ""
+
+
+def duration(milliseconds: Value) -> str:
+    """As the progress display writes it: `0.3s`, `12s`, `2m 34s`, `1h 2m`."""
+    if not -MAX_DURATION < number(milliseconds) < MAX_DURATION:
+        raise PrimitiveFault("too-large", f"{show(milliseconds)} ms is no duration")
+    if milliseconds < 10_000:
+        return f"{milliseconds / 1000:.1f}s"
+    seconds = int(milliseconds // 1000)
+    if seconds < 60:
+        return f"{seconds}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m {seconds % 60}s"
+    return f"{seconds // 3600}h {seconds % 3600 // 60}m"
+
+
+# --- parts of strings -------------------------------------------------------------------------
+
+
+def trim_newline(value: Value) -> Value:
+    """Values that are no strings stay as they are: what was never captured, an exit code."""
+    return value.removesuffix("\n") if type(value) is str else value
+
+
+def string_length(value: Value) -> int:
+    return len(string(value))
+
+
+def substring(value: Value, start: Value, end: Value = None) -> str:
+    size = len(string(value))
+    last = size if end is None else count(end)
+    if not count(start) <= last <= size:
+        raise PrimitiveFault(
+            "out-of-range", f"no part from {show(start)} to {show(last)} in a string of {size} characters"
+        )
+    return value[start:last]  # type: ignore[no-any-return]
+
+
+def split(value: Value, separator: Value = None) -> Value:
+    """At white space where there is no separator; into characters where it is empty."""
+    if separator is None:
+        parts = string(value).split()
+    elif string(separator):
+        bounds.check_items(string(value).count(separator) + 1)
+        parts = value.split(separator)
+    else:
+        bounds.check_items(len(string(value)))
+        parts = list(value)
+    bounds.check_items(len(parts))
+    return tuple(parts)
+
+
+def lines(value: Value) -> Value:
+    whole = string(value).replace("\r\n", "\n").removesuffix("\n")
+    bounds.check_items(whole.count("\n") + 1)
+    return tuple(whole.split("\n")) if value else ()
+
+
+def trim(value: Value) -> str:
+    return string(value).strip()
+
+
+def replace(value: Value, old: Value, new: Value) -> str:
+    if not string(old):
+        raise PrimitiveFault("type-error", "there is no empty string to replace")
+    growth = len(string(new)) - len(old)
+    bounds.check_text(len(string(value)) + max(growth, 0) * value.count(old))
+    return value.replace(old, new)  # type: ignore[no-any-return]
+
+
+def upper(value: Value) -> str:
+    return _joined([string(value).upper()])
+
+
+def lower(value: Value) -> str:
+    return _joined([string(value).lower()])
+
+
+def contains(value: Value, part: Value) -> bool:
+    if is_list(value) or value is None:
+        return any(equal(item, part) for item in items(value))
+    if type(value) is not str:
+        raise expected("a string or a list", value)
+    return string(part) in value
+
+
+def starts_with(value: Value, prefix: Value) -> bool:
+    return string(value).startswith(string(prefix))
+
+
+def ends_with(value: Value, suffix: Value) -> bool:
+    return string(value).endswith(string(suffix))
+
+
+def string_eq(first: Value, *others: Value) -> bool:
+    texts = [string(value) for value in (first, *others)]
+    return all(value == texts[0] for value in texts)
+
+
+def string_lt(first: Value, *others: Value) -> bool:
+    texts = [string(value) for value in (first, *others)]
+    return all(texts[index - 1] < texts[index] for index in range(1, len(texts)))
+
+
+def is_string(value: Value) -> bool:
+    return type(value) is str
+
+
+def is_symbol(value: Value) -> bool:
+    return type(value) is Symbol
+
+
+def to_symbol(value: Value) -> Symbol:
+    return Symbol(string(value))
+
+
+def symbol_name(value: Value) -> str:
+    if type(value) is Symbol:
+        return value.name
+    raise expected("a symbol", value)
+
+
+# --- numbers and JSON in strings --------------------------------------------------------------
+
+
+def parse_number(value: Value) -> Value:
+    """The number that a string spells, white space around it; null where it spells none."""
+    spelled = string(value).strip()
+    if re.fullmatch(NUMBER, spelled) is None:
+        return None
+    return _integer(spelled) if re.fullmatch(_INTEGER, spelled) else float(spelled)
+
+
+def _integer(spelled: str) -> int:
+    """Also where Python's own limit on digits refuses it."""
+    sign, unsigned = (-1 if spelled[0] == "-" else 1), spelled.lstrip("+-").lstrip("0")
+    bounds.check_bits(int((len(unsigned) - 1) / _DIGITS_A_BIT))
+    result = 0
+    for start in range(0, len(unsigned), _CHUNK):
+        chunk = unsigned[start : start + _CHUNK]
+        result = result * 10 ** len(chunk) + int(chunk)
+    bounds.check_bits(result.bit_length())
+    return sign * result
+
+
+def _no_constant(name: str) -> Value:
+    raise ValueError(f"JSON has no {name}")
+
+
+def json_parse(value: Value) -> Value:
+    from json import loads
+
+    # Bounded here: how deep Python's own reader can go depends on the version and on who calls.
+    _check_json_depth(string(value))
+    try:
+        data = loads(string(value), parse_int=_integer, parse_constant=_no_constant)
+    except ValueError as error:
+        raise PrimitiveFault("bad-json", f"this is no JSON: {error}: {show(value)}") from None
+    except RecursionError:
+        raise PrimitiveFault("too-large", "this JSON is nested too deep") from None
+    return from_host(data)
+
+
+def _check_json_depth(text: str) -> None:
+    if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
+        return
+    depth = 0
+    for mark in re.findall(r'"(?:[^"\\]|\\.)*+"?|[][{}]', text, re.DOTALL):
+        if mark in "[{":
+            depth += 1
+            if depth > MAX_JSON_DEPTH:
+                raise PrimitiveFault(
+                    "too-large", f"this JSON is nested too deep: more than {MAX_JSON_DEPTH} brackets are open"
+                )
+        elif mark in "]}":
+            depth -= 1
+
+
+def json_format(value: Value, indent: Value = 0) -> str:
+    if count(indent) > MAX_INDENT:
+        raise expected(f"an indentation of at most {MAX_INDENT}", indent)
+    return json_text(value, indent, strict=True)
+
+
+# --- regular expressions ----------------------------------------------------------------------
+
+
+def compiled(pattern: str) -> Any:
+    """The RE2 expression of a pattern, for encoded texts. ValueError where it is none."""
+    import re2  # type: ignore[import-untyped]
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(encoded(pattern), options)
+    except re2.error as error:
+        said = error.args[0] if error.args else "invalid"
+        raise ValueError(said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)) from None
+
+
+def _expression(pattern: Value) -> Any:
+    try:
+        return compiled(string(pattern))
+    except ValueError as error:
+        message = f"{show(pattern)} is no regular expression: {str(error)[:200]}"
+        raise PrimitiveFault("bad-pattern", message) from None
+
+
+# RE2 counts in bytes: text goes in and out of it encoded, and offsets never need to be translated.
+
+
+def encoded(value: str) -> bytes:
+    return value.encode("utf-8", "replace")
+
+
+def _decoded(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def regex_match(pattern: Value, value: Value) -> Value:
+    """The first match, then its groups; null where there is none."""
+    found = _expression(pattern).search(encoded(string(value)))
+    if found is None:
+        return None
+    return (_decoded(found.group()), *map(_decoded, found.groups()))
+
+
+def _matches(pattern: Value, data: bytes) -> Iterator[Any]:
+    """All matches from left to right; an empty one only between characters."""
+    for number_, found in enumerate(_expression(pattern).finditer(data), 1):
+        bounds.check_items(number_)
+        at = found.start()
+        if at == found.end() and at < len(data) and data[at] & 0xC0 == 0x80:
+            continue
+        yield found
+
+
+def regex_find_all(pattern: Value, value: Value) -> Value:
+    """Each match; where the pattern has groups, the list of the match and its groups."""
+    made: list[Value] = []
+    for found in _matches(pattern, encoded(string(value))):
+        groups = found.groups()
+        made.append((_decoded(found.group()), *map(_decoded, groups)) if groups else _decoded(found.group()))
+    return tuple(made)
+
+
+def regex_replace(pattern: Value, value: Value, replacement: Value) -> str:
+    r"""With `\1` for what the first group matched, `\0` for the whole match, `\\` for a backslash."""
+    data, template = encoded(string(value)), encoded(string(replacement))
+    parts = []
+    size = end = 0
+    for found in _matches(pattern, data):
+        parts += [data[end : found.start()], _filled(template, found)]
+        end = found.end()
+        size += len(parts[-1]) + len(parts[-2])
+        bounds.check_text(size)
+    return _joined([b"".join([*parts, data[end:]]).decode("utf-8", "replace")])
+
+
+def _filled(template: bytes, found: Any) -> bytes:
+    def meant(reference: re.Match[bytes]) -> bytes:
+        if reference[1] == b"\\":
+            return b"\\"
+        group = int(reference[1])
+        if group > len(found.groups()):
+            raise PrimitiveFault("bad-pattern", f"the pattern has no group {group}")
+        return found.group(group) or b""
+
+    return re.sub(_REFERENCE, meant, template)
+
+
+HANDLERS: dict[str, Callable[..., Value]] = {
+    "concat": concat,
+    "text": text,
+    "to_string": to_string,
+    "string_append": string_append,
+    "join": join,
+    "format": format_,
+    "trim_newline": trim_newline,
+    "tail": tail,
+    "duration": duration,
+    "string_length": string_length,
+    "substring": substring,
+    "split": split,
+    "lines": lines,
+    "trim": trim,
+    "replace": replace,
+    "upper": upper,
+    "lower": lower,
+    "contains": contains,
+    "starts_with": starts_with,
+    "ends_with": ends_with,
+    "string_eq": string_eq,
+    "string_lt": string_lt,
+    "is_string": is_string,
+    "is_symbol": is_symbol,
+    "to_symbol": to_symbol,
+    "symbol_name": symbol_name,
+    "parse_number": parse_number,
+    "json_parse": json_parse,
+    "json_format": json_format,
+    "regex_match": regex_match,
+    "regex_find_all": regex_find_all,
+    "regex_replace": regex_replace,
+}

@@ -1,0 +1,383 @@
+"""The deterministic evaluators, and what becomes of a model's: from what happened to a verdict.
+
+Each gives a result map `{"verdict", "details"}` (seed, Evaluator Types; loops.md, rules 4 and 8). What
+cannot be judged is the verdict `error` with `details.message`; only a wrong use of a primitive is a
+fault.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..values.faults import PrimitiveFault
+from ..values.lists import is_list, to_tuple
+from ..values.values import equal, show, type_name
+from . import strings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Value = Any
+    Result = dict[str, Any]
+
+# Exit codes by which a shell says that it could not run the command it was given.
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+# From 129 to this one an exit code says which signal ended the command.
+LAST_SIGNAL_CODE = 128 + 64
+
+_SIGNALS = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    3: "SIGQUIT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    13: "SIGPIPE",
+    14: "SIGALRM",
+    15: "SIGTERM",
+}
+# A longer text is no measurement, and reading it would take long.
+MAX_DIGITS = 1000
+# Below this every whole float is exactly the integer it looks like.
+_EXACT = 2.0**53
+
+
+def _result(verdict: str, **details: Value) -> Result:
+    return {"verdict": verdict, "details": details}
+
+
+def number_in(value: Value) -> int | float | None:
+    """The number that a value is or that a text spells: decimal, finite, white space around it.
+
+    None where there is none. A whole float is given as an integer.
+    """
+    if type(value) is int:
+        return value
+    if isinstance(value, str):
+        text = value.strip()
+        if len(text) > MAX_DIGITS or re.fullmatch(strings.NUMBER, text) is None:
+            return None
+        try:
+            value = int(text)
+        except ValueError:
+            value = float(text)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            return None
+        if value.is_integer() and abs(value) <= _EXACT:
+            return int(value)
+    return value
+
+
+def _not_a_number(what: str, value: Value) -> str:
+    return f"{what} is not a number: {show(value)}"
+
+
+def _ordered(operator: str, left: int | float, right: int | float) -> bool:
+    match operator:
+        case "eq":
+            return left == right
+        case "ne":
+            return left != right
+        case "lt":
+            return left < right
+        case "le":
+            return left <= right
+        case "gt":
+            return left > right
+        case "ge":
+            return left >= right
+    raise PrimitiveFault("bad-operand", f"no comparison is called {show(operator)}")
+
+
+def _verdict(holds: bool) -> str:
+    return "success" if holds else "failure"
+
+
+def _fields(value: Value, what: str) -> dict[str, Value]:
+    if not isinstance(value, dict):
+        raise PrimitiveFault("type-error", f"{what} is a map, not {show(value)} ({type_name(value)})")
+    return value
+
+
+# --- actions ----------------------------------------------------------------------------------
+
+
+# Errors of an action that are told by their own name.
+_ERRORS = (
+    *("not-found", "not-executable", "fault", "nobody", "unknown-choice"),
+    *("agent-failed", "no-result", "invalid-json", "unknown-agent", "bad-configuration"),
+)
+
+
+def _crash(action: dict[str, Value]) -> tuple[str, str] | None:
+    """Why an action has no result of its own: reason and message; None where it ran to its end."""
+    error = action.get("error")
+    if isinstance(error, dict):
+        kind = error.get("kind")
+        message = error.get("message")
+        reason = kind if isinstance(kind, str) and kind in _ERRORS else "failed-to-start"
+        said = message if isinstance(message, str) else "the action could not be started"
+        return reason, said
+    if action.get("timed_out"):
+        what = "the loop's time is over" if action["timed_out"] == "loop" else "timed out"
+        elapsed = number_in(action.get("limit_ms", action.get("duration_ms")))
+        return "timeout", what if elapsed is None else f"{what} after {_seconds(elapsed)} s"
+    signal = action.get("signal")
+    code = number_in(action.get("exit_code"))
+    if signal is None and isinstance(code, int) and (128 < code <= LAST_SIGNAL_CODE or code < 0):
+        number = code - 128 if code > 0 else -code
+        signal = _SIGNALS.get(number, f"signal {number}")
+    if signal is not None:
+        return "signal", f"ended by {signal if isinstance(signal, str) else show(signal)}"
+    if code in (NOT_EXECUTABLE, NOT_FOUND):
+        reason = "not-found" if code == NOT_FOUND else "not-executable"
+        said = _last_line(action.get("stderr"))
+        default = "command not found" if code == NOT_FOUND else "command cannot be executed"
+        return reason, said or default
+    return None
+
+
+def _seconds(milliseconds: int | float) -> str:
+    return f"{milliseconds / 1000:.1f}".removesuffix(".0")
+
+
+def _last_line(text: Value) -> str:
+    lines = text[-1000:].split("\n") if isinstance(text, str) else []
+    return next((line.strip()[-200:] for line in reversed(lines) if line.strip()), "")
+
+
+def judge_crash(action: Value) -> Result | None:
+    """The `error` result of an action that crashed or never ran; null for one that ended by itself.
+
+    details: exit_code, reason ("timeout", "signal", "not-found", "not-executable",
+    "failed-to-start", "fault", and others of `_ERRORS`), message.
+    """
+    if action is None:
+        return None
+    action = _fields(action, "an action's result")
+    crash = _crash(action)
+    if crash is None:
+        return None
+    return _result("error", exit_code=action.get("exit_code"), reason=crash[0], message=crash[1])
+
+
+def judge_exit(action: Value, success: Value, failure: Value) -> Result:
+    """`exit_code`: 0 is success, 1 failure, all else error; lists of codes say otherwise."""
+    if type(action) is not dict:
+        _fields(action, "an action's result")
+    given = action.get("exit_code")
+    code = given if type(given) is int else number_in(given)
+    never_ended = action.get("timed_out") or isinstance(action.get("error"), dict)
+    if not never_ended and isinstance(code, int):
+        if code in ((0,) if success is None else _codes(success)):
+            return {"verdict": "success", "details": {"exit_code": code}}
+        if code in ((1,) if failure is None else _codes(failure)):
+            return {"verdict": "failure", "details": {"exit_code": code}}
+    crash = _crash(action)
+    if crash is not None:
+        return _result("error", exit_code=code, reason=crash[0], message=crash[1])
+    if isinstance(code, int):
+        return _result("error", exit_code=code)
+    return _result("error", exit_code=None, message=_not_a_number("the exit code", given))
+
+
+def _codes(value: Value) -> tuple[Value, ...]:
+    return to_tuple(value) if is_list(value) else (value,)
+
+
+# --- outputs ----------------------------------------------------------------------------------
+
+
+def judge_numeric(text: Value, operator: Value, target: Value) -> Result:
+    """`output_numeric`: a text read as a number, compared with a number or a text that spells one."""
+    value, bound = number_in(text), number_in(target)
+    if value is None or bound is None:
+        message = _not_a_number("the output", text) if value is None else _not_a_number("the target", target)
+        shown = target if bound is None else bound
+        return _result("error", value=value, target=shown, operator=operator, message=message)
+    holds = _ordered(operator, value, bound)
+    return _result(_verdict(holds), value=value, target=bound, operator=operator)
+
+
+def judge_contains(text: Value, pattern: Value, match: Value, negate: Value, truncated: Value) -> Result:
+    """`output_contains`: a substring or an RE2 expression searched in a text.
+
+    match: "substring", "regex", or "auto" for either. In a text that was cut (`truncated`) only
+    finding the pattern says anything.
+    """
+    text, pattern = strings.text(text), strings.text(pattern)
+    if match not in ("auto", "substring", "regex"):
+        raise PrimitiveFault("bad-operand", f"no way to match is called {show(match)}")
+    matched = match != "regex" and pattern in text
+    if not matched and match != "substring":
+        try:
+            matched = _search(pattern, text)
+        except ValueError as error:
+            return _result(
+                "error", matched=False, pattern=pattern, message=f"the pattern is no RE2 expression: {error}"
+            )
+    if truncated and not matched:
+        message = "the pattern is not in what was kept of an output too large to keep whole"
+        return _result("error", matched=False, pattern=pattern, message=message)
+    return _result(_verdict(matched != bool(negate)), matched=matched, pattern=pattern)
+
+
+def _search(pattern: str, text: str) -> bool:
+    """Whether RE2 finds `pattern`; `$` also holds before a final newline. ValueError: no expression."""
+    expression = strings.compiled(pattern)
+    data = strings.encoded(text)
+    if expression.search(data) is not None:
+        return True
+    return data.endswith(b"\n") and expression.search(data[:-1]) is not None
+
+
+def judge_json(reply: Value, path: Value, operator: Value, target: Value) -> Result:
+    """`output_json`: what jq found, compared with a target.
+
+    `eq` and `ne` compare any two values, a number also with a text that spells one in the target;
+    the other operators need numbers.
+    """
+    reply = _fields(reply, "a jq reply")
+    if "value" not in reply:
+        kind, message = _reported(reply, "jq gave no value")
+        return _result("error", path=path, target=target, error=kind, message=message)
+    value = reply["value"]
+    bound = number_in(target) if isinstance(target, str) else target
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if operator in ("eq", "ne"):
+        same = equal(value, target) or (is_number and bound is not None and equal(value, bound))
+        return _result(_verdict(same == (operator == "eq")), value=value, path=path, target=target)
+    left, right = (number_in(value) if is_number else None), number_in(target)
+    if left is None or right is None:
+        message = _not_a_number(f"the value at {show(path)}", value) if left is None else ""
+        message = message or _not_a_number("the target", target)
+        return _result("error", value=value, path=path, target=target, message=message)
+    return _result(_verdict(_ordered(operator, left, right)), value=value, path=path, target=target)
+
+
+def _reported(reply: dict[str, Value], default: str) -> tuple[str, str]:
+    error = reply.get("error")
+    if isinstance(error, dict):
+        kind, message = error.get("kind"), error.get("message")
+        return kind if isinstance(kind, str) else "failed", message if isinstance(message, str) else default
+    return "failed", error if isinstance(error, str) else default
+
+
+def judge_convergence(
+    text: Value, target: Value, tolerance: Value, previous: Value, last: Value, direction: Value
+) -> Result:
+    """`convergence`: a measurement against its target and the one before (loops.md, rule 4).
+
+    previous: what the author says to compare with, null if nothing; where it is no number, `last`
+    is used, which is what this state measured before, null the first time.
+    """
+    if direction not in ("minimize", "maximize"):
+        raise PrimitiveFault("bad-operand", f"no direction is called {show(direction)}")
+    current, goal, room = number_in(text), number_in(target), number_in(tolerance)
+    if current is None or goal is None or room is None:
+        what, wrong = ("the output", text)
+        if current is not None:
+            what, wrong = ("the target", target) if goal is None else ("the tolerance", tolerance)
+        return _result(
+            "error",
+            current=current,
+            previous=number_in(last),
+            target=goal,
+            delta=None,
+            message=_not_a_number(what, wrong),
+        )
+    before = number_in(previous)
+    details: dict[str, Value] = {}
+    if before is None:
+        before = number_in(last)
+        if previous is not None:
+            reason = "is undefined or empty" if previous == "" else f"is not a number: {show(previous)}"
+            details["previous_ignored"] = f"the given `previous` {reason}"
+    if abs(current - goal) <= room:
+        verdict = "target"
+    elif before is None or (current < before if direction == "minimize" else current > before):
+        verdict = "progress"
+    else:
+        verdict = "stall"
+    delta = None if before is None else _tidy(current - before)
+    return _result(verdict, current=current, previous=before, target=goal, delta=delta, **details)
+
+
+def _tidy(number: int | float) -> int | float:
+    return (
+        int(number) if isinstance(number, float) and number.is_integer() and abs(number) < _EXACT else number
+    )
+
+
+# --- models and faults ------------------------------------------------------------------------
+
+
+def judge_model(reply: Value, min_confidence: Value, uncertain_suffix: Value) -> Result:
+    """`llm_structured`: a model's reply, with the flag `confident` and perhaps the suffix `_uncertain`."""
+    reply = _fields(reply, "a model's reply")
+    answer = reply.get("reply")
+    if not isinstance(answer, dict):
+        kind, message = _reported(reply, "the model gave no evaluation")
+        return _result("error", error=kind, message=message)
+    verdict = answer.get("verdict")
+    confidence = answer.get("confidence", 1.0)
+    wrong = None
+    if not isinstance(verdict, str) or verdict == "":
+        verdict = ""
+        wrong = f"the model's verdict is no text: {show(answer.get('verdict'))}"
+    elif isinstance(confidence, bool) or not isinstance(confidence, int | float):
+        wrong = _not_a_number("the model's confidence", confidence)
+    if wrong is not None:
+        return _result("error", error="invalid-reply", message=wrong, raw=answer)
+    bound = 0.5 if min_confidence is None else min_confidence
+    confident = confidence >= bound
+    if uncertain_suffix and not confident:
+        verdict = f"{verdict}_uncertain"
+    reason = answer.get("reason", "")
+    return _result(verdict, confidence=confidence, confident=confident, reason=reason, raw=answer)
+
+
+def unrouted(state: Value, result: Value) -> dict[str, Value]:
+    """The fault where nothing routes the verdict of `result`: which, why, what would route it."""
+    result = _fields(result, "a result")
+    verdict, details = result.get("verdict"), result.get("details")
+    shown = verdict if isinstance(verdict, str) else show(verdict)
+    details = details if isinstance(details, dict) else {}
+    message = details.get("message")
+    reason = f" ({message})" if isinstance(message, str) and message else ""
+    if verdict == "error" and not reason and details.get("exit_code") is not None:
+        reason = f" (exit code {show(details['exit_code'])})"
+    if verdict == "error":
+        help = "add `on_error` to the state or the loop, or `_error` to its route"
+    else:
+        help = f"add `on_{shown}` to the state, or `_` to its route"
+    name = state if isinstance(state, str) else show(state)
+    message = f"state `{name}`: nothing routes the verdict `{shown}`{reason}; {help}"
+    return {"kind": "unrouted-verdict", "message": message}
+
+
+def judge_fault(fault: Value) -> Result:
+    """The `error` result for a fault that a state's handler caught."""
+    fault = _fields(fault, "a fault")
+    return _result("error", error=fault.get("kind"), message=fault.get("message"))
+
+
+HANDLERS: dict[str, Callable[..., Value]] = {
+    "judge_exit": judge_exit,
+    "judge_numeric": judge_numeric,
+    "judge_contains": judge_contains,
+    "judge_json": judge_json,
+    "judge_convergence": judge_convergence,
+    "judge_model": judge_model,
+    "judge_crash": judge_crash,
+    "unrouted": unrouted,
+    "judge_fault": judge_fault,
+}

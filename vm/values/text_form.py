@@ -1,0 +1,167 @@
+"""Values as text: as JSON, and as the language writes them. Bounded, and without recursion."""
+
+from __future__ import annotations
+
+from ...ir.symbols import Symbol
+from . import bounds
+from .faults import PrimitiveFault
+from .lists import Pair, iterate
+from .values import FunctionValue, type_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Value = Any
+
+_CONTAINERS = (tuple, Pair, dict)
+
+
+def digits(number: int) -> str:
+    """The decimal digits of an integer, also where Python's own limit refuses them."""
+    if number.bit_length() < 10_000:
+        return str(number)
+    sign, number = ("-", -number) if number < 0 else ("", number)
+    chunks = []
+    base = 10**1000
+    while number:
+        number, chunk = divmod(number, base)
+        chunks.append(str(chunk).rjust(1000, "0"))
+    return sign + "".join(reversed(chunks)).lstrip("0")
+
+
+class _Out:
+    """Pieces of text, bounded."""
+
+    __slots__ = ("parts", "size")
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.size = 0
+
+    def add(self, part: str) -> None:
+        self.parts.append(part)
+        self.size += len(part)
+        bounds.check_text(self.size)
+
+
+# --- JSON -------------------------------------------------------------------------------------
+
+
+def json_scalar(value: Value, strict: bool = False) -> str:
+    """What is neither list nor map; a symbol is its name. With `strict`, JSON's numbers only."""
+    from json import dumps
+
+    kind = type(value)
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is int:
+        return digits(value)
+    if value is None:
+        return "null"
+    if kind is float:
+        if strict and value - value != 0.0:
+            raise PrimitiveFault("type-error", f"JSON has no {value}")
+        return dumps(value)
+    if kind is str or kind is Symbol:
+        return dumps(value if kind is str else value.name, ensure_ascii=False)
+    raise PrimitiveFault("type-error", f"a {type_name(value)} has no text")
+
+
+def json_text(value: Value, indent: int = 0, strict: bool = False) -> str:
+    """A value as JSON, in one line or with so many blanks for each level."""
+    out = _Out()
+    # What is still to come, last first: a text, or a value in a list of one, and its level.
+    todo: list[tuple[str | list[Value], int]] = [([value], 0)]
+    while todo:
+        piece, level = todo.pop()
+        if isinstance(piece, str):
+            out.add(piece)
+            continue
+        item: Value = piece[0]
+        kind = type(item)
+        if kind not in _CONTAINERS:
+            out.add(json_scalar(item, strict))
+            continue
+        opening, closing = ("{", "}") if kind is dict else ("[", "]")
+        separator = ", "
+        if indent and item:
+            separator = ",\n" + " " * (indent * (level + 1))
+            opening, closing = opening + separator[1:], "\n" + " " * (indent * level) + closing
+        ahead: list[tuple[str | list[Value], int]] = [(opening, 0)]
+        for entry in item if kind is dict else iterate(item):
+            if len(ahead) > 1:
+                ahead.append((separator, 0))
+            if kind is dict:
+                ahead += [(json_scalar(entry) + ": ", 0), ([item[entry]], level + 1)]
+            else:
+                ahead.append(([entry], level + 1))
+        ahead.append((closing, 0))
+        ahead.reverse()
+        todo += ahead
+    return "".join(out.parts)
+
+
+# --- the language -----------------------------------------------------------------------------
+
+
+def written(value: Value, limit: int | None = None, function_name: Callable[[int], str] | None = None) -> str:
+    """A value as the language writes it: `(1 "a" b)`, `(dict ("k" 1))`, `null`, `#<function>`.
+
+    What holds no function, quoted where it is a list or a symbol, reads back as an equal value. Of what
+    is longer than `limit` characters the beginning, and `…`. Functions are called by name where
+    `function_name` is given: `#<function area>`.
+    """
+    from ...ir.spelling import spell_string
+
+    out = _Out()
+    todo: list[str | list[Value]] = [[value]]
+    while todo:
+        piece = todo.pop()
+        if isinstance(piece, str):
+            out.add(piece)
+            if limit is not None and out.size > limit:
+                return "".join(out.parts)[:limit] + "…"
+            continue
+        item: Value = piece[0]
+        kind = type(item)
+        if kind is FunctionValue and function_name is not None:
+            out.add(f"#<function {function_name(item.function)}>")
+            continue
+        if kind is dict:
+            ahead: list[str | list[Value]] = ["(dict"]
+            for name, content in item.items():
+                ahead += [f" ({spell_string(name)} ", [content], ")"]
+        elif kind is tuple or kind is Pair:
+            ahead = []
+            for entry in iterate(item):
+                ahead += [" " if ahead else "(", [entry]]
+            if not ahead:
+                ahead.append("(")
+        else:
+            out.add(_atom(item))
+            continue
+        ahead.append(")")
+        ahead.reverse()
+        todo += ahead
+    return "".join(out.parts)
+
+
+def _atom(value: Value) -> str:
+    from ...ir import spelling
+
+    kind = type(value)
+    if value is None:
+        return "null"
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is int:
+        return digits(value)
+    if kind is float:
+        return spelling.spell_float(value)
+    if kind is str:
+        return spelling.spell_string(value)
+    if kind is Symbol:
+        return spelling.spell_symbol(value.name)
+    return f"#<{type_name(value)}>"

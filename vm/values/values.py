@@ -1,0 +1,330 @@
+"""The values programs compute with, and their host (JSON-like) form.
+
+null is None; booleans, integers, floats and strings are Python's; a symbol is a `Symbol`; a list is
+a tuple or a `Pair` (`lists`); a map is a dict with string keys that nobody changes once it is made; a
+function is a `FunctionValue`; a box is a `Box`, the only value that can change and so the only way to
+a cycle. Values share structure freely and may be deep: nothing here recurses over one.
+
+Truth is Python's: false are null, false, 0, 0.0, "", the empty list and the empty map.
+
+Must not be in here: the forms of a list (`lists`), arithmetic and text (`primitives`), storing
+(`heap`).
+"""
+
+from __future__ import annotations
+
+from ...ir.symbols import Symbol
+from .lists import Pair, iterate, length
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Value = Any
+
+# What `to_host` writes out at most: containers and scalars, plus the characters of strings, with
+# shared parts counted each time they stand. A few doublings of a list would otherwise fill memory
+# in the host, which does not share.
+MAX_HOST_SIZE = 1 << 26
+# How deep what leaves the machine may be: hosts, and what writes JSON, go through it by recursion.
+MAX_HOST_DEPTH = 500
+# What is small enough to be no question of size.
+_FEW = 16
+_SHORT = 100_000
+# The longest text `show` gives.
+MAX_SHOWN = 200
+
+
+class FunctionValue:
+    """A function of the image (by index) with the values of its captures."""
+
+    __slots__ = ("captures", "function")
+
+    def __init__(self, function: int, captures: tuple[Value, ...]) -> None:
+        self.function = function
+        self.captures = captures
+
+
+class Box:
+    """A place for one value, shared by all who hold it. Equal to itself only."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value = None) -> None:
+        self.value = value
+
+
+# What JSON has too, and what has no parts.
+SCALARS = frozenset({type(None), bool, int, float, str})
+ATOMS = SCALARS | {Symbol}
+_TEXT = frozenset({str})
+_TYPE_NAMES: dict[type, str] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "float",
+    str: "string",
+    Symbol: "symbol",
+    tuple: "list",
+    Pair: "list",
+    dict: "map",
+    FunctionValue: "function",
+    Box: "box",
+}
+
+
+def type_name(value: Value) -> str:
+    """What kind of value this is, for messages."""
+    return _TYPE_NAMES[type(value)]
+
+
+def equal(left: Value, right: Value) -> bool:
+    """Equality by value. A boolean never equals a number, 1 equals 1.0, NaN equals NaN.
+
+    Symbols and boxes equal themselves only; functions are equal where the code is the same and what
+    they captured is equal, since a function may be made anew wherever it is named.
+    """
+    pairs = [(left, right)]
+    # Containers already compared: shared parts cost once, however often they stand in both.
+    seen: set[tuple[int, int]] = set()
+    while pairs:
+        a, b = pairs.pop()
+        if a is b:
+            continue
+        kind, other = type(a), type(b)
+        if kind is Pair or other is Pair:
+            if not _lists_agree(a, b, pairs, seen):
+                return False
+        elif kind is not other:
+            if {kind, other} != {int, float} or a != b:
+                return False
+        elif kind is tuple or kind is dict:
+            if len(a) != len(b):
+                return False
+            if (id(a), id(b)) in seen:
+                continue
+            seen.add((id(a), id(b)))
+            if kind is tuple:
+                pairs.extend(zip(a, b, strict=True))
+            elif a.keys() == b.keys():
+                pairs.extend((item, b[key]) for key, item in a.items())
+            else:
+                return False
+        elif kind is float:
+            if a != b and (a == a or b == b):
+                return False
+        elif kind is FunctionValue:
+            if a.function != b.function or len(a.captures) != len(b.captures):
+                return False
+            pairs.append((a.captures, b.captures))
+        elif kind is Symbol or kind is Box or a != b:
+            return False
+    return True
+
+
+def _lists_agree(a: Value, b: Value, pairs: list[tuple[Value, Value]], seen: set[tuple[int, int]]) -> bool:
+    """Whether `a` and `b`, of which one is a pair, can be equal; adds the items to compare."""
+    if type(a) not in (Pair, tuple) or type(b) not in (Pair, tuple) or length(a) != length(b):
+        return False
+    compared = (id(a), id(b)) in seen
+    seen.add((id(a), id(b)))
+    while type(a) is Pair is type(b) and not compared:
+        if a is b:
+            return True
+        if a.head is not b.head:
+            pairs.append((a.head, b.head))
+        a, b = a.tail, b.tail
+        # Lists that share their ends meet at the same lengths; to know some of those is enough.
+        if length(a) % 64 == 0:
+            compared = (id(a), id(b)) in seen
+            seen.add((id(a), id(b)))
+    if not compared:
+        pairs.extend(zip(iterate(a), iterate(b), strict=True))
+    return True
+
+
+def from_host(data: Any) -> Value:
+    """The value of JSON-like data: lists (or tuples) and dicts with string keys over scalars.
+
+    TypeError for anything else, ValueError for data that contains itself.
+    """
+    if type(data) in SCALARS:
+        return data
+    if (
+        type(data) is dict
+        and SCALARS.issuperset(map(type, data.values()))
+        and _TEXT.issuperset(map(type, data))
+    ):
+        return data.copy()
+    done: dict[int, Value] = {}
+    begun: set[int] = set()
+    stack = [data]
+    while stack:
+        node = stack[-1]
+        if id(node) in done:
+            stack.pop()
+            continue
+        waiting = [item for item in _items(node) if type(item) not in SCALARS and id(item) not in done]
+        if waiting:
+            if id(node) in begun:
+                raise ValueError("the data contains itself")
+            begun.add(id(node))
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        if type(node) is dict:
+            done[id(node)] = {key: done.get(id(item), item) for key, item in node.items()}
+        else:
+            done[id(node)] = tuple(done.get(id(item), item) for item in node)
+    return done[id(data)]
+
+
+def _items(node: Any) -> Any:
+    """What a host container holds; TypeError for what is no container."""
+    kind = type(node)
+    if kind is list or kind is tuple:
+        return node
+    if kind is not dict:
+        raise TypeError(f"a {kind.__name__} is not a value")
+    for key in node:
+        if type(key) is not str:
+            raise TypeError(f"a map's keys are strings, not {type(key).__name__}")
+    return node.values()
+
+
+def to_host(value: Value, most_depth: int | None = None) -> Any:
+    """A value as JSON-like data: lists for lists, fresh dicts for maps, its name for a symbol.
+
+    TypeError where it holds a function or a box, which mean nothing outside the machine; ValueError
+    where it is larger than `MAX_HOST_SIZE`, or deeper than `most_depth` if that is given. Parts shared
+    in the value are shared in the result.
+    """
+    if type(value) in SCALARS:
+        return value
+    if type(value) is Symbol:
+        return value.name
+    done: dict[int, tuple[Any, int, int]] = {}
+    total = 0
+    stack = [value]
+    while stack:
+        node = stack[-1]
+        if id(node) in done:
+            stack.pop()
+            continue
+        kind = type(node)
+        if kind is dict:
+            items = node.values()
+        elif kind is tuple:
+            items = node
+        elif kind is Pair:
+            items = tuple(iterate(node))
+        else:
+            raise TypeError(f"a {type_name(node)} cannot leave the machine")
+        waiting = [item for item in items if type(item) not in ATOMS and id(item) not in done]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        size = 1 + sum(map(len, node)) if kind is dict else 1
+        depth = 0
+        converted = []
+        for item in items:
+            if type(item) is Symbol:
+                item = item.name
+            if type(item) in SCALARS:
+                size += 1 + len(item) if type(item) is str else 1
+                converted.append(item)
+            else:
+                host, weight, below = done[id(item)]
+                size += weight
+                depth = max(depth, below)
+                converted.append(host)
+        # Lists that share their ends are copied: together they may be too large before one is.
+        total += len(converted)
+        if max(size, total) > MAX_HOST_SIZE:
+            raise ValueError("the value is too large to leave the machine")
+        if most_depth is not None and depth >= most_depth:
+            raise ValueError(
+                f"the value is nested too deep to leave the machine: more than {most_depth} levels"
+            )
+        host = dict(zip(node, converted, strict=True)) if kind is dict else converted
+        done[id(node)] = (host, size, depth + 1)
+    return done[id(value)][0]
+
+
+def small_map(value: Value, levels: int = 2) -> dict[str, Any] | None:
+    """What `to_host` gives for a map of few entries and short texts; None for anything else.
+
+    What effects and notes tell is such a map as a rule, and this takes a fifth of the time.
+    """
+    if type(value) is not dict or len(value) > _FEW:
+        return None
+    made = value.copy()
+    for key, item in value.items():
+        if type(item) is str:
+            if len(key) + len(item) > _SHORT:
+                return None
+        elif len(key) > _SHORT:
+            return None
+        elif type(item) not in SCALARS:
+            inner = small_map(item, levels - 1) if levels > 1 else None
+            if inner is None:
+                return None
+            made[key] = inner
+    return made
+
+
+def show(value: Value) -> str:
+    """A value for a message: JSON-like, at most `MAX_SHOWN` characters."""
+    parts: list[str] = []
+    room = MAX_SHOWN
+    # Written from a work list: what is still to come, last first. A string stands for itself.
+    todo: list[tuple[bool, Value]] = [(False, value)]
+    while todo and room > 0:
+        is_text, item = todo.pop()
+        kind = type(item)
+        if is_text:
+            text = item
+        elif kind is tuple or kind is Pair or kind is dict:
+            text, close = ("{", "}") if kind is dict else ("[", "]")
+            todo.append((True, close))
+            # More than `room` items are never reached.
+            ahead: list[tuple[bool, Value]] = []
+            for count, entry in enumerate(item if kind is dict else iterate(item)):
+                if count > room:
+                    break
+                if count:
+                    ahead.append((True, ", "))
+                ahead.append((False, entry))
+                if kind is dict:
+                    ahead += [(True, ": "), (False, item[entry])]
+            todo += reversed(ahead)
+        else:
+            text = _show_scalar(item, room)
+        parts.append(text)
+        room -= len(text)
+    if room >= 0 and not todo:
+        return "".join(parts)
+    return "".join(parts)[: MAX_SHOWN - 1] + "…"
+
+
+def _show_scalar(value: Value, room: int) -> str:
+    kind = type(value)
+    if kind is str:
+        from json import dumps
+
+        # Cut first: a long text is not worth quoting whole. No lone surrogate may reach a terminal.
+        cut = value[: room + 1].encode("utf-8", "replace").decode()
+        return dumps(cut, ensure_ascii=False)
+    if kind is int and value.bit_length() > 600:
+        return f"<integer of {value.bit_length()} bits>"
+    if value is None:
+        return "null"
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is Symbol:
+        name: str = value.name[: room + 1]
+        return "'" + name.encode("utf-8", "replace").decode()
+    if kind is FunctionValue or kind is Box:
+        return f"<{type_name(value)}>"
+    return str(value)
