@@ -213,7 +213,7 @@ def test_a_run_imports_nothing_heavy() -> None:
     code = """
 import sys
 before = set(sys.modules)
-import llc.vm.image, llc.vm.machine, llc.vm.snapshot
+import llc.vm.code.image, llc.vm.machine.machine, llc.vm.machine.snapshot
 print(*sorted(set(sys.modules) - before))
 """
     ran = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, env=_path())

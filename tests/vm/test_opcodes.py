@@ -15,7 +15,7 @@ SPEC = Path(__file__).parents[2] / "spec" / "opcodes.md"
 
 
 def test_the_spec_is_what_the_table_prints() -> None:
-    """`python -m llc.vm.opcodes > spec/opcodes.md` brings it up to date."""
+    """`python -m llc.vm.code.opcodes > spec/opcodes.md` brings it up to date."""
     assert SPEC.read_text(encoding="utf-8") == markdown()
 
 

@@ -367,8 +367,8 @@ def test_a_good_image_is_verified_without_heavy_imports() -> None:
     """A run of an image must start quickly, and it is verified first."""
     code = """if True:
         import sys
-        from llc.vm.image import Image
-        from llc.vm.verify import verify_image
+        from llc.vm.code.image import Image
+        from llc.vm.code.verify import verify_image
         assert not list(verify_image(Image.from_bytes(sys.stdin.buffer.read())))
         assert not {"attr", "typing", "dataclasses", "lark", "inspect"} & set(sys.modules)
     """
