@@ -41,7 +41,11 @@ def main(path: str) -> None:
 
 def loop(path: str, phase: Phases) -> Any:
     def imports() -> Any:
-        from llc.frontend import check, documents, lower, paradigms, structure
+        from llc.frontend.loop import checks as check
+        from llc.frontend.loop import paradigms
+        from llc.frontend.loop import reader as structure
+        from llc.frontend.lower import loop as lower
+        from llc.frontend.source import yaml_tree as documents
         from llc.vm.code import emit
 
         return check, documents, lower, paradigms, structure, emit
@@ -56,7 +60,11 @@ def loop(path: str, phase: Phases) -> Any:
 
 def flow(path: str, phase: Phases) -> Any:
     def imports() -> Any:
-        from llc.frontend import documents, expand, flow_source, flows, reader
+        from llc.frontend.expand import program as expand
+        from llc.frontend.link import flow as flow_source
+        from llc.frontend.lower import program as flows
+        from llc.frontend.sexp import reader
+        from llc.frontend.source import yaml_tree as documents
         from llc.vm.code import emit
 
         return documents, expand, flow_source, flows, reader, emit

@@ -15,19 +15,19 @@ from ..ir.gc_pause import CollectorRests
 from ..ir.nodes import Program
 from ..ir.records import frozen
 from ..ir.spans import Source
-from .check import check
-from .documents import Document, read_scalar, read_source, text_source
-from .judging import model_name
-from .lower import lower
-from .paradigms import loop_of
-from .schema import Loop
-from .structure import read_loop
-from .surroundings import Project, check_surroundings
+from .loop.checks import check
+from .loop.paradigms import loop_of
+from .loop.project_checks import Project, check_surroundings
+from .loop.reader import read_loop
+from .loop.schema import Loop
+from .lower.evaluators import model_name
+from .lower.loop import lower
+from .source.yaml_tree import Document, read_scalar, read_source, text_source
 
 if TYPE_CHECKING:
-    from . import core
-    from .declared import Declared
-    from .joint import Settings
+    from .core import nodes as core
+    from .link.linker import Settings
+    from .tasks.registry import Declared
 
 # The model that judges output where neither the loop, the command line nor the environment
 # names one. Chosen for what judging needs: quick and cheap.
@@ -113,7 +113,7 @@ def _compile_calling(
     loop: Loop, source: Source, document: Document, found: list[Diagnostic], overrides: Overrides
 ) -> Compiled:
     """A loop that calls functions of other files, which become part of its program."""
-    from .joint import Joint, LoopPart
+    from .link.linker import Joint, LoopPart
 
     joint = Joint(_settings(overrides), _declared(overrides))
     with joint.reading(source.path):
@@ -122,8 +122,8 @@ def _compile_calling(
     sources = (*document.sources, *joint.sources.values())
     if any(diagnostic.is_error for diagnostic in found):
         raise CompileError(found, sources)
-    from .flow_source import definition
-    from .flows import lower_calling_loop
+    from .link.flow import definition
+    from .lower.program import lower_calling_loop
 
     model = model_name(loop, overrides.default_model)
     part = LoopPart(loop.name, loop, (), document.within, model, calls)
@@ -131,13 +131,13 @@ def _compile_calling(
 
 
 def _declared(overrides: Overrides) -> Declared:
-    from .declared import Declared
+    from .tasks.registry import Declared
 
     return Declared(overrides.folder, overrides.declare)
 
 
 def _settings(overrides: Overrides) -> Settings:
-    from .joint import Settings
+    from .link.linker import Settings
 
     return Settings(
         overrides.default_model,
@@ -155,7 +155,7 @@ def is_flow_path(path: str) -> bool:
 
 
 def _compile_flow(source: Source, overrides: Overrides) -> Compiled:
-    from .flow_source import compile_flow  # the language's own frontend; a loop does without
+    from .link.flow import compile_flow  # the language's own frontend; a loop does without
 
     instead = "to set a variable: --arg name=value"
     given = (

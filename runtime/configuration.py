@@ -22,8 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..frontend.documents import Document, Mapping, Node
-    from ..frontend.mcp_servers import McpServer
+    from ..frontend.source.yaml_tree import Document, Mapping, Node
+    from ..frontend.tasks.mcp import McpServer
 
 _AGE = re.compile(r"(\d{1,6})\s*(m|h|d|w)")
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -108,7 +108,7 @@ def load(root: str) -> Configuration:
     path = os.path.join(root, LOOPS, CONFIG)
     if not os.path.lexists(path):
         return Configuration()
-    from ..frontend.documents import read_document, read_source
+    from ..frontend.source.yaml_tree import read_document, read_source
 
     return _Reader(read_document(read_source(path))).configuration()
 
@@ -125,7 +125,7 @@ class _Reader:
         self.named_agent: Node | None = None
 
     def configuration(self) -> Configuration:
-        from ..frontend.documents import Mapping, Scalar
+        from ..frontend.source.yaml_tree import Mapping, Scalar
         from ..ir.diagnostics import CompileError
 
         found = Configuration()
@@ -156,7 +156,7 @@ class _Reader:
         return [(key, node) for key, (_, node) in mapping.entries.items() if key in known]
 
     def secrets(self, node: Node, found: Configuration) -> None:
-        from ..frontend.documents import Sequence
+        from ..frontend.source.yaml_tree import Sequence
 
         if not isinstance(node, Sequence):
             self.error("wrong-type", "`secrets` is a list of names of environment variables", node)
@@ -172,7 +172,7 @@ class _Reader:
         found.secrets = (*found.secrets, *names)
 
     def history(self, node: Node, found: Configuration) -> None:
-        from ..frontend.documents import Mapping
+        from ..frontend.source.yaml_tree import Mapping
 
         if not isinstance(node, Mapping):
             self.error("wrong-type", "`history` is a mapping of `keep` and `older_than`", node)
@@ -190,14 +190,14 @@ class _Reader:
                     self.error("wrong-type", "`older_than` is an age such as `30d`, `12h` or `4w`", item)
 
     def servers(self, node: Node, found: Configuration) -> None:
-        from ..frontend.mcp_servers import read_servers
+        from ..frontend.tasks.mcp import read_servers
 
         found.mcp = read_servers(self.document, node)
 
     # --- agents ---------------------------------------------------------------------------------
 
     def agents(self, node: Node, found: Configuration) -> None:
-        from ..frontend.documents import Mapping
+        from ..frontend.source.yaml_tree import Mapping
 
         if not isinstance(node, Mapping):
             help = "such as: codex: {argv: [codex, exec, '{prompt}'], output: text}"
@@ -256,7 +256,7 @@ class _Reader:
     # --- models, tasks, budgets -----------------------------------------------------------------
 
     def models(self, node: Node, found: Configuration) -> None:
-        from ..frontend.documents import Mapping, Sequence
+        from ..frontend.source.yaml_tree import Mapping, Sequence
 
         if not isinstance(node, Sequence):
             self.error("wrong-type", "`models` is a list of models, each with a `name`", node)
@@ -302,7 +302,7 @@ class _Reader:
         return None
 
     def tasks(self, node: Node, found: Configuration) -> None:
-        from ..frontend.documents import Mapping
+        from ..frontend.source.yaml_tree import Mapping
 
         if not isinstance(node, Mapping):
             self.error("wrong-type", "`tasks` is a mapping", node)
@@ -336,7 +336,7 @@ class _Reader:
                 self.error("wrong-type", f"`{key}` is a whole number above 0", item)
 
     def budget(self, node: Node, found: Configuration) -> None:
-        from ..frontend.documents import Mapping
+        from ..frontend.source.yaml_tree import Mapping
 
         if not isinstance(node, Mapping):
             self.error("wrong-type", f"`budget` is a mapping of {', '.join(BUDGET)}", node)

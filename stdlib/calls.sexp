@@ -1,4 +1,4 @@
-; What calls of tools and tasks come to (`frontend/calls.py`). No program sees these names.
+; What calls of tools and tasks come to (`frontend/expand/task_calls.py`). No program sees these names.
 
 ; --- arguments ---------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-; The loop forms, said in the language. `frontend/loop_forms.py` reads their clauses and puts the
+; The loop forms, said in the language. `frontend/expand/loop_forms.py` reads their clauses and puts the
 ; expressions in the order of the macros' operands, each with the check it needs.
 ; The names of phases are those of the variables called, so states and events have them too.
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from llc.frontend import core
-from llc.frontend.core import Binding, Core
+from llc.frontend.core import nodes
+from llc.frontend.core.nodes import Binding, Core
 from llc.vm.primitives.handlers import HANDLERS
 from llc.vm.primitives.operands import items as items_of
 from llc.vm.values.faults import PrimitiveFault
@@ -31,7 +31,7 @@ class Endless(Exception):
 class Function:
     """A function value of the evaluator."""
 
-    def __init__(self, node: core.Lambda, cells: dict[Binding, list[Any]]) -> None:
+    def __init__(self, node: nodes.Lambda, cells: dict[Binding, list[Any]]) -> None:
         self.node = node
         self.cells = cells
 
@@ -113,7 +113,7 @@ class Evaluator:
 
     def run(self, node: Core) -> Any:
         """The value, or the fault as (kind, message)."""
-        self.assigned = {part.binding for part in core.walk(node) if isinstance(part, core.Assign)}
+        self.assigned = {part.binding for part in nodes.walk(node) if isinstance(part, nodes.Assign)}
         try:
             return ("value", self.evaluate(node, {}))
         except PrimitiveFault as fault:
@@ -132,30 +132,30 @@ class Evaluator:
 
     def dispatch(self, node: Core, cells: dict[Binding, list[Any]]) -> Any:
         match node:
-            case core.Literal(value=value):
+            case nodes.Literal(value=value):
                 return value
-            case core.Variable(binding=binding):
+            case nodes.Variable(binding=binding):
                 value = cells[binding][0]
                 if value is UNSET:
                     message = f"`{binding.name}` is used before it has its value"
                     raise PrimitiveFault("uninitialised", message)
                 return value
-            case core.Assign(binding=binding, value=value):
+            case nodes.Assign(binding=binding, value=value):
                 cells[binding][0] = found = self.evaluate(value, cells)
                 return found
-            case core.If(test=test, then=then, otherwise=otherwise):
+            case nodes.If(test=test, then=then, otherwise=otherwise):
                 return self.evaluate(then if self.evaluate(test, cells) else otherwise, cells)
-            case core.Lambda():
+            case nodes.Lambda():
                 return Function(node, cells)
-            case core.Let(bindings=bindings, body=body):
+            case nodes.Let(bindings=bindings, body=body):
                 inner = dict(cells)
                 for binding, value in bindings:
                     inner = {**inner, binding: [self.evaluate(value, inner)]}
                 return self.evaluate(body, inner)
-            case core.Letrec(bindings=bindings, body=body):
+            case nodes.Letrec(bindings=bindings, body=body):
                 inner = {**cells, **{binding: [UNSET] for binding, _ in bindings}}
                 # Functions may be called before their definition is come to.
-                known = {b for b, value in bindings if isinstance(value, core.Lambda)} - self.assigned
+                known = {b for b, value in bindings if isinstance(value, nodes.Lambda)} - self.assigned
                 for binding, value in bindings:
                     if binding in known:
                         inner[binding][0] = self.evaluate(value, inner)
@@ -163,7 +163,7 @@ class Evaluator:
                     if binding not in known:
                         inner[binding][0] = self.evaluate(value, inner)
                 return self.evaluate(body, inner)
-            case core.Loop(bindings=bindings, body=body):
+            case nodes.Loop(bindings=bindings, body=body):
                 inner = dict(cells)
                 for binding, value in bindings:
                     inner = {**inner, binding: [self.evaluate(value, inner)]}
@@ -173,19 +173,19 @@ class Evaluator:
                     except Again as again:
                         fresh = zip((b for b, _ in bindings), again.values, strict=True)
                         inner = {**inner, **{binding: [value] for binding, value in fresh}}
-            case core.Recur(args=args):
+            case nodes.Recur(args=args):
                 raise Again([self.evaluate(arg, cells) for arg in args])
-            case core.Sequence(items=items):
+            case nodes.Sequence(items=items):
                 return [self.evaluate(item, cells) for item in items][-1]
-            case core.Apply(callee=callee, args=args, spread=spread):
+            case nodes.Apply(callee=callee, args=args, spread=spread):
                 function = self.evaluate(callee, cells)
                 values = [self.evaluate(arg, cells) for arg in args]
                 if spread is not None:
                     values += self.spread(function, self.evaluate(spread, cells))
                 return self.call(function, values)
-            case core.Operation(op=op, args=args):
+            case nodes.Operation(op=op, args=args):
                 return self.operate(op, [self.evaluate(arg, cells) for arg in args])
-            case core.Perform(kind=kind, fields=fields):
+            case nodes.Perform(kind=kind, fields=fields):
                 found = {name: self.evaluate(value, cells) for name, value in fields}
                 args = plain(without_nulls(found), f"the arguments of effect `{kind}`")
                 self.trace.append((kind, args))
@@ -193,19 +193,19 @@ class Evaluator:
                 seq = self.seq
                 self.turns.ask(seq)
                 return self.answer(seq, args)
-            case core.Parallel(callee=callee, items=items):
+            case nodes.Parallel(callee=callee, items=items):
                 function = self.evaluate(callee, cells)
                 return self.at_once(function, self.evaluate(items, cells))
-            case core.Note(kind=kind, fields=fields):
+            case nodes.Note(kind=kind, fields=fields):
                 found = {name: self.evaluate(value, cells) for name, value in fields}
                 self.trace.append((kind, plain(without_nulls(found), f"the fields of note `{kind}`")))
                 return None
-            case core.Fail(error=error):
+            case nodes.Fail(error=error):
                 message = self.evaluate(error, cells)
                 if type(message) is not str:
                     raise Endless  # how a value is shown is not claimed here
                 raise PrimitiveFault("user", message)
-            case core.Try(body=body, binding=binding, handler=handler):
+            case nodes.Try(body=body, binding=binding, handler=handler):
                 try:
                     return self.evaluate(body, cells)
                 except PrimitiveFault as fault:
@@ -338,8 +338,8 @@ class Generator:
         """A program of calls at once that mostly go well, over a variable that they share and change."""
         shared = self.binding()
         body = self.together(self.chance.randint(1, 3), (shared,), None if is_pure else shared)
-        end = core.Operation("list", (body, core.Variable(shared)))
-        return core.Let(((shared, core.Literal(())),), end)
+        end = nodes.Operation("list", (body, nodes.Variable(shared)))
+        return nodes.Let(((shared, nodes.Literal(())),), end)
 
     def together(self, depth: int, scope: tuple[Binding, ...], shared: Binding | None) -> Core:
         chance, item = self.chance, self.binding()
@@ -348,24 +348,24 @@ class Generator:
         for _ in range(chance.randint(1, 4)):
             kind = chance.choice(["ask", "ask", "change", "change", "more", "more", "any", "fail", "guarded"])
             if kind == "ask":
-                steps.append(core.Perform("env", (("names", core.Variable(item)),)))
+                steps.append(nodes.Perform("env", (("names", nodes.Variable(item)),)))
             elif kind == "change" and shared is not None:
-                told = core.Operation("list", (core.Variable(shared), core.Variable(item)))
-                steps.append(core.Assign(shared, told))
+                told = nodes.Operation("list", (nodes.Variable(shared), nodes.Variable(item)))
+                steps.append(nodes.Assign(shared, told))
             elif kind == "more" and depth > 0:
                 steps.append(self.together(depth - 1, inside, shared))
             elif kind == "any":
                 steps.append(self.node(2, inside, None))
             elif kind == "fail":
-                rare = core.Operation("eq", (core.Variable(item), core.Literal(chance.randint(0, 3))))
-                steps.append(core.If(rare, core.Fail(core.Literal("boom")), core.Literal(None)))
+                rare = nodes.Operation("eq", (nodes.Variable(item), nodes.Literal(chance.randint(0, 3))))
+                steps.append(nodes.If(rare, nodes.Fail(nodes.Literal("boom")), nodes.Literal(None)))
             elif kind == "guarded" and depth > 0:
                 caught = self.binding()
                 body = self.together(depth - 1, inside, shared)
-                steps.append(core.Try(body, caught, core.Variable(caught)))
-        each = core.Lambda((item,), (), None, core.Sequence((*steps, self.leaf(inside))), "f")
-        items = tuple(core.Literal(number) for number in range(chance.randint(0, 4)))
-        return core.Parallel(each, core.Operation("list", items))
+                steps.append(nodes.Try(body, caught, nodes.Variable(caught)))
+        each = nodes.Lambda((item,), (), None, nodes.Sequence((*steps, self.leaf(inside))), "f")
+        items = tuple(nodes.Literal(number) for number in range(chance.randint(0, 4)))
+        return nodes.Parallel(each, nodes.Operation("list", items))
 
     def node(self, depth: int, scope: tuple[Binding, ...], loop: int | None) -> Core:
         """A node; `loop` is how many variables the loop has whose tail position this is."""
@@ -382,16 +382,16 @@ class Generator:
                 kinds = [other for other in kinds if other != kind] + [kind] * count
         match self.chance.choice(kinds):
             case "if":
-                return core.If(inner(), tail(), tail())
+                return nodes.If(inner(), tail(), tail())
             case "sequence":
                 items = [inner() for _ in range(self.chance.randint(1, 3))]
                 last = tail()
-                more = last.items if isinstance(last, core.Sequence) else (last,)
-                return core.Sequence((*items, *more))
+                more = last.items if isinstance(last, nodes.Sequence) else (last,)
+                return nodes.Sequence((*items, *more))
             case "let":
                 first, second = self.binding(), self.binding()
                 value = self.node(depth - 1, (*scope, first), None)
-                return core.Let(((first, inner()), (second, value)), tail((first, second)))
+                return nodes.Let(((first, inner()), (second, value)), tail((first, second)))
             case "letrec":
                 names = tuple(self.binding() for _ in range(self.chance.randint(1, 3)))
                 there = (*scope, *names)
@@ -399,57 +399,57 @@ class Generator:
                     self.function(depth - 1, there) if pick() < 0.7 else self.node(depth - 1, there, None)
                     for _ in names
                 ]
-                return core.Letrec(tuple(zip(names, values, strict=True)), tail(names))
+                return nodes.Letrec(tuple(zip(names, values, strict=True)), tail(names))
             case "loop":
                 counter, other = self.binding(), self.binding()
                 there = (*scope, counter, other)
                 going = self.node(depth - 1, there, 2)
-                body = core.If(
-                    core.Operation("lt", (core.Variable(counter), core.Literal(3))),
+                body = nodes.If(
+                    nodes.Operation("lt", (nodes.Variable(counter), nodes.Literal(3))),
                     self.counted(going, counter),
                     self.node(depth - 2, there, None),
                 )
-                return core.Loop(((counter, core.Literal(0)), (other, inner())), body)
+                return nodes.Loop(((counter, nodes.Literal(0)), (other, inner())), body)
             case "recur":
-                return core.Recur(tuple(inner() for _ in range(loop or 0)))
+                return nodes.Recur(tuple(inner() for _ in range(loop or 0)))
             case "operation":
                 op, count = self.chance.choice(_OPERATIONS)
-                return core.Operation(op, tuple(inner() for _ in range(count)))
+                return nodes.Operation(op, tuple(inner() for _ in range(count)))
             case "apply":
-                callee = inner() if pick() < 0.3 or not scope else core.Variable(self.chance.choice(scope))
+                callee = inner() if pick() < 0.3 or not scope else nodes.Variable(self.chance.choice(scope))
                 if pick() < 0.3:
                     callee = self.function(depth - 1, scope)
                 args = tuple(inner() for _ in range(self.chance.randint(0, 2)))
-                spread = core.Operation("list", (inner(),)) if pick() < 0.15 else None
-                return core.Apply(callee, args, spread)
+                spread = nodes.Operation("list", (inner(),)) if pick() < 0.15 else None
+                return nodes.Apply(callee, args, spread)
             case "parallel":
                 one = self.binding()
-                each: Core = core.Lambda((one,), (), None, self.node(depth - 1, (*scope, one), None), "f")
+                each: Core = nodes.Lambda((one,), (), None, self.node(depth - 1, (*scope, one), None), "f")
                 if pick() < 0.2:
                     each = inner()
                 items = tuple(inner() for _ in range(self.chance.randint(0, 3)))
-                return core.Parallel(each, inner() if pick() < 0.1 else core.Operation("list", items))
+                return nodes.Parallel(each, inner() if pick() < 0.1 else nodes.Operation("list", items))
             case "lambda":
                 return self.function(depth - 1, scope)
             case "perform":
-                return core.Perform("env", (("names", inner()), ("more", inner())))
+                return nodes.Perform("env", (("names", inner()), ("more", inner())))
             case "note":
-                return core.Note("log", (("message", inner()),))
+                return nodes.Note("log", (("message", inner()),))
             case "fail":
-                return core.Fail(core.Literal("boom"))
+                return nodes.Fail(nodes.Literal("boom"))
             case "try":
                 caught = self.binding()
                 handler = self.node(depth - 1, (*scope, caught), loop)
-                return core.Try(inner(), caught, handler)
+                return nodes.Try(inner(), caught, handler)
             case _:
-                return core.Assign(self.chance.choice(scope), inner())
+                return nodes.Assign(self.chance.choice(scope), inner())
 
     def counted(self, node: Core, counter: Binding) -> Core:
         """A loop's way round, with a counter that ends it."""
-        step = core.Operation("add", (core.Variable(counter), core.Literal(1)))
-        return core.Sequence((node_without_recur(node), core.Recur((step, self.leaf((counter,))))))
+        step = nodes.Operation("add", (nodes.Variable(counter), nodes.Literal(1)))
+        return nodes.Sequence((node_without_recur(node), nodes.Recur((step, self.leaf((counter,))))))
 
-    def function(self, depth: int, scope: tuple[Binding, ...]) -> core.Lambda:
+    def function(self, depth: int, scope: tuple[Binding, ...]) -> nodes.Lambda:
         parameters = tuple(self.binding() for _ in range(self.chance.randint(0, 2)))
         rest = self.binding() if self.chance.random() < 0.15 else None
         more = () if rest is None else (rest,)
@@ -459,28 +459,28 @@ class Generator:
             optionals += ((self.binding(), self.node(depth - 2, there, None)),)
         names = (*parameters, *(binding for binding, _ in optionals), *more)
         body = self.node(depth, (*scope, *names), None)
-        return core.Lambda(parameters, optionals, rest, body, "f")
+        return nodes.Lambda(parameters, optionals, rest, body, "f")
 
     def leaf(self, scope: tuple[Binding, ...]) -> Core:
         if scope and self.chance.random() < 0.6:
-            return core.Variable(self.chance.choice(scope))
-        return core.Literal(self.chance.choice([0, 1, 2, -5, None, True, False, "", "text", (), (1, (2,))]))
+            return nodes.Variable(self.chance.choice(scope))
+        return nodes.Literal(self.chance.choice([0, 1, 2, -5, None, True, False, "", "text", (), (1, (2,))]))
 
 
 def node_without_recur(node: Core) -> Core:
     """A node that is no tail position any more: where it would have gone round, it gives null."""
     match node:
-        case core.Recur(args=args):
-            return core.Sequence((*args, core.Literal(None)))
-        case core.If(test=test, then=then, otherwise=otherwise):
-            return core.If(test, node_without_recur(then), node_without_recur(otherwise))
-        case core.Sequence(items=items):
-            return core.Sequence((*items[:-1], node_without_recur(items[-1])))
-        case core.Let(bindings=bindings, body=body):
-            return core.Let(bindings, node_without_recur(body))
-        case core.Letrec(bindings=bindings, body=body):
-            return core.Letrec(bindings, node_without_recur(body))
-        case core.Try(body=body, binding=binding, handler=handler):
-            return core.Try(body, binding, node_without_recur(handler))
+        case nodes.Recur(args=args):
+            return nodes.Sequence((*args, nodes.Literal(None)))
+        case nodes.If(test=test, then=then, otherwise=otherwise):
+            return nodes.If(test, node_without_recur(then), node_without_recur(otherwise))
+        case nodes.Sequence(items=items):
+            return nodes.Sequence((*items[:-1], node_without_recur(items[-1])))
+        case nodes.Let(bindings=bindings, body=body):
+            return nodes.Let(bindings, node_without_recur(body))
+        case nodes.Letrec(bindings=bindings, body=body):
+            return nodes.Letrec(bindings, node_without_recur(body))
+        case nodes.Try(body=body, binding=binding, handler=handler):
+            return nodes.Try(body, binding, node_without_recur(handler))
         case _:
             return node

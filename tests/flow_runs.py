@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from llc.frontend.compile import EXPRESSION
-from llc.frontend.documents import text_source
-from llc.frontend.flow_source import compile_flow
+from llc.frontend.link.flow import compile_flow
+from llc.frontend.source.yaml_tree import text_source
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.machine.machine import Done, Effect, Machine

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from llc.frontend.datum import Form
-from llc.frontend.documents import text_source
-from llc.frontend.expand import ALONE, Environment, Expansion, expand
-from llc.frontend.flow_source import compile_flow
-from llc.frontend.reader import read
+from llc.frontend.expand.program import ALONE, Environment, Expansion, expand
+from llc.frontend.link.flow import compile_flow
+from llc.frontend.sexp.datum import Form
+from llc.frontend.sexp.reader import read
+from llc.frontend.source.yaml_tree import text_source
 from llc.ir.diagnostics import Diagnostic, render_all
 from llc.ir.nodes import Program
 from llc.ir.verify import verify

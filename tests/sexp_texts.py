@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from llc.frontend.datum import Atom, Datum, Form
-from llc.frontend.printer import spell
+from llc.frontend.sexp.datum import Atom, Datum, Form
+from llc.frontend.sexp.printer import spell
 from llc.ir.symbols import Symbol
 
 WORDS = [

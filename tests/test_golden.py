@@ -21,7 +21,7 @@ import pytest
 from golden_cases import CASES, GOLDEN, IDS, SOURCE, compile_case, parts, run_world, trace_of, worlds
 
 from llc.frontend.compile import compile_text
-from llc.frontend.fsm import print_fsm
+from llc.frontend.loop.fsm_printer import print_fsm
 from llc.ir.diagnostics import CompileError, render_all
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify

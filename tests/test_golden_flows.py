@@ -19,7 +19,7 @@ import pytest
 from golden_cases import GOLDEN, kept, parts
 
 from llc.frontend.compile import Compiled, compile_file
-from llc.frontend.expanded import expanded_text
+from llc.frontend.core.printer import expanded_text
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
 from llc.runtime import options

@@ -17,8 +17,8 @@ import attrs
 import pytest
 from golden_cases import CASES, compile_case, trace_of, values_of, worlds
 
-from llc.frontend.schema import Loop
-from llc.frontend.variables import read_texts
+from llc.frontend.loop.schema import Loop
+from llc.frontend.loop.variable_checks import read_texts
 from llc.ir.builder import record
 from llc.ir.nodes import Note, Program
 from llc.vm.code.emit import emit

@@ -10,8 +10,8 @@ import json
 import sys
 from typing import Any
 
-from ...frontend.documents import read_scalar
-from ...frontend.paradigm_schema import PARADIGMS
+from ...frontend.loop.paradigm_schema import PARADIGMS
+from ...frontend.source.yaml_tree import read_scalar
 from ...ir.diagnostics import CompileError, render_all, suggest
 from ..effects.world import Interrupted
 from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
@@ -229,7 +229,7 @@ def _plain(line: str) -> str:
 
 def renamed(made: Draft, name: str) -> Draft:
     """The same loop under another name, which stands in its text too."""
-    from ...frontend.yaml_text import entry
+    from ...frontend.source.yaml_writer import entry
 
     lines = made.text.split("\n")
     at = next((i for i, line in enumerate(lines) if line.startswith("name:")), None)

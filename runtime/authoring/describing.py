@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...frontend.compile import DEFAULT_LLM_MODEL
-from ...frontend.json_schema import json_schema
-from ...frontend.library import stdlib_text
+from ...frontend.core.library import stdlib_text
+from ...frontend.loop.json_schema import json_schema
 from ...ir.diagnostics import CompileError, Diagnostic, clean, in_order, render_all
 from .. import configuration
 from ..effects.world import Context, Interrupt
@@ -216,7 +216,7 @@ def _data_of(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         pass
-    from ...frontend.documents import read_document, text_source
+    from ...frontend.source.yaml_tree import read_document, text_source
 
     document = read_document(text_source(text))
     return None if document.root is None or document.diagnostics else document.plain(document.root)

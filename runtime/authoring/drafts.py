@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...frontend.compile import Compiled, compile_text
-from ...frontend.paradigm_schema import PARADIGMS
-from ...frontend.paradigms import slug
-from ...frontend.schema import LoopSettings
-from ...frontend.structure import fields_of
-from ...frontend.yaml_text import Word, bare, entry
+from ...frontend.loop.paradigm_schema import PARADIGMS
+from ...frontend.loop.paradigms import slug
+from ...frontend.loop.reader import fields_of
+from ...frontend.loop.schema import LoopSettings
+from ...frontend.source.yaml_writer import Word, bare, entry
 from ..compilation.plan import as_text, plan_of
 from ..compilation.programs import compile_options
 from ..errors import EXIT_FAILURE, UserError, reason

@@ -14,10 +14,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...frontend.documents import Document, read_source
-from ...frontend.natural import Pin, key_of, lock_path, pins_in, print_lock
-from ...frontend.paradigm_schema import NaturalSpec
-from ...frontend.structure import read_loop
+from ...frontend.loop.natural import Pin, key_of, lock_path, pins_in, print_lock
+from ...frontend.loop.paradigm_schema import NaturalSpec
+from ...frontend.loop.reader import read_loop
+from ...frontend.source.yaml_tree import Document, read_source
 from ...ir.diagnostics import CompileError
 from ..effects.world import Interrupted
 from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError

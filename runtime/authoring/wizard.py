@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ...frontend.documents import read_scalar
+from ...frontend.source.yaml_tree import read_scalar
 from . import drafts
 
 Data = dict[str, Any]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def complete_task(given: dict[str, Any], incomplete: str) -> list[str]:
     """Tasks and tools; behind a name its parameters."""
-    from ...frontend.declared import Declared
+    from ...frontend.tasks.registry import Declared
     from ..store import runs
     from ..terminal import task_line
 

@@ -154,8 +154,8 @@ def _schemas() -> dict[str, Callable[[], str]]:
     """What there are schemas of, each with how its text is made."""
     import json
 
-    from ...frontend.json_schema import json_schema
-    from ...frontend.task_schema import task_schema
+    from ...frontend.loop.json_schema import json_schema
+    from ...frontend.tasks.task_xsd import task_schema
     from ...ir import results
 
     def as_text(made: dict[str, Any]) -> str:

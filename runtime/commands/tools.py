@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def complete_tool(incomplete: str) -> list[str]:
-    from ...frontend.declared import Declared
+    from ...frontend.tasks.registry import Declared
     from ..store import runs
 
     return [name for name in Declared(runs.LOOPS).names() if name.startswith(incomplete)]

@@ -13,8 +13,8 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 
-from ...frontend.documents import read_source
-from ...frontend.format import format_source
+from ...frontend.sexp.formatter import format_source
+from ...frontend.source.yaml_tree import read_source
 from ...ir.diagnostics import CompileError, Diagnostic, suggest
 from ...ir.spans import Source
 from ..errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError

@@ -46,13 +46,13 @@ def compile_to(
         case "fsm":
             if compiled.loop is None:
                 raise _no_form(path, "fsm", "a flow", "expanded")
-            from ...frontend.fsm import print_fsm
+            from ...frontend.loop.fsm_printer import print_fsm
 
             data = print_fsm(compiled.loop).encode()
         case "expanded":
             if compiled.core is None:
                 raise _no_form(path, "expanded", "a loop", "fsm")
-            from ...frontend.expanded import expanded_text
+            from ...frontend.core.printer import expanded_text
 
             data = expanded_text(compiled.core).encode()
         case "bytecode":

@@ -47,7 +47,7 @@ def check(
 
 def _declares() -> bool:
     """Whether the project has tools or tasks of its own."""
-    from ...frontend.declared import project_files
+    from ...frontend.tasks.registry import project_files
 
     return bool(project_files(runs.LOOPS))
 
@@ -63,7 +63,7 @@ def _check_configuration() -> list[Finding]:
 
 def _check_declared(findings: Sequence[Finding]) -> list[Finding]:
     """The files that declare tools and tasks, where something is wrong that no flow was told of."""
-    from ...frontend.declared import read_project
+    from ...frontend.tasks.registry import read_project
 
     told = {diagnostic for finding in findings for diagnostic in finding.diagnostics}
     declared = read_project(runs.LOOPS)
@@ -103,7 +103,7 @@ def _check_one(target: str, arguments: tuple[tuple[str, str], ...], declare: tup
 
 def _may_call(path: str) -> bool:
     """Whether a loop may call functions of flows, to which `--declare` matters."""
-    from ...frontend.documents import read_source
+    from ...frontend.source.yaml_tree import read_source
 
     return "call" in (read_source(path).text or "")
 

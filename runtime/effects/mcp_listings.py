@@ -7,7 +7,7 @@ import sys
 from textwrap import wrap
 from typing import Any
 
-from ...frontend.mcp_servers import McpServer, McpTools, listing_path, listing_text, offered
+from ...frontend.tasks.mcp import McpServer, McpTools, listing_path, listing_text, offered
 from ...ir.diagnostics import clean, suggest
 from .. import configuration
 from ..errors import EXIT_USAGE, UserError

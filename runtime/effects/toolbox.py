@@ -6,8 +6,8 @@ import json
 from textwrap import wrap
 from typing import Any
 
-from ...frontend.declarations import Parameter, Signature
-from ...frontend.declared import Declared
+from ...frontend.tasks.registry import Declared
+from ...frontend.tasks.signature import Parameter, Signature
 from ...ir.diagnostics import CompileError, clean, suggest
 from ..errors import EXIT_USAGE, UserError
 from ..store import runs

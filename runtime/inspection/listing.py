@@ -14,9 +14,9 @@ from ..store import runs
 def loops() -> list[dict[str, Any]]:
     """The loops here: name, file, paradigm and description; `valid` false where one cannot be read."""
     from ...frontend.compile import compile_file, is_flow_path
-    from ...frontend.documents import read_source
-    from ...frontend.paradigms import loop_of
-    from ...frontend.structure import read_loop
+    from ...frontend.loop.paradigms import loop_of
+    from ...frontend.loop.reader import read_loop
+    from ...frontend.source.yaml_tree import read_source
 
     rows = []
     for name, path in runs.loop_files().items():

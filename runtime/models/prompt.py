@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...frontend.atomic_tasks import placeholders
+from ...frontend.tasks.atomic_task import placeholders
 
 # Characters of one input's text; a prompt that is longer fits no model.
 MAX_INPUT = 1 << 20

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from ...frontend.documents import Document, Mapping, Node, Scalar, Sequence, read_document, read_source
+from ...frontend.source.yaml_tree import Document, Mapping, Node, Scalar, Sequence, read_document, read_source
 from ...ir.diagnostics import CompileError, suggest
 from .. import options
 from ..store import journal as journals

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from ...frontend.yaml_text import Inline, Word, bare, entry
+from ...frontend.source.yaml_writer import Inline, Word, bare, entry
 from .. import options
 from ..errors import EXIT_FAILURE, UserError
 from ..store import journal as journals

@@ -156,9 +156,9 @@ def _loop(image: Image) -> Any:
     """The loop that an image was made from, None where it was not or cannot be read again."""
     if image.meta["kind"] != "loop" or not image.sources or image.sources[0].text is None:
         return None
-    from ...frontend.documents import text_source
-    from ...frontend.paradigms import loop_of
-    from ...frontend.structure import read_loop
+    from ...frontend.loop.paradigms import loop_of
+    from ...frontend.loop.reader import read_loop
+    from ...frontend.source.yaml_tree import text_source
 
     spec, document, _ = read_loop(text_source(image.sources[0].text, image.sources[0].path))
     return None if spec is None else loop_of(spec, document)[0]

@@ -36,7 +36,7 @@ HISTORY = os.path.join(LOOPS, ".history")
 # Of each loop so many ended runs are kept where nothing else is said.
 KEPT = 100
 # What the project says about all its loops; see `configuration`. No loop can have this name,
-# nor that of the file which declares tools (`frontend/tools_file.py`).
+# nor that of the file which declares tools (`frontend/tasks/tools_file.py`).
 CONFIG = "config.yaml"
 TOOLS = "tools.yaml"
 SOURCE_SUFFIXES = (".yaml", ".yml", ".sexp")

@@ -24,9 +24,9 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
-from ...frontend.forms import FORMS
-from ...frontend.library import LIBRARY
-from ...frontend.reader import scan
+from ...frontend.core.forms import FORMS
+from ...frontend.core.library import LIBRARY
+from ...frontend.sexp.reader import scan
 from .keys import no_mouse
 from .repl import COMMANDS, TASK_LINE, Console, Leave, is_complete
 from .task_line import completions

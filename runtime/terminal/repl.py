@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...frontend.pending import Pending
+from ...frontend.sexp.completeness import Pending
 from ...ir.diagnostics import CompileError, Diagnostic, clean, render, render_all, suggest
 from ...ir.spans import Span
 from ..effects.world import Exited, Interrupt
@@ -388,14 +388,14 @@ def _read_all(console: Console, stream: Iterable[str]) -> int:
 
 
 def _declared() -> Any:
-    from ...frontend.declared import Declared
+    from ...frontend.tasks.registry import Declared
     from ..store.runs import LOOPS
 
     return Declared(LOOPS)
 
 
 def _settings() -> Any:
-    from ...frontend.joint import Settings
+    from ...frontend.link.linker import Settings
     from ..compilation.programs import compile_options
 
     return Settings(compile_options().default_model)

@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ...frontend.compile import DEFAULT_LLM_MODEL
-from ...frontend.core import Binding
-from ...frontend.datum import Atom
-from ...frontend.documents import read_source, text_source
-from ...frontend.expanded import expanded_text
-from ...frontend.interactive import Input, Name, Toplevel, names_defined
-from ...frontend.joint import Settings
-from ...frontend.reader import read
+from ...frontend.core.nodes import Binding
+from ...frontend.core.printer import expanded_text
+from ...frontend.link.linker import Settings
+from ...frontend.link.toplevel import Input, Name, Toplevel, names_defined
+from ...frontend.sexp.datum import Atom
+from ...frontend.sexp.reader import read
+from ...frontend.source.yaml_tree import read_source, text_source
 from ...ir.diagnostics import CompileError, nearest
 from ...ir.nodes import Meta, Program
 from ...ir.spans import Source
@@ -37,8 +37,8 @@ from ..execution.progress import QUANTUM
 from .display import Display
 
 if TYPE_CHECKING:
-    from ...frontend.datum import Datum
-    from ...frontend.declared import Declared
+    from ...frontend.sexp.datum import Datum
+    from ...frontend.tasks.registry import Declared
     from ...vm.machine.machine import Machine
     from ...vm.values.faults import Place
     from ...vm.values.values import Value

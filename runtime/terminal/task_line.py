@@ -14,10 +14,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...frontend.declarations import TYPES, Parameter, Signature, fits, is_parameter_name
-from ...frontend.declared import Declared
-from ...frontend.mcp_servers import PREFIX
-from ...frontend.pending import Pending
+from ...frontend.sexp.completeness import Pending
+from ...frontend.tasks.mcp import PREFIX
+from ...frontend.tasks.registry import Declared
+from ...frontend.tasks.signature import TYPES, Parameter, Signature, fits, is_parameter_name
 from ...ir.diagnostics import CompileError, clean, suggest
 from .. import options
 from ..errors import EXIT_USAGE, UserError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llc.frontend.documents import text_source
-from llc.frontend.flow_source import compile_flow
+from llc.frontend.link.flow import compile_flow
+from llc.frontend.source.yaml_tree import text_source
 from llc.ir.diagnostics import CompileError, in_order
 
 

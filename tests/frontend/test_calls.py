@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llc.frontend.compile import Overrides, compile_text
-from llc.frontend.declarations import declared_on_the_side
-from llc.frontend.declared import Declared
-from llc.frontend.expand import Environment
+from llc.frontend.expand.program import Environment
+from llc.frontend.tasks.registry import Declared
+from llc.frontend.tasks.signature import declared_on_the_side
 from llc.ir.diagnostics import CompileError, render_all
 from llc.ir.verify import verify
 from llc.vm.code.emit import emit

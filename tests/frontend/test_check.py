@@ -5,10 +5,10 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from llc.frontend.check import check
-from llc.frontend.documents import text_source
-from llc.frontend.paradigms import to_fsm
-from llc.frontend.structure import read_loop
+from llc.frontend.loop.checks import check
+from llc.frontend.loop.paradigms import to_fsm
+from llc.frontend.loop.reader import read_loop
+from llc.frontend.source.yaml_tree import text_source
 from llc.ir.diagnostics import Diagnostic
 from llc.ir.spans import Span
 

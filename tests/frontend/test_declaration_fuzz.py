@@ -8,9 +8,9 @@ from flow_texts import findings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.documents import text_source
-from llc.frontend.task_file import read_task
-from llc.frontend.tools_file import read_tools
+from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.tasks.task_file import read_task
+from llc.frontend.tasks.tools_file import read_tools
 
 TOOLS = """tools:
   - name: my:grep

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.frontend.documents import (
+from llc.frontend.source.yaml_tree import (
     MAX_BYTES,
     MAX_FINDINGS,
     Document,

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llc.frontend.compile import compile_text
-from llc.frontend.fsm import print_fsm
+from llc.frontend.loop.fsm_printer import print_fsm
 from llc.ir.diagnostics import CompileError
 from llc.ir.verify import verify
 

@@ -7,9 +7,9 @@ import random
 import pytest
 from flow_texts import compiled, expansion
 
-from llc.frontend.core import Recur, Try, walk
-from llc.frontend.expanded import expanded_text
-from llc.frontend.forms import FORMS
+from llc.frontend.core.forms import FORMS
+from llc.frontend.core.nodes import Recur, Try, walk
+from llc.frontend.core.printer import expanded_text
 from llc.ir.diagnostics import render_all
 
 _WORDS = [

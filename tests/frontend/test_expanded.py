@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from flow_texts import expansion
 
-from llc.frontend.core import Apply, Binding, Lambda, Let, Letrec, Variable, walk
-from llc.frontend.expanded import expanded_text
+from llc.frontend.core.nodes import Apply, Binding, Lambda, Let, Letrec, Variable, walk
+from llc.frontend.core.printer import expanded_text
 
 CASES = {
     "(when (> 1 0) 1 2)": "(if (> 1 0) (begin 1 2) ())",

@@ -9,7 +9,7 @@ import pytest
 from joint_programs import World, drive, program_of, shell, write
 
 from llc.frontend.compile import compile_file
-from llc.frontend.fsm import print_fsm
+from llc.frontend.loop.fsm_printer import print_fsm
 from llc.ir.diagnostics import CompileError, Diagnostic
 from llc.vm.values.faults import Fault
 

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from llc.frontend.compile import compile_text
-from llc.frontend.json_schema import json_schema
+from llc.frontend.loop.json_schema import json_schema
 from llc.ir.diagnostics import CompileError, Diagnostic
 from llc.vm.code.emit import emit
 from llc.vm.machine.machine import Done, Effect, Machine

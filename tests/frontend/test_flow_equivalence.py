@@ -12,8 +12,8 @@ from core_programs import Endless, Evaluator, Generator, by_number, by_question,
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.core import Core, Lambda
-from llc.frontend.flows import lower_flow
+from llc.frontend.core.nodes import Core, Lambda
+from llc.frontend.lower.program import lower_flow
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
 from llc.vm.code.emit import emit

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import Compiled, compile_text
-from llc.frontend.library import LIBRARY, Defined
+from llc.frontend.core.library import LIBRARY, Defined
 from llc.ir.nodes import Closure, Function, Prim, State, TailCall
 from llc.ir.text import print_program
 from llc.ir.verify import verify

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sexp_texts import any_texts, data, good_texts
 
-from llc.frontend.datum import Datum
-from llc.frontend.documents import text_source
-from llc.frontend.format import WIDTH, format_source
-from llc.frontend.printer import show
-from llc.frontend.reader import read, scan
+from llc.frontend.sexp.datum import Datum
+from llc.frontend.sexp.formatter import WIDTH, format_source
+from llc.frontend.sexp.printer import show
+from llc.frontend.sexp.reader import read, scan
+from llc.frontend.source.yaml_tree import text_source
 from llc.ir.diagnostics import CompileError
 
 

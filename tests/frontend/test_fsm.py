@@ -8,11 +8,11 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.documents import read_document, text_source
-from llc.frontend.fsm import print_fsm
-from llc.frontend.paradigms import to_fsm
-from llc.frontend.schema import Loop
-from llc.frontend.structure import read_loop
+from llc.frontend.loop.fsm_printer import print_fsm
+from llc.frontend.loop.paradigms import to_fsm
+from llc.frontend.loop.reader import read_loop
+from llc.frontend.loop.schema import Loop
+from llc.frontend.source.yaml_tree import read_document, text_source
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=30)
 WORDY = st.one_of(TEXT, st.text(alphabet="ab \n\t#:-'\"|>é\x85\u2028\x7f\ufeff\\", max_size=20))

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from llc.frontend.documents import read_document, text_source
-from llc.frontend.json_schema import json_schema
-from llc.frontend.paradigm_schema import PARADIGMS
-from llc.frontend.schema import EVALUATORS, StateSpec
-from llc.frontend.structure import fields_of, read_loop
+from llc.frontend.loop.json_schema import json_schema
+from llc.frontend.loop.paradigm_schema import PARADIGMS
+from llc.frontend.loop.reader import fields_of, read_loop
+from llc.frontend.loop.schema import EVALUATORS, StateSpec
+from llc.frontend.source.yaml_tree import read_document, text_source
 
 SCHEMA = json_schema()
 

@@ -9,9 +9,9 @@ from flow_runs import finish, machine_of, outcome_of, value_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.flow_source import definition
-from llc.frontend.folding import fold
-from llc.frontend.library import LIBRARY, ROWS, Defined, Primitive, markdown
+from llc.frontend.core.library import LIBRARY, ROWS, Defined, Primitive, markdown
+from llc.frontend.link.flow import definition
+from llc.frontend.lower.constant_folding import fold
 from llc.ir.nodes import Const
 from llc.ir.primitives import PRIMITIVES
 from llc.vm.primitives.handlers import HANDLERS
@@ -35,7 +35,7 @@ def test_every_row_says_what_it_means_and_shows_it() -> None:
 
 
 def test_the_spec_is_what_the_table_prints() -> None:
-    """`python -m llc.frontend.library > spec/library.md` brings it up to date."""
+    """`python -m llc.frontend.core.library > spec/library.md` brings it up to date."""
     assert (ROOT / "spec" / "library.md").read_text("utf-8") == markdown()
 
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llc.frontend.compile import Compiled, compile_file, compile_text
-from llc.frontend.documents import read_source
-from llc.frontend.fsm import print_fsm
-from llc.frontend.natural import LOCK, Pin, key_of, pins_in, print_lock
-from llc.frontend.paradigm_schema import NaturalSpec
-from llc.frontend.structure import read_loop
+from llc.frontend.loop.fsm_printer import print_fsm
+from llc.frontend.loop.natural import LOCK, Pin, key_of, pins_in, print_lock
+from llc.frontend.loop.paradigm_schema import NaturalSpec
+from llc.frontend.loop.reader import read_loop
+from llc.frontend.source.yaml_tree import read_source
 from llc.ir.diagnostics import CompileError, Diagnostic, render_all
 from llc.runtime.compilation import cache
 from llc.vm.code.emit import emit

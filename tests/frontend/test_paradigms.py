@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from llc.frontend.documents import Document, read_document, text_source
-from llc.frontend.fsm import print_fsm
-from llc.frontend.paradigms import slug, to_fsm
-from llc.frontend.schema import Loop
-from llc.frontend.structure import read_loop
+from llc.frontend.loop.fsm_printer import print_fsm
+from llc.frontend.loop.paradigms import slug, to_fsm
+from llc.frontend.loop.reader import read_loop
+from llc.frontend.loop.schema import Loop
+from llc.frontend.source.yaml_tree import Document, read_document, text_source
 
 GOAL = """\
 paradigm: goal

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.frontend.documents import text_source
-from llc.frontend.pending import Pending
-from llc.frontend.reader import read
+from llc.frontend.sexp.completeness import Pending
+from llc.frontend.sexp.reader import read
+from llc.frontend.source.yaml_tree import text_source
 
 COMPLETE = (
     "1", "(+ 1 2)", "(f) (g)", '"a b"', '(f ")")', "; (\n", "(f ; )\n)", "#| ( |# 1", "'x", "'(a)", "[a]",

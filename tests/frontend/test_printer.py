@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sexp_texts import data
 
-from llc.frontend.datum import Atom, Datum, Form
-from llc.frontend.documents import text_source
-from llc.frontend.printer import show
-from llc.frontend.reader import read
+from llc.frontend.sexp.datum import Atom, Datum, Form
+from llc.frontend.sexp.printer import show
+from llc.frontend.sexp.reader import read
+from llc.frontend.source.yaml_tree import text_source
 from llc.ir.symbols import Symbol
 
 

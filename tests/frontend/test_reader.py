@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sexp_texts import any_texts, broken, good_texts, scraps
 
-from llc.frontend.datum import Atom, Datum, Form
-from llc.frontend.documents import text_source
-from llc.frontend.printer import show
-from llc.frontend.reader import MAX_FINDINGS, read, scan
+from llc.frontend.sexp.datum import Atom, Datum, Form
+from llc.frontend.sexp.printer import show
+from llc.frontend.sexp.reader import MAX_FINDINGS, read, scan
+from llc.frontend.source.yaml_tree import text_source
 from llc.ir.diagnostics import Diagnostic, render_all
 from llc.ir.spans import Span
 from llc.ir.symbols import Symbol

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from shell_programs import SHELLS, run
 
-from llc.frontend.templates import Problem, parse
+from llc.frontend.template.template import Problem, parse
 
 V = "${captured.v.output}"
 BASH = [shell for shell in SHELLS if "bash" in shell]

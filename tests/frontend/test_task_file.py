@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from llc.frontend.declarations import Signature
-from llc.frontend.documents import text_source
-from llc.frontend.task_file import read_task
+from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.tasks.signature import Signature
+from llc.frontend.tasks.task_file import read_task
 from llc.ir.diagnostics import Diagnostic, render_all
 from llc.ir.results import StructuredAnalysisResult, json_schema
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from llc.frontend.documents import text_source
-from llc.frontend.task_file import read_task
-from llc.frontend.task_schema import task_schema
+from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.tasks.task_file import read_task
+from llc.frontend.tasks.task_xsd import task_schema
 
 etree = pytest.importorskip("lxml.etree", reason="nothing else here knows XML Schema")
 

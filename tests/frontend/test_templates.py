@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.frontend.templates import (
+from llc.frontend.template.template import (
     KINDS,
     NAMESPACES,
     QUOTING_PRIMITIVES,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from llc.frontend.declarations import Signature
-from llc.frontend.declared import read_project
-from llc.frontend.documents import text_source
-from llc.frontend.tools_file import read_tools
+from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.tasks.registry import read_project
+from llc.frontend.tasks.signature import Signature
+from llc.frontend.tasks.tools_file import read_tools
 from llc.ir.diagnostics import render_all
 
 GOOD = """

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.frontend.documents import read_document, text_source
-from llc.frontend.yaml_text import Inline, bare, entry
+from llc.frontend.source.yaml_tree import read_document, text_source
+from llc.frontend.source.yaml_writer import Inline, bare, entry
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40)
 VALUES = st.recursive(

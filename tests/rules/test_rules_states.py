@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_text
-from llc.frontend.fsm import print_fsm
+from llc.frontend.loop.fsm_printer import print_fsm
 
 Run = Callable[..., Any]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_file
-from llc.frontend.natural import pins_in
+from llc.frontend.loop.natural import pins_in
 from llc.runtime import cli
 from llc.runtime.authoring import author, creating, describing, drafts, pinning
 from llc.runtime.commands.authoring import PARADIGMS
@@ -170,7 +170,7 @@ def test_each_paradigm_can_be_given_by_options(
 
 def test_every_paradigm_has_its_options() -> None:
     """The verb, its options and the schema know the same paradigms."""
-    from llc.frontend.paradigm_schema import PARADIGMS as KNOWN
+    from llc.frontend.loop.paradigm_schema import PARADIGMS as KNOWN
 
     assert set(PARADIGMS) == set(KNOWN) == set(creating.OWN)
 

@@ -320,7 +320,7 @@ def test_a_plain_loop_does_not_load_the_language(project: Path) -> None:
     """What calls nothing needs none of this, and stays as quick to compile."""
     write(project, fix__yaml=FIX)
     code = "import sys, llc.frontend.compile as c; c.compile_file('.loops/fix.yaml')\n"
-    code += "print('llc.frontend.expand' in sys.modules)"
+    code += "print('llc.frontend.expand.program' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from memory_projects import repository
 
-from llc.frontend.documents import text_source
+from llc.frontend.source.yaml_tree import text_source
 from llc.ir.diagnostics import CompileError
 from llc.runtime.effects.script import NoRule, ScriptedWorld
 from llc.runtime.effects.world import Context, Interrupt, Interrupted, World

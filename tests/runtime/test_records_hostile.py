@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.documents import read_document, read_source
+from llc.frontend.source.yaml_tree import read_document, read_source
 from llc.ir.diagnostics import CompileError
 from llc.runtime import options
 from llc.runtime.errors import UserError

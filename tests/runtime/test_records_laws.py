@@ -11,8 +11,8 @@ from core_programs import Endless, Evaluator, Generator, by_number
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.core import Core
-from llc.frontend.flows import lower_flow
+from llc.frontend.core.nodes import Core
+from llc.frontend.lower.program import lower_flow
 from llc.runtime.records import case_reader, case_writer, difference, making, testing
 from llc.runtime.records.cases import Case
 from llc.runtime.records.recorded import Answer, Asked, Recording

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.documents import text_source
+from llc.frontend.source.yaml_tree import text_source
 from llc.ir.diagnostics import CompileError
 from llc.runtime.effects.script import NoRule, ScriptedWorld
 from llc.runtime.effects.script_file import _TYPES, RULE_FIELDS

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llc
-from llc.frontend.declarations import Parameter, Signature
-from llc.frontend.declared import Declared
+from llc.frontend.tasks.registry import Declared
+from llc.frontend.tasks.signature import Parameter, Signature
 from llc.runtime.errors import UserError
 from llc.runtime.terminal import task_line
 

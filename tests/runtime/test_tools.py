@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.documents import text_source
-from llc.frontend.tools_file import read_tools
+from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.tasks.tools_file import read_tools
 from llc.runtime.effects import system_tools
 from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
 

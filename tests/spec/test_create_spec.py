@@ -7,9 +7,9 @@ from pathlib import Path
 
 from spec.blocks import Shell, commands, take, text_of
 
-from llc.frontend.natural import key_of
-from llc.frontend.paradigm_schema import PARADIGMS, NaturalSpec
-from llc.frontend.structure import read_loop
+from llc.frontend.loop.natural import key_of
+from llc.frontend.loop.paradigm_schema import PARADIGMS, NaturalSpec
+from llc.frontend.loop.reader import read_loop
 from llc.runtime.authoring.creating import OWN
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
 
 def test_the_pin_is_that_of_the_words() -> None:
     """The lock file of the chapter is one for its loop."""
-    from llc.frontend.documents import text_source
+    from llc.frontend.source.yaml_tree import text_source
 
     words = next(block.text for block in BLOCKS if block.info == ".loops/tidy.yaml")
     spec, _, _ = read_loop(text_source(words))

@@ -9,7 +9,7 @@ import pytest
 from shell_programs import filled_with
 from spec.blocks import text_of
 
-from llc.frontend.templates import NAMESPACES, Namespace, parse
+from llc.frontend.template.template import NAMESPACES, Namespace, parse
 
 ROOT = Path(__file__).parents[2]
 TEXT = text_of("interpolation.md")

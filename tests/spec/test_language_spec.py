@@ -8,11 +8,11 @@ import pytest
 from flow_texts import expansion, findings, marks, value_text
 from spec.blocks import Block, parameters, take, text_of
 
-import llc.frontend.expand  # noqa: F401  the forms register with it
-from llc.frontend.documents import text_source
-from llc.frontend.expanded import expanded_text
-from llc.frontend.forms import FORMS
-from llc.frontend.reader import read
+import llc.frontend.expand.program  # noqa: F401  the forms register with it
+from llc.frontend.core.forms import FORMS
+from llc.frontend.core.printer import expanded_text
+from llc.frontend.sexp.reader import read
+from llc.frontend.source.yaml_tree import text_source
 
 BLOCKS = [block for block in take("language.md", "sexp") if not block.info]
 EXPANSIONS = take("language.md", "sexp expands")

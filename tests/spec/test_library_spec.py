@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spec.blocks import take
 
-from llc.frontend.library import ROWS
+from llc.frontend.core.library import ROWS
 
 BLOCKS = take("library.md", "sexp")
 

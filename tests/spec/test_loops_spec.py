@@ -9,8 +9,8 @@ from pathlib import Path
 from spec.blocks import SPEC, text_of
 
 from llc.frontend.compile import compile_text
-from llc.frontend.fsm import print_fsm
-from llc.frontend.json_schema import fill_tables
+from llc.frontend.loop.fsm_printer import print_fsm
+from llc.frontend.loop.json_schema import fill_tables
 
 ROOT = Path(__file__).parents[2]
 CHAPTER = SPEC / "loops.md"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import llc
-from llc.frontend.documents import text_source
+from llc.frontend.source.yaml_tree import text_source
 from llc.runtime.effects.script import ScriptedWorld
 
 WORLD = """

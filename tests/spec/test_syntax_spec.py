@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from spec.blocks import Block, blocks, parameters, take, text_of
 
-from llc.frontend.documents import text_source
-from llc.frontend.format import format_source
-from llc.frontend.reader import read
+from llc.frontend.sexp.formatter import format_source
+from llc.frontend.sexp.reader import read
+from llc.frontend.source.yaml_tree import text_source
 from llc.ir.diagnostics import render_all
 
 CHAPTER = "syntax.md"

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from spec.blocks import Block, take, text_of
 
-from llc.frontend.declared import LIBRARY_TASKS, library_task
+from llc.frontend.tasks.registry import LIBRARY_TASKS, library_task
 from llc.runtime import configuration
 from llc.runtime.models.choice import PROVIDERS
 

@@ -17,7 +17,7 @@ from tiers import COUNT, LAWS, assert_alike, history, told
 from wild_programs import PROGRAMS
 
 from llc.frontend.compile import compile_text
-from llc.frontend.flows import lower_flow
+from llc.frontend.lower.program import lower_flow
 from llc.ir.nodes import Program
 from llc.ir.text import parse_program
 from llc.vm.code.emit import emit

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from list_forms import mixed
 
-from llc.frontend.reader import read
+from llc.frontend.sexp.reader import read
 from llc.ir.primitives import PRIMITIVES
 from llc.ir.spans import Source
 from llc.ir.symbols import Symbol

@@ -7,7 +7,7 @@ alone may be a reserved word, a tilde, an assignment or a file descriptor where 
 inside double quotes is left and entered again, because behind a `$` or `$NAME` backslashes would not
 do, and in some character sets the byte of a backslash is the end of another character.
 
-Must not be in here: which place a value stands in (`frontend/shell.py`).
+Must not be in here: which place a value stands in (`frontend/shell/contexts.py`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,313 @@
+"""What is wrong with a program although every name in it is bound.
+
+Calls that do not fit what they call, calls of what is no function, `recur` that is not last, code that
+is never reached, variables that are never used. Reads core, changes nothing, recurses nowhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+
+from ...ir.diagnostics import Diagnostic
+from ...ir.records import frozen
+from ...ir.spans import Span
+from ..sexp.datum import Atom
+from ..sexp.printer import show
+from .forms import count_words
+from .library import LIBRARY
+from .nodes import (
+    LEAVES,
+    Apply,
+    Binding,
+    Core,
+    Fail,
+    If,
+    Lambda,
+    Let,
+    Letrec,
+    Library,
+    Literal,
+    Loop,
+    Operation,
+    Recur,
+    Sequence,
+    Try,
+    Variable,
+    children,
+    walk,
+)
+
+
+@frozen(eq=False)
+class Expected:
+    """A place where a function of so many arguments is wanted: what `who` is called with."""
+
+    value: Core
+    who: str
+    takes: tuple[str, ...]
+
+
+def check(
+    program: Core,
+    locals: Iterable[Binding] = (),
+    expected: Iterable[Expected] = (),
+    *,
+    has_errors: bool = False,
+    functions: Mapping[Binding, Lambda] | None = None,
+) -> list[Diagnostic]:
+    """Every finding. `locals` are the variables to be told of when unused; not beside errors.
+
+    functions: what variables hold that the program does not bind.
+    """
+    nodes = list(walk(program))
+    known = {**(functions or {}), **_known_values(nodes)}
+    expected = list(expected)
+    told = {place.value for place in expected}
+    found = [*_calls(nodes, known, told), *_unfit(expected, known), *_recurs(program, nodes)]
+    if not has_errors and not found:
+        found += _unreachable(nodes)
+        found += _unused(locals)
+    return found
+
+
+# --- calls ------------------------------------------------------------------------------------
+
+
+def _known_values(nodes: list[Core]) -> dict[Binding, Core]:
+    """What variables hold that are never assigned."""
+    known: dict[Binding, Core] = {}
+    for node in nodes:
+        if isinstance(node, Let | Letrec):
+            for binding, value in node.bindings:
+                if not binding.is_assigned:
+                    known[binding] = value
+    return known
+
+
+def _calls(nodes: list[Core], known: dict[Binding, Core], told: set[Core]) -> Iterable[Diagnostic]:
+    """`told`: functions of which it is said elsewhere how they are called."""
+    for node in nodes:
+        if isinstance(node, Apply):
+            finding = _call(node, known)
+            if finding is not None and _what_is_called(node.callee, known) not in told:
+                yield finding
+
+
+def _unfit(expected: Iterable[Expected], known: dict[Binding, Core]) -> Iterable[Diagnostic]:
+    for place in expected:
+        function = _what_is_called(place.value, known)
+        count = len(place.takes)
+        called = f"it is called with {count}: ({' '.join(place.takes)})"
+        if isinstance(function, Literal):
+            if function.value is not None or function.span is not None:
+                yield Diagnostic(
+                    "not-a-function", f"the {place.who} is no function", place.value.span, called
+                )
+            continue
+        fit = _takes(function) if function is not None else None
+        if fit is not None and (count < fit[0] or (fit[1] is not None and count > fit[1])):
+            message = f"this {place.who} takes {_arguments(*fit)}"
+            yield Diagnostic("wrong-arity", message, place.value.span, called)
+
+
+def _what_is_called(callee: Core, known: dict[Binding, Core]) -> Core | None:
+    """What a callee is, looked up through variables as far as anybody would read; None: not known."""
+    for _ in range(10):
+        if not isinstance(callee, Variable):
+            return callee
+        value = known.get(callee.binding)
+        if value is None:
+            return None
+        callee = value
+    return None
+
+
+def _takes(function: Core) -> tuple[int, int | None] | None:
+    """How many arguments a function takes, at least and at most."""
+    if isinstance(function, Lambda):
+        return function.least, function.most
+    if isinstance(function, Library) and (entry := LIBRARY.get(function.name)) is not None:
+        return entry.least, entry.most
+    return None
+
+
+def _call(node: Apply, known: dict[Binding, Core]) -> Diagnostic | None:
+    callee = _what_is_called(node.callee, known)
+    name = node.callee.binding.name if isinstance(node.callee, Variable) else ""
+    if isinstance(callee, Lambda):
+        name = name or callee.name
+    elif isinstance(callee, Library):
+        name = callee.name
+    elif isinstance(callee, Literal) or (isinstance(callee, Operation) and callee.op in ("list", "map")):
+        return _no_function(node, callee, name)
+    fit = _takes(callee) if callee is not None else None
+    if fit is None:
+        return None
+    least, most = fit
+    count = len(node.args)
+    if (most is None or count <= most) and (node.spread is not None or count >= least):
+        return None
+    who = f"`{name}`" if name else "this function"
+    given = f"not {count}" + (" and more" if node.spread is not None else "")
+    return Diagnostic(
+        "wrong-arity",
+        f"{who} takes {_arguments(least, most)}, {given}",
+        node.span,
+        help=_parameters(callee) if isinstance(callee, Lambda) else _usage(name),
+    )
+
+
+def _arguments(least: int, most: int | None) -> str:
+    return count_words(least, most, "argument")
+
+
+def parameters_of(function: Lambda) -> str:
+    """A function's parameters as they are written, without brackets."""
+    names = [binding.name for binding in function.parameters]
+    if function.optionals:
+        names += ["&optional", *(binding.name for binding, _ in function.optionals)]
+    if function.rest is not None:
+        names += ["&rest", function.rest.name]
+    return " ".join(names)
+
+
+def _parameters(function: Lambda) -> str:
+    where = f", in line {function.span.line}" if function.span is not None else ""
+    return f"its parameters are ({parameters_of(function)}){where}"
+
+
+def _usage(name: str) -> str | None:
+    from .library import ROWS
+
+    for row in ROWS:
+        if row.name == name:
+            return f"write ({row.name} {row.operands})".replace(" )", ")")
+    return None
+
+
+def _no_function(node: Apply, callee: Literal | Operation, name: str) -> Diagnostic | None:
+    help = f"to use its value, write {name} without brackets"
+    if isinstance(callee, Operation) or isinstance(callee.value, tuple):
+        what = "a map" if isinstance(callee, Operation) and callee.op == "map" else "a list"
+        help = help if name else "a bracket calls what follows it: remove the outer brackets"
+    elif callee.value is None and callee.span is None:
+        # What stands for a form that was refused.
+        return None
+    else:
+        shown = show(Atom(callee.value), limit=40)
+        what = f"`{shown}`"
+        help = help if name else f"a bracket calls what follows it; a list is written (list {shown} …)"
+    message = f"`{name}` is {what}, no function" if name else f"{what} is no function"
+    return Diagnostic("not-a-function", message, node.callee.span or node.span, "called here", help=help)
+
+
+# --- recur ------------------------------------------------------------------------------------
+
+
+def _recurs(program: Core, nodes: list[Core]) -> Iterable[Diagnostic]:
+    """`recur` stands last in its loop: nothing is left to do when it goes round."""
+    if not any(isinstance(node, Recur) for node in nodes):
+        return
+    todo: list[tuple[Core, bool]] = [(program, False)]
+    while todo:
+        node, is_last = todo.pop()
+        match node:
+            case Recur(args=args):
+                if not is_last:
+                    yield Diagnostic(
+                        "recur-not-last",
+                        "`recur` is not the last thing its loop does",
+                        node.span,
+                        "something is left to do after this",
+                        help="put it last in its branch, outside `try`; a function may call itself anywhere",
+                    )
+                todo.extend((arg, False) for arg in args)
+            case If(test=test, then=then, otherwise=otherwise):
+                todo += [(otherwise, is_last), (then, is_last), (test, False)]
+            case Let(bindings=bindings, body=body) | Letrec(bindings=bindings, body=body):
+                todo.append((body, is_last))
+                todo.extend((value, False) for _, value in bindings)
+            case Loop(bindings=bindings, body=body):
+                todo.append((body, True))
+                todo.extend((value, False) for _, value in bindings)
+            case Sequence(items=items):
+                todo.append((items[-1], is_last))
+                todo.extend((item, False) for item in items[:-1])
+            case Try(body=body, handler=handler):
+                todo += [(handler, is_last), (body, False)]
+            case _:
+                todo.extend((child, False) for child in children(node))
+
+
+# --- code that is never reached ---------------------------------------------------------------
+
+
+def _unreachable(nodes: list[Core]) -> Iterable[Diagnostic]:
+    # Inner nodes come after outer ones in `nodes`, so backwards they are known first.
+    ends: set[Core] = set()
+    found: list[Diagnostic] = []
+    for node in reversed(nodes):
+        kind = type(node)
+        if kind in LEAVES:
+            continue
+        # Unless something in it never ends, only these can be such.
+        if (ends or kind is Fail or kind is Recur) and _never_ends(node, ends):
+            ends.add(node)
+        if isinstance(node, If) and isinstance(node.test, Literal) and node.test.span is not None:
+            branch = node.otherwise if node.test.value else node.then
+            if _is_own(branch, node.span):
+                word = "true" if node.test.value else "false"
+                found.append(_warning(branch.span, f"the test is always {word}"))
+        after: list[Core] = []
+        if isinstance(node, Sequence):
+            after = list(node.items)
+        elif isinstance(node, Let | Letrec):
+            after = [*(value for _, value in node.bindings), node.body]
+        for item, following in itertools.pairwise(after if ends else ()):
+            if item in ends:
+                if _is_own(following, node.span):
+                    found.append(_warning(following.span, "what stands before it never ends or always fails"))
+                break
+    return found
+
+
+def _is_own(node: Core, around: Span | None) -> bool:
+    """Whether the author wrote this node, rather than a form or macro."""
+    return node.span is not None and node.span != around
+
+
+def _never_ends(node: Core, ends: set[Core]) -> bool:
+    match node:
+        case Fail() | Recur():
+            return True
+        case Lambda():
+            return False
+        case If(test=Literal(value=value), then=then, otherwise=otherwise):
+            return (then if value else otherwise) in ends
+        case If(test=test, then=then, otherwise=otherwise):
+            return test in ends or (then in ends and otherwise in ends)
+        case Try(body=body, handler=handler):
+            return body in ends and handler in ends
+        case _:
+            return any(child in ends for child in children(node))
+
+
+def _warning(span: Span | None, why: str) -> Diagnostic:
+    return Diagnostic("unreachable-code", "this is never evaluated", span, why, severity="warning")
+
+
+# --- variables that are never used ------------------------------------------------------------
+
+
+def _unused(locals: Iterable[Binding]) -> Iterable[Diagnostic]:
+    for binding in locals:
+        if not binding.references:
+            what = "set, but never read" if binding.is_assigned else "never used"
+            yield Diagnostic(
+                "unused-binding",
+                f"`{binding.name}` is {what}",
+                binding.span,
+                help=f"remove it, or call it `_{binding.name}`",
+                severity="warning",
+            )

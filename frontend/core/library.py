@@ -1,0 +1,187 @@
+"""The library: what each name is, how many operands it takes, what it means, and an example.
+
+`resolve` looks names up here, lowering calls by what it finds, `spec/library.md` is printed from it
+(`python -m llc.frontend.core.library`) and a test runs every example. A name that a program binds itself
+hides the library's.
+
+The names themselves stand in `stdlib/library.txt`. Three kinds of entry:
+- `Primitive`: applied in place (`ir.primitives`); as a value it is a function that applies it.
+- `Defined`: defined under its own name in `stdlib/<file>`, in the language itself, because it calls
+  functions or asks the world. Two forms exist in those files only: `(effect:perform kind (name
+  expression)…)` gives an effect's result map, `(effect:note kind (name expression)…)` tells a note.
+- `Spread`: `apply`, a call whose last argument is a list of further arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from posixpath import dirname
+from textwrap import wrap
+
+import attrs
+
+from ...ir.records import frozen
+
+
+@frozen
+class Primitive:
+    """Call `op` with `least`..`most` operands (None: any number), evaluated left to right."""
+
+    op: str
+    least: int
+    most: int | None
+
+
+@frozen
+class Defined:
+    """Call the function of this name in `stdlib/<file>` with `least`..`most` arguments."""
+
+    file: str
+    least: int
+    most: int | None
+
+
+@frozen
+class Spread:
+    """Call the first argument with those that follow, the last of which is a list of arguments."""
+
+    least: int
+    most: int | None
+
+
+Entry = Primitive | Defined | Spread
+
+
+@frozen
+class Row:
+    """A library name. `examples` are expressions with what they give, as the language writes it."""
+
+    name: str
+    operands: str
+    entry: Entry
+    doc: str
+    section: str
+    examples: tuple[tuple[str, str], ...]
+
+
+def _rows(table: str) -> list[Row]:
+    rows: list[Row] = []
+    section = ""
+    for line in table.splitlines():
+        if line.startswith("#"):
+            section = line[1:].strip()
+        elif line and line[0] not in "; ":
+            head, _, what = line.rpartition(" : ")
+            name, _, operands = head.partition(" ")
+            rows.append(Row(name, operands, _entry(what, operands), "", section, ()))
+        elif line.startswith(" "):
+            left, arrow, right = line.strip().partition(" => ")
+            row = rows.pop()
+            if arrow:
+                row = attrs.evolve(row, examples=(*row.examples, (left, right)))
+            else:
+                row = attrs.evolve(row, doc=f"{row.doc} {left}".strip())
+            rows.append(row)
+    return rows
+
+
+def _entry(what: str, operands: str) -> Entry:
+    words = operands.split()
+    required = [word for word in words if not re.search("[?…]$", word)]
+    most = None if "…" in operands else len(words)
+    if what == "spread":
+        return Spread(len(required), most)
+    if what.endswith(".sexp"):
+        return Defined(what, len(required), most)
+    return Primitive(what, len(required), most)
+
+
+def stdlib_text(file: str) -> str:
+    """A file of `stdlib/`, by its name."""
+    with open(f"{dirname(dirname(__file__))}/stdlib/{file}", encoding="utf-8") as opened:
+        return opened.read()
+
+
+ROWS = tuple(_rows(stdlib_text("library.txt")))
+# Operations that have names in `stdlib/` only.
+OPERATIONS: dict[str, Entry] = {"list:array": Primitive("array", 1, 1)}
+# These, and what calls of tools and tasks come to: programs do not see their names.
+PRIVATE: dict[str, Entry] = OPERATIONS | {
+    f"calls:{name}": Defined("calls.sexp", count, count)
+    for name, count in (
+        ("argument", 3),
+        ("arguments", 3),
+        ("ask", 4),
+        ("choice?", 1),
+        ("choices", 1),
+        ("context", 2),
+        ("fail", 2),
+        ("files", 2),
+        ("fits?", 2),
+        ("found", 2),
+        ("history_config", 2),
+        ("known-settings", 4),
+        ("pair?", 1),
+        ("path?", 1),
+        ("settings", 4),
+        ("shell", 2),
+        ("shell-problem", 1),
+        ("shown", 1),
+        ("task", 2),
+        ("tool", 2),
+        ("type-words", 1),
+    )
+}
+LIBRARY: dict[str, Entry] = {row.name: row.entry for row in ROWS} | PRIVATE
+
+if len(LIBRARY) != len(ROWS) + len(PRIVATE):
+    raise AssertionError("a name stands twice in the library")
+
+
+_INTRODUCTION = """
+# Library
+
+Printed from `stdlib/library.txt` by `python -m llc.frontend.core.library`; a test compares, and runs the
+examples. These names are known in every program; a program that binds one itself hides it. All are values
+too: `(map abs numbers)`.
+
+An operand that ends in `?` may be left out, one that ends in `…` stands for any number of them. A value is
+shown as the language writes it (`to-string`), a fault by its kind, for `try` to catch; every operand of a
+wrong kind is the fault `type-error`.
+
+- Integers are exact, floats are IEEE doubles; a boolean is no number.
+- `null` counts as the empty list where a list is expected, and as the empty map where a map is.
+- Lists and maps never change. `cons`, `first` and `rest` take constant time.
+- The key of a map is a string; a symbol as a key stands for its name.
+- A function given to another is called for one item after the other, in the order of the list.
+- What leaves a program (its result, the arguments of effects, JSON) is plain data: a symbol leaves as the
+  string of its name, a function not at all.
+- An integer has at most 131072 bits, a list 8388608 items, a text 134217728 characters; what would be
+  larger is the fault `too-large`. Sums, which grow by a bit at most, are not looked at. The host can set
+  other bounds.
+""".strip().splitlines()
+
+
+def markdown() -> str:
+    """The text of `spec/library.md`."""
+    lines = [*_INTRODUCTION]
+    section = ""
+    for row in ROWS:
+        if row.section != section:
+            section = row.section
+            lines += ["", f"## {section}"]
+        call = f"({row.name} {row.operands})" if row.operands else f"({row.name})"
+        lines += ["", f"### `{call}`", "", *wrap(row.doc, 105), "", "```sexp"]
+        lines += [f"{expression}  ; {_shown(outcome)}" for expression, outcome in row.examples]
+        lines.append("```")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(outcome: str) -> str:
+    if outcome.startswith("! "):
+        return f"fault {outcome[2:]}"
+    return outcome if outcome.startswith("exit ") else f"=> {outcome}"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,249 @@
+"""Core as text, for `--emit expanded`: what a program's forms came to, in the language's own words.
+
+Every variable has a name of its own (`x`, then `x.2`), so nothing is hidden by anything. Machine
+primitives are written `op:add`, effects and notes as `stdlib/` writes them. Must not be in here:
+the layout of what people write (`format`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.symbols import Symbol
+from ..sexp.datum import Atom, Datum, Form
+from ..sexp.printer import show
+from .forms import FORMS
+from .library import LIBRARY
+from .nodes import (
+    Apply,
+    Assign,
+    Binding,
+    Core,
+    External,
+    Fail,
+    If,
+    Lambda,
+    Let,
+    Letrec,
+    Library,
+    Literal,
+    Loop,
+    Note,
+    Operation,
+    Parallel,
+    Perform,
+    Recur,
+    Sequence,
+    Try,
+    Variable,
+    walk,
+)
+
+WIDTH = 100
+# How many operands stay on the line of the head.
+_ON_FIRST_LINE = {
+    "lambda": 1, "let*": 1, "letrec*": 1, "loop": 1, "define": 1, "if": 1, "set!": 1, "catch": 1,
+    "effect:note": 1, "effect:perform": 1,
+}  # fmt: skip
+
+
+def expanded_text(program: Lambda) -> str:
+    """A program's core, one form of the program after the other."""
+    printer = _Printer()
+    body: Core = program.body
+    printer.read(body)
+    forms: list[Datum] = []
+    if program.parameters:
+        names = [printer.name(binding) for binding in program.parameters]
+        forms.append(_form("parameters", *names))
+    # The program's own definitions are shown as such.
+    while isinstance(body, Let | Letrec) and body.span is None:
+        for binding, value in body.bindings:
+            written = printer.done[value]
+            forms.append(_form("define", printer.name(binding), written) if binding.name else written)
+        body = body.body
+    items = body.items if isinstance(body, Sequence) else (body,)
+    forms += [printer.done[item] for item in items]
+    return "\n".join(lay_out(form) for form in forms) + "\n"
+
+
+def lay_out(datum: Datum, indent: int = 0) -> str:
+    """A datum over as many lines as it needs."""
+    out: list[str] = []
+    todo: list[str | tuple[Datum, int, int]] = [(datum, indent, 0)]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            out.append(item)
+            continue
+        datum, indent, closing = item
+        flat = show(datum, limit=WIDTH + 1)
+        if not isinstance(datum, Form) or len(flat) + indent + closing <= WIDTH:
+            out.append(show(datum) if len(flat) > WIDTH else flat)
+            continue
+        head = datum.head
+        kept = _ON_FIRST_LINE.get(head.name, 0) if head is not None else 0
+        column = indent + 2 if head is not None else indent + 1
+        pieces: list[str | tuple[Datum, int, int]] = ["("]
+        place = indent + 1
+        for index, part in enumerate(datum.items):
+            last = closing + 1 if index + 1 == len(datum.items) else 0
+            if index and index <= kept:
+                pieces.append(" ")
+                place += 1
+            elif index:
+                pieces.append("\n" + " " * column)
+                place = column
+            pieces.append((part, place, last))
+            if index < kept:
+                place += len(show(part, limit=WIDTH))
+        if datum.tail is not None:
+            pieces += [" . ", (datum.tail, place, closing + 1)]
+        todo += [*pieces, ")"][::-1]
+    return "".join(out)
+
+
+def _form(head: str, *items: Datum) -> Form:
+    return Form((Atom(Symbol(head)), *items))
+
+
+class _Printer:
+    """Core to data, inner nodes first."""
+
+    def __init__(self) -> None:
+        self.names: dict[Binding, Atom] = {}
+        self.taken: dict[str, int] = {}
+        self.done: dict[Core, Datum] = {}
+
+    def name(self, binding: Binding) -> Atom:
+        atom = self.names.get(binding)
+        if atom is None:
+            base = binding.name or "_"
+            count = self.taken.get(base, 1 if base in LIBRARY or base in FORMS else 0) + 1
+            self.taken[base] = count
+            text = base if count == 1 or base == "_" else f"{base}.{count}"
+            atom = self.names[binding] = Atom(Symbol(text))
+        return atom
+
+    def read(self, core: Core) -> Datum:
+        nodes = list(walk(core))
+        for node in nodes:
+            # Names are given in the order the program binds them.
+            self._name_all(node)
+        for node in reversed(nodes):
+            self.done[node] = self._datum(node)
+        return self.done[core]
+
+    def _name_all(self, node: Core) -> None:
+        match node:
+            case Lambda(parameters=parameters, optionals=optionals, rest=rest):
+                for binding in (*parameters, *(binding for binding, _ in optionals)):
+                    self.name(binding)
+                if rest is not None:
+                    self.name(rest)
+            case Let(bindings=bindings) | Letrec(bindings=bindings) | Loop(bindings=bindings):
+                for binding, _ in bindings:
+                    self.name(binding)
+            case Try(binding=binding):
+                self.name(binding)
+            case _:
+                pass
+
+    def _datum(self, node: Core) -> Datum:
+        done = self.done
+        match node:
+            case Literal(value=value):
+                return _literal(value)
+            case Variable(binding=binding):
+                return self.name(binding)
+            case Library(name=name):
+                return Atom(Symbol(name))
+            case External(part=part):
+                return Atom(Symbol(f"loop:{part.name}"))
+            case Assign(binding=binding, value=value):
+                return _form("set!", self.name(binding), done[value])
+            case If(test=test, then=then, otherwise=otherwise):
+                return _form("if", done[test], done[then], done[otherwise])
+            case Lambda():
+                return _form("lambda", self._parameters(node), *self._body(node.body))
+            case Let(bindings=bindings, body=body):
+                return _form("let*", self._bindings(bindings), *self._body(body))
+            case Letrec(bindings=bindings, body=body):
+                return _form("letrec*", self._bindings(bindings), *self._body(body))
+            case Loop(bindings=bindings, body=body):
+                return _form("loop", self._bindings(bindings), *self._body(body))
+            case Recur(args=args):
+                return _form("recur", *(done[arg] for arg in args))
+            case Sequence(items=items):
+                return _form("begin", *(done[item] for item in items))
+            case Apply(callee=callee, args=args, spread=spread):
+                operands = [done[callee], *(done[arg] for arg in args)]
+                if spread is not None:
+                    return _form("apply", *operands, done[spread])
+                return Form(tuple(operands))
+            case Operation(op=op, args=args):
+                return _form(f"op:{op}", *(done[arg] for arg in args))
+            case Parallel(callee=callee, items=items):
+                return _form("effect:parallel", done[callee], done[items])
+            case Perform(kind=kind, fields=fields):
+                return _form("effect:perform", Atom(Symbol(kind)), *self._fields(fields))
+            case Note(kind=kind, fields=fields):
+                return _form("effect:note", Atom(Symbol(kind)), *self._fields(fields))
+            case Fail(error=error):
+                return _form("error", done[error])
+            case Try(body=body, binding=binding, handler=handler):
+                caught = _form("catch", self.name(binding), *self._body(handler))
+                return _form("try", done[body], caught)
+
+    def _body(self, body: Core) -> list[Datum]:
+        items = body.items if isinstance(body, Sequence) else (body,)
+        return [self.done[item] for item in items]
+
+    def _bindings(self, bindings: tuple[tuple[Binding, Core], ...]) -> Form:
+        return Form(tuple(Form((self.name(binding), self.done[value])) for binding, value in bindings))
+
+    def _fields(self, fields: tuple[tuple[str, Core], ...]) -> list[Datum]:
+        return [_form(name, self.done[value]) for name, value in fields]
+
+    def _parameters(self, function: Lambda) -> Form:
+        items: list[Datum] = [self.name(binding) for binding in function.parameters]
+        if function.optionals:
+            items.append(Atom(Symbol("&optional")))
+            items += [
+                Form((self.name(binding), self.done[default])) for binding, default in function.optionals
+            ]
+        if function.rest is not None:
+            items += [Atom(Symbol("&rest")), self.name(function.rest)]
+        return Form(tuple(items))
+
+
+def _literal(value: Any) -> Datum:
+    """A constant as it is written: lists and symbols quoted."""
+    if isinstance(value, dict):
+        # Only in what is declared of a tool or task; that is not deep.
+        return _form("dict", *(Form((Atom(key), _literal(item))) for key, item in value.items()))
+    if isinstance(value, tuple):
+        if any(isinstance(item, dict) for item in value):
+            return _form("list", *map(_literal, value))
+        return _form("quote", _data(value)) if value else Form(())
+    if isinstance(value, Symbol):
+        return _form("quote", Atom(value))
+    return Atom(value)
+
+
+def _data(value: tuple[Any, ...]) -> Datum:
+    """A list's data; lists may be deep."""
+    done: list[list[Datum]] = [[]]
+    todo: list[tuple[Any, bool]] = [(value, False)]
+    while todo:
+        item, is_read = todo.pop()
+        if not isinstance(item, tuple):
+            done[-1].append(Atom(item))
+        elif is_read:
+            items = done.pop()
+            done[-1].append(Form(tuple(items)))
+        else:
+            todo.append((item, True))
+            todo.extend((inner, False) for inner in reversed(item))
+            done.append([])
+    return done[0][0]

@@ -1,0 +1,451 @@
+"""`syntax-rules`: patterns, matching, templates (R7RS 4.3.2), with the whole of ellipses.
+
+Patterns and templates are compiled once, checked then, and are shallow (`MAX_NESTING`), so matching
+and filling recurse over them, never over what they are given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.diagnostics import Diagnostic
+from ...ir.records import frozen
+from ...ir.spans import Span
+from ...ir.symbols import Symbol
+from ..sexp.datum import Atom, Datum, Form, Place
+from .scope import Alias, Identifier, Scope, base_symbol, identifier_of, is_same_meaning, make_identifier
+
+MAX_NESTING = 100
+ELLIPSIS = Symbol("...")
+WILD = Symbol("_")
+
+
+class BadMacro(Exception):
+    """A macro's definition is wrong; carries the one finding."""
+
+    def __init__(self, message: str, datum: Datum, help: str | None = None) -> None:
+        self.diagnostic = Diagnostic("bad-macro", message, datum.span, help=help)
+
+
+class TooLarge(Exception):
+    """An expansion wants more data than is left."""
+
+
+# --- patterns ---------------------------------------------------------------------------------
+
+
+@frozen(eq=False)
+class Wild:
+    pass
+
+
+@frozen(eq=False)
+class Capture:
+    """Matches anything and keeps it under a name."""
+
+    name: Identifier
+
+
+@frozen(eq=False)
+class Word:
+    """A literal: matches an identifier that means the same."""
+
+    name: Identifier
+
+
+@frozen(eq=False)
+class Constant:
+    atom: Atom
+
+
+@frozen(eq=False)
+class Row:
+    """A list: items, then any number of `repeated`, then more items, then a tail."""
+
+    before: tuple[Pattern, ...]
+    repeated: Pattern | None
+    after: tuple[Pattern, ...]
+    tail: Pattern | None
+
+
+Pattern = Wild | Capture | Word | Constant | Row
+
+
+# --- templates --------------------------------------------------------------------------------
+
+
+@frozen(eq=False)
+class Fill:
+    """Put here what a pattern variable matched."""
+
+    name: Identifier
+
+
+@frozen(eq=False)
+class Insert:
+    """Put here an identifier of the macro's own, renamed for each expansion."""
+
+    name: Identifier
+
+
+@frozen(eq=False)
+class Keep:
+    atom: Atom
+
+
+@frozen(eq=False)
+class Many:
+    """Items once for each match of the variables `over`; `levels` ellipses follow it."""
+
+    item: Template
+    levels: int
+    over: tuple[Identifier, ...]
+
+
+@frozen(eq=False)
+class Group:
+    items: tuple[Template | Many, ...]
+    tail: Template | None
+    bracket: str
+
+
+Template = Fill | Insert | Keep | Group
+
+
+@frozen(eq=False)
+class Rule:
+    pattern: Row
+    template: Template
+    source: Form
+
+
+class SyntaxRules:
+    """A macro: its rules, and the scope its templates' own names are looked up in."""
+
+    __slots__ = ("name", "rules", "scope", "span")
+
+    def __init__(self, name: str, rules: tuple[Rule, ...], scope: Scope, span: Span | None) -> None:
+        self.name = name
+        self.rules = rules
+        self.scope = scope
+        self.span = span
+
+    def expand(self, use: Form, scope: Scope, room: int) -> tuple[Datum, int] | None:
+        """What a use becomes, and how many data that made; None if no rule fits.
+
+        TooLarge where it would make more than `room`.
+        """
+        for rule in self.rules:
+            found: dict[Identifier, Any] = {}
+            if _match_row(rule.pattern, use.items[1:], use.tail, scope, self.scope, found):
+                filler = _Filler(found, self.scope, use.place, room)
+                return filler.fill(rule.template), filler.made
+        return None
+
+
+def compile_rules(name: str, datum: Form, scope: Scope) -> SyntaxRules:
+    """The macro that a `(syntax-rules (literal…) (pattern template)…)` form describes; BadMacro."""
+    items = datum.items[1:]
+    ellipsis: Identifier = ELLIPSIS
+    if items and (own := identifier_of(items[0])) is not None:
+        ellipsis = own
+        items = items[1:]
+    if not items or not isinstance(items[0], Form):
+        raise BadMacro(
+            "`syntax-rules` needs a list of literals first",
+            datum,
+            "write (syntax-rules () ((_ operand) template)), with () for no literals",
+        )
+    literals: set[Identifier] = set()
+    for word in items[0].items:
+        literal = identifier_of(word)
+        if literal is None:
+            raise BadMacro("a literal is a symbol", word)
+        literals.add(literal)
+    rules = []
+    for rule in items[1:]:
+        if not isinstance(rule, Form) or len(rule.items) != 2 or rule.tail is not None:
+            raise BadMacro("a rule is a pattern and a template", rule, "write ((_ operand…) template)")
+        pattern, template = rule.items
+        if not isinstance(pattern, Form) or not pattern.items:
+            raise BadMacro("a pattern is a list that begins with `_`", pattern)
+        reader = _PatternReader(literals, ellipsis, scope)
+        row = reader.row(pattern.items[1:], pattern.tail, 0, 0)
+        writer = _TemplateReader(reader.depths, ellipsis)
+        rules.append(Rule(row, writer.read(template, 0, 0), pattern))
+    if not rules:
+        raise BadMacro("`syntax-rules` has no rules", datum, "add ((_ operand…) template)")
+    return SyntaxRules(name, tuple(rules), scope, datum.span)
+
+
+class _PatternReader:
+    """Compiles one pattern; `depths` says under how many ellipses each variable stands."""
+
+    def __init__(self, literals: set[Identifier], ellipsis: Identifier, scope: Scope) -> None:
+        self.literals = literals
+        self.ellipsis = ellipsis
+        self.scope = scope
+        self.depths: dict[Identifier, int] = {}
+
+    def is_ellipsis(self, datum: Datum) -> bool:
+        name = identifier_of(datum)
+        return (
+            name is not None
+            and name not in self.literals
+            and (base_symbol(name) is base_symbol(self.ellipsis))
+        )
+
+    def read(self, datum: Datum, depth: int, nesting: int) -> Pattern:
+        if nesting > MAX_NESTING:
+            raise BadMacro(f"the pattern is nested deeper than {MAX_NESTING}", datum)
+        if isinstance(datum, Form):
+            return self.row(datum.items, datum.tail, depth, nesting)
+        name = identifier_of(datum)
+        if name is None:
+            return Constant(datum)
+        if name in self.literals:
+            return Word(name)
+        if base_symbol(name) is WILD:
+            return Wild()
+        if self.is_ellipsis(datum):
+            raise BadMacro("`...` follows what it repeats", datum)
+        if name in self.depths:
+            raise BadMacro(f"`{name.name}` stands twice in the pattern", datum)
+        self.depths[name] = depth
+        return Capture(name)
+
+    def row(self, items: tuple[Datum, ...], tail: Datum | None, depth: int, nesting: int) -> Row:
+        before: list[Pattern] = []
+        after: list[Pattern] = []
+        repeated: Pattern | None = None
+        index = 0
+        while index < len(items):
+            is_repeated = index + 1 < len(items) and self.is_ellipsis(items[index + 1])
+            if is_repeated and repeated is not None:
+                raise BadMacro("a list has at most one `...`", items[index + 1])
+            item = self.read(items[index], depth + is_repeated, nesting + 1)
+            if is_repeated:
+                repeated = item
+            else:
+                (before if repeated is None else after).append(item)
+            index += 1 + is_repeated
+        rest = self.read(tail, depth, nesting + 1) if tail is not None else None
+        return Row(tuple(before), repeated, tuple(after), rest)
+
+
+class _TemplateReader:
+    def __init__(self, depths: dict[Identifier, int], ellipsis: Identifier | None) -> None:
+        self.depths = depths
+        self.ellipsis = ellipsis
+
+    def is_ellipsis(self, datum: Datum) -> bool:
+        name = identifier_of(datum)
+        return (
+            name is not None
+            and self.ellipsis is not None
+            and base_symbol(name) is base_symbol(self.ellipsis)
+            and name not in self.depths
+        )
+
+    def read(self, datum: Datum, depth: int, nesting: int) -> Template:
+        if nesting > MAX_NESTING:
+            raise BadMacro(f"the template is nested deeper than {MAX_NESTING}", datum)
+        if isinstance(datum, Atom):
+            name = identifier_of(datum)
+            if name is None:
+                return Keep(datum)
+            if self.is_ellipsis(datum):
+                raise BadMacro("`...` follows what it repeats", datum)
+            if name not in self.depths:
+                return Insert(name)
+            if self.depths[name] > depth:
+                raise BadMacro(
+                    f"`{name.name}` matches many things, and is used as one",
+                    datum,
+                    f"`{name.name}` needs as many `...` after it as in the pattern",
+                )
+            return Fill(name)
+        items = datum.items
+        if len(items) == 2 and datum.tail is None and self.is_ellipsis(items[0]):
+            # (... template): the template as it is.
+            return _TemplateReader(self.depths, None).read(items[1], depth, nesting + 1)
+        out: list[Template | Many] = []
+        index = 0
+        while index < len(items):
+            levels = 0
+            while index + 1 + levels < len(items) and self.is_ellipsis(items[index + 1 + levels]):
+                levels += 1
+            item = self.read(items[index], depth + levels, nesting + 1)
+            if levels:
+                names = _names(item)
+                over = tuple(name for name in names if self.depths[name] > depth)
+                if not over or max(self.depths[name] for name in over) < depth + levels:
+                    raise BadMacro("`...` follows something that does not repeat", items[index])
+                out.append(Many(item, levels, over))
+            else:
+                out.append(item)
+            index += 1 + levels
+        tail = self.read(datum.tail, depth, nesting + 1) if datum.tail is not None else None
+        return Group(tuple(out), tail, datum.bracket)
+
+
+def _names(template: Template | Many) -> list[Identifier]:
+    """The pattern variables in a template."""
+    found: dict[Identifier, None] = {}
+    todo: list[Template | Many] = [template]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Fill):
+            found[part.name] = None
+        elif isinstance(part, Many):
+            todo.append(part.item)
+        elif isinstance(part, Group):
+            todo.extend(part.items)
+            if part.tail is not None:
+                todo.append(part.tail)
+    return list(found)
+
+
+# --- matching ---------------------------------------------------------------------------------
+
+
+def _match(pattern: Pattern, datum: Datum, scope: Scope, home: Scope, found: dict[Identifier, Any]) -> bool:
+    if isinstance(pattern, Capture):
+        found[pattern.name] = datum
+        return True
+    if isinstance(pattern, Wild):
+        return True
+    if isinstance(pattern, Row):
+        if not isinstance(datum, Form):
+            return False
+        return _match_row(pattern, datum.items, datum.tail, scope, home, found)
+    if isinstance(pattern, Word):
+        name = identifier_of(datum)
+        return name is not None and is_same_meaning(name, scope, pattern.name, home)
+    return isinstance(datum, Atom) and datum == pattern.atom
+
+
+def _match_row(
+    row: Row,
+    items: tuple[Datum, ...],
+    tail: Datum | None,
+    scope: Scope,
+    home: Scope,
+    found: dict[Identifier, Any],
+) -> bool:
+    first, last = len(row.before), len(row.after)
+    count = len(items)
+    if count < first + last:
+        return False
+    if row.repeated is None and row.tail is None and (count != first + last or tail is not None):
+        return False
+    if row.repeated is not None and row.tail is None and tail is not None:
+        return False
+    for pattern, item in zip(row.before, items, strict=False):
+        if not _match(pattern, item, scope, home, found):
+            return False
+    if row.repeated is None:
+        if row.tail is None:
+            return True
+        rest = items[first:]
+        if not rest:
+            return _match(row.tail, tail if tail is not None else Form(()), scope, home, found)
+        place = rest[0].place
+        return _match(row.tail, Form(rest, place, "(", tail), scope, home, found)
+    middle = items[first : count - last]
+    if isinstance(row.repeated, Capture):
+        found[row.repeated.name] = list(middle)
+    else:
+        rows: dict[Identifier, list[Any]] = {name: [] for name in _captures(row.repeated)}
+        for item in middle:
+            one: dict[Identifier, Any] = {}
+            if not _match(row.repeated, item, scope, home, one):
+                return False
+            for name, values in rows.items():
+                values.append(one[name])
+        found.update(rows)
+    for pattern, item in zip(row.after, items[count - last :], strict=True):
+        if not _match(pattern, item, scope, home, found):
+            return False
+    if row.tail is None:
+        return True
+    return _match(row.tail, tail if tail is not None else Form(()), scope, home, found)
+
+
+def _captures(pattern: Pattern) -> list[Identifier]:
+    found: list[Identifier] = []
+    todo = [pattern]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Capture):
+            found.append(part.name)
+        elif isinstance(part, Row):
+            todo += [*part.before, *part.after]
+            todo += [rest for rest in (part.repeated, part.tail) if rest is not None]
+    return found
+
+
+# --- filling ----------------------------------------------------------------------------------
+
+
+class _Filler:
+    """One expansion: the same alias for the same name throughout."""
+
+    def __init__(self, found: dict[Identifier, Any], home: Scope, place: Place, room: int) -> None:
+        self.found = found
+        self.home = home
+        self.place = place
+        self.room = room
+        self.made = 0
+        self.aliases: dict[Symbol, Alias] = {}
+
+    def fill(self, template: Template) -> Datum:
+        if self.made > self.room:
+            raise TooLarge
+        if isinstance(template, Fill):
+            datum: Datum = self.found[template.name]
+            return datum
+        self.made += 1
+        if isinstance(template, Insert):
+            alias = self.aliases.get(template.name)
+            if alias is None:
+                alias = self.aliases[template.name] = Alias(template.name, self.home, self.aliases)
+            return make_identifier(alias, self.place)
+        if isinstance(template, Keep):
+            return Atom(template.atom.value, self.place)
+        items: list[Datum] = []
+        for item in template.items:
+            if isinstance(item, Many):
+                self._repeat(item, item.levels, items)
+            else:
+                items.append(self.fill(item))
+        tail = self.fill(template.tail) if template.tail is not None else None
+        if not items:
+            return tail if tail is not None else Form((), self.place, template.bracket)
+        return Form(tuple(items), self.place, template.bracket, tail)
+
+    def _repeat(self, many: Many, levels: int, out: list[Datum]) -> None:
+        if levels == 0:
+            out.append(self.fill(many.item))
+            return
+        outer = self.found
+        columns = {name: outer[name] for name in many.over if isinstance(outer[name], list)}
+        if len(columns) == 1 and levels == 1 and isinstance(many.item, Fill):
+            out.extend(columns[many.item.name])
+            # References copied are cheap beside data made.
+            self.made += len(columns[many.item.name]) >> 4
+            return
+        lengths = {len(column) for column in columns.values()}
+        if len(lengths) > 1:
+            raise UnevenRepeat(sorted(name.name for name in columns))
+        for index in range(lengths.pop() if lengths else 0):
+            self.found = {**outer, **{name: column[index] for name, column in columns.items()}}
+            self._repeat(many, levels - 1, out)
+        self.found = outer
+
+
+class UnevenRepeat(Exception):
+    """Two pattern variables repeated together matched different numbers of things."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names

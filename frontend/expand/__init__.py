@@ -1,0 +1,1 @@
+"""Expansion of S-expressions to the core language."""

@@ -1,0 +1,414 @@
+"""Forms that bind names: `lambda`, `define`, `bind`, `set!`, `let` and its kin, `import`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ...ir.records import frozen
+from ..core.forms import Steps, form
+from ..core.nodes import Apply, Assign, Binding, Core, Lambda, Let, Letrec, Literal, Variable
+from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
+from ..sexp.datum import Atom, Datum, Form
+
+if TYPE_CHECKING:
+    from .expander import Expander
+
+LAMBDA = "(lambda (parameter… [&optional (parameter default)…] [&rest parameter]) body…)"
+DEFINE = "(define name value) or (define (name parameter…) body…)"
+LET = "(let ((name value)…) body…) or (let name ((name value)…) body…)"
+LET_STAR = "(let* ((name value)…) body…)"
+LETREC = "(letrec ((name function)…) body…)"
+
+
+@frozen(eq=False)
+class Define:
+    """A definition found in a body: its variable, and the steps to its value in a scope."""
+
+    binding: Binding
+    value: Callable[[Scope], Steps]
+
+
+# --- functions --------------------------------------------------------------------------------
+
+
+@form("lambda", LAMBDA, "A function; it keeps the variables around it.", 2)
+def expand_lambda(x: Expander, datum: Form, scope: Scope) -> Steps:
+    parameters = datum.items[1]
+    items: tuple[Datum, ...] = (parameters,)
+    rest: Datum | None = None
+    if isinstance(parameters, Form):
+        items, rest = parameters.items, parameters.tail
+    elif identifier_of(parameters) is not None:
+        # (lambda all body): one name for all arguments.
+        items, rest = (), parameters
+    return make_lambda(x, items, rest, datum.items[2:], datum, scope)
+
+
+def make_lambda(
+    x: Expander,
+    items: tuple[Datum, ...],
+    rest: Datum | None,
+    body: tuple[Datum, ...],
+    datum: Form,
+    scope: Scope,
+    name: str = "",
+) -> Steps:
+    """A function of the parameters `items` and, for what is left over, `rest`."""
+    from .bodies import expand_body
+
+    inside = Scope(scope, function=FunctionMark(name))
+    required: list[Binding] = []
+    optionals: list[tuple[Binding, Core]] = []
+    more: Binding | None = None
+    mode = "required"
+    for index, item in enumerate(items):
+        word = identifier_of(item)
+        if word is not None and word.name in ("&optional", "&rest"):
+            mode = _next_mode(x, mode, word.name, item, has_more=index + 1 < len(items))
+        elif mode == "required" or (mode == "optional" and word is not None):
+            binding = _parameter(x, item, inside)
+            if binding is not None and mode == "required":
+                required.append(binding)
+            elif binding is not None:
+                optionals.append((binding, Literal(None, span=item.span)))
+        elif mode == "optional" and isinstance(item, Form) and len(item.items) == 2:
+            default = yield item.items[1], inside
+            binding = _parameter(x, item.items[0], inside)
+            if binding is not None:
+                optionals.append((binding, default))
+        elif mode == "rest" and more is None:
+            more = _parameter(x, item, inside)
+        else:
+            x.error("bad-parameter", "this is no parameter", item.span, help=f"write {LAMBDA}")
+    if rest is not None:
+        if mode == "rest":
+            x.error("bad-parameter", "`&rest` and a dot both stand for the rest", rest.span)
+        more = _parameter(x, rest, inside)
+    core = yield expand_body(x, body, inside, datum.span)
+    return Lambda(tuple(required), tuple(optionals), more, core, name, span=datum.span)
+
+
+def _next_mode(x: Expander, mode: str, word: str, item: Datum, *, has_more: bool) -> str:
+    if not has_more or mode == "rest" or (mode == "optional" and word == "&optional"):
+        x.error("bad-parameter", f"`{word}` stands in the wrong place", item.span, help=f"write {LAMBDA}")
+    return word[1:]
+
+
+def _parameter(x: Expander, item: Datum, scope: Scope) -> Binding | None:
+    if identifier_of(item) is None:
+        x.error("bad-parameter", "a parameter is a name", item.span, help=f"write {LAMBDA}")
+        return None
+    identifier = x.may_bind(item, scope)
+    if identifier is None or is_repeated(x, identifier, item, scope):
+        return None
+    return x.bind(identifier, item.span, scope)
+
+
+def is_repeated(x: Expander, identifier: Identifier, item: Datum, scope: Scope) -> bool:
+    """Whether a name stands twice in one list (and a finding if so)."""
+    known = scope.names.get(identifier)
+    if known is None:
+        return False
+    first = getattr(known, "span", None)
+    x.error(
+        "repeated-name",
+        f"`{identifier.name}` is bound twice in one list",
+        item.span,
+        f"first in line {first.line}, column {first.column}" if first else "",
+        help="give one of the two another name",
+    )
+    return True
+
+
+# --- definitions ------------------------------------------------------------------------------
+
+
+def definition(x: Expander, datum: Form) -> tuple[Datum, Callable[[Scope], Steps]]:
+    """What a `define` defines and the steps to its value."""
+    target, body = datum.items[1], datum.items[2:]
+    if isinstance(target, Form) and target.items:
+        name = target.items[0]
+        identifier = identifier_of(name)
+        text = identifier.name if identifier is not None else ""
+
+        def function(scope: Scope) -> Steps:
+            return make_lambda(x, target.items[1:], target.tail, body, datum, scope, text)
+
+        return name, function
+    if len(body) != 1:
+        x.error(
+            "bad-form",
+            f"`define` gives a name one value, not {len(body)}",
+            datum.span,
+            help=f"write {DEFINE}",
+        )
+
+    def value(scope: Scope) -> Steps:
+        return (yield body[0] if body else Atom(None), scope)
+
+    return target, value
+
+
+@form("define", DEFINE, "Define a name in the body it stands in; the whole body sees it.", 1)
+def expand_define(x: Expander, datum: Form, scope: Scope) -> Steps:
+    return x.error(
+        "misplaced-definition",
+        "`define` stands at the top of a file or body only",
+        datum.span,
+        help="write (bind name value) to define from inside an expression, or put it in a `let`",
+    )
+    yield
+
+
+@form("bind", "(bind name value)", "Define a variable from here on, or change it; gives the value.", 2, 2)
+def expand_bind(x: Expander, datum: Form, scope: Scope) -> Steps:
+    """Inside another form: the variable belongs to the function or `let` around it."""
+    value = yield datum.items[2], scope
+    identifier = x.may_bind(datum.items[1], scope)
+    if identifier is None:
+        return value
+    frame = scope.frame
+    binding = None
+    for around in scope.chain():
+        known = around.names.get(identifier)
+        if isinstance(known, Binding):
+            # A variable of this function's body, or of a loop between here and there.
+            binding = known
+        if binding is not None or around is frame.scope:
+            break
+    if binding is None:
+        binding = Binding(identifier.name, datum.items[1].span, frame.function)
+        frame.scope.names[identifier] = binding
+        frame.late.append(binding)
+    binding.is_assigned = True
+    x.touch(binding, datum.span, scope)
+    return Assign(binding, value, span=datum.span)
+
+
+@form("set!", "(set! name value)", "Change the nearest variable of this name; gives the value.", 2, 2)
+def expand_set(x: Expander, datum: Form, scope: Scope) -> Steps:
+    from .expander import DynamicName, LibraryName
+
+    value = yield datum.items[2], scope
+    target = datum.items[1]
+    identifier = identifier_of(target)
+    if identifier is None:
+        return x.error("bad-binding", "`set!` changes a variable, named first", target.span)
+    known = scope.find(identifier)
+    if isinstance(known, Binding):
+        known.is_assigned = True
+        x.touch(known, datum.span, scope)
+        return Assign(known, value, span=datum.span)
+    if (
+        isinstance(known, DynamicName)
+        and not isinstance(target.span, type(None))
+        and is_internal(x, identifier)
+    ):
+        config = x.loop_config(scope)
+        return Assign(config, value, span=datum.span)
+    if known is None:
+        x.unbound(identifier, target.span, scope)
+    else:
+        what = "a name of the library" if isinstance(known, LibraryName) else "no variable"
+        x.error(
+            "cannot-set",
+            f"`{identifier.name}` is {what} and cannot be set",
+            target.span,
+            help=f"bind a variable of your own: (let (({identifier.name} …)) …)"
+            if isinstance(known, LibraryName)
+            else "choose another name",
+        )
+    return Literal(None)
+
+
+def is_internal(x: Expander, identifier: Identifier) -> bool:
+    """Whether a macro of `stdlib/` put this identifier here."""
+    return getattr(identifier, "scope", None) is x.inner
+
+
+# --- let and its kin --------------------------------------------------------------------------
+
+
+def read_bindings(x: Expander, datum: Form, clause: Datum, usage: str) -> list[tuple[Datum, Datum]]:
+    """The (name, value) pairs of a binding list; findings for what is none."""
+    pairs: list[tuple[Datum, Datum]] = []
+    if not isinstance(clause, Form) or clause.tail is not None:
+        x.error("bad-binding", "a list of bindings must stand here", clause.span, help=f"write {usage}")
+        return pairs
+    if len(clause.items) == 2 and identifier_of(clause.items[0]) is not None:
+        x.error(
+            "bad-binding",
+            "each binding has brackets of its own",
+            clause.span,
+            help="write ((name value)), with two brackets",
+        )
+        return [(clause.items[0], clause.items[1])]
+    for item in clause.items:
+        if isinstance(item, Form) and len(item.items) == 2 and item.tail is None:
+            pairs.append((item.items[0], item.items[1]))
+        elif (identifier := identifier_of(item)) is not None:
+            message = f"`{identifier.name}` is given no value"
+            x.error("bad-binding", message, item.span, help=f"write ({identifier.name} null)")
+            pairs.append((item, Atom(None, item.place)))
+        else:
+            x.error("bad-binding", "a binding is a name and one value", item.span, help="write (name value)")
+            if isinstance(item, Form) and item.items:
+                pairs.append((item.items[0], Atom(None, item.place)))
+    return pairs
+
+
+def bind_all(x: Expander, names: list[Datum], scope: Scope, *, is_local: bool = True) -> list[Binding | None]:
+    """A variable for each name; None for what cannot be bound."""
+    bindings: list[Binding | None] = []
+    for name in names:
+        identifier = x.may_bind(name, scope)
+        if identifier is None or is_repeated(x, identifier, name, scope):
+            bindings.append(None)
+        else:
+            bindings.append(x.bind(identifier, name.span, scope, is_local=is_local))
+    return bindings
+
+
+def named(value: Core, binding: Binding) -> Core:
+    """A function takes the name of the variable it is the value of."""
+    if isinstance(value, Lambda) and not value.name:
+        return attrs.evolve(value, name=binding.name)
+    return value
+
+
+def join(bindings: list[Binding | None], values: list[Core]) -> tuple[tuple[Binding, Core], ...]:
+    """Variables with their values; a value whose variable is wrong is still evaluated."""
+    pairs = []
+    for binding, value in zip(bindings, values, strict=True):
+        binding = binding or Binding("")
+        pairs.append((binding, named(value, binding)))
+    return tuple(pairs)
+
+
+class Nearby:
+    """The names of a parallel binding list, for the value that is under way: it sees none of them."""
+
+    __slots__ = ("form_name", "index", "names")
+
+    def __init__(self, form_name: str, names: list[str]) -> None:
+        self.form_name = form_name
+        self.names = names
+        self.index = 0
+
+    def __call__(self, name: str) -> str | None:
+        """Why a name of the list is not seen; None for any other name."""
+        if name not in self.names:
+            return None
+        distance = self.names.index(name) - self.index
+        to = self.names[self.index]
+        if self.form_name != "let":
+            return f"`{self.form_name}` binds its names when all values are known: put a `let` around it"
+        if distance == 0:
+            return (
+                f"`let` binds `{name}` when its value is known: for a function that calls itself use `letrec`"
+            )
+        cannot = f"`let` binds all its names at once, so the value of `{to}` cannot see `{name}`"
+        return f"{cannot}: use `let*`" if distance < 0 else f"{cannot}: use `let*` with `{name}` first"
+
+
+def expand_inits(x: Expander, pairs: list[tuple[Datum, Datum]], scope: Scope, form_name: str) -> Any:
+    """The values of a parallel binding list, in order."""
+    nearby = Nearby(form_name, [name_text(name) for name, _ in pairs])
+    outside = Scope(scope, hidden=nearby)
+    values: list[Core] = []
+    for index, (_, value) in enumerate(pairs):
+        nearby.index = index
+        values.append((yield value, outside))
+    return values
+
+
+def name_text(datum: Datum) -> str:
+    identifier = identifier_of(datum)
+    return identifier.name if identifier is not None else ""
+
+
+@form("let", LET, "Bind names to values, all at once; with a name, a function to call again.", 2)
+def expand_let(x: Expander, datum: Form, scope: Scope) -> Steps:
+    from .bodies import expand_body
+
+    if identifier_of(datum.items[1]) is not None:
+        if len(datum.items) < 4:
+            return x.operands(datum, LET)
+        return (yield _named_let(x, datum, scope))
+    pairs = read_bindings(x, datum, datum.items[1], LET)
+    values: Any = yield expand_inits(x, pairs, scope, "let")
+    inside = Scope(scope)
+    bindings = bind_all(x, [name for name, _ in pairs], inside)
+    body = yield expand_body(x, datum.items[2:], inside, datum.span)
+    if not pairs:
+        return body
+    return Let(join(bindings, values), body, span=datum.span)
+
+
+def _named_let(x: Expander, datum: Form, scope: Scope) -> Steps:
+    name = datum.items[1]
+    pairs = read_bindings(x, datum, datum.items[2], LET)
+    values: Any = yield expand_inits(x, pairs, scope, "let")
+    outside = Scope(scope)
+    binding = bind_all(x, [name], outside)[0] or Binding("")
+    parameters = tuple(pair[0] for pair in pairs)
+    function = yield make_lambda(x, parameters, None, datum.items[3:], datum, outside, binding.name)
+    binding.references += 1
+    callee = Variable(binding, span=name.span)
+    if isinstance(function, Lambda) and len(function.parameters) != len(values):
+        # Some name could not be bound, which was said.
+        return Literal(None)
+    call = Apply(callee, tuple(values), span=datum.span)
+    return Letrec(((binding, function),), call, span=datum.span)
+
+
+@form("let*", LET_STAR, "Bind names to values one after another; each value sees the names before it.", 2)
+def expand_let_star(x: Expander, datum: Form, scope: Scope) -> Steps:
+    from .bodies import expand_body
+
+    pairs = read_bindings(x, datum, datum.items[1], LET_STAR)
+    inside = Scope(scope)
+    bound: list[tuple[Binding, Core]] = []
+    for name, init in pairs:
+        value = yield init, inside
+        identifier = x.may_bind(name, inside)
+        binding = x.bind(identifier, name.span, inside, is_local=True) if identifier else Binding("")
+        bound.append((binding, named(value, binding)))
+    body = yield expand_body(x, datum.items[2:], Scope(inside), datum.span)
+    return Let(tuple(bound), body, span=datum.span) if bound else body
+
+
+@form("letrec", LETREC, "Bind names to functions that may call one another.", 2)
+def expand_letrec(x: Expander, datum: Form, scope: Scope) -> Steps:
+    from .bodies import Unit, expand_body, mark_early
+
+    pairs = read_bindings(x, datum, datum.items[1], LETREC)
+    inside = Scope(scope)
+    unit = Unit(inside)
+    bindings = bind_all(x, [name for name, _ in pairs], inside)
+    for binding in bindings:
+        if binding is not None:
+            x.pending[binding] = unit
+    for index, ((_, init), binding) in enumerate(zip(pairs, bindings, strict=True)):
+        unit.index = index
+        value = yield init, inside
+        if binding is not None:
+            x.pending.pop(binding, None)
+            unit.positions[binding] = index
+        unit.entries.append((binding or Binding(""), named(value, binding or Binding(""))))
+    mark_early(unit)
+    body = yield expand_body(x, datum.items[2:], Scope(inside), datum.span)
+    late = tuple((binding, Literal(None)) for binding in unit.frame.late)
+    return Letrec((*late, *unit.entries), body, span=datum.span)
+
+
+form("letrec*", LETREC.replace("letrec", "letrec*"), "The same as `letrec`.", 2)(expand_letrec)
+
+
+@form("import", '(import "file.sexp"…)', "Make the definitions of other files known; they run once.", 1)
+def expand_import(x: Expander, datum: Form, scope: Scope) -> Steps:
+    return x.error("misplaced-import", "`import` stands at the top of a file only", datum.span)
+    yield

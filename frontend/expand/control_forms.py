@@ -1,0 +1,440 @@
+"""Forms that decide what is evaluated, and how often."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..core.forms import Steps, count_words, form
+from ..core.nodes import (
+    Apply,
+    Binding,
+    Core,
+    Fail,
+    If,
+    Lambda,
+    Let,
+    Library,
+    Literal,
+    Loop,
+    Operation,
+    Recur,
+    Try,
+    Variable,
+    sequence,
+)
+from ..core.scope import FunctionMark, Scope, identifier_of, is_word, value_of
+from ..sexp.datum import Datum, Form
+from ..sexp.printer import show
+from .binding_forms import bind_all, expand_inits, join, read_bindings
+
+if TYPE_CHECKING:
+    from .expander import Expander
+
+COND = "(cond (test value…)… (else value…))"
+CASE = "(case key ((datum…) value…)… (else value…))"
+DO = "(do ((name start next)…) (test value…) body…)"
+LOOP = "(loop count body…) or (loop ((name start)…) body… (recur next…))"
+_BAD_COUNT = "`loop` goes round a whole number of times, 0 or more"
+TRY = "(try body… (catch name handler…) (finally body…)), with `catch` or `finally` or both"
+
+
+def use(binding: Binding, datum: Datum) -> Variable:
+    """A variable that a form made, read."""
+    binding.references += 1
+    return Variable(binding, span=datum.span)
+
+
+def expand_all(items: tuple[Datum, ...], scope: Scope, datum: Datum) -> Steps:
+    """Forms one after another, in the scope and body that are there; nil for none."""
+    found: list[Core] = []
+    for item in items:
+        found.append((yield item, scope))
+    return sequence(found, datum.span)
+
+
+@form("if", "(if test then otherwise)", "One of two values, by whether the test is true.", 2, 3)
+def expand_if(x: Expander, datum: Form, scope: Scope) -> Steps:
+    if len(datum.items) == 3:
+        written = show(datum, limit=60).removesuffix(")")
+        x.error(
+            "missing-else",
+            "`if` has no else branch",
+            datum.span,
+            "gives nothing when the test is false",
+            help=f"write {written} null), or `when` for a body without one",
+        )
+    test = yield datum.items[1], scope
+    then = yield datum.items[2], scope
+    otherwise = (yield datum.items[3], scope) if len(datum.items) == 4 else Literal(None)
+    return If(test, then, otherwise, span=datum.span)
+
+
+@form("begin", "(begin form…)", "Evaluate one after another; the last value. No new scope.")
+def expand_begin(x: Expander, datum: Form, scope: Scope) -> Steps:
+    return (yield expand_all(datum.items[1:], scope, datum))
+
+
+form("progn", "(progn form…)", "The same as `begin`.")(expand_begin)
+
+
+@form("when", "(when test body…)", "The body where the test is true, else nil.", 1)
+def expand_when(x: Expander, datum: Form, scope: Scope) -> Steps:
+    test = yield datum.items[1], scope
+    body = yield expand_all(datum.items[2:], scope, datum)
+    return If(test, body, Literal(()), span=datum.span)
+
+
+@form("unless", "(unless test body…)", "The body where the test is false, else nil.", 1)
+def expand_unless(x: Expander, datum: Form, scope: Scope) -> Steps:
+    test = yield datum.items[1], scope
+    body = yield expand_all(datum.items[2:], scope, datum)
+    return If(test, Literal(()), body, span=datum.span)
+
+
+@form("and", "(and form…)", "The first false value, else the last; `true` for none.")
+def expand_and(x: Expander, datum: Form, scope: Scope) -> Steps:
+    return (yield _junction(datum, scope, is_and=True))
+
+
+@form("or", "(or form…)", "The first true value, else the last; `false` for none.")
+def expand_or(x: Expander, datum: Form, scope: Scope) -> Steps:
+    return (yield _junction(datum, scope, is_and=False))
+
+
+def _junction(datum: Form, scope: Scope, *, is_and: bool) -> Steps:
+    values: list[Core] = []
+    for item in datum.items[1:]:
+        values.append((yield item, scope))
+    if not values:
+        return Literal(is_and, span=datum.span)
+    core = values.pop()
+    while values:
+        value = values.pop()
+        binding = Binding("and" if is_and else "or", None, scope.function)
+        test, kept = use(binding, datum), use(binding, datum)
+        choice = If(test, core, kept, span=value.span) if is_and else If(test, kept, core, span=value.span)
+        core = Let(((binding, value),), choice, span=datum.span)
+    return core
+
+
+# --- cond and case ----------------------------------------------------------------------------
+
+
+@form("cond", COND, "The values of the first clause whose test is true; nil where none is.")
+def expand_cond(x: Expander, datum: Form, scope: Scope) -> Steps:
+    rows: list[tuple[Any, Any, Core]] = []
+    last: Core = Literal(())
+    clauses = datum.items[1:]
+    for index, clause in enumerate(clauses):
+        if not isinstance(clause, Form) or not clause.items or clause.tail is not None:
+            x.error("bad-clause", "a clause of `cond` is (test value…)", clause.span, help=f"write {COND}")
+            continue
+        head, body = clause.items[0], clause.items[1:]
+        if is_word(head, "else", scope):
+            if index + 1 < len(clauses):
+                _after_else(x, "cond", clauses[index + 1])
+            last = yield expand_all(body, scope, clause)
+            break
+        test = yield head, scope
+        if not body:
+            binding = Binding("cond", None, scope.function)
+            rows.append((binding, test, use(binding, clause)))
+        elif is_word(body[0], "=>", scope):
+            if len(body) != 2:
+                x.error(
+                    "bad-clause", "one function follows `=>`", clause.span, help="write (test => function)"
+                )
+                continue
+            function = yield body[1], scope
+            binding = Binding("cond", None, scope.function)
+            rows.append((binding, test, Apply(function, (use(binding, clause),), span=clause.span)))
+        else:
+            rows.append((None, test, (yield expand_all(body, scope, clause))))
+    core = last
+    for binding, test, value in reversed(rows):
+        if binding is None:
+            core = If(test, value, core, span=test.span)
+        else:
+            choice = If(Variable(binding, span=test.span), value, core, span=test.span)
+            binding.references += 1
+            core = Let(((binding, test),), choice, span=test.span)
+    return core
+
+
+def _after_else(x: Expander, name: str, clause: Datum) -> None:
+    x.error(
+        "bad-clause", f"nothing follows the `else` clause of `{name}`", clause.span, help="put `else` last"
+    )
+
+
+@form("case", CASE, "The values of the first clause that lists the key, by `equal?`; nil where none does.", 1)
+def expand_case(x: Expander, datum: Form, scope: Scope) -> Steps:
+    key = yield datum.items[1], scope
+    binding = Binding("case", None, scope.function)
+    rows: list[tuple[Core, Core]] = []
+    last: Core = Literal(())
+    clauses = datum.items[2:]
+    seen: dict[Any, int] = {}
+    for index, clause in enumerate(clauses):
+        if not isinstance(clause, Form) or len(clause.items) < 2 or clause.tail is not None:
+            x.error(
+                "bad-clause", "a clause of `case` is ((datum…) value…)", clause.span, help=f"write {CASE}"
+            )
+            continue
+        head, body = clause.items[0], clause.items[1:]
+        is_else = is_word(head, "else", scope)
+        if is_word(body[0], "=>", scope):
+            if len(body) != 2:
+                x.error("bad-clause", "one function follows `=>`", clause.span)
+                continue
+            function = yield body[1], scope
+            value: Core = Apply(function, (use(binding, clause),), span=clause.span)
+        else:
+            value = yield expand_all(body, scope, clause)
+        if is_else:
+            if index + 1 < len(clauses):
+                _after_else(x, "case", clauses[index + 1])
+            last = value
+            break
+        if not isinstance(head, Form):
+            written = show(head, limit=40)
+            x.error(
+                "bad-clause",
+                "the data of a clause stand in brackets",
+                head.span,
+                help=f"write (({written}) …)",
+            )
+            continue
+        tests = tuple(_case_tests(x, head, binding, seen))
+        test = tests[0] if len(tests) == 1 else Operation("or", tests, span=head.span)
+        rows.append((test if tests else Literal(False), value))
+    core = last
+    for test, value in reversed(rows):
+        core = If(test, value, core, span=test.span)
+    return Let(((binding, key),), core, span=datum.span)
+
+
+def _case_tests(x: Expander, head: Form, binding: Binding, seen: dict[Any, int]) -> list[Core]:
+    tests: list[Core] = []
+    for item in head.items:
+        try:
+            value = value_of(item)
+        except ValueError:
+            x.error("dotted-list", "a dotted pair is no value", item.span)
+            continue
+        key = show(item)
+        if key in seen:
+            x.warn("unreachable-code", f"`{key}` stands in an earlier clause", item.span, "never chosen")
+        seen[key] = 1
+        tests.append(Operation("eq", (use(binding, item), Literal(value, span=item.span)), span=item.span))
+    return tests
+
+
+# --- going round ------------------------------------------------------------------------------
+
+
+@form("loop", LOOP, "Evaluate a body so many times; or until it ends without `recur`.", 1)
+def expand_loop(x: Expander, datum: Form, scope: Scope) -> Steps:
+    clause = datum.items[1]
+    if isinstance(clause, Form) and all(isinstance(item, Form) for item in clause.items):
+        return (yield _loop_with_variables(x, datum, clause, scope))
+    count = yield clause, scope
+    if isinstance(count, Literal) and (
+        not isinstance(count.value, int) or count.value is True or count.value < 0
+    ):
+        x.error(
+            "bad-count",
+            _BAD_COUNT,
+            clause.span,
+            help=f"write {LOOP}",
+        )
+    rounds = Binding("rounds", None, scope.function)
+    done = Binding("round", None, scope.function)
+    result = Binding("result", None, scope.function)
+    inside = Scope(scope, loop=-1)
+    body = yield expand_all(datum.items[2:], inside, datum)
+    again = Recur((Operation("add", (use(done, datum), Literal(1))), body))
+    test = Operation("lt", (use(done, datum), use(rounds, datum)), span=clause.span)
+    choice = If(test, again, use(result, datum), span=datum.span)
+    loop = Loop(((done, Literal(0)), (result, Literal(()))), choice, span=datum.span)
+    return Let(((rounds, _checked_count(count, scope, clause)),), loop, span=datum.span)
+
+
+def _checked_count(count: Core, scope: Scope, clause: Datum) -> Core:
+    """The count, or a fault that shows it."""
+    if isinstance(count, Literal):
+        return count
+    binding = Binding("count", None, scope.function)
+
+    def wrong() -> Core:
+        shown = Apply(Library("to-string"), (use(binding, clause),))
+        message = Operation("concat", (Literal(_BAD_COUNT + ", not "), shown))
+        fault = Operation("map", (Literal("kind"), Literal("type-error"), Literal("message"), message))
+        return Fail(fault, span=clause.span)
+
+    whole = Operation("is_integer", (use(binding, clause),), span=clause.span)
+    positive = Operation("ge", (use(binding, clause), Literal(0)), span=clause.span)
+    checked = If(positive, use(binding, clause), wrong(), span=clause.span)
+    return Let(((binding, count),), If(whole, checked, wrong(), span=clause.span), span=clause.span)
+
+
+def _loop_with_variables(x: Expander, datum: Form, clause: Form, scope: Scope) -> Steps:
+    pairs = read_bindings(x, datum, clause, LOOP)
+    values: Any = yield expand_inits(x, pairs, scope, "loop")
+    inside = Scope(scope, loop=len(pairs))
+    bindings = bind_all(x, [name for name, _ in pairs], inside, is_local=False)
+    body = yield expand_all(datum.items[2:], inside, datum)
+    return Loop(join(bindings, values), body, span=datum.span)
+
+
+@form("recur", "(recur next…)", "Go round the nearest `loop` with new values for its variables.")
+def expand_recur(x: Expander, datum: Form, scope: Scope) -> Steps:
+    args: list[Core] = []
+    for item in datum.items[1:]:
+        args.append((yield item, scope))
+    if scope.loop is None or scope.loop < 0:
+        x.error(
+            "recur-outside-loop",
+            "`recur` has no `loop` with variables to go round here",
+            datum.span,
+            help="a function in between ends a loop: call the function, or write (loop ((name start)…) …)",
+        )
+        return Literal(None)
+    if len(args) != scope.loop:
+        x.error(
+            "wrong-arity",
+            f"`recur` takes {count_words(scope.loop, scope.loop, 'value')} here, not {len(args)}",
+            datum.span,
+            "one for each variable of the loop",
+        )
+        return Literal(None)
+    return Recur(tuple(args), span=datum.span)
+
+
+@form("while", "(while test body…)", "Evaluate the body as long as the test is true; nil.", 1)
+def expand_while(x: Expander, datum: Form, scope: Scope) -> Steps:
+    inside = Scope(scope, loop=-1)
+    test = yield datum.items[1], inside
+    body = yield expand_all(datum.items[2:], inside, datum)
+    items = [body] if len(datum.items) > 2 else []
+    again = sequence([*items, Recur((), span=None)], datum.span)
+    return Loop((), If(test, again, Literal(()), span=datum.span), span=datum.span)
+
+
+@form("do", DO, "Go round with next values until the test is true; then the values after it.", 2)
+def expand_do(x: Expander, datum: Form, scope: Scope) -> Steps:
+    """As in R7RS: a variable without a next value keeps its own."""
+    clause, ending = datum.items[1], datum.items[2]
+    steps: list[Datum] = []
+    shortened = clause
+    if isinstance(clause, Form):
+        starts: list[Datum] = []
+        for item in clause.items:
+            if isinstance(item, Form) and len(item.items) == 3:
+                steps.append(item.items[2])
+                item = Form(item.items[:2], item.place)
+            else:
+                steps.append(item.items[0] if isinstance(item, Form) and item.items else item)
+            starts.append(item)
+        shortened = Form(tuple(starts), clause.place, "(", clause.tail)
+    if not isinstance(ending, Form) or not ending.items or ending.tail is not None:
+        return x.error("bad-clause", "`do` ends by (test value…)", ending.span, help=f"write {DO}")
+    pairs = read_bindings(x, datum, shortened, DO)
+    values: Any = yield expand_inits(x, pairs, scope, "do")
+    inside = Scope(scope, loop=-1)
+    bindings = bind_all(x, [name for name, _ in pairs], inside, is_local=False)
+    test = yield ending.items[0], inside
+    result = yield expand_all(ending.items[1:], inside, ending)
+    body: list[Core] = []
+    for item in datum.items[3:]:
+        body.append((yield item, inside))
+    again: list[Core] = []
+    for _, step in zip(pairs, steps, strict=False):
+        again.append((yield step, inside))
+    choice = If(test, result, sequence([*body, Recur(tuple(again))], datum.span), span=datum.span)
+    return Loop(join(bindings, values), choice, span=datum.span)
+
+
+# --- faults -----------------------------------------------------------------------------------
+
+
+@form("try", TRY, "The body's value; a fault in it goes to `catch`; `finally` runs in any case.", 1)
+def expand_try(x: Expander, datum: Form, scope: Scope) -> Steps:
+    body: list[Datum] = []
+    clauses: dict[str, Form] = {}
+    for item in datum.items[1:]:
+        word = _clause_word(item, scope)
+        if word is not None and isinstance(item, Form):
+            if word in clauses:
+                x.error("repeated-clause", f"`try` has two `{word}` clauses", item.span, help=f"write {TRY}")
+            elif word == "catch" and "finally" in clauses:
+                x.error("bad-clause", "`catch` stands before `finally`", item.span, help=f"write {TRY}")
+            clauses[word] = item
+        else:
+            if clauses:
+                x.error(
+                    "bad-clause",
+                    "the body of `try` stands before its clauses",
+                    item.span,
+                    help=f"write {TRY}",
+                )
+            body.append(item)
+    if not clauses:
+        x.error("missing-clause", "`try` needs `catch` or `finally`", datum.span, help=f"write {TRY}")
+    core = yield expand_all(tuple(body), Scope(scope, loop=-1), datum)
+    if "catch" in clauses:
+        core = yield _catch(x, core, clauses["catch"], scope)
+    if "finally" in clauses:
+        core = yield _finally(core, clauses["finally"], scope)
+    return core
+
+
+def _clause_word(item: Datum, scope: Scope) -> str | None:
+    if isinstance(item, Form) and item.items:
+        for word in ("catch", "finally"):
+            if is_word(item.items[0], word, scope):
+                return word
+    return None
+
+
+def _catch(x: Expander, core: Core, clause: Form, scope: Scope) -> Steps:
+    items = clause.items[1:]
+    target: Datum | None = items[0] if items else None
+    if isinstance(target, Form) and len(target.items) == 1:
+        target = target.items[0]
+    if target is None or identifier_of(target) is None:
+        message = "`catch` names the fault it catches, and says what to do"
+        return x.error("bad-clause", message, clause.span, help="write (catch fault handler…)")
+    inside = Scope(scope)
+    binding = bind_all(x, [target], inside, is_local=False)[0] or Binding("fault")
+    handler = yield expand_all(items[1:], inside, clause)
+    return Try(core, binding, handler, span=clause.span)
+
+
+def _finally(core: Core, clause: Form, scope: Scope) -> Steps:
+    """What must happen is a function that both ways call."""
+    function = FunctionMark("finally")
+    inside = Scope(scope, function=function)
+    body = yield expand_all(clause.items[1:], inside, clause)
+    cleanup = Binding("finally", None, scope.function)
+    result = Binding("result", None, scope.function)
+    fault = Binding("fault", None, scope.function)
+    after_fault = Apply(use(cleanup, clause), (), span=clause.span)
+    after = Apply(use(cleanup, clause), (), span=clause.span)
+    again = Fail(use(fault, clause), span=clause.span)
+    guarded = Try(core, fault, sequence([after_fault, again], clause.span), span=clause.span)
+    value = Let(((result, guarded),), sequence([after, use(result, clause)], clause.span), span=clause.span)
+    thunk = Lambda((), (), None, body, "finally", span=clause.span)
+    return Let(((cleanup, thunk),), value, span=clause.span)
+
+
+@form("assert", "(assert test [message])", "The value of the test, a fault where it is false.", 1, 2)
+def expand_assert(x: Expander, datum: Form, scope: Scope) -> Steps:
+    test = yield datum.items[1], scope
+    message: Core = Literal("assertion failed: " + show(datum.items[1], limit=200))
+    if len(datum.items) == 3:
+        message = yield datum.items[2], scope
+    binding = Binding("assert", None, scope.function)
+    fault = Operation("map", (Literal("kind"), Literal("assertion"), Literal("message"), message))
+    choice = If(use(binding, datum), use(binding, datum), Fail(fault, span=datum.span), span=datum.span)
+    return Let(((binding, test),), choice, span=datum.span)

@@ -1,0 +1,302 @@
+"""`defatom`: an atomic task defined in a program, at the top of a file.
+
+    (defatom user:greet
+      (params (name string) (style string "warm"))
+      (instructions "Greet {{name}} in a {{style}} way."))
+
+Its clauses are data, in any order; nothing in them is evaluated. The task is known in the file and
+to those who import it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...ir.diagnostics import suggest
+from ...ir.spans import Source, Span
+from ...ir.symbols import Symbol
+from ..core.forms import Steps, form
+from ..core.scope import Identifier, Scope, identifier_of, value_of
+from ..sexp.datum import Atom, Datum, Form, Lines
+from ..tasks.atomic_task import (
+    HISTORY_SETTINGS,
+    OUTPUTS,
+    RUNNERS,
+    SUBTYPE,
+    AtomicTask,
+    OutputFormat,
+    check_setting,
+    explain_placeholder,
+    read_schema,
+    unknown_placeholders,
+)
+from ..tasks.signature import (
+    POLICIES,
+    TYPES,
+    Parameter,
+    Signature,
+    fits,
+    is_parameter_name,
+    refused_name,
+    type_named,
+)
+
+if TYPE_CHECKING:
+    from .expander import Expander
+
+USAGE = (
+    '(defatom name (params (name [type [default]])…) (instructions "…{{name}}…") [(subtype "…")] '
+    '[(description "…")] [(model "…")] [(runner "…")] [(on_unknown "…")] [(system "…")] [(criteria "…")] '
+    '[(output_format (type "json") (schema "…") (repair true))] [(history_config (name value)…)])'
+)
+_TEXTS = ("instructions", "subtype", "description", "model", "runner", "on_unknown", "system", "criteria")
+# Those that may be symbols too, and of which there are only some.
+_WORDS = ("subtype", "model", "runner", "on_unknown")
+_CHOICES = {"runner": RUNNERS, "on_unknown": POLICIES}
+_CLAUSES = ("params", *_TEXTS, "output_format", "history_config")
+
+
+@form("defatom", USAGE, "Define a task that a model does in one go; gives its name.", 1)
+def expand_defatom(x: Expander, datum: Form, scope: Scope) -> Steps:
+    return x.error("misplaced-defatom", "`defatom` stands at the top of a file only", datum.span)
+    yield
+
+
+def read_defatom(x: Expander, datum: Form, scope: Scope) -> tuple[Identifier, Signature] | None:
+    """The task that a form defines and the name it has there; None where there is none to be had."""
+    identifier = identifier_of(datum.items[1])
+    if identifier is None:
+        x.error("bad-binding", "the name of the task must stand here", datum.items[1].span)
+        return None
+    why = refused_name(identifier.name)
+    if why is not None:
+        message = f"a task cannot be called `{identifier.name[:100]}`: {why}"
+        x.error("bad-name", message, datum.items[1].span)
+        return None
+    reader = _Reader(x, scope)
+    task = reader.task(identifier.name, datum)
+    # Its file is one of the program's sources anyway.
+    return identifier, task.signature(None, datum.items[1].span)
+
+
+class _Reader:
+    def __init__(self, x: Expander, scope: Scope) -> None:
+        self.x = x
+        self.scope = scope
+
+    def task(self, name: str, datum: Form) -> AtomicTask:
+        given = self.clauses(datum)
+        inputs = self.parameters(given["params"]) if "params" in given else ()
+        texts = {word: self.text(given[word]) for word in _TEXTS if word in given}
+        for word in ("params", "instructions"):
+            if word not in given:
+                message = f"the task `{name}` has no `{word}`"
+                self.x.error("missing-clause", message, datum.items[1].span, help=f"write {USAGE}")
+        for word in ("instructions", "system", "criteria"):
+            if word in given:
+                self.check_names(given[word], texts[word], inputs)
+        chosen = {word: self.choice(word, given[word], texts[word]) for word in _CHOICES if word in given}
+        return AtomicTask(
+            name,
+            texts.get("instructions", ""),
+            inputs,
+            texts.get("subtype") or SUBTYPE,
+            texts.get("description", ""),
+            texts.get("model", ""),
+            texts.get("system", ""),
+            self.output(given["output_format"]) if "output_format" in given else OutputFormat(),
+            history=self.history(given["history_config"]) if "history_config" in given else {},
+            criteria=texts.get("criteria", ""),
+            runner=chosen.get("runner", ""),
+            on_unknown=chosen.get("on_unknown", ""),
+        )
+
+    def choice(self, word: str, clause: Form, text: str) -> str:
+        if text in ("", *_CHOICES[word]):
+            return text
+        help = suggest(text, _CHOICES[word], "it is one of")
+        self.x.error("unknown-choice", f"`{word}` cannot be `{text[:80]}`", clause.span, help=help)
+        return ""
+
+    def clauses(self, datum: Form) -> dict[str, Form]:
+        found: dict[str, Form] = {}
+        for item in datum.items[2:]:
+            head = identifier_of(item.items[0]) if isinstance(item, Form) and item.items else None
+            if head is None or not isinstance(item, Form) or item.tail is not None:
+                names = ", ".join(f"`{name}`" for name in _CLAUSES)
+                what = "this is no clause of `defatom`"
+                self.x.error("bad-clause", what, item.span, help=f"its clauses are {names}")
+            elif head.name not in _CLAUSES:
+                help = suggest(head.name, _CLAUSES, "its clauses are")
+                message = f"`defatom` has no clause `{head.name}`"
+                self.x.error("unknown-clause", message, item.items[0].span, help=help)
+            elif head.name in found:
+                self.x.error("repeated-clause", f"`{head.name}` is given twice", item.span, "again here")
+            else:
+                found[head.name] = item
+        return found
+
+    def text(self, clause: Form) -> str:
+        value = clause.items[1] if len(clause.items) == 2 else None
+        if isinstance(value, Atom):
+            if isinstance(value.value, str):
+                return value.value
+            name = identifier_of(value)
+            if name is not None and clause.head is not None and clause.head.name in _WORDS:
+                return name.name
+        word = clause.head.name if clause.head is not None else ""
+        self.x.error("bad-clause", f"`{word}` takes one string", clause.span, help=f'write ({word} "…")')
+        return ""
+
+    def check_names(self, clause: Form, text: str, inputs: tuple[Parameter, ...]) -> None:
+        for place in unknown_placeholders(text, inputs):
+            span = self.within(clause.items[1], text, place.start, place.end)
+            message = f"`{{{{{place.name[:80]}}}}}` is no parameter of the task"
+            help = explain_placeholder(place.name, inputs)
+            self.x.error("unknown-placeholder", message, span, "here", help)
+
+    def within(self, datum: Datum, text: str, start: int, end: int) -> Span | None:
+        """The place of a part of a string, where the source has it as it reads."""
+        span = datum.span
+        source = next((item for item in self.x.sources if span and item.path == span.path), None)
+        if span is None or source is None:
+            return span
+        return _find(source, span, text[start:end], text.count(text[start:end], 0, start))
+
+    # --- clauses ------------------------------------------------------------------------------
+
+    def parameters(self, clause: Form) -> tuple[Parameter, ...]:
+        rows = clause.items[1:]
+        if len(rows) == 1 and isinstance(rows[0], Form) and not rows[0].items:
+            rows = ()  # (params ())
+        found: dict[str, Parameter] = {}
+        for row in rows:
+            parts = row.items if isinstance(row, Form) else (row,)
+            name = identifier_of(parts[0]) if parts else None
+            if name is None or not is_parameter_name(name.name) or len(parts) > 3:
+                help = "write (params (name [type [default]])…)"
+                self.x.error(
+                    "bad-clause", "a parameter is a name, or (name type default)", row.span, help=help
+                )
+            elif name.name in found:
+                message = f"the parameter `{name.name}` stands twice"
+                self.x.error("repeated-parameter", message, row.span, "again here")
+            else:
+                found[name.name] = self.parameter(name.name, parts[1:])
+        return tuple(found.values())
+
+    def parameter(self, name: str, parts: tuple[Datum, ...]) -> Parameter:
+        if not parts:
+            return Parameter(name)
+        word = identifier_of(parts[0])
+        spelled = word.name if word is not None else parts[0].value if isinstance(parts[0], Atom) else None
+        type = type_named(spelled) if isinstance(spelled, str) else None
+        if type is None:
+            what = f"there is no type `{str(spelled)[:80]}`" if spelled is not None else "this is no type"
+            help = suggest(str(spelled), TYPES) or ""
+            if not help.startswith("did"):
+                help = f"each parameter has brackets of its own: ({name}) (…); types are {', '.join(TYPES)}"
+            self.x.error("unknown-type", what, parts[0].span, help=help)
+            return Parameter(name)
+        if len(parts) == 1:
+            return Parameter(name, type)
+        default = self.data(parts[1])
+        if default is not None and not fits(default, type):
+            message = f"the default of `{name}` is {TYPES[type]}"
+            self.x.error("wrong-type", message, parts[1].span, "not this")
+            default = None
+        return Parameter(name, type, False, default)
+
+    def output(self, clause: Form) -> OutputFormat:
+        given = self.settings(clause, ("type", "schema", "repair"))
+        type = self.word(given.get("type"), "json" if "schema" in given else "text")
+        if type not in OUTPUTS:
+            help = suggest(type, OUTPUTS, "it is one of")
+            self.x.error("unknown-choice", f"`type` cannot be `{type[:80]}`", clause.span, help=help)
+        repair = self.data(given["repair"]) if "repair" in given else False
+        if not isinstance(repair, bool):
+            self.x.error("wrong-type", "`repair` is true or false", given["repair"].span, "not this")
+        elif repair and type != "json":
+            message = "only an output of type json is repaired"
+            self.x.error("contradictory-keys", message, given["repair"].span, help='write (type "json")')
+        if "schema" not in given:
+            return OutputFormat(type, None, repair is True)
+        if type != "json":
+            message = "only an output of type json has a schema"
+            self.x.error("contradictory-keys", message, given["schema"].span, help='write (type "json")')
+        try:
+            return OutputFormat(type, read_schema(self.word(given["schema"], "")), repair is True)
+        except ValueError as error:
+            self.x.error("bad-schema", f"the schema is wrong: {error}", given["schema"].span)
+            return OutputFormat(type)
+
+    def history(self, clause: Form) -> dict[str, Any]:
+        found = {}
+        for name, datum in self.settings(clause, tuple(HISTORY_SETTINGS)).items():
+            value = self.data(datum)
+            problem = check_setting(HISTORY_SETTINGS, name, value)
+            if problem is not None:
+                self.x.error("unknown-setting", problem, datum.span)
+            else:
+                found[name] = value
+        return found
+
+    def settings(self, clause: Form, known: tuple[str, ...]) -> dict[str, Datum]:
+        """`(clause (name value)…)` or `(clause ((name value)…))`."""
+        rows = clause.items[1:]
+        if len(rows) == 1 and isinstance(rows[0], Form) and identifier_of_first(rows[0]) is None:
+            rows = rows[0].items
+        found: dict[str, Datum] = {}
+        for row in rows:
+            name = identifier_of_first(row)
+            if name is None or not isinstance(row, Form) or len(row.items) != 2:
+                self.x.error("bad-clause", "a setting is (name value)", row.span)
+            elif name.name not in known:
+                help = suggest(name.name, known, "there are")
+                message = f"there is no setting `{name.name}`"
+                self.x.error("unknown-setting", message, row.items[0].span, help=help)
+            elif name.name in found:
+                self.x.error("repeated-key", f"`{name.name}` is given twice", row.span, "again here")
+            else:
+                found[name.name] = row.items[1]
+        return found
+
+    def word(self, datum: Datum | None, default: str) -> str:
+        """A string, or a symbol for its name."""
+        if datum is None:
+            return default
+        name = identifier_of(datum)
+        if name is not None:
+            return name.name
+        if isinstance(datum, Atom) and isinstance(datum.value, str):
+            return datum.value
+        self.x.error("bad-clause", "a string must stand here", datum.span)
+        return default
+
+    def data(self, datum: Datum) -> Any:
+        """A datum as the value it is; a quote around it is taken off."""
+        if isinstance(datum, Form) and datum.head is Symbol("quote") and len(datum.items) == 2:
+            datum = datum.items[1]
+        try:
+            return value_of(datum)
+        except ValueError:
+            self.x.error("dotted-list", "a dotted pair is no value", datum.span)
+            return None
+
+
+def identifier_of_first(datum: Datum) -> Identifier | None:
+    """The identifier that a form begins with."""
+    return identifier_of(datum.items[0]) if isinstance(datum, Form) and datum.items else None
+
+
+def _find(source: Source, span: Span, needle: str, before: int) -> Span:
+    """The place of a text inside another, behind so many of the same; all of it if it is not there."""
+    lines = Lines(source)
+    text = source.text or ""
+    at = lines.offset(span.line, span.column) - 1
+    last = lines.offset(span.end_line, span.end_column)
+    for _ in range(before + 1):
+        at = text.find(needle, at + 1, last)
+        if at < 0:
+            return span
+    return lines.span(at, at + len(needle))

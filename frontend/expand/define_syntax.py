@@ -1,0 +1,68 @@
+"""`define-syntax`: a name for a macro."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core.forms import Steps, form
+from ..core.scope import Identifier, Scope, identifier_of
+from ..core.syntax_rules import BadMacro, SyntaxRules, compile_rules
+from ..sexp.datum import Datum, Form
+
+if TYPE_CHECKING:
+    from .expander import Expander
+
+USAGE = "(define-syntax name (syntax-rules (literal…) (pattern template)…))"
+
+
+def define_macro(x: Expander, datum: Form, scope: Scope) -> Identifier | None:
+    """Make a macro known in a scope; gives its name, None where the definition is wrong."""
+    target = datum.items[1]
+    identifier = x.may_bind(target, scope)
+    if identifier is None:
+        return None
+    rules = _rules(x, datum.items[2], identifier.name, scope)
+    if rules is None:
+        # A macro that takes nothing, so that its uses are not unbound names on top.
+        rules = SyntaxRules(identifier.name, (), scope, target.span)
+    scope.names[identifier] = rules
+    return identifier
+
+
+def _rules(x: Expander, datum: Datum, name: str, scope: Scope) -> SyntaxRules | None:
+    if isinstance(datum, Form) and datum.items:
+        head = identifier_of(datum.items[0])
+        if head is not None and head.name == "syntax-rules":
+            try:
+                return compile_rules(name, datum, scope)
+            except BadMacro as bad:
+                x.diagnostics.append(bad.diagnostic)
+                return None
+    elif (other := identifier_of(datum)) is not None:
+        meaning = scope.find(other)
+        if isinstance(meaning, SyntaxRules):
+            return meaning
+    x.error("bad-macro", f"`{name}` needs its rules", datum.span, help=f"write {USAGE}")
+    return None
+
+
+@form("define-syntax", USAGE, "Define a macro by rules.", 2, 2)
+def expand_define_syntax(x: Expander, datum: Form, scope: Scope) -> Steps:
+    return x.error(
+        "misplaced-definition",
+        "a macro is defined at the top of a file or body only",
+        datum.span,
+        help="move it out of the expression",
+    )
+    yield
+
+
+@form("syntax-rules", USAGE, "The rules of a macro.")
+def expand_syntax_rules(x: Expander, datum: Form, scope: Scope) -> Steps:
+    return x.error(
+        "misplaced-definition",
+        "`syntax-rules` stands in `define-syntax` only",
+        datum.span,
+        help=f"write {USAGE}",
+    )
+    yield

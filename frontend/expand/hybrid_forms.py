@@ -1,0 +1,245 @@
+"""Names that are functions, or nearly, and mean a little more at the head of a form.
+
+`map`, `parallel-map` and `for-each` with an expression, `dict`, `error`; and what they are as values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...ir.spans import Span
+from ...ir.symbols import Symbol
+from ..core.forms import FORMS, FormRow, Steps, form
+from ..core.nodes import (
+    Apply,
+    Binding,
+    Core,
+    Fail,
+    If,
+    Lambda,
+    Let,
+    Library,
+    Literal,
+    Operation,
+    Parallel,
+    Variable,
+)
+from ..core.scope import Alias, FunctionMark, Identifier, Scope, base_symbol, identifier_of
+from ..sexp.datum import Atom, Datum, Form
+
+if TYPE_CHECKING:
+    from .expander import Expander
+
+ITEM = Symbol("item")
+
+
+# --- map, parallel-map and for-each ------------------------------------------------------------
+
+
+@form(
+    "map",
+    "(map function list…) or (map expression list)",
+    "The results of a function for each item; or of an expression, which sees `item`.",
+    is_bindable=True,
+)
+def expand_map(x: Expander, datum: Form, scope: Scope) -> Steps:
+    return (yield _over_items(x, datum, scope, "map"))
+
+
+@form(
+    "for-each",
+    "(for-each function list…) or (for-each expression list)",
+    "As `map`, for what it does: the value is nil.",
+    is_bindable=True,
+)
+def expand_for_each(x: Expander, datum: Form, scope: Scope) -> Steps:
+    return (yield _over_items(x, datum, scope, "for-each"))
+
+
+@form(
+    "parallel-map",
+    "(parallel-map function list) or (parallel-map expression list)",
+    "As `map`, with all calls at once: while one waits for the world, others go on.",
+    is_bindable=True,
+)
+def expand_parallel_map(x: Expander, datum: Form, scope: Scope) -> Steps:
+    made = yield _over_items(x, datum, scope, "parallel-map")
+    if isinstance(made, Apply) and len(made.args) == 2:
+        return Parallel(*made.args, span=made.span)
+    return made
+
+
+def _over_items(x: Expander, datum: Form, scope: Scope, name: str) -> Steps:
+    callee = Library(name, span=datum.items[0].span)
+    args: list[Core] = []
+    operands = datum.items[1:]
+    if datum.tail is None and len(operands) == 2:
+        first = x.expand_head(operands[0], scope)
+        if isinstance(first, Form) and first.items and x.meaning(first, scope) is not FORMS["lambda"]:
+            args.append((yield _item_function(x, first, scope, datum)))
+            operands = operands[1:]
+        else:
+            operands = (first, operands[1])
+    elif datum.tail is not None:
+        return x.dotted(datum)
+    for operand in operands:
+        args.append((yield operand, scope))
+    return Apply(callee, tuple(args), span=datum.span)
+
+
+def _item_function(x: Expander, expression: Form, scope: Scope, datum: Form) -> Steps:
+    """The expression as a function of `item`: the one that was written where `map` was."""
+    head = identifier_of(datum.items[0])
+    assert head is not None
+    name = head.name
+    item: Identifier = ITEM
+    if isinstance(head, Alias):
+        # `map` stands in a macro's template: so does the `item` it binds.
+        own = (alias for known, alias in head.siblings.items() if base_symbol(known) is ITEM)
+        item = next(own, Alias(ITEM, scope, {}))
+    from .bodies import expand_body
+
+    inside = Scope(scope, function=FunctionMark(name))
+    binding = x.bind(item, None, inside)
+    body = yield expand_body(x, [expression], inside, expression.span)
+    if not binding.references and not any(found.is_error for found in x.diagnostics):
+        x.warn(
+            "item-unused",
+            f"`{name}` evaluates this once for each item, and it does not use `item`",
+            expression.span,
+            help="if it gives a function to call with each item, name it first: (let ((f …)) (map f list))",
+        )
+    return Lambda((binding,), (), None, body, name, span=expression.span)
+
+
+# --- dict -------------------------------------------------------------------------------------
+
+
+@form(
+    "dict",
+    "(dict (key value)…)",
+    "A map. A key is a name or a string as it stands, or an expression in brackets.",
+    is_bindable=True,
+)
+def expand_dict(x: Expander, datum: Form, scope: Scope) -> Steps:
+    entries: list[tuple[str | Core, Core, Datum]] = []
+    seen: set[str] = set()
+    for item in datum.items[1:]:
+        if not isinstance(item, Form) or len(item.items) != 2 or item.tail is not None:
+            x.error(
+                "bad-clause", "an entry of `dict` is (key value)", item.span, help="write (dict (key value)…)"
+            )
+            continue
+        key = _static_key(item.items[0], scope)
+        if key is None:
+            computed = yield item.items[0], scope
+            entries.append((computed, (yield item.items[1], scope), item))
+            continue
+        if key in seen:
+            x.error("repeated-key", f"the key `{key}` stands twice", item.items[0].span)
+        seen.add(key)
+        entries.append((key, (yield item.items[1], scope), item))
+    pairs: list[Core] = []
+    core: Core | None = None
+    for name, value, item in entries:
+        if isinstance(name, str) and core is None:
+            pairs += [Literal(name), value]
+            continue
+        if core is None:
+            core = Operation("map", tuple(pairs), span=datum.span)
+        place = Literal(name) if isinstance(name, str) else name
+        core = Apply(Library("put"), (core, place, value), span=item.span)
+    return core if core is not None else Operation("map", tuple(pairs), span=datum.span)
+
+
+def _static_key(datum: Datum, scope: Scope) -> str | None:
+    """A key that is known as it stands: a name, a string, a quoted symbol."""
+    if isinstance(datum, Atom):
+        identifier = identifier_of(datum)
+        if identifier is not None:
+            return identifier.name
+        return datum.value if isinstance(datum.value, str) else None
+    symbol = quoted_symbol(datum, scope)
+    return symbol.name if symbol is not None else None
+
+
+def quoted_symbol(datum: Datum, scope: Scope) -> Symbol | None:
+    """The symbol of `'symbol`, None for anything else."""
+    if isinstance(datum, Form) and len(datum.items) == 2:
+        head, name = (identifier_of(item) for item in datum.items)
+        if head is not None and name is not None and scope.find(head) is FORMS["quote"]:
+            return Symbol(name.name)
+    return None
+
+
+# --- error ------------------------------------------------------------------------------------
+
+
+@form(
+    "error",
+    "(error ['kind] message value…)",
+    "Raise a fault; with a fault that was caught, raise it again.",
+    1,
+    is_bindable=True,
+)
+def expand_error(x: Expander, datum: Form, scope: Scope) -> Steps:
+    operands = datum.items[1:]
+    kind = quoted_symbol(operands[0], scope)
+    if kind is not None:
+        operands = operands[1:]
+    values: list[Core] = []
+    for operand in operands:
+        values.append((yield operand, scope))
+    if kind is None and len(values) == 1:
+        return Fail(values[0], span=datum.span)
+    name = kind.name if kind is not None else "user"
+    if not values:
+        values = [Literal(name)]
+    bindings = [
+        Binding("message" if index == 0 else "value", None, scope.function) for index in range(len(values))
+    ]
+    parts: list[Core] = [_read(bindings[0], datum)]
+    for binding in bindings[1:]:
+        parts += [Literal(" "), Apply(Library("to-string"), (_read(binding, datum),), span=datum.span)]
+    message = Apply(Library("string-append"), tuple(parts), span=datum.span) if len(parts) > 1 else parts[0]
+    fields: list[Core] = [Literal("kind"), Literal(name), Literal("message"), message]
+    if len(bindings) > 1:
+        listed = Operation("list", tuple(_read(binding, datum) for binding in bindings[1:]))
+        details = Operation("map", (Literal("values"), listed))
+        fields += [Literal("details"), details]
+    fault = Fail(Operation("map", tuple(fields)), span=datum.span)
+    return Let(tuple(zip(bindings, values, strict=True)), fault, span=datum.span)
+
+
+def _read(binding: Binding, datum: Datum) -> Variable:
+    binding.references += 1
+    return Variable(binding, span=datum.span)
+
+
+# --- as values --------------------------------------------------------------------------------
+
+
+def as_function(x: Expander, row: FormRow, span: Span | None) -> Core:
+    """A form of this module as a value."""
+    if row.name in ("map", "for-each", "parallel-map"):
+        return Library(row.name, span=span)
+    if row.name == "error":
+        return _error_function(span)
+    return x.error(
+        "form-as-value",
+        f"`{row.name}` is a form, not a value",
+        span,
+        help=f"to pass it on, wrap it: (lambda (x) ({row.name} …))",
+    )
+
+
+def _error_function(span: Span | None) -> Core:
+    mark = FunctionMark("error")
+    message, values = Binding("message", None, mark), Binding("values", None, mark)
+    more = Apply(
+        Library("string-append"),
+        (Variable(message), Literal(" "), Apply(Library("to-string"), (Variable(values),))),
+    )
+    fault = Operation("map", (Literal("kind"), Literal("user"), Literal("message"), more))
+    body = If(Variable(values), Fail(fault, span=span), Fail(Variable(message), span=span))
+    return Lambda((message,), (), values, body, "error", span=span)

@@ -1,0 +1,261 @@
+"""`iterative-loop` and `director-evaluator-loop`: their clauses.
+
+The clauses are read here, in any order; what the loops do is said in the language itself, in
+`stdlib/loops.sexp`, whose macros take the clauses' expressions in a fixed order. The internal forms
+at the end are what that file, and the rest of `stdlib/`, needs of core and no program does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ...ir.diagnostics import suggest
+from ...ir.digests import sha256
+from ...ir.effects import EFFECTS, NOTES
+from ...ir.records import frozen
+from ...ir.spans import Source
+from ...ir.symbols import Symbol
+from ..core.checks import Expected
+from ..core.forms import Steps, form
+from ..core.nodes import (
+    Apply,
+    Binding,
+    Core,
+    Fail,
+    If,
+    Lambda,
+    Let,
+    Library,
+    Literal,
+    Note,
+    Operation,
+    Parallel,
+    Perform,
+    Variable,
+)
+from ..core.scope import Alias, Scope, identifier_of, make_identifier
+from ..sexp.datum import Atom, Datum, Form
+
+if TYPE_CHECKING:
+    from .expander import Expander
+
+
+@frozen
+class Clause:
+    """A clause of a loop form.
+
+    takes: the arguments its function is called with, if it is one. check: the macro of
+    `stdlib/loops.sexp` that checks its value when the loop begins.
+    """
+
+    name: str
+    usage: str
+    takes: tuple[str, ...] | None = None
+    check: str | None = None
+
+
+_MAXIMUM = Clause("max-iterations", "(max-iterations count)", check="loop:maximum")
+_ITERATIVE = (
+    _MAXIMUM,
+    Clause("initial-input", "(initial-input value)"),
+    Clause("test-command", "(test-command string)", check="loop:command"),
+    Clause("executor", "(executor function)", ("input", "iteration")),
+    Clause("validator", "(validator function)", ("command", "iteration")),
+    Clause("controller", "(controller function)", ("result", "validation", "input", "iteration")),
+)
+_DIRECTED = (
+    _MAXIMUM,
+    Clause("initial-director-input", "(initial-director-input value)"),
+    Clause("director", "(director function)", ("input", "iteration")),
+    Clause("executor", "(executor function)", ("plan", "iteration")),
+    Clause("evaluator", "(evaluator function)", ("result", "plan", "iteration")),
+    Clause("controller", "(controller function)", ("feedback", "plan", "result", "iteration")),
+)
+
+
+def _usage(name: str, clauses: tuple[Clause, ...]) -> str:
+    return f"({name} {' '.join(clause.usage for clause in clauses)})"
+
+
+@form("iterative-loop", _usage("iterative-loop", _ITERATIVE), "Execute, validate, decide, and go round.")
+def expand_iterative_loop(x: Expander, datum: Form, scope: Scope) -> Steps:
+    return (yield _loop(x, datum, scope, "iterative-loop", _ITERATIVE))
+
+
+@form(
+    "director-evaluator-loop",
+    _usage("director-evaluator-loop", _DIRECTED),
+    "Plan, execute, evaluate, decide, and go round.",
+)
+def expand_director_evaluator_loop(x: Expander, datum: Form, scope: Scope) -> Steps:
+    return (yield _loop(x, datum, scope, "director-evaluator-loop", _DIRECTED))
+
+
+def _loop(x: Expander, datum: Form, scope: Scope, name: str, clauses: tuple[Clause, ...]) -> Steps:
+    given, is_sound = _read_clauses(x, datum, name, clauses)
+    if not is_sound:
+        # What stands in the clauses may have mistakes of its own.
+        for item in datum.items[1:]:
+            if isinstance(item, Form) and len(item.items) == 2:
+                yield item.items[1], scope
+        return Literal(None)
+    operands: list[Datum] = []
+    for clause in clauses:
+        value = given[clause.name]
+        if clause.takes is not None:
+            wrapped = (_internal(x, "loop:phase", value), Atom(name), Atom(clause.name), value)
+            value = Form(wrapped, value.place)
+        elif clause.check is not None and not _is_literal(x, clause, value):
+            value = Form((_internal(x, clause.check, value), Atom(name), value), value.place)
+        operands.append(value)
+    head = _internal(x, f"loops:{name}", datum)
+    return (yield Form((head, *operands), datum.place), _with_loops(x, scope))
+
+
+def _read_clauses(
+    x: Expander, datum: Form, name: str, clauses: tuple[Clause, ...]
+) -> tuple[dict[str, Datum], bool]:
+    """The expression of each clause, and whether the form is as it must be."""
+    usages = {clause.name: clause.usage for clause in clauses}
+    listing = "its clauses are " + ", ".join(usages.values())
+    given: dict[str, Datum] = {}
+    is_sound = datum.tail is None
+    for item in datum.items[1:]:
+        head = identifier_of(item.items[0]) if isinstance(item, Form) and item.items else None
+        if head is None or not isinstance(item, Form):
+            x.error("bad-clause", f"this is no clause of `{name}`", item.span, help=listing)
+            is_sound = False
+        elif head.name not in usages:
+            near = suggest(head.name, usages, "the clauses")
+            help = f"{near} {listing}" if near and near.startswith("did") else listing
+            x.error("unknown-clause", f"`{name}` has no clause `{head.name}`", item.items[0].span, help=help)
+            is_sound = False
+        elif head.name in given:
+            x.error("repeated-clause", f"`{head.name}` is given twice", item.span, "again here", help=listing)
+            is_sound = False
+        elif len(item.items) != 2 or item.tail is not None:
+            x.error(
+                "bad-clause",
+                f"`{head.name}` takes one expression, not {len(item.items) - 1}",
+                item.span,
+                help=f"write {usages[head.name]}",
+            )
+            given[head.name] = item
+            is_sound = False
+        else:
+            given[head.name] = item.items[1]
+    missing = [clause for clause in usages if clause not in given]
+    if missing:
+        names = ", ".join(f"`{clause}`" for clause in missing)
+        word = "clause" if len(missing) == 1 else "clauses"
+        place = datum.items[0].span
+        x.error("missing-clause", f"`{name}` lacks the {word} {names}", place, help=listing)
+        is_sound = False
+    return given, is_sound
+
+
+def _is_literal(x: Expander, clause: Clause, value: Datum) -> bool:
+    """Whether a clause's value is known, so that it is checked here and not when the loop begins."""
+    if not isinstance(value, Atom) or identifier_of(value) is not None:
+        return False
+    if clause is _MAXIMUM and (type(value.value) is not int or value.value < 0):
+        x.error("bad-count", "`max-iterations` is a whole number, 0 or more", value.span)
+    elif clause.name == "test-command" and not isinstance(value.value, str):
+        x.error("bad-clause", "`test-command` is a string", value.span)
+    return True
+
+
+def _internal(x: Expander, name: str, place: Datum) -> Atom:
+    """A name of `stdlib/loops.sexp`, whatever it means where it is put."""
+    return make_identifier(Alias(Symbol(name), x.inner, {}), place.place)
+
+
+def _with_loops(x: Expander, scope: Scope) -> Scope:
+    """Make sure that the macros of `stdlib/loops.sexp` are known."""
+    if Symbol("loops:iterative-loop") not in x.inner.names:
+        from .define_syntax import define_macro
+
+        for datum in _read_stdlib("loops.sexp"):
+            assert isinstance(datum, Form)
+            define_macro(x, datum, x.inner)
+    return scope
+
+
+_READ: dict[str, list[Datum]] = {}
+
+
+def _read_stdlib(name: str) -> list[Datum]:
+    if name not in _READ:
+        from importlib.resources import files
+
+        from ..sexp.reader import read
+
+        text = files(f"{__package__.rpartition('.')[0]}.stdlib").joinpath(name).read_text("utf-8")
+        digest = sha256(text.encode()).hexdigest()
+        data, found = read(Source(f"stdlib/{name}", digest, text))
+        assert not found, found
+        _READ[name] = data
+    return _READ[name]
+
+
+# --- internal forms ---------------------------------------------------------------------------
+
+
+@form("loop:phase", "(loop:phase loop name function)", "A function for a phase.", 3, 3, is_internal=True)
+def expand_phase(x: Expander, datum: Form, scope: Scope) -> Steps:
+    """The function of a clause, checked: when compiling where it can be, else when the loop begins."""
+    loop, phase = (item.value if isinstance(item, Atom) else "" for item in datum.items[1:3])
+    clauses = _ITERATIVE if loop == "iterative-loop" else _DIRECTED
+    takes = next(clause.takes for clause in clauses if clause.name == phase) or ()
+    value: Core = yield datum.items[3], scope
+    if isinstance(value, Lambda):
+        value = attrs.evolve(value, name=str(phase))
+    x.expected.append(Expected(value, str(phase), takes))
+    if isinstance(value, Lambda):
+        return value
+    if isinstance(value, Literal):
+        return Literal(None)
+    binding = Binding(str(phase), None, scope.function)
+    binding.references = 3
+    again = Variable(binding, span=value.span)
+    shown = Apply(Library("to-string"), (again,))
+    message = Operation("concat", (Literal(f"the {phase} of `{loop}` is no function, but "), shown))
+    fault = Operation("map", (Literal("kind"), Literal("not-a-function"), Literal("message"), message))
+    wrong = Fail(fault, span=value.span)
+    choice = If(Apply(Library("function?"), (again,)), again, wrong, span=value.span)
+    return Let(((binding, value),), choice, span=value.span)
+
+
+@form("effect:perform", "(effect:perform kind (name value)…)", "An effect.", 1, is_internal=True)
+def expand_perform(x: Expander, datum: Form, scope: Scope) -> Steps:
+    kind, fields = yield _fields(datum, scope)
+    assert kind in EFFECTS, kind
+    return Perform(kind, fields, span=datum.span)
+
+
+@form("effect:note", "(effect:note kind (name value)…)", "A note.", 1, is_internal=True)
+def expand_note(x: Expander, datum: Form, scope: Scope) -> Steps:
+    kind, fields = yield _fields(datum, scope)
+    assert kind in NOTES, kind
+    return Note(kind, fields, span=datum.span)
+
+
+@form("effect:parallel", "(effect:parallel function list)", "Calls at once.", 2, 2, is_internal=True)
+def expand_parallel(x: Expander, datum: Form, scope: Scope) -> Steps:
+    function = yield datum.items[1], scope
+    items = yield datum.items[2], scope
+    return Parallel(function, items, span=datum.span)
+
+
+def _fields(datum: Form, scope: Scope) -> Steps:
+    kind = identifier_of(datum.items[1])
+    assert kind is not None
+    fields: list[tuple[str, Core]] = []
+    for item in datum.items[2:]:
+        assert isinstance(item, Form)
+        name = identifier_of(item.items[0])
+        assert name is not None
+        fields.append((name.name, (yield item.items[1], scope)))
+    return kind.name, tuple(fields)  # type: ignore[return-value]

@@ -1,0 +1,164 @@
+"""From data to core: programs, and the files of the library.
+
+What surrounds a program and how its parts are put together; a form at a time is `expander`'s work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from posixpath import normpath
+
+import attrs
+
+from ...ir.diagnostics import Diagnostic
+from ...ir.records import frozen
+from ...ir.spans import Source, Span
+from ...ir.symbols import Symbol
+from ..core.checks import check
+from ..core.nodes import Binding, Core, Lambda, Let, Letrec, Literal
+from ..core.scope import Scope, identifier_of
+from ..sexp.datum import Datum, Form
+from . import ask_form, control_forms, hybrid_forms, loop_forms, quoting_forms, run_loop_form, task_calls  # noqa: F401
+from .binding_forms import definition
+from .bodies import Unit, expand_unit, fill_unit
+from .expander import MAX_FINDINGS, Abandoned, Environment, Expander, LibraryName, Limits
+
+# The modules of forms are imported for what they register.
+__all__ = ["ALONE", "Environment", "Expansion", "Limits", "expand", "expand_library"]
+
+# Nothing surrounds the program.
+ALONE = Environment()
+
+
+@frozen
+class Expansion:
+    """A program as core: a function of the environment's parameters, and what was found.
+
+    sources: the program's and those it imports.
+    """
+
+    program: Lambda
+    diagnostics: tuple[Diagnostic, ...]
+    sources: tuple[Source, ...]
+
+
+def expand(data: Sequence[Datum], source: Source, environment: Environment = ALONE) -> Expansion:
+    """The program that a file's data describe, with everything found wrong with it."""
+    expander = Expander(environment)
+    program = _program(expander, data, source)
+    found = expander.diagnostics
+    declared = expander.declared
+    found += declared.wrong
+    if declared.found is not None:
+        found += declared.found.diagnostics
+    found += check(
+        program,
+        expander.locals,
+        expander.expected,
+        has_errors=any(item.is_error for item in found),
+    )
+    return Expansion(program, tuple(found[:MAX_FINDINGS]), tuple(expander.sources))
+
+
+@frozen(eq=False)
+class Definitions:
+    """What a file defines, and what was found.
+
+    entries: variables with their values, in the order they get them, what is imported first.
+    names: the variables of the file's own definitions.
+    """
+
+    entries: tuple[tuple[Binding, Core], ...]
+    names: dict[str, Binding]
+    diagnostics: tuple[Diagnostic, ...]
+    sources: tuple[Source, ...]
+
+
+def expand_definitions(data: Sequence[Datum], source: Source, environment: Environment) -> Definitions:
+    """The definitions of a file whose functions are called from outside; it may hold nothing else."""
+    x = Expander(environment)
+    x.sources.append(source)
+    x.loading.append(normpath(source.path))
+    unit = Unit(Scope(Scope(x.root, function=x.main)), is_top=True)
+    with contextlib.suppress(Abandoned):
+        x.run(fill_unit(x, unit, data))
+    entries: list[tuple[Binding, Core]] = [(called.binding, called.function) for called in x.called.values()]
+    if x.config is not None:
+        entries.append((x.config, Literal(None)))
+    entries += x.prelude
+    entries += [(binding, Literal(None)) for binding in unit.frame.late]
+    entries += unit.entries
+    for binding, value in entries:
+        if not binding.name and value.span is not None:
+            x.error(
+                "not-a-definition",
+                "this is no definition: it would run each time a loop calls a function of the file",
+                value.span,
+                help="only `define`, `define-syntax` and `import` stand here; put it in a function",
+            )
+    found = [*x.diagnostics, *x.declared.wrong]
+    if x.declared.found is not None:
+        found += x.declared.found.diagnostics
+    whole = Lambda((), (), None, Letrec(tuple(entries), Literal(None)), "")
+    found += check(whole, x.locals, x.expected, has_errors=any(item.is_error for item in found))
+    names = {binding.name: binding for binding, _ in unit.entries if binding.name}
+    return Definitions(tuple(entries), names, tuple(found[:MAX_FINDINGS]), tuple(x.sources))
+
+
+def expand_library(data: Sequence[Datum], source: Source) -> tuple[dict[str, Lambda], list[Diagnostic]]:
+    """The functions that a file of `stdlib/` defines, by name.
+
+    They refer to one another, and to the rest of the library, by `Library` nodes, so each stands alone.
+    """
+    expander = Expander(ALONE)
+    functions = _library(expander, data)
+    for function in functions.values():
+        expander.diagnostics += check(function)
+    return functions, expander.diagnostics
+
+
+def _program(x: Expander, data: Sequence[Datum], source: Source) -> Lambda:
+    x.sources.append(source)
+    x.loading.append(normpath(source.path))
+    outer = Scope(x.root, function=x.main)
+    parameters = []
+    for name in x.environment.parameters:
+        binding = Binding(name, None, x.main)
+        parameters.append(binding)
+        why = x.why_reserved(name)
+        if why is not None:
+            x.error("cannot-bind", f"the argument `{name}` {why} and cannot be bound", None)
+        outer.names[Symbol(name)] = binding
+    if not data:
+        span = Span(source.path, 1, 1, 1, 1)
+        x.error("empty-program", "the program is empty", span, help="write an expression")
+    body: Core = Literal(None)
+    unit = Unit(Scope(outer), is_top=True)
+    with contextlib.suppress(Abandoned):
+        body = x.run(expand_unit(x, unit, data, x.prelude))
+    if x.config is not None:
+        body = Let(((x.config, Literal(None)),), body)
+    if x.called:
+        body = Let(tuple((called.binding, called.function) for called in x.called.values()), body)
+    return Lambda(tuple(parameters), (), None, body, "main")
+
+
+def _library(x: Expander, data: Sequence[Datum]) -> dict[str, Lambda]:
+    """Every form of the file is a `define` of a function."""
+    scope = Scope(x.inner, function=x.main)
+    functions: dict[str, Lambda] = {}
+    defines: list[tuple[str, Form]] = []
+    for datum in data:
+        assert isinstance(datum, Form)
+        head = datum.items[1]
+        name = identifier_of(head.items[0] if isinstance(head, Form) else head)
+        assert name is not None
+        scope.names[name] = LibraryName(name.name)
+        defines.append((name.name, datum))
+    for name_text, datum in defines:
+        _, value = definition(x, datum)
+        core = x.run(value(scope))
+        assert isinstance(core, Lambda)
+        functions[name_text] = attrs.evolve(core, name=name_text)
+    return functions

@@ -1,0 +1,1 @@
+"""Linking of loops and flows from several files to one program."""

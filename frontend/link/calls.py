@@ -1,0 +1,127 @@
+"""`call:` of a state: what it names, its arguments, and the texts among them.
+
+Which file and function that is, is `joint`'s business, and the states it becomes are `calling`'s. Does
+not load the language unless something is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...ir.call_limits import SPENDERS, References
+from ...ir.diagnostics import Diagnostic, suggest
+
+if TYPE_CHECKING:
+    from ..core.nodes import Binding
+    from ..expand.program import Definitions
+    from ..loop.schema import Loop, StateSpec
+
+# Reports a finding: id, message, place, label, help.
+Report = Callable[..., None]
+
+
+def target_of(call: str) -> tuple[str, str] | None:
+    """The file and the function that `flows.sexp#summarise` names; None where it is not of that form."""
+    file, mark, name = call.partition("#")
+    return (file, name) if mark and file and name and not name.isspace() else None
+
+
+def arguments_of(
+    state: StateSpec, name: str, definitions: Definitions, binding: Binding, error: Report
+) -> tuple[tuple[str, Any], ...] | None:
+    """The arguments of a state's call as (place, value) in the function's order; None with a finding."""
+    from ..core.forms import count_words
+    from ..core.library import LIBRARY
+    from ..core.nodes import Lambda, Library, Literal
+
+    function = next(value for known, value in definitions.entries if known is binding)
+    span = state.span_of("args", "call")
+    if isinstance(function, Literal) and not binding.is_assigned:
+        error("not-a-function", f"`{name}` is a value, no function", state.span_of("call"))
+        return None
+    least, most, parameters = 0, None, None
+    if isinstance(function, Lambda) and not binding.is_assigned:
+        least, most = function.least, function.most
+        parameters = [known.name for known in function.parameters]
+        parameters += [known.name for known, _ in function.optionals]
+    elif isinstance(function, Library):
+        least, most = LIBRARY[function.name].least, LIBRARY[function.name].most
+    given = state.args if state.args is not None else ()
+    if not isinstance(given, dict):
+        if len(given) < least or (most is not None and len(given) > most):
+            message = f"`{name}` takes {count_words(least, most, 'argument')}, not {len(given)}"
+            help = f"its parameters are ({' '.join(parameters)})" if parameters else None
+            error("wrong-arity", message, span, "", help)
+            return None
+        return tuple((f"args[{index}]", value) for index, value in enumerate(given))
+    if parameters is None:
+        message = f"the parameters of `{name}` are not known before it runs"
+        error("unknown-parameter", message, span, "", "give the arguments as a list")
+        return None
+    return _by_name(state, name, parameters, least, error)
+
+
+def _by_name(
+    state: StateSpec, name: str, parameters: list[str], least: int, error: Report
+) -> tuple[tuple[str, Any], ...] | None:
+    given = state.args
+    wrong = False
+    for key in given:
+        if key not in parameters:
+            help = suggest(key, parameters, "its parameters are")
+            error(
+                "unknown-parameter",
+                f"`{name}` has no parameter `{key}`",
+                state.span_of(f"key:args.{key}"),
+                "",
+                help,
+            )
+            wrong = True
+    last = max((index for index, known in enumerate(parameters) if known in given), default=-1)
+    missing = [
+        known for index, known in enumerate(parameters) if index < max(least, last + 1) and known not in given
+    ]
+    if missing and not wrong:
+        names = ", ".join(f"`{known}`" for known in missing)
+        error("missing-argument", f"`{name}` needs {names}", state.span_of("args", "call"))
+        wrong = True
+    if wrong:
+        return None
+    return tuple((f"args.{known}", given[known]) for known in parameters[: last + 1])
+
+
+def spending(loop: Loop, callees: Mapping[str, str], references: References) -> Iterator[Diagnostic]:
+    """Calls of a loop with a budget to functions that may spend; `callees`: the function by state."""
+    if not loop.has_budget:
+        return
+    for state, function in callees.items():
+        reached = {function, *references.reach([function])}
+        kinds = sorted({kind for name in reached for kind in references.performed(name) if kind in SPENDERS})
+        if kinds:
+            shown = ", ".join(f"`{kind}`" for kind in kinds)
+            yield Diagnostic(
+                "unbounded-budget",
+                f"this may ask for {shown}, and the loop has a budget",
+                loop.states[state].span_of("call"),
+                "nothing counts what it spends",
+                "let a state of the loop ask, or bound the run, which counts all of it: --budget UNIT=N",
+            )
+
+
+def argument_texts(value: Any, place: str = "args") -> Iterator[tuple[str, str]]:
+    """Every text among arguments that may hold variables, with its place, such as `args.input/0`."""
+    if isinstance(value, str):
+        if "$" in value:
+            yield place, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from argument_texts(item, f"args.{key}" if place == "args" else f"{place}/{key}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from argument_texts(item, f"args[{index}]" if place == "args" else f"{place}/{index}")
+
+
+def argument_key(place: str) -> str:
+    """The argument that a place is in, by the name that its span has."""
+    return place.partition("/")[0]

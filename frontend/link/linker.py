@@ -1,0 +1,356 @@
+"""Programs of several files: the loops that flows run, the functions that loops call.
+
+Owns which file a name means, what of it becomes part of the program, and that files do not run one
+another in a circle. What is found wrong in a file is told with that file's places. Must not be in
+here: forms (`inner_loops`), states (`flows`, `lower`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ...ir.diagnostics import CompileError, Diagnostic, suggest
+from ...ir.records import frozen
+from ...ir.spans import Source, Span
+from ..loop.checks import check
+from ..loop.paradigms import loop_of
+from ..loop.project_checks import Project, check_surroundings
+from ..loop.reader import read_loop
+from ..loop.schema import Loop, StateSpec
+from ..lower.evaluators import model_name
+from ..lower.loop import Within
+from ..source import files
+from ..source.yaml_tree import read_scalar, read_source
+from ..template.template import Given
+from .calls import arguments_of, target_of
+
+if TYPE_CHECKING:
+    from ..core.nodes import Binding
+    from ..expand.expander import Limits
+    from ..expand.program import Definitions
+    from ..tasks.registry import Declared
+
+LOOPS = ".loops"
+LOOP_SUFFIXES = (".yaml", ".yml")
+# Files of a project that are no loops.
+NO_LOOPS = ("config.yaml", "tools.yaml")
+FLOW_SUFFIX = ".sexp"
+# Files that run one another deeper than this do so in a circle, whatever they are called.
+MAX_DEPTH = 50
+
+
+@frozen
+class Settings:
+    """What the command line sets for every file of a program; see `compile.Overrides`."""
+
+    default_model: str
+    llm_enabled: bool | None = None
+    llm_model: str | None = None
+    max_expansions: int | None = None
+    max_nesting: int | None = None
+    project: Project | None = None
+
+    @property
+    def limits(self) -> Limits:
+        from ..expand.expander import Limits
+
+        return Limits.of(self.max_expansions, self.max_nesting)
+
+    def over(self, loop: Loop) -> Loop:
+        """The loop with these settings."""
+        changes = {"enabled": self.llm_enabled, "model": self.llm_model}
+        given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+        return attrs.evolve(loop, llm=attrs.evolve(loop.llm, **given)) if given else loop
+
+
+@frozen(eq=False)
+class LoopPart:
+    """A loop as a function of a program.
+
+    given: the context variables that are its parameters, in their order. calls: what its states call.
+    """
+
+    name: str
+    loop: Loop
+    given: tuple[str, ...]
+    within: Within
+    model: str
+    calls: Mapping[str, CallPart]
+
+
+@frozen(eq=False)
+class FunctionPart:
+    """A function of a file, called with `count` arguments from another language."""
+
+    name: str
+    file: str
+    definitions: Definitions
+    binding: Binding
+    count: int
+
+
+@frozen
+class CallPart:
+    """A state's call: the function, and the arguments as (place, value), in its order."""
+
+    function: FunctionPart
+    arguments: tuple[tuple[str, Any], ...]
+
+
+@frozen
+class Request:
+    """A loop that a program runs, as its form says it; `spans` are the places of the context's keys.
+
+    constants: context known when compiling; a text in it is read as `--context` reads it.
+    given: keys of context that only a run knows.
+    """
+
+    name: str
+    span: Span | None
+    constants: Mapping[str, Any]
+    given: tuple[str, ...]
+    spans: Mapping[str, Span | None]
+    max_iterations: int | None
+
+
+class Joint:
+    """The files of one program besides the one it begins with."""
+
+    def __init__(self, settings: Settings, declared: Declared | None = None) -> None:
+        self.settings = settings
+        self.declared = declared
+        self.sources: dict[str, Source] = {}
+        self.diagnostics: list[Diagnostic] = []
+        self._loops: dict[Any, LoopPart | None] = {}
+        self._files: dict[str, Definitions | None] = {}
+        self._functions: dict[tuple[str, str, int], FunctionPart] = {}
+        # The files under way: what each really is, and as it is shown.
+        self._trail: list[tuple[str, str]] = []
+
+    @contextlib.contextmanager
+    def reading(self, path: str) -> Iterator[None]:
+        """While what stands in a file is read."""
+        self._trail.append((files.real(path), path))
+        try:
+            yield
+        finally:
+            self._trail.pop()
+
+    def report(self, *found: Diagnostic) -> None:
+        """Keep findings; a file that is read twice has each only once."""
+        self.diagnostics += [finding for finding in found if finding not in self.diagnostics]
+
+    def error(
+        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+    ) -> None:
+        self.report(Diagnostic(id, message, span, label, help))
+
+    def source(self, path: str, span: Span | None, what: str) -> Source | None:
+        """A file's source, if it can be read and is not read already further out."""
+        real = files.real(path)
+        names = [shown for _, shown in self._trail]
+        index = next((i for i, (other, _) in enumerate(self._trail) if other == real), None)
+        if index is not None:
+            chain = " → ".join([*names[index:], path])
+            help = (
+                "a program runs its parts, and they cannot run it again; put what both need in another file"
+            )
+            self.error("circular-run", f"`{path}` runs itself: {chain}", span, help=help)
+            return None
+        if len(self._trail) > MAX_DEPTH:
+            self.error("nesting-too-deep", f"files run one another more than {MAX_DEPTH} deep", span)
+            return None
+        if path in self.sources:
+            return self.sources[path]
+        try:
+            source = read_source(path)
+        except CompileError as error:
+            for source in error.sources:
+                self.sources[source.path] = source
+            places = [found for found in error.diagnostics if found.span is not None]
+            if places:
+                self.report(*places)
+            else:
+                why = error.diagnostics[0].message
+                self.error("cannot-run", f"cannot {what} `{path}`: {why}", span)
+            return None
+        self.sources[path] = source
+        return source
+
+    # --- loops --------------------------------------------------------------------------------
+
+    def loop(self, request: Request, importer: str) -> LoopPart | None:
+        """The loop that the file `importer` runs; None, with findings, where there is none.
+
+        One that is run with the same constants in several places is one part.
+        """
+        path = self._loop_path(request, importer)
+        if path is None:
+            return None
+        key = (
+            path,
+            request.max_iterations,
+            repr(sorted(request.constants.items())),
+            frozenset(request.given),
+        )
+        if key not in self._loops or any(files.real(path) == real for real, _ in self._trail):
+            self._loops[key] = self._read_loop(path, request)
+        return self._loops[key]
+
+    def _loop_path(self, request: Request, importer: str) -> str | None:
+        name = request.name
+        if "/" in name or name.endswith(LOOP_SUFFIXES):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(importer), name))
+            if files.is_there(path):
+                return path
+            folder = posixpath.dirname(path)
+            known = [file for file in files.names_in(folder) if file.endswith(LOOP_SUFFIXES)]
+            help = suggest(posixpath.basename(path), known, f"loops in `{folder or '.'}`")
+            self.error("unknown-file", f"there is no file `{path}`", request.span, help=help)
+            return None
+        path = posixpath.join(LOOPS, name + LOOP_SUFFIXES[0])
+        if name and files.is_there(path):
+            return path
+        stems = [posixpath.splitext(file) for file in files.names_in(LOOPS) if not file.startswith(".")]
+        if (name, ".sexp") in stems:
+            help = f'`{name}` is a flow: (import "{name}.sexp") makes its functions known'
+        else:
+            known = [
+                stem for stem, suffix in stems if suffix in LOOP_SUFFIXES and stem + suffix not in NO_LOOPS
+            ]
+            help = suggest(name, known, "loops here") or f"write the loop to {path}, or give a path"
+        self.error("unknown-loop", f"no loop named `{name}` in {LOOPS}/", request.span, help=help)
+        return None
+
+    def _read_loop(self, path: str, request: Request) -> LoopPart | None:
+        source = self.source(path, request.span, "run")
+        if source is None:
+            return None
+        with self.reading(path):
+            spec, document, found = read_loop(source)
+            if spec is None:
+                self.report(*found)
+                return None
+            made, document = loop_of(spec, document)
+            for part in document.sources[1:]:
+                self.sources.setdefault(part.path, part)
+            if made is None:
+                self.report(*found)
+                return None
+            loop = self.settings.over(made)
+            if request.max_iterations is not None:
+                loop = attrs.evolve(loop, max_iterations=request.max_iterations)
+            loop = self._with_context(loop, request, source)
+            found += check(loop, document)
+            found += check_surroundings(loop, self.settings.project, self.settings.default_model)
+            self.report(*found)
+            before = len(self.diagnostics)
+            calls = self.calls(loop, path)
+            found += self.diagnostics[before:]
+            if any(finding.is_error for finding in found):
+                return None
+        given = tuple(key for key, value in loop.context.items() if isinstance(value, Given))
+        model = model_name(loop, self.settings.default_model)
+        return LoopPart(loop.name, loop, given, document.within, model, calls)
+
+    def _with_context(self, loop: Loop, request: Request, source: Source) -> Loop:
+        context = dict(loop.context)
+        for key in sorted({*request.constants, *request.given}):
+            if key not in context and f"context.{key}" not in (source.text or ""):
+                help = suggest(key, context, "the loop's context has")
+                message = f"nothing in loop `{loop.name}` reads context `{key}`"
+                self.error("unknown-context", message, request.spans.get(key), help=help)
+            elif key in request.given:
+                context[key] = Given()
+            else:
+                context[key] = _constant(request.constants[key])
+        return attrs.evolve(loop, context=context)
+
+    # --- functions ----------------------------------------------------------------------------
+
+    def calls(self, loop: Loop, importer: str) -> dict[str, CallPart]:
+        """What the states of a loop call; those with a mistake are left out, with findings."""
+        found = {}
+        for state in loop.states.values():
+            if state.call is not None and not state.flawed:
+                call = self._call(state, state.call, importer)
+                if call is not None:
+                    found[state.name] = call
+        return found
+
+    def _call(self, state: StateSpec, call: str, importer: str) -> CallPart | None:
+        span = state.span_of("call")
+        target = target_of(call)
+        if target is None:
+            how = "write the file and the function: `call: flows.sexp#summarise`"
+            self.error("bad-call", f"`{call}` names no function of a file", span, help=how)
+            return None
+        file, name = target
+        if not file.endswith(FLOW_SUFFIX):
+            how = f"functions stand in `{FLOW_SUFFIX}` files"
+            self.error("bad-call", f"`{file}` is no file of functions", span, help=how)
+            return None
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(importer), file))
+        if not files.is_there(path):
+            known = [file for file in files.names_in(posixpath.dirname(path)) if file.endswith(FLOW_SUFFIX)]
+            help = suggest(posixpath.basename(path), known, "flows there")
+            self.error("unknown-file", f"there is no file `{path}`", span, help=help)
+            return None
+        definitions = self._definitions(path, span)
+        if definitions is None:
+            return None
+        binding = definitions.names.get(name)
+        if binding is None:
+            help = suggest(name, definitions.names, "it defines")
+            self.error("unknown-function", f"`{path}` defines no `{name}`", span, help=help)
+            return None
+        arguments = arguments_of(state, name, definitions, binding, self.error)
+        if arguments is None:
+            return None
+        key = (path, name, len(arguments))
+        if key not in self._functions:
+            self._functions[key] = FunctionPart(name, path, definitions, binding, len(arguments))
+        return CallPart(self._functions[key], arguments)
+
+    def _definitions(self, path: str, span: Span | None) -> Definitions | None:
+        if path not in self._files or any(files.real(path) == real for real, _ in self._trail):
+            self._files[path] = self._read_definitions(path, span)
+        return self._files[path]
+
+    def _read_definitions(self, path: str, span: Span | None) -> Definitions | None:
+        source = self.source(path, span, "call")
+        if source is None:
+            return None
+        from ..expand.program import Environment, expand_definitions
+        from ..sexp.reader import read
+        from .flow import load
+
+        with self.reading(path):
+            limits = self.settings.limits
+            data, found = read(source, limits.nesting)
+            if any(finding.is_error for finding in found):
+                self.report(*found)
+                return None
+            environment = Environment((), load, self.loop, limits, self.declared)
+            before = len(self.diagnostics)
+            definitions = expand_definitions(data, source, environment)
+        for source in definitions.sources:
+            self.sources.setdefault(source.path, source)
+        found += definitions.diagnostics
+        self.report(*found)
+        return None if any(finding.is_error for finding in self.diagnostics[before:]) else definitions
+
+
+def _constant(value: Any) -> Any:
+    """A context value as `--context` would read it, where it is a text."""
+    if isinstance(value, str):
+        try:
+            return read_scalar(value)
+        except ValueError:
+            return value
+    return value

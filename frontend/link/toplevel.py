@@ -1,0 +1,351 @@
+"""Programs that are given a form at a time: each is compiled for itself and sees what came before.
+
+Every variable at the top lives in a box that all forms share: a form becomes a function that captures
+the boxes of the variables it names. So a definition can be replaced under those who use it, and
+nothing is evaluated twice. A name that a function uses before anybody has defined it is *promised*:
+a warning now, a fault if it is asked for too early. Must not be in here: boxes, values, and running
+anything (`runtime/terminal/session.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import attrs
+
+from ...ir.diagnostics import CompileError, Diagnostic
+from ...ir.nodes import Function
+from ...ir.records import define, frozen
+from ...ir.spans import Source, Span
+from ...ir.symbols import Symbol
+from ..compile import DEFAULT_LLM_MODEL
+from ..core.checks import check, parameters_of
+from ..core.forms import FormRow
+from ..core.library import ROWS
+from ..core.nodes import Assign, Binding, Core, Lambda, Let, Literal, Variable, sequence, walk
+from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
+from ..core.syntax_rules import SyntaxRules
+from ..expand.bodies import Unit, fill_unit
+from ..expand.expander import CONFIG, MAX_FINDINGS, Abandoned, Environment, Expander, LibraryName, root_scope
+from ..lower.program import FlowNames, lower_input
+from ..sexp.datum import Datum, Form
+from ..tasks.registry import Declared
+from ..tasks.signature import Signature
+from .flow import definition, load
+from .linker import Joint, Settings
+
+# The variable that holds the last value.
+LAST = "it"
+
+
+@frozen(eq=False)
+class Input:
+    """A form that was compiled.
+
+    functions: itself first, then those it needs that no earlier form brought. captures: the variables
+    whose boxes it captures, in order. starts: those that are null before it runs. defined: the names it
+    defines, macros among them; replaced: those of them that meant something before. has_value: it is
+    more than a definition, and its value is stored in `it`.
+    """
+
+    functions: tuple[Function, ...]
+    captures: tuple[Binding, ...]
+    starts: tuple[Binding, ...]
+    defined: tuple[str, ...]
+    replaced: tuple[str, ...]
+    has_value: bool
+    core: Lambda
+    sources: tuple[Source, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+@frozen
+class Name:
+    """What a name means. kind: variable, macro, form, library, tool or task. doc: one line, or ""."""
+
+    name: str
+    kind: str
+    usage: str
+    doc: str = ""
+
+
+@define
+class _State:
+    """All that a form may change; the scope's names among it, the scope itself stays."""
+
+    names: dict[Identifier, Any]
+    # Every variable there is; of those that are functions and never assigned, name and parameters.
+    variables: dict[Binding, None]
+    functions: dict[Binding, Lambda]
+    assigned: set[Binding]
+    promised: dict[Identifier, Binding]
+    modules: dict[str, Any]
+    given: FlowNames
+    count: int = 0
+
+    def copy(self) -> _State:
+        return _State(
+            dict(self.names),
+            dict(self.variables),
+            dict(self.functions),
+            set(self.assigned),
+            dict(self.promised),
+            dict(self.modules),
+            self.given.copy(),
+            self.count,
+        )
+
+
+class Toplevel:
+    """What the forms so far have defined.
+
+    declared: the tools and tasks around them. settings: for the loops that they run. While a form is
+    compiled, `expected` are names that what follows it will define, and `valued` the variables that
+    were defined before.
+    """
+
+    def __init__(self, declared: Declared | None = None, settings: Settings | None = None) -> None:
+        self.declared = declared or Declared()
+        self.settings = settings or Settings(DEFAULT_LLM_MODEL)
+        self.root = root_scope()
+        self.main = FunctionMark()
+        self.config = Binding(CONFIG, None, self.main)
+        self.last = Binding(LAST, None, self.main)
+        self.top = Scope(self.root, function=self.main)
+        self.top.names[Symbol(LAST)] = self.last
+        self.expected: Collection[str] = ()
+        self.valued: Collection[Binding] = ()
+        variables: dict[Binding, None] = {self.config: None, self.last: None}
+        self._state = _State(self.top.names, variables, {}, set(), {}, {}, FlowNames())
+
+    # --- what the expander asks -------------------------------------------------------------------
+
+    def variable(self, identifier: Identifier, span: Span | None) -> Binding:
+        """The variable that a definition at the top is of: the one of this name, if there is one."""
+        state = self._state
+        known = state.names.get(identifier)
+        if not isinstance(known, Binding):
+            known = state.promised.pop(identifier, None) or Binding(identifier.name, span, self.main)
+        state.variables[known] = None
+        known.span = span
+        return known
+
+    def promise(self, identifier: Identifier, span: Span | None) -> Binding:
+        """The variable that a name not yet defined will be."""
+        state = self._state
+        known = state.promised.get(identifier)
+        if known is None:
+            known = state.promised[identifier] = Binding(identifier.name, span, self.main)
+            state.variables[known] = None
+        return known
+
+    # --- compiling --------------------------------------------------------------------------------
+
+    def compile(
+        self, datum: Datum, source: Source, expected: Collection[str] = (), *, keep: bool = True
+    ) -> Input:
+        """Compile a form and take note of what it defines; with `keep=False` nothing is noted.
+
+        expected: names that what follows will define, so that using them is no mistake. Raises
+        CompileError; then nothing has changed.
+        """
+        before = self._state
+        self._state = before.copy()
+        self.top.names = self._state.names
+        self.expected = expected
+        self.valued = {meaning for meaning in before.names.values() if isinstance(meaning, Binding)}
+        is_done = False
+        try:
+            compiled = self._compile(datum, source)
+            is_done = True
+            return compiled
+        finally:
+            if not (is_done and keep):
+                if is_done:
+                    # Its functions are part of the image all the same.
+                    before.given, before.count = self._state.given, self._state.count
+                self._state = before
+                self.top.names = before.names
+
+    def _compile(self, datum: Datum, source: Source) -> Input:
+        state = self._state
+        before = dict(state.names)
+        joint = Joint(self.settings, self.declared)
+        x = Expander(Environment((), load, joint.loop, declared=self.declared))
+        x.root, x.main, x.config, x.session = self.root, self.main, self.config, self
+        x.modules = state.modules
+        x.sources.append(source)
+        x.loading.append(source.path)
+        unit = Unit(self.top, is_top=True)
+        with joint.reading(source.path), contextlib.suppress(Abandoned):
+            x.run(fill_unit(x, unit, [datum]))
+        entries = [*x.prelude, *unit.entries]
+        state.variables.update(dict.fromkeys(unit.frame.late))
+        state.variables.update((binding, None) for binding, _ in entries if binding.name)
+        self._note_functions(entries)
+        has_value = bool(unit.entries) and unit.entries[-1][0] not in unit.positions
+        items = [_stored(binding, value) for binding, value in entries]
+        found = self._findings(x, joint, items)
+        sources = (*x.sources, *joint.sources.values())
+        if any(diagnostic.is_error for diagnostic in found):
+            around = self.declared.found
+            raise CompileError(found, (*sources, *(around.sources if around is not None else ())))
+        shown = _shown(entries, has_value)
+        if has_value:
+            items[-1] = Assign(self.last, items[-1])
+        body = sequence([*items, Literal(None)], None)
+        if x.called:
+            body = Let(tuple((called.binding, called.function) for called in x.called.values()), body)
+        state.count += 1
+        main = Lambda((), (), None, body, f"input-{state.count}", span=datum.span)
+        functions, captures = lower_input(main, self._named_in(main), definition, state.given)
+        defined = tuple(identifier.name for identifier in (*unit.defined, *unit.imported))
+        replaced = tuple(
+            identifier.name
+            for identifier in (*unit.defined, *unit.imported)
+            if before.get(identifier) is not None or self.root.names.get(identifier) is not None
+        )
+        return Input(
+            functions,
+            captures,
+            tuple(unit.frame.late),
+            defined,
+            replaced,
+            has_value,
+            shown,
+            sources,
+            tuple(found),
+        )
+
+    def _note_functions(self, entries: list[tuple[Binding, Core]]) -> None:
+        """What is known of variables that functions are defined as, and that nobody assigns."""
+        state = self._state
+        for _, value in entries:
+            state.assigned.update(node.binding for node in walk(value) if isinstance(node, Assign))
+        for binding, value in entries:
+            state.functions.pop(binding, None)
+            if isinstance(value, Lambda):
+                state.functions[binding] = _outline(value)
+        for binding in state.assigned & state.functions.keys():
+            del state.functions[binding]
+
+    def _findings(self, x: Expander, joint: Joint, items: Iterable[Core]) -> list[Diagnostic]:
+        found = [*x.diagnostics, *joint.diagnostics, *self.declared.wrong]
+        if self.declared.found is not None:
+            found += self.declared.found.diagnostics
+        body = sequence(items, None)
+        has_errors = any(finding.is_error for finding in found)
+        known = self._state.functions
+        found += check(body, x.locals, x.expected, has_errors=has_errors, functions=known)
+        return found[:MAX_FINDINGS]
+
+    def _named_in(self, program: Core) -> list[Binding]:
+        """The variables of the session that a program names, in the order it does."""
+        variables = self._state.variables
+        named = [node.binding for node in walk(program) if isinstance(node, Variable | Assign)]
+        return [binding for binding in dict.fromkeys(named) if binding in variables]
+
+    # --- afterwards -------------------------------------------------------------------------------
+
+    def retract(self, bindings: Iterable[Binding]) -> None:
+        """These variables got no value after all: their names are promised, no more."""
+        names = self._state.names
+        unset = set(bindings)
+        if not unset:
+            return
+        for identifier, meaning in list(names.items()):
+            if isinstance(meaning, Binding) and meaning in unset:
+                del names[identifier]
+                self._state.promised[identifier] = meaning
+                self._state.functions.pop(meaning, None)
+
+    def forget_library(self, functions: Collection[str]) -> None:
+        """Of the library only these functions are still there."""
+        given = self._state.given.from_library
+        for name, function in list(given.items()):
+            if function not in functions:
+                del given[name]
+
+    def library_function(self, name: str) -> str | None:
+        """What a function of the library is called in the image, None where it is in none."""
+        return self._state.given.from_library.get(name)
+
+    # --- names ------------------------------------------------------------------------------------
+
+    @property
+    def defined(self) -> dict[str, Binding | SyntaxRules | Signature]:
+        """What was defined, by name: variables, macros, tasks."""
+        return {
+            identifier.name: meaning
+            for identifier, meaning in self.top.names.items()
+            if type(identifier) is Symbol and isinstance(meaning, Binding | SyntaxRules | Signature)
+        }
+
+    def outline(self, binding: Binding) -> str | None:
+        """How the function that a variable was defined as is called, None if it was none."""
+        function = self._state.functions.get(binding)
+        if function is None:
+            return None
+        return f"({' '.join([binding.name, parameters_of(function)]).rstrip()})"
+
+    def find(self, name: str) -> Name | None:
+        """What a name means now."""
+        meaning = self.top.find(Symbol(name))
+        if isinstance(meaning, Binding):
+            usage = self.outline(meaning)
+            doc = "the last value" if meaning is self.last else ""
+            return Name(name, "variable" if usage is None else "function", usage or name, doc)
+        if isinstance(meaning, SyntaxRules):
+            return Name(name, "macro", f"({name} …)")
+        if isinstance(meaning, FormRow):
+            return Name(name, "form", meaning.usage, meaning.doc)
+        if isinstance(meaning, LibraryName):
+            row = next(row for row in ROWS if row.name == name)
+            return Name(name, "library", f"({name} {row.operands})".replace(" )", ")"), row.doc)
+        signature = meaning if isinstance(meaning, Signature) else self.declared.find(name)
+        if signature is None:
+            return None
+        return Name(name, signature.kind, signature.usage, signature.doc)
+
+    def names(self) -> list[str]:
+        """Every name that means something now."""
+        return sorted({*self.top.visible_names(), *self.declared.names()})
+
+
+def names_defined(data: Iterable[Datum]) -> set[str]:
+    """The names that forms define at the top, as far as they show it without being expanded."""
+    found = set()
+    for datum in data:
+        if isinstance(datum, Form) and datum.head in _DEFINING and len(datum.items) > 1:
+            target = datum.items[1]
+            if isinstance(target, Form) and target.items:
+                target = target.items[0]
+            identifier = identifier_of(target)
+            if identifier is not None:
+                found.add(identifier.name)
+    return found
+
+
+_DEFINING = (Symbol("define"), Symbol("bind"))
+
+
+def _stored(binding: Binding, value: Core) -> Core:
+    return Assign(binding, value, span=value.span) if binding.name else value
+
+
+def _outline(value: Lambda) -> Lambda:
+    """What the calls of a function are checked against, without its body."""
+    optionals = tuple((binding, Literal(None)) for binding, _ in value.optionals)
+    return attrs.evolve(value, optionals=optionals, body=Literal(None))
+
+
+def _shown(entries: list[tuple[Binding, Core]], has_value: bool) -> Lambda:
+    """The forms as `--emit expanded` shows a program's."""
+    body: Core = Literal(None)
+    if has_value:
+        binding, value = entries[-1]
+        body = Variable(binding) if binding.name else value
+        entries = entries if binding.name else entries[:-1]
+    return Lambda((), (), None, Let(tuple(entries), body) if entries else body, "main")

@@ -1,0 +1,1 @@
+"""Loops in YAML: schema, paradigms, desugaring to states, checks."""

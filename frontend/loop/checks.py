@@ -1,0 +1,492 @@
+"""Whether a loop that could be read makes sense.
+
+Owns the rules across keys and states: targets that exist, ways that end, verdicts that lead
+somewhere, keys that contradict each other, expressions that compile. Everything is reported, in one
+go; an error refuses the loop, a warning does not (`spec/loops.md`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import attrs
+
+from ...ir.diagnostics import Diagnostic, nearest, suggest
+from ...ir.spans import Span
+from ..source.yaml_tree import Document
+from ..template.template import parse
+from .graph import Graph
+from .project_checks import is_judged_by_model
+from .schema import (
+    CURRENT,
+    DEFAULT_MODEL_TEXT,
+    DEFAULT_VERDICTS,
+    MAX_NAME,
+    Answer,
+    ExitCode,
+    LlmStructured,
+    Loop,
+    OutputContains,
+    OutputJson,
+    StateSpec,
+)
+from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
+
+_SPECIAL_KEYS = ("on_success", "on_failure", "on_error", "on_yes", "on_no", "on_maintain", "on_unknown")
+_CAPTURE_NAME = re.compile(r"[\w-]+")
+
+
+def check(loop: Loop, document: Document | None = None) -> Iterator[Diagnostic]:
+    """Every finding about a loop; `document` gives the places of variables inside texts."""
+    yield from _Checker(loop, document).run()
+
+
+def _warning(
+    id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+) -> Diagnostic:
+    return Diagnostic(id, message, span, label, help, "warning")
+
+
+class _Checker:
+    def __init__(self, loop: Loop, document: Document | None) -> None:
+        self.loop = loop
+        self.document = document
+        self.comparisons = 0
+        self.compiled: dict[tuple[str, str], str | None] = {}
+
+    def run(self) -> Iterator[Diagnostic]:
+        misspelt: dict[str, StateSpec] = {}
+        for state in self.loop.states.values():
+            for finding in self.misspelt(state):
+                yield finding
+                misspelt[state.name] = attrs.evolve(state, flawed=True)
+        if misspelt:  # what such a state means cannot be told, so not much else is said of it
+            self.loop = attrs.evolve(self.loop, states={**self.loop.states, **misspelt}, flawed=True)
+        loop = self.loop
+        texts = list(read_texts(loop))
+        graph = Graph(loop, self.resolve)
+        yield from self.names()
+        yield from self.settings()
+        for state in loop.states.values():
+            yield from self.targets(state)
+            if state.name not in misspelt:
+                yield from self.leftovers(state)
+                yield from self.question(state)
+            if not state.flawed:
+                yield from self.flow(state)
+                yield from self.evaluator(state)
+        yield from self.expressions(texts)
+        yield from self.ways(graph)
+        yield from check_variables(loop, graph, texts, self.document)
+
+    # --- names and settings -----------------------------------------------------------------
+
+    def names(self) -> Iterator[Diagnostic]:
+        loop = self.loop
+        if loop.name or not loop.flawed:
+            problem = _name_problem(loop.name, may_have_spaces=True)
+            if problem is not None:
+                yield Diagnostic("bad-name", f"the loop's name {problem}", loop.span_of("name"))
+        for state in loop.states.values():
+            problem = _name_problem(state.name)
+            if state.name.startswith("$") and problem is None:
+                problem = "begins with `$`, as only `$current` does"
+            if problem is not None:
+                yield Diagnostic("bad-name", f"the state's name {problem}", state.span_of("name"))
+            if state.capture is not None and not _CAPTURE_NAME.fullmatch(state.capture):
+                help = "use letters, digits, `_` and `-`"
+                message = f"`${{captured.{state.capture}.output}}` could not be written"
+                yield Diagnostic("bad-name", message, state.span_of("capture"), "", help)
+        if not loop.states and not loop.flawed:
+            yield Diagnostic("no-states", "the loop has no states", loop.span_of("states"))
+
+    def settings(self) -> Iterator[Diagnostic]:
+        loop = self.loop
+        model = loop.llm.model
+        if model is not None and "${" in model and model != DEFAULT_MODEL_TEXT:
+            message = f"`model` holds no variable but `{DEFAULT_MODEL_TEXT}`"
+            yield Diagnostic("unknown-variable", message, loop.llm.span_of("model"))
+        for i, path in enumerate(loop.scope or ()):
+            if "${" in path:
+                message = "a scope holds no variables: it is claimed before anything runs"
+                yield Diagnostic("bad-scope", message, loop.span_of(f"scope[{i}]"))
+        if "key:max_handoffs" in loop.spans and loop.on_handoff == "end":
+            why = "the loop ends when an agent hands over"
+            help = "add `on_handoff: continue` or `on_handoff: pause`"
+            yield self.unused(loop.span_of("key:max_handoffs"), "max_handoffs", why, help)
+        if "key:on_handoff" in loop.spans and not loop.flawed and not self.has_agent():
+            yield self.unused(loop.span_of("key:on_handoff"), "on_handoff", "the loop has no slash command")
+        if loop.maintain_delay is not None and not loop.maintain:
+            yield self.unused(
+                loop.span_of("key:maintain_delay"), "maintain_delay", "the loop does not maintain"
+            )
+
+    def asks_model(self, state: StateSpec) -> bool:
+        """Whether the state makes calls that a budget counts."""
+        acts = state.action is not None and self.loop.kind_of(state) == "slash"
+        return acts or is_judged_by_model(self.loop, state)
+
+    def has_agent(self) -> bool:
+        """Whether a state hands something to an agent."""
+        states = self.loop.states.values()
+        return any(state.action is not None and self.loop.kind_of(state) == "slash" for state in states)
+
+    def unused(self, span: Span | None, key: str, why: str, help: str | None = None) -> Diagnostic:
+        return _warning("unused-key", f"`{key}` has no effect: {why}", span, "has no effect", help)
+
+    # --- targets ----------------------------------------------------------------------------
+
+    def resolve(self, target: str) -> str | None:
+        """The state a target names; None where only a run can tell."""
+        if "${" not in target:
+            return target
+        return fixed_text(parse(target, kind="value", context=self.loop.context))
+
+    def targets(self, state: StateSpec) -> Iterator[Diagnostic]:
+        for key in ("on_success", "on_failure", "on_error", "next"):
+            target = getattr(state, key)
+            if target is not None and not self.is_state(target):
+                yield from self.target(target, state.span_of(key))
+        for verdict, target in (state.route or {}).items():
+            if not self.is_state(target):
+                yield from self.target(target, state.span_of(f"route.{verdict}"))
+        if state.on_maintain is not None:
+            yield from self.fixed_target(state.on_maintain, state.span_of("on_maintain"), "restarts here")
+
+    def fixed_target(self, target: str, span: Span | None, label: str) -> Iterator[Diagnostic]:
+        """A target that must be known before a run."""
+        if "${" in target:
+            message = "this state is named, not worked out"
+            yield Diagnostic("unknown-state", message, span, "", "write the name of a state")
+        else:
+            yield from self.target(target, span, label)
+
+    def is_state(self, target: str) -> bool:
+        # Without any states, that is finding enough.
+        return target in self.loop.states or target == CURRENT or not self.loop.states
+
+    def target(self, target: str, span: Span | None, label: str = "jumps here") -> Iterator[Diagnostic]:
+        if self.is_state(target):
+            return
+        name = self.resolve(target)
+        if name is None or name in self.loop.states or name == CURRENT:
+            return
+        if "${" in target and parse(target, kind="value", context=self.loop.context).problems:
+            return
+        help = None
+        self.comparisons += len(self.loop.states)
+        if target.startswith("$"):
+            help = f"did you mean `{CURRENT}`?"
+        elif self.comparisons <= MAX_COMPARISONS:
+            help = suggest(name, self.loop.states, "the states are")
+        yield Diagnostic("unknown-state", f"no state named `{name}`", span, label, help)
+
+    def ways(self, graph: Graph) -> Iterator[Diagnostic]:
+        """Where the loop begins, what it never enters, what never ends."""
+        loop = self.loop
+        if loop.on_error is not None:
+            yield from self.target(loop.on_error, loop.span_of("on_error"), "errors go here")
+        if loop.initial or not loop.flawed:
+            if loop.initial == CURRENT:
+                yield Diagnostic("unknown-state", "no state runs before the first", loop.span_of("initial"))
+            else:
+                yield from self.fixed_target(loop.initial, loop.span_of("initial"), "begins here")
+        if graph.initial is None:
+            return
+        reachable = graph.reachable()
+        for number, state in enumerate(loop.states.values()):
+            if number not in reachable and not loop.flawed:
+                message = f"nothing leads to state `{state.name}`"
+                yield _warning("unreachable-state", message, state.span_of("name"), "never entered")
+        stuck = sorted(reachable - graph.finishing() - {graph.any})
+        # A bound that the author gives is how such a loop is meant to end.
+        is_bounded = loop.max_steps is not None or loop.timeout is not None or loop.has_budget
+        if stuck and not loop.flawed and not is_bounded:
+            first = loop.states[graph.names[stuck[0]]]
+            more = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
+            help = "only a limit or an error ends the loop then; let one of them lead to a terminal state"
+            message = f"no terminal state can be reached from `{first.name}`{more}"
+            yield _warning("never-ends", message, first.span_of("name"), "goes round for ever", help)
+
+    # --- one state --------------------------------------------------------------------------
+
+    def leftovers(self, state: StateSpec) -> Iterator[Diagnostic]:
+        """Keys that mean nothing beside the others."""
+        unread = () if state.acts else ("capture", "timeout")
+        if state.action is None:
+            unread = (*unread, "action_type", "on_unknown")
+        for key in (*unread, *(() if state.call is not None else ("args",))):
+            if getattr(state, key) is not None:
+                why = "the state has no " + ("call" if key == "args" else "action")
+                yield self.unused(state.span_of(f"key:{key}"), key, why)
+        if state.budget is not None and not self.asks_model(state):
+            why = "the state asks neither an agent nor a model"
+            yield self.unused(state.span_of("key:budget"), "budget", why)
+        if state.action is not None and state.call is not None:
+            message = f"state `{state.name}` has both an action and a call"
+            help = "a state does one thing; make it two states"
+            yield Diagnostic("action-and-call", message, state.span_of("key:call"), "", help)
+        if not state.is_terminal:
+            for key in ("status", "on_maintain"):
+                if getattr(state, key) is not None:
+                    why = "the state is not terminal"
+                    yield self.unused(state.span_of(f"key:{key}"), key, why, "add `terminal: true`")
+        elif state.on_maintain is not None and not self.loop.maintain:
+            why = "the loop does not maintain"
+            yield self.unused(
+                state.span_of("key:on_maintain"), "on_maintain", why, "add `maintain: true` to the loop"
+            )
+        if state.next is not None:
+            others = [verdict for verdict in state.route or {} if verdict not in ("error", "_error")]
+            first = others[0] if others else ""
+            is_short = f"key:on_{first}" in state.spans
+            for key, given, place in (
+                ("evaluate", state.evaluate is not None, "key:evaluate"),
+                (f"on_{first}" if is_short else "route", bool(others), f"key:route.{first}"),
+                ("on_success", state.on_success is not None, "key:on_success"),
+                ("on_failure", state.on_failure is not None, "key:on_failure"),
+                ("terminal", state.terminal, "key:terminal"),
+            ):
+                if given:
+                    yield self.contradiction(state, place, key, "`next` goes on whatever happened")
+        elif state.terminal and not state.is_terminal:
+            yield self.contradiction(
+                state, "key:terminal", "terminal", "the state has routes, and they come first"
+            )
+        elif state.is_terminal and state.evaluate is not None:
+            yield self.unused(
+                state.span_of("key:evaluate"), "evaluate", "the loop ends here whatever it says"
+            )
+        route = state.route or {}
+        for key, covering in (
+            ("on_success", ("success", "_")),
+            ("on_failure", ("failure", "_")),
+            ("on_error", ("_error", "error")),
+        ):
+            by = next((verdict for verdict in covering if verdict in route), None)
+            if getattr(state, key) is not None and by is not None and state.next is None:
+                message = f"`{key}` has no effect: `route` has `{by}`"
+                yield _warning(
+                    "shadowed-route", message, state.span_of(f"key:{key}"), "overridden", "keep one of them"
+                )
+        if "error" in route and route.get("_error", route["error"]) != route["error"]:
+            message = "`error` has no effect: `_error` comes first"
+            yield _warning(
+                "shadowed-route", message, state.span_of("key:route.error"), "overridden", "keep one of them"
+            )
+
+    def question(self, state: StateSpec) -> Iterator[Diagnostic]:
+        """What a state offers as answers."""
+        if not state.asks:
+            for key in ("choices", "default"):
+                if getattr(state, key) is not None:
+                    why = "the state asks nobody"
+                    yield self.unused(state.span_of(f"key:{key}"), key, why, "add `action_type: ask`")
+            return
+        if state.on_unknown is not None:
+            why = "a question is asked again"
+            yield self.unused(state.span_of("key:on_unknown"), "on_unknown", why)
+        choices = state.choices or ()
+        for number, choice in enumerate(choices):
+            place = state.span_of(f"choices[{number}]", "choices")
+            if choice in choices[:number]:
+                yield Diagnostic("repeated-choice", f"the choice `{choice}` stands twice", place)
+            elif choice == "error" or choice.startswith("_") or choice != choice.strip():
+                message = f"`{choice}` cannot be a choice"
+                why = "`error` and what begins with `_` mean something else in a route; blanks are not typed"
+                yield Diagnostic("bad-choice", message, place, "", why)
+        default = state.default
+        if choices and default is not None and "${" not in default and default not in choices:
+            message = f"the default `{default}` is none of the choices"
+            help = suggest(default, choices, "the choices are")
+            yield Diagnostic("unknown-choice", message, state.span_of("default"), "", help)
+
+    def misspelt(self, state: StateSpec) -> Iterator[Diagnostic]:
+        """Keys read as `on_<verdict>` that were meant as a key of the schema."""
+        given = [place[4:] for place in state.spans if place[:7] == "key:on_" and "." not in place]
+        given = [key for key in given if key not in _SPECIAL_KEYS]
+        if not given:
+            return
+        if "key:evaluate" in state.spans and state.evaluate is None:
+            return  # it could not be read
+        judges = state.acts or state.evaluate is not None
+        said = self.verdicts_of(state) if judges else ()
+        for key in given:
+            verdict = key.removeprefix("on_")
+            meant = nearest(key, _SPECIAL_KEYS)
+            if meant is None or said is None or verdict in (*said, *DEFAULT_VERDICTS):
+                continue
+            message = f"state `{state.name}` has no key `{key}`"
+            why = f" `{self.loop.evaluator_of(state).type}` never says `{verdict}`" if judges else ""
+            place = state.span_of(f"key:{key}")
+            yield Diagnostic("unknown-key", message, place, "unknown", f"did you mean `{meant}`?{why}")
+
+    def contradiction(self, state: StateSpec, place: str, key: str, why: str) -> Diagnostic:
+        message = f"`{key}` has no effect: {why}"
+        return _warning(
+            "contradictory-keys",
+            message,
+            state.span_of(place, f"key:{key}"),
+            "has no effect",
+            "keep one of them",
+        )
+
+    def flow(self, state: StateSpec) -> Iterator[Diagnostic]:
+        """Whether there is something to do, something to judge, and somewhere to go."""
+        if state.next is not None or state.is_terminal:
+            return
+        name = state.name
+        if not state.routes.keys() - {"_error"}:
+            help = "add `next`, `on_success` and `on_failure`, `route` or `terminal: true`"
+            yield Diagnostic(
+                "no-way-out", f"state `{name}` leads nowhere", state.span_of("name"), "ends here", help
+            )
+        elif not state.acts and state.evaluate is None:
+            help = "add an action, or an evaluator with `source`; `next` goes on without a verdict"
+            message = f"state `{name}` has nothing to judge"
+            yield Diagnostic("nothing-to-judge", message, state.span_of("name"), "gives no verdict", help)
+        elif not state.acts and state.evaluate is not None and state.evaluate.source is None:
+            help = 'add `source`, such as `source: "${prev.output}"`'
+            message = f"state `{name}` has no action, and its evaluator no `source`"
+            yield Diagnostic(
+                "missing-source", message, state.evaluate.span_of("type"), "judges nothing", help
+            )
+        else:
+            yield from self.verdicts(state)
+
+    def verdicts(self, state: StateSpec) -> Iterator[Diagnostic]:
+        """Verdicts that can come and lead nowhere, and routes for verdicts that cannot come."""
+        evaluator = self.loop.evaluator_of(state)
+        if isinstance(evaluator, LlmStructured) and not self.loop.llm.enabled:
+            return
+        produced = self.verdicts_of(state)
+        routes = state.routes
+        routed = [verdict for verdict in routes if verdict not in ("_", "_error")]
+        kind = evaluator.type
+        if produced is None:
+            if "_" not in routes:
+                message = "the schema does not list its verdicts, and nothing routes the others"
+                where = _judging(state)
+                yield _warning("unrouted-verdict", message, where, "may say anything", "add `_` to the route")
+            return
+        unrouted = [verdict for verdict in produced if verdict not in routes and verdict != "error"]
+        if unrouted and "_" not in routes:
+            names = ", ".join(f"`{verdict}`" for verdict in unrouted)
+            error = routes.get("_error") or self.loop.on_error
+            then = f"that is an error, which `{error}` takes" if error else "the loop ends with an error then"
+            help = f"{then}; add `_` to the route to take every other verdict"
+            if self.loop.paradigm != "fsm":
+                help = f"{then}; `llc compile --emit fsm` gives states to add routes to"
+            what = f"nothing routes {names}"
+            yield _warning("unrouted-verdict", what, _judging(state), f"`{kind}` may say so", help)
+        possible = {*produced, *(DEFAULT_VERDICTS if self.loop.kind_of(state) == "slash" else ())}
+        for verdict in routed:
+            if verdict not in possible:
+                yield self.unknown_verdict(state, verdict, kind, produced)
+
+    def verdicts_of(self, state: StateSpec) -> tuple[str, ...] | None:
+        """What a state's evaluator may say apart from `error`; None: anything."""
+        evaluator = self.loop.evaluator_of(state)
+        if isinstance(evaluator, Answer) and state.choices:
+            return state.choices
+        if not isinstance(evaluator, LlmStructured):
+            return evaluator.verdicts
+        from .evaluator_checks import schema_verdicts
+
+        said = schema_verdicts(evaluator)
+        if said is not None and evaluator.uncertain_suffix:
+            said = (*said, *(f"{verdict}_uncertain" for verdict in said))
+        return said
+
+    def unknown_verdict(
+        self, state: StateSpec, verdict: str, kind: str, produced: tuple[str, ...]
+    ) -> Diagnostic:
+        place = state.span_of(f"key:route.{verdict}", f"key:on_{verdict}")
+        said = {"yes": "success", "no": "failure"}.get(verdict)
+        help = f"did you mean `{said}`?" if said in produced else suggest(verdict, produced, "it says")
+        return _warning("unknown-verdict", f"`{kind}` never says `{verdict}`", place, "never taken", help)
+
+    # --- evaluators -------------------------------------------------------------------------
+
+    def evaluator(self, state: StateSpec) -> Iterator[Diagnostic]:
+        evaluator = state.evaluate
+        if isinstance(evaluator, ExitCode):
+            # What is left out keeps its default, which the other list may well take over.
+            twice = sorted(set(evaluator.success or ()) & set(evaluator.failure or ()))
+            if twice:
+                codes = ", ".join(map(str, twice))
+                message = f"exit code {codes} cannot mean both `success` and `failure`"
+                place = evaluator.span_of("failure", "key:failure")
+                yield Diagnostic("ambiguous-exit-code", message, place, "", "leave it in one of the lists")
+        if not isinstance(evaluator, LlmStructured):
+            return
+        if not self.loop.llm.enabled and "_error" not in state.routes and self.loop.on_error is None:
+            yield Diagnostic(
+                "llm-disabled",
+                f"state `{state.name}` asks a model, and models are switched off",
+                evaluator.span_of("type"),
+                "always an error",
+                "add `_error` to its route, or choose another evaluator",
+            )
+        if evaluator.schema is not None:
+            from .evaluator_checks import schema_problems
+
+            yield from schema_problems(evaluator, evaluator.schema)
+
+    def expressions(self, texts: list[Text]) -> Iterator[Diagnostic]:
+        """jq and regular expressions that do not compile, where they are known before a run."""
+        parsed = {(text.state.name, text.field): text for text in texts if text.state is not None}
+        for state in self.loop.states.values():
+            evaluator = state.evaluate
+            if isinstance(evaluator, OutputJson):
+                key, written = "path", evaluator.path
+            elif isinstance(evaluator, OutputContains) and evaluator.match != "substring":
+                key, written = "pattern", evaluator.pattern
+            else:
+                continue
+            text = parsed.get((state.name, f"evaluate.{key}"))
+            fixed = written if text is None else fixed_text(text.template)
+            if fixed is None or (text is not None and text.template.problems):
+                continue
+            message = self.compile(key, fixed)
+            if message is None:
+                continue
+            if key == "path":
+                yield Diagnostic("invalid-jq", f"not a jq expression: {message}", evaluator.span_of(key))
+            else:
+                help = "`match: substring` takes it as plain text"
+                yield Diagnostic(
+                    "invalid-regex", f"not a regular expression: {message}", evaluator.span_of(key), "", help
+                )
+
+    def compile(self, key: str, text: str) -> str | None:
+        """What is wrong with an expression, or None."""
+        if (key, text) not in self.compiled:
+            from .evaluator_checks import jq_problem, regex_problem
+
+            self.compiled[key, text] = jq_problem(text) if key == "path" else regex_problem(text)
+        return self.compiled[key, text]
+
+
+def _judging(state: StateSpec) -> Span | None:
+    """The place of what judges a state."""
+    if state.evaluate is not None:
+        return state.evaluate.span_of("type")
+    return state.span_of("action", "name")
+
+
+def _name_problem(name: str, may_have_spaces: bool = False) -> str | None:
+    if not name.strip():
+        return "is empty"
+    if len(name) > MAX_NAME:
+        return f"is longer than {MAX_NAME} characters"
+    if not name.isprintable():
+        return "has characters that cannot be shown"
+    if "/" in name:
+        return "has a `/` in it"
+    if any(ch.isspace() for ch in name) and not may_have_spaces:
+        return "has white space in it"
+    if name != name.strip():
+        return "begins or ends with white space"
+    return "is a folder's" if name in (".", "..") else None

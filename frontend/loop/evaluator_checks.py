@@ -1,0 +1,78 @@
+"""What is wrong inside evaluators: expressions that do not compile, schemas that give no verdict.
+
+Loaded for the loops that have such evaluators. What goes across keys and states is `check`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ...ir.diagnostics import Diagnostic
+from .schema import DEFAULT_VERDICTS, LlmStructured
+
+
+def jq_problem(text: str) -> str | None:
+    import jq  # type: ignore[import-not-found, unused-ignore]
+
+    try:
+        jq.compile(text)
+    except ValueError as error:
+        first = str(error).strip().partition("\n")[0]
+        return re.sub(r"^jq: error:\s*|\s+at <top-level>.*|\s*\(Unix shell quoting issues\?\)", "", first)
+    return None
+
+
+def regex_problem(text: str) -> str | None:
+    import re2  # type: ignore[import-untyped, unused-ignore]
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(text, options)
+    except re2.error as error:
+        found = error.args[0]
+        return found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
+    return None
+
+
+def schema_verdicts(evaluator: LlmStructured) -> tuple[str, ...] | None:
+    """The verdicts a model may give, None where its schema leaves them open."""
+    if evaluator.schema is None:
+        return DEFAULT_VERDICTS
+    properties = evaluator.schema.get("properties")
+    verdict = properties.get("verdict") if isinstance(properties, dict) else None
+    if not isinstance(verdict, dict):
+        return None
+    values = verdict.get("enum", [verdict["const"]] if "const" in verdict else None)
+    if not isinstance(values, list):
+        return None
+    return tuple(value for value in values if isinstance(value, str))
+
+
+def schema_problems(evaluator: LlmStructured, schema: dict[str, Any]) -> Iterator[Diagnostic]:
+    span = evaluator.span_of("key:schema")
+    if schema.get("type") != "object":
+        message = "the schema should describe an object"
+        yield Diagnostic("bad-schema", message, span, "", "add `type: object`")
+        return
+    properties = schema.get("properties")
+    verdict = properties.get("verdict") if isinstance(properties, dict) else None
+    if not isinstance(verdict, dict):
+        message = "the schema has no property `verdict`"
+        yield Diagnostic("bad-schema", message, span, "", "add `verdict: {type: string}` to its `properties`")
+        return
+    values = verdict.get("enum", [verdict["const"]] if "const" in verdict else None)
+    is_text = verdict.get("type", "string") == "string" and (
+        values is None or (isinstance(values, list) and values and all(isinstance(v, str) for v in values))
+    )
+    if not is_text:
+        yield Diagnostic(
+            "bad-schema", "a verdict is a text", evaluator.span_of("schema.verdict", "key:schema")
+        )
+    required = schema.get("required")
+    if not (isinstance(required, list) and "verdict" in required):
+        message = "the schema does not require `verdict`"
+        help = "without one the evaluation is an error"
+        yield Diagnostic("optional-verdict", message, span, "", help, "warning")

@@ -1,0 +1,65 @@
+"""Loops as YAML: the FSM form that `llc compile --emit fsm` prints.
+
+Keys come in the seed's order, only those that were given or say something; what is printed reads
+back to an equal loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from ..source.yaml_writer import Word, entry
+from .reader import fields_of
+from .schema import Evaluator, Loop, Spec, Type
+
+_LOOP_KEYS = ("name", "description", "initial", "scope", "context", "llm", "agent", "budget", "states")
+
+
+def print_fsm(loop: Loop) -> str:
+    """The loop as YAML in `paradigm: fsm`."""
+    keys = [*_LOOP_KEYS, *(key for key in fields_of(Loop) if key not in _LOOP_KEYS)]
+    lines: list[str] = []
+    if "paradigm" in loop.spans:
+        lines.append(f"paradigm: {loop.paradigm}")
+    for key in keys:
+        if key == "states":
+            lines.append("states:" if loop.states else "states: {}")
+            for name, state in loop.states.items():
+                lines += entry(name, dict(_given(state)), 2)
+        elif _says_something(loop, key):
+            lines += entry(key, _plain(getattr(loop, key), fields_of(Loop)[key].type), 0)
+    return "\n".join(lines) + "\n"
+
+
+def _says_something(spec: Spec, key: str) -> bool:
+    """Whether a field was given, or holds something else than it would by itself."""
+    value = getattr(spec, key)
+    if value is None:
+        return fields_of(type(spec))[key].required  # `target: null` is a value to compare with
+    if f"key:{key}" in spec.spans and key in fields_of(type(spec)):
+        return True
+    default = getattr(attrs.fields(type(spec)), key).default
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+        default = default.factory()
+    return bool(default is attrs.NOTHING or value != default or type(value) is not type(default))
+
+
+def _given(spec: Spec) -> Iterator[tuple[str, Any]]:
+    """The keys and plain values of a block that are worth printing."""
+    if isinstance(spec, Evaluator):
+        yield "type", Word(spec.type)
+    for key, field in fields_of(type(spec)).items():
+        # `on_blocked` reads as an entry of `route`, and is printed as one.
+        if _says_something(spec, key):
+            yield key, _plain(getattr(spec, key), field.type)
+
+
+def _plain(value: Any, type: Type) -> Any:
+    if isinstance(value, Spec):
+        return dict(_given(value))
+    if type.kind == "choice":
+        return Word(value)
+    return list(value) if isinstance(value, tuple) else value

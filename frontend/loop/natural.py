@@ -1,0 +1,208 @@
+"""`paradigm: natural`: words that a model once made a loop of, which is pinned in a file beside them.
+
+Owns the lock file: how a text finds its pin, what the pin gives, how pins are written. The compiler
+asks nobody: what is not pinned is an error that says how it is pinned
+(`runtime/authoring/pinning.py` asks the model). `spec/create.md` has the file's format.
+"""
+
+from __future__ import annotations
+
+import json
+from posixpath import dirname, join
+from typing import Any
+
+import attrs
+
+from ...ir.diagnostics import CompileError, Diagnostic
+from ...ir.digests import sha256
+from ...ir.records import frozen
+from ...ir.spans import Source, Span
+from ..source.files import is_there
+from ..source.yaml_tree import Document, Mapping, Node, Scalar, read_document, read_source
+from ..source.yaml_writer import entry
+from .paradigm_schema import NaturalSpec, WrittenSpec
+from .paradigms import to_fsm
+from .reader import fields_of, read_tree
+from .schema import Loop, LoopSettings
+
+LOCK = "natural.lock"
+VERSION = 1
+_HEAD = "# What a model made of the loops here in `paradigm: natural`; `llc create --pin` writes it.\n"
+_OWN = ("name", "description", "tools")
+
+
+@frozen
+class Pin:
+    """What was made of a text. loop: the file's name that has the text. yaml: a loop."""
+
+    key: str
+    loop: str
+    model: str
+    yaml: str
+
+
+def key_of(spec: NaturalSpec) -> str:
+    """What a pin is found by: the words and the tools, however they are wrapped."""
+    said = [" ".join(spec.description.split()), list(spec.tools or ())]
+    digest = sha256(json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    return f"sha256-{digest.hexdigest()}"
+
+
+def lock_path(path: str) -> str | None:
+    """The lock file for a loop's file; None for a text that stands in none."""
+    return None if path.startswith("<") else join(dirname(path), LOCK)
+
+
+def pinned_loop(spec: NaturalSpec, document: Document) -> tuple[Loop | None, Document]:
+    """The loop that was made of a text, and the document that knows the places in it.
+
+    None where its words are not pinned, or where the pin is not good; the document was told why.
+    """
+    lock = lock_path(document.source.path)
+    try:
+        found = _read(lock) if lock is not None and is_there(lock) else None
+    except CompileError as error:
+        for diagnostic in error.diagnostics:
+            document.report(diagnostic)
+        return None, Joined(document, document, error.sources[0]) if error.sources else document
+    node = found.pins.get(key_of(spec)) if found is not None else None
+    if found is None or node is None:
+        document.report(_not_pinned(spec, document.source.path))
+        return None, document
+    made, inner = _spec_of(found, node)
+    joined = Joined(document, inner, found.document.source)
+    if made is None or any(diagnostic.is_error for diagnostic in inner.diagnostics):
+        for diagnostic in inner.diagnostics:
+            document.report(diagnostic)
+        if inner.source.path != found.document.source.path:
+            joined = Joined(document, inner, found.document.source, inner.source)
+        return None, joined
+    return attrs.evolve(to_fsm(_over(made, spec)), paradigm="natural"), joined
+
+
+class Joined(Document):
+    """A document and one that is pinned for it: findings and texts of both."""
+
+    def __init__(self, outer: Document, inner: Document, *sources: Source) -> None:
+        super().__init__(outer.source)
+        self.root = outer.root
+        self.diagnostics = outer.diagnostics
+        self._inner = inner
+        self._sources = sources
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return (self.source, *self._sources)
+
+    def within(self, span: Span | None, text: str, start: int, end: int) -> Span | None:
+        if span is not None and span.path == self._inner.source.path:
+            return self._inner.within(span, text, start, end)
+        return super().within(span, text, start, end)
+
+
+def _not_pinned(spec: NaturalSpec, path: str) -> Diagnostic:
+    message = "no model has said yet what these words mean"
+    help = f"llc create --pin {path} asks one, and keeps the answer in {lock_path(path) or LOCK}"
+    if path.startswith("<"):
+        help = "write it to a file; what it means is pinned beside it"
+    return Diagnostic("not-pinned", message, spec.span_of("description"), "these", help)
+
+
+def _over(made: WrittenSpec, spec: NaturalSpec) -> WrittenSpec:
+    """What was made, with the settings that the author gives."""
+    names = [name for name in fields_of(LoopSettings) if name not in _OWN and f"key:{name}" in spec.spans]
+    changes: dict[str, Any] = {name: getattr(spec, name) for name in names}
+    spans = dict(made.spans)
+    for name in [*names, "description"]:
+        prefixes = (f"{name}.", f"{name}[", f"key:{name}.")
+        kept = [key for key in spec.spans if key in (name, f"key:{name}") or key.startswith(prefixes)]
+        spans.update((key, spec.spans[key]) for key in kept)
+    if spec.name is not None:
+        changes["name"] = spec.name
+        spans["name"] = spec.spans["name"]
+    return attrs.evolve(made, description=spec.description, spans=spans, **changes)
+
+
+# --- the file ---------------------------------------------------------------------------------
+
+
+@frozen
+class _Lock:
+    document: Document
+    pins: dict[str, Mapping]
+
+
+def _read(path: str) -> _Lock:
+    """A lock file. CompileError where it is none."""
+    source = read_source(path)
+    document = read_document(source)
+    root = document.root
+    if root is None or document.diagnostics:
+        raise CompileError(document.diagnostics or [_damaged(document, None, "it is empty")], [source])
+    if not isinstance(root, Mapping) or _scalar(root, "version") != VERSION:
+        raise CompileError(
+            [_damaged(document, root, f"it has no `version: {VERSION}`; a newer llc wrote it")], [source]
+        )
+    pins = root.entries.get("pins")
+    entries = {}
+    if pins is not None:
+        if not isinstance(pins[1], Mapping):
+            raise CompileError([_damaged(document, pins[1], "`pins` is a mapping")], [source])
+        entries = pins[1].entries
+    found = {}
+    for key, (_, node) in entries.items():
+        if not isinstance(node, Mapping) or not isinstance(_scalar(node, "yaml"), str):
+            raise CompileError([_damaged(document, node, "a pin has a `yaml`, a text")], [source])
+        found[key] = node
+    return _Lock(document, found)
+
+
+def _scalar(node: Mapping, key: str) -> Any:
+    given = node.entries.get(key)
+    return given[1].value if given is not None and isinstance(given[1], Scalar) else None
+
+
+def _damaged(document: Document, node: Node | None, why: str) -> Diagnostic:
+    span = document.span(node) if node is not None else None
+    help = "remove the file; llc create --pin makes it anew"
+    message = f"{document.source.path} is damaged: {why}"
+    return Diagnostic("damaged-lock", message, span, "", help)
+
+
+def _spec_of(lock: _Lock, node: Mapping) -> tuple[WrittenSpec | None, Document]:
+    """The loop in a pin, its places being those in the lock file."""
+    text = node.entries["yaml"][1]
+    source = lock.document.source
+    span = lock.document.span(text)
+    lines = (source.text or "").split("\n")
+    first = lines[span.line - 1][span.column - 1 :].strip()
+    if first in ("|", "|-", "|+"):
+        # All but the block's lines left out: YAML does not mind how far a document is indented.
+        kept = (line if span.line < number <= span.end_line else "" for number, line in enumerate(lines, 1))
+        source = attrs.evolve(source, text="\n".join(kept))
+    else:
+        assert isinstance(text, Scalar)
+        source = Source(f"<{source.path}>", source.sha256, str(text.value))
+    inner = read_document(source)
+    spec = read_tree(inner)
+    if isinstance(spec, NaturalSpec):
+        inner.report(Diagnostic("damaged-lock", "what is pinned is words again", spec.span))
+        return None, inner
+    return spec, inner
+
+
+def pins_in(path: str) -> list[Pin]:
+    """What is pinned in a lock file, in its order; nothing where there is no file. CompileError."""
+    if not is_there(path):
+        return []
+    return [
+        Pin(key, str(_scalar(node, "loop") or ""), str(_scalar(node, "model") or ""), _scalar(node, "yaml"))
+        for key, node in _read(path).pins.items()
+    ]
+
+
+def print_lock(pins: list[Pin]) -> str:
+    """The text of a lock file."""
+    lines = entry("version", VERSION, 0)
+    made = {pin.key: {"loop": pin.loop, "model": pin.model, "yaml": pin.yaml} for pin in pins}
+    return _HEAD + "\n".join([*lines, *entry("pins", made, 0)]) + "\n"

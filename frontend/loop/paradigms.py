@@ -1,0 +1,200 @@
+"""The five paradigms as one: every loop as states and transitions.
+
+A pure rewriting by fixed templates, the seed's compilers (seed, Paradigm Compilation): nothing is
+asked, nothing is checked, and every state keeps the place of the text it was made from.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, assert_never
+
+import attrs
+
+from ...ir.spans import Span
+from .schema import Convergence, Loop, LoopSettings, StateSpec
+
+if TYPE_CHECKING:
+    from ..source.yaml_tree import Document
+    from .paradigm_schema import (
+        ConvergenceSpec,
+        GoalSpec,
+        ImperativeSpec,
+        InvariantsSpec,
+        LoopSpec,
+        WrittenSpec,
+    )
+
+_SLUG_LENGTH = 60
+
+
+def loop_of(spec: LoopSpec, document: Document) -> tuple[Loop | None, Document]:
+    """The loop that a spec describes, and the document that knows the places in it.
+
+    None where nobody knows it; the document was told why.
+    """
+    if isinstance(spec, Loop):
+        return spec, document
+    from .paradigm_schema import NaturalSpec
+
+    if isinstance(spec, NaturalSpec):
+        from .natural import pinned_loop  # few loops need it
+
+        return pinned_loop(spec, document)
+    return to_fsm(spec), document
+
+
+def to_fsm(spec: WrittenSpec) -> Loop:
+    """The loop as states and transitions; an FSM is itself already."""
+    from .paradigm_schema import ConvergenceSpec, GoalSpec, ImperativeSpec, InvariantsSpec
+
+    match spec:
+        case Loop():
+            return spec
+        case GoalSpec():
+            return _goal(spec)
+        case ConvergenceSpec():
+            return _convergence(spec)
+        case InvariantsSpec():
+            return _invariants(spec)
+        case ImperativeSpec():
+            return _imperative(spec)
+    assert_never(spec)
+
+
+def slug(text: str) -> str:
+    """The words of a text as one: lower case, joined by `-`, bounded, cut between words."""
+    words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text).lower())
+    joined = "-".join(words)
+    if len(joined) <= _SLUG_LENGTH:
+        return joined
+    return joined[: _SLUG_LENGTH + 1].rpartition("-")[0] or joined[:_SLUG_LENGTH]
+
+
+def _loop(spec: LoopSettings, name: str, paradigm: str, states: Iterable[StateSpec], **changed: Any) -> Loop:
+    """A loop of these states, the first being the initial one, with the settings of `spec`."""
+    table = {state.name: state for state in states}
+    settings = {field.name: getattr(spec, field.name) for field in attrs.fields(LoopSettings)} | changed
+    spans = {key: span for key, span in settings.pop("spans").items() if not key.endswith("paradigm")}
+    spans.setdefault("name", spec.span_of("key:paradigm"))
+    return Loop(
+        name=name, initial=next(iter(table)), states=table, paradigm=paradigm, spans=spans, **settings
+    )
+
+
+def _state(
+    name: str, place: Span | None, spans: Mapping[str, Span | None] | None = None, **fields: Any
+) -> StateSpec:
+    """A state whose fields stand where `spans` says, and otherwise at `place`."""
+    found = {key: span for key, span in (spans or {}).items() if span is not None}
+    action = fields.get("action")
+    if action is not None and not isinstance(action, str):
+        del fields["action"]
+        fields |= {"call": action.call, "args": action.args, "flawed": action.flawed}
+        found = {**dict(action.spans), **found}
+    if place is not None:
+        found = {**dict.fromkeys((*fields, "name"), place), **found}
+    return StateSpec(name=name, span=place, spans=found, **fields)
+
+
+def _done(spec: LoopSettings, initial: str, name: str = "done") -> StateSpec:
+    restart = initial if spec.maintain else None
+    return _state(name, spec.span_of("maintain", "key:paradigm"), terminal=True, on_maintain=restart)
+
+
+def _goal(spec: GoalSpec) -> Loop:
+    """The first tool checks, the others repair in order; a single one does both (`loops.md` 16)."""
+    name = spec.name if spec.name is not None else "-".join(filter(None, ("goal", slug(spec.goal))))
+    check, *repairs = [(tool, spec.span_of(f"tools[{i}]")) for i, tool in enumerate(spec.tools)]
+    repairs = repairs or [check]
+    names = ["fix", *(f"fix_{i}" for i in range(2, len(repairs) + 1))]
+    states = [_state("evaluate", check[1], action=check[0], on_success="done", on_failure="fix")]
+    for fix, (tool, place), after in zip(names, repairs, [*names[1:], "evaluate"], strict=True):
+        states.append(_state(fix, place, action=tool, next=after))
+    return _loop(spec, name, "goal", [*states, _done(spec, "evaluate")])
+
+
+def _convergence(spec: ConvergenceSpec) -> Loop:
+    """Measure, apply while there is progress, end at the target or at a stall."""
+    made = {"metric_cmd": "check", "target": "toward", "tolerance": "tolerance"}
+    if not isinstance(spec.check, str):
+        del made["metric_cmd"]  # a call is no text that could stand in the context
+    names = {key: _free(key, spec.context) for key in made}
+    context = {**spec.context, **{names[key]: getattr(spec, field) for key, field in made.items()}}
+    spans = dict(spec.spans)
+    for key, field in made.items():
+        place = spec.span_of(field)
+        if place is not None:
+            spans[f"context.{names[key]}"] = spans[f"key:context.{names[key]}"] = place
+    check, toward = spec.span_of("check"), spec.span_of("toward")
+    evaluate = Convergence(
+        target=f"${{context.{names['target']}}}",
+        tolerance=f"${{context.{names['tolerance']}}}",
+        previous="${prev.output}",
+        direction=spec.direction or "minimize",
+        span=toward,
+        spans=_present(target=toward, tolerance=spec.span_of("tolerance"), previous=toward),
+    )
+    measure = _state(
+        "measure",
+        check,
+        {"evaluate": toward, "route": toward},
+        action=f"${{context.{names['metric_cmd']}}}" if "metric_cmd" in names else spec.check,
+        capture="current_value",
+        evaluate=evaluate,
+        route={"target": "done", "progress": "apply", "stall": "done"},
+    )
+    apply = _state("apply", spec.span_of("using"), action=spec.using, next="measure")
+    states = (measure, apply, _done(spec, "measure"))
+    return _loop(spec, spec.name, "convergence", states, context=context, spans=spans)
+
+
+def _present(**spans: Span | None) -> dict[str, Span]:
+    return {key: span for key, span in spans.items() if span is not None}
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    """`name`, or with underscores after it where the author's context has it already."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _invariants(spec: InvariantsSpec) -> Loop:
+    """Check after check, each with its repair, until all hold."""
+    checks = [f"check_{constraint.name}" for constraint in spec.constraints]
+    states = []
+    for constraint, check, after in zip(spec.constraints, checks, [*checks[1:], "all_valid"], strict=True):
+        fix = f"fix_{constraint.name}"
+        spans = {"name": constraint.span_of("name")}
+        states += [
+            _state(
+                check,
+                constraint.span_of("check"),
+                spans,
+                action=constraint.check,
+                on_success=after,
+                on_failure=fix,
+            ),
+            _state(fix, constraint.span_of("fix"), spans, action=constraint.fix, next=check),
+        ]
+    return _loop(spec, spec.name, "invariants", [*states, _done(spec, checks[0], "all_valid")])
+
+
+def _imperative(spec: ImperativeSpec) -> Loop:
+    """Step after step, then the check that ends the loop or begins again."""
+    names = [f"step_{i}" for i in range(len(spec.steps))]
+    states = []
+    for i, (step, name, after) in enumerate(zip(spec.steps, names, [*names[1:], "check_done"], strict=True)):
+        states.append(_state(name, spec.span_of(f"steps[{i}]"), action=step, next=after))
+    ways = ("done", "step_0") if spec.until.passes else ("step_0", "done")
+    check = _state(
+        "check_done",
+        spec.until.span_of("check"),
+        action=spec.until.check,
+        on_success=ways[0],
+        on_failure=ways[1],
+    )
+    return _loop(spec, spec.name, "imperative", [*states, check, _done(spec, "step_0")])

@@ -1,0 +1,50 @@
+"""What a loop names that only its project knows: agents, and models that have a price.
+
+Checked where the project can be asked; a loop that is compiled by itself has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ...ir.diagnostics import Diagnostic, suggest
+from ..lower.evaluators import model_name
+
+if TYPE_CHECKING:
+    from .schema import Loop, StateSpec
+
+
+class Project(Protocol):
+    """What can be asked of a project."""
+
+    def agents(self) -> Sequence[str] | None:
+        """The names of its agents, None where they cannot be known."""
+
+    def is_priced(self, model: str) -> bool:
+        """Whether anybody knows what a model costs."""
+
+
+def check_surroundings(loop: Loop, project: Project | None, default_model: str) -> Iterator[Diagnostic]:
+    """What a loop names that is not there."""
+    if project is None or loop.flawed:
+        return
+    if isinstance(loop.agent, str):
+        known = project.agents()
+        if known is not None and loop.agent not in known:
+            help = suggest(loop.agent, known, "`agents` in .loops/config.yaml and llc itself have")
+            yield Diagnostic(
+                "unknown-agent", f"no agent is called `{loop.agent[:80]}`", loop.span_of("agent"), "", help
+            )
+    judged = [state for state in loop.states.values() if is_judged_by_model(loop, state)]
+    model = model_name(loop, default_model)
+    for budget in (loop.budget, *(state.budget for state in judged)) if judged else ():
+        if budget is not None and budget.usd is not None and not project.is_priced(model):
+            message = f"nobody knows what `{model[:80]}` costs, so one call of it uses up all of `usd`"
+            help = "give it a `price` under `models` in .loops/config.yaml, or bound `tokens` or `calls`"
+            yield Diagnostic("unpriced-model", message, budget.span_of("usd"), "", help, "warning")
+
+
+def is_judged_by_model(loop: Loop, state: StateSpec) -> bool:
+    """Whether a model says what came of a state."""
+    return state.acts and state.next is None and loop.evaluator_of(state).type == "llm_structured"

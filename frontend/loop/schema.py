@@ -1,0 +1,598 @@
+"""What a loop may say: one attrs class per block of a YAML loop, one field per key.
+
+The other paradigms' own keys are in `paradigm_schema`: a loop of states does not wait for them.
+
+Each field's metadata holds its `Type` and its documentation. Reading (`structure`), the JSON Schema
+for editors and the tables of `spec/loops.md` (`json_schema`) are made from them, so nothing about a
+key is said twice. Must not be in here: YAML, templates, checks across fields.
+
+Every object knows where it stands: `span` is the whole block, `spans[field]` the value of a key that
+was given, `spans["key:" + field]` the key itself; entries of maps are `route.success`, items of
+lists `steps[0]`. A state's own name is `spans["name"]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import attrs
+
+from ...ir.records import frozen
+from ...ir.spans import Span
+
+DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
+CURRENT = "$current"
+# Longer waits than 30 years are a slip, and would overflow the clocks below us.
+MAX_SECONDS = 1e9
+MAX_NAME = 200
+
+
+class Type(NamedTuple):
+    """What the value of a field may be.
+
+    kind: text, template (text with `${…}`), target (a state's name or a template), integer, number,
+    measure (a number or a template), boolean, choice, json (anything), arguments (a list or map of
+    anything, with templates in it), named (a name, or a block), action (a template,
+    or a block with `call`), list, map, spec.
+    item: the type of a list's items or a map's values; specs: the classes a block may be;
+    least, most, above: bounds of a number, `above` being exclusive; `least` of a text, a list or a map
+    is the shortest it may be, `most` of a text the longest.
+    """
+
+    kind: str
+    item: Type | None = None
+    specs: tuple[type[Any], ...] = ()
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+
+
+TEXT = Type("text", least=1)
+NAME = Type("text", least=1, most=MAX_NAME)
+TEMPLATE = Type("template", least=1)
+TARGET = Type("target", least=1)
+BOOLEAN = Type("boolean")
+JSON = Type("json")
+MEASURE = Type("measure")
+ARGUMENTS = Type("arguments")
+COUNT = Type("integer", least=1, most=1e12)
+DURATION = Type("number", above=0, most=MAX_SECONDS)
+PAUSE = Type("number", least=0, most=MAX_SECONDS)
+EXIT_CODES = Type("list", Type("integer", least=0, most=255))
+
+
+def of(type: Type, doc: str) -> dict[str, Any]:
+    """The metadata of a field that is a key."""
+    return {"type": type, "doc": doc}
+
+
+@frozen(kw_only=True)
+class Spec:
+    """A block of a document. `flawed`: some of it could not be read, and was reported."""
+
+    span: Span | None = attrs.field(default=None, eq=False, repr=False)
+    spans: Mapping[str, Span] = attrs.field(factory=dict, eq=False, repr=False)
+    flawed: bool = attrs.field(default=False, eq=False, repr=False)
+
+    def span_of(self, *keys: str) -> Span | None:
+        """Where the first of `keys` stands that was given, else the whole block."""
+        for key in keys:
+            if key in self.spans:
+                return self.spans[key]
+        return self.span
+
+
+# --- settings ---------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class LlmSettings(Spec):
+    """`llm`: how a model judges output."""
+
+    enabled: bool = attrs.field(
+        default=True,
+        metadata=of(BOOLEAN, "Whether a model may be asked; `false` judges slash commands by exit code."),
+    )
+    model: str | None = attrs.field(
+        default=None,
+        metadata=of(TEXT, "The model; absent or `${DEFAULT_LLM_MODEL}` is the built-in default."),
+    )
+    max_tokens: int = attrs.field(default=256, metadata=of(COUNT, "The most tokens a judgement may take."))
+    timeout: float = attrs.field(default=30, metadata=of(DURATION, "Seconds for one judgement."))
+
+
+@frozen(kw_only=True)
+class AgentSettings(Spec):
+    """`agent`: the program that runs slash commands; the command is its last argument."""
+
+    program: str = attrs.field(default="claude", metadata=of(TEXT, "The program."))
+    args: tuple[str, ...] = attrs.field(
+        default=("--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose", "-p"),
+        metadata=of(Type("list", TEXT), "Its arguments before the command, or around it: `{prompt}`."),
+    )
+
+
+@frozen(kw_only=True)
+class Budget(Spec):
+    """`budget`: what agent and model calls together may use in a run, as they report it."""
+
+    usd: float | None = attrs.field(
+        default=None, metadata=of(Type("number", above=0, most=1e12), "US dollars at most.")
+    )
+    tokens: int | None = attrs.field(default=None, metadata=of(COUNT, "Tokens at most, in and out."))
+    calls: int | None = attrs.field(default=None, metadata=of(COUNT, "Calls at most."))
+    seconds: float | None = attrs.field(
+        default=None, metadata=of(Type("number", above=0, most=1e12), "Seconds that calls take at most.")
+    )
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """What is bounded, by unit."""
+        given = {"usd": self.usd, "tokens": self.tokens, "calls": self.calls, "seconds": self.seconds}
+        return {unit: bound for unit, bound in given.items() if bound is not None}
+
+
+# --- evaluators -------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class Evaluator(Spec):
+    """How an action's result becomes a verdict; `type` says which class it is."""
+
+    type: ClassVar[str] = ""
+    # What it can say apart from `error`; None: whatever a schema allows.
+    verdicts: ClassVar[tuple[str, ...] | None] = ("success", "failure")
+    details: ClassVar[tuple[str, ...]] = ()
+
+    source: str | None = attrs.field(
+        default=None,
+        metadata=of(TEMPLATE, "What to judge instead of this state's own output."),
+    )
+
+
+@frozen(kw_only=True)
+class OutputEvaluator(Evaluator):
+    """An evaluator that reads output, and so must know a crash from an answer."""
+
+    ignore_exit: bool = attrs.field(
+        default=False,
+        metadata=of(BOOLEAN, "Judge the output even of a command that crashed (126, 127, a signal)."),
+    )
+
+
+@frozen(kw_only=True)
+class ExitCode(Evaluator):
+    """The exit code says it; what shell commands get by default."""
+
+    type: ClassVar[str] = "exit_code"
+    details: ClassVar[tuple[str, ...]] = ("exit_code",)
+
+    success: tuple[int, ...] | None = attrs.field(
+        default=None, metadata=of(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
+    )
+    failure: tuple[int, ...] | None = attrs.field(
+        default=None, metadata=of(EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`.")
+    )
+
+
+@frozen(kw_only=True)
+class OutputNumeric(OutputEvaluator):
+    """The output is a number, compared with a target."""
+
+    type: ClassVar[str] = "output_numeric"
+    details: ClassVar[tuple[str, ...]] = ("value", "target", "operator")
+
+    operator: str = attrs.field(
+        metadata=of(Type("choice", choices=("eq", "ne", "lt", "le", "gt", "ge")), "The comparison.")
+    )
+    target: int | float | str = attrs.field(metadata=of(MEASURE, "What to compare with."))
+
+
+@frozen(kw_only=True)
+class OutputJson(OutputEvaluator):
+    """The output is JSON; a jq expression takes a value from it, compared with a target."""
+
+    type: ClassVar[str] = "output_json"
+    details: ClassVar[tuple[str, ...]] = ("value", "path", "target")
+
+    path: str = attrs.field(metadata=of(TEMPLATE, "A jq expression; the first value it gives counts."))
+    operator: str = attrs.field(
+        default="eq",
+        metadata=of(
+            Type("choice", choices=("eq", "ne", "lt", "le", "gt", "ge")),
+            "The comparison; order needs numbers.",
+        ),
+    )
+    target: Any = attrs.field(metadata=of(JSON, "What to compare with: any JSON value or a template."))
+
+
+@frozen(kw_only=True)
+class OutputContains(OutputEvaluator):
+    """The output contains a text or matches an expression."""
+
+    type: ClassVar[str] = "output_contains"
+    details: ClassVar[tuple[str, ...]] = ("matched", "pattern")
+
+    pattern: str = attrs.field(metadata=of(TEMPLATE, "A substring or an RE2 regular expression."))
+    negate: bool = attrs.field(
+        default=False, metadata=of(BOOLEAN, "`success` when the pattern is not found.")
+    )
+    match: str = attrs.field(
+        default="auto",
+        metadata=of(
+            Type("choice", choices=("auto", "substring", "regex")),
+            "What the pattern is; `auto` takes it as either.",
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class Convergence(OutputEvaluator):
+    """The output is a measurement, compared with a target and the measurement before."""
+
+    type: ClassVar[str] = "convergence"
+    verdicts: ClassVar[tuple[str, ...] | None] = ("target", "progress", "stall")
+    details: ClassVar[tuple[str, ...]] = ("current", "previous", "target", "delta")
+
+    target: int | float | str = attrs.field(metadata=of(MEASURE, "The value to reach."))
+    tolerance: int | float | str = attrs.field(
+        default=0, metadata=of(Type("measure", least=0), "How near counts as reached.")
+    )
+    previous: int | float | str | None = attrs.field(
+        default=None,
+        metadata=of(MEASURE, "The measurement before; absent: the last one this state made."),
+    )
+    direction: str = attrs.field(
+        default="minimize",
+        metadata=of(Type("choice", choices=("minimize", "maximize")), "Which way is progress."),
+    )
+
+
+@frozen(kw_only=True)
+class LlmStructured(Evaluator):
+    """A model reads the output and gives a verdict; what slash commands get by default."""
+
+    type: ClassVar[str] = "llm_structured"
+    verdicts: ClassVar[tuple[str, ...] | None] = None
+    details: ClassVar[tuple[str, ...]] = ("confidence", "confident", "reason", "raw", "error", "message")
+
+    prompt: str | None = attrs.field(
+        default=None,
+        metadata=of(TEMPLATE, "The question; absent: whether the action succeeded."),
+    )
+    schema: dict[str, Any] | None = attrs.field(
+        default=None,
+        metadata=of(Type("map", JSON), "JSON Schema of the answer, an object with a `verdict`."),
+    )
+    min_confidence: float = attrs.field(
+        default=0.5,
+        metadata=of(Type("number", least=0, most=1), "From which confidence on a verdict is confident."),
+    )
+    uncertain_suffix: bool = attrs.field(
+        default=False,
+        metadata=of(BOOLEAN, "Whether a verdict below it gets `_uncertain` appended."),
+    )
+
+
+DEFAULT_VERDICTS = ("success", "failure", "blocked", "partial")
+DEFAULT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "verdict": {
+            "type": "string",
+            "enum": list(DEFAULT_VERDICTS),
+            "description": (
+                "- success: The action completed its goal\n"
+                "- failure: The action failed, should retry\n"
+                "- blocked: Cannot proceed without external help\n"
+                "- partial: Made progress but not complete\n"
+            ),
+        },
+        "confidence": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "description": "Confidence in this verdict (0-1)",
+        },
+        "reason": {"type": "string", "description": "Brief explanation"},
+    },
+    "required": ["verdict", "confidence", "reason"],
+}
+DEFAULT_PROMPT = "Evaluate whether this action succeeded based on its output."
+
+
+@frozen(kw_only=True)
+class Answer(Evaluator):
+    """The answer to a question is the verdict where it is one of `choices`, else it is `success`.
+
+    What states that ask get by default; it cannot be named.
+    """
+
+    type: ClassVar[str] = "answer"
+    verdicts: ClassVar[tuple[str, ...] | None] = ("success",)
+    details: ClassVar[tuple[str, ...]] = ("answer", "by")
+
+
+EVALUATORS: dict[str, type[Evaluator]] = {
+    cls.type: cls for cls in (ExitCode, OutputNumeric, OutputJson, OutputContains, Convergence, LlmStructured)
+}
+
+
+# --- states -----------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class StateSpec(Spec):
+    """A state: at most one action or call, a judgement of it, where to go."""
+
+    name: str
+    action: str | None = attrs.field(
+        default=None,
+        metadata=of(TEMPLATE, "A shell command, or a slash command such as `/ll:check_code fix`."),
+    )
+    action_type: str | None = attrs.field(
+        default=None,
+        metadata=of(
+            Type("choice", choices=("shell", "slash", "ask")),
+            "Which it is, where its look does not say it; `ask` puts the action as a question to a person.",
+        ),
+    )
+    choices: tuple[str, ...] | None = attrs.field(
+        default=None,
+        metadata=of(Type("list", TEXT, least=1), "What a question may be answered with; absent: any text."),
+    )
+    default: str | None = attrs.field(
+        default=None,
+        metadata=of(TEMPLATE, "The answer where nobody gives one within `timeout`, or only Enter."),
+    )
+    call: str | None = attrs.field(
+        default=None,
+        metadata=of(TEXT, "Instead of an action: a function of a file, such as `flows.sexp#summarise`."),
+    )
+    args: Any = attrs.field(
+        default=None,
+        metadata=of(ARGUMENTS, "What the function is called with: a list, or a mapping by parameter names."),
+    )
+    capture: str | None = attrs.field(
+        default=None, metadata=of(TEXT, "Keep the action's result as `${captured.<name>.…}`.")
+    )
+    timeout: float | None = attrs.field(
+        default=None,
+        metadata=of(DURATION, "Seconds for the action; its whole process group is ended then."),
+    )
+    evaluate: Evaluator | None = attrs.field(
+        default=None,
+        metadata=of(
+            Type("spec", specs=tuple(EVALUATORS.values())), "How to judge the action; see the evaluators."
+        ),
+    )
+    route: dict[str, str] | None = attrs.field(
+        default=None,
+        metadata=of(
+            Type("map", TARGET),
+            "Verdict to next state; `_` takes any other verdict, `_error` takes errors.",
+        ),
+    )
+    on_success: str | None = attrs.field(
+        default=None, metadata=of(TARGET, "Next state on `success`; also written `on_yes`.")
+    )
+    on_failure: str | None = attrs.field(
+        default=None, metadata=of(TARGET, "Next state on `failure`; also written `on_no`.")
+    )
+    on_error: str | None = attrs.field(default=None, metadata=of(TARGET, "Next state on an error."))
+    next: str | None = attrs.field(
+        default=None, metadata=of(TARGET, "Next state whatever happened; nothing is judged.")
+    )
+    terminal: bool = attrs.field(
+        default=False, metadata=of(BOOLEAN, "The loop ends here, after the state's action if it has one.")
+    )
+    status: str | None = attrs.field(
+        default=None,
+        metadata=of(
+            Type("choice", choices=("success", "failure")),
+            "How the loop ends in this terminal; absent: `success`.",
+        ),
+    )
+    on_maintain: str | None = attrs.field(
+        default=None,
+        metadata=of(TARGET, "Where the next cycle begins, in a terminal of a loop that maintains."),
+    )
+    on_unknown: str | None = attrs.field(
+        default=None,
+        metadata=of(
+            Type("choice", choices=("rerun", "ask", "fail")),
+            "What a resumed run does with an action that may have run; absent: `rerun`.",
+        ),
+    )
+    budget: Budget | None = attrs.field(
+        default=None,
+        metadata=of(
+            Type("spec", specs=(Budget,)), "What the state's own agent and model calls may use; see `budget`."
+        ),
+    )
+
+    @property
+    def acts(self) -> bool:
+        """Whether there is a result to judge: of an action, or of a call."""
+        return self.action is not None or self.call is not None
+
+    # Verdict to target, with `_` for any other verdict and `_error` for `error`.
+    routes: Mapping[str, str] = attrs.field(init=False, eq=False, repr=False)
+
+    @routes.default
+    def _routes(self) -> Mapping[str, str]:
+        """The route table comes first, its `_` included; shorthand fills what it leaves open.
+
+        A state with `next` keeps only where errors go. (Seed, Resolution Order and Special Route Keys.)
+        """
+        table = dict(self.route or {})
+        error = table.pop("error", None)
+        if self.on_error is not None:
+            error = error or self.on_error
+        if error is not None:
+            table.setdefault("_error", error)
+        if self.next is not None:
+            return {verdict: target for verdict, target in table.items() if verdict == "_error"}
+        if "_" not in table:
+            for verdict, target in (("success", self.on_success), ("failure", self.on_failure)):
+                if target is not None:
+                    table.setdefault(self._said(verdict), target)
+        return table
+
+    def _said(self, verdict: str) -> str:
+        """`yes` and `no` are what `on_yes` and `on_no` mean where these are choices."""
+        choice = {"success": "yes", "failure": "no"}[verdict]
+        return choice if self.action_type == "ask" and choice in (self.choices or ()) else verdict
+
+    @property
+    def asks(self) -> bool:
+        """Whether the action is a question to a person."""
+        return self.action is not None and self.action_type == "ask"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the loop ends here: `terminal`, and nothing that the seed puts before it."""
+        return self.terminal and self.next is None and not self.routes.keys() - {"_error"}
+
+
+# --- loops ------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class LoopSettings(Spec):
+    """What every paradigm may set; it reaches the FSM unchanged."""
+
+    description: str | None = attrs.field(default=None, metadata=of(Type("text"), "What the loop is for."))
+    scope: tuple[str, ...] | None = attrs.field(
+        default=None,
+        metadata=of(Type("list", TEXT, least=1), 'Paths the loop works on, for locks; absent: `["."]`.'),
+    )
+    context: dict[str, Any] = attrs.field(
+        factory=dict,
+        metadata=of(Type("map", JSON), "The author's variables, `${context.<name>}`; may hold `${…}`."),
+    )
+    max_iterations: int = attrs.field(
+        default=50, metadata=of(COUNT, "Iterations at most, per cycle where the loop maintains.")
+    )
+    max_steps: int | None = attrs.field(
+        default=None, metadata=of(COUNT, "States entered at most, over the whole run.")
+    )
+    backoff: float | None = attrs.field(
+        default=None, metadata=of(PAUSE, "Seconds to wait between two iterations.")
+    )
+    timeout: float | None = attrs.field(
+        default=None,
+        metadata=of(DURATION, "Seconds for the whole run, time inside actions and model calls included."),
+    )
+    maintain: bool = attrs.field(
+        default=False, metadata=of(BOOLEAN, "Start again where a terminal says `on_maintain`.")
+    )
+    maintain_delay: float | None = attrs.field(
+        default=None, metadata=of(PAUSE, "Seconds to wait between two cycles; absent: `backoff`.")
+    )
+    llm: LlmSettings = attrs.field(
+        factory=LlmSettings,
+        metadata=of(Type("spec", specs=(LlmSettings,)), "How a model judges output; see `llm`."),
+    )
+    agent: str | AgentSettings | None = attrs.field(
+        default=None,
+        metadata=of(
+            Type("named", least=1, specs=(AgentSettings,)),
+            "What runs slash commands: a name of `.loops/config.yaml`, or see `agent`.",
+        ),
+    )
+    on_handoff: str = attrs.field(
+        default="end",
+        metadata=of(
+            Type("choice", choices=("end", "pause", "continue")),
+            "What becomes of the loop when an agent says `CONTEXT_HANDOFF:`.",
+        ),
+    )
+    max_handoffs: int = attrs.field(
+        default=5,
+        metadata=of(
+            Type("integer", least=1, most=20), "Sessions that may follow on one action, where it goes on."
+        ),
+    )
+    budget: Budget | None = attrs.field(
+        default=None,
+        metadata=of(Type("spec", specs=(Budget,)), "What agent and model calls may use; see `budget`."),
+    )
+    on_error: str | None = attrs.field(
+        default=None, metadata=of(TARGET, "The state that takes errors no state routes.")
+    )
+
+
+@frozen(kw_only=True)
+class Loop(LoopSettings):
+    """`paradigm: fsm`, and what every paradigm becomes: states and transitions."""
+
+    name: str = attrs.field(metadata=of(NAME, "The loop's name."))
+    initial: str = attrs.field(metadata=of(TARGET, "The state to begin in."))
+    states: dict[str, StateSpec] = attrs.field(
+        metadata=of(Type("map", Type("spec", specs=(StateSpec,)), least=1), "The states by name.")
+    )
+    # Outside equality: a printed FSM does not say what it was written in.
+    paradigm: str = attrs.field(default="fsm", eq=False)
+    # What `texts` has parsed of it.
+    parsed: dict[Any, Any] = attrs.field(init=False, factory=dict, eq=False, repr=False)
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether it, or a state of it, has a budget."""
+        return self.budget is not None or any(state.budget is not None for state in self.states.values())
+
+    def kind_of(self, state: StateSpec) -> str:
+        """`shell`, `slash` or `ask`: what a state's action is, its context looked into; or `call`."""
+        if state.call is not None:
+            return "call"
+        if state.action_type is not None:
+            return state.action_type
+        action = state.action or ""
+        if action[:1].isalnum():
+            return "shell"  # neither white space, nor a slash, nor a variable
+        for _ in range(MAX_NESTING):
+            begins = _CONTEXT_FIRST.match(action)
+            value: Any = self.context if begins else None
+            for key in begins[1].split(".") if begins else ():
+                value = value.get(key) if isinstance(value, dict) else None
+            if begins is None or not isinstance(value, str):
+                break
+            action = value + action[begins.end() :]
+        return "slash" if is_slash_command(action) else "shell"
+
+    def evaluator_of(self, state: StateSpec) -> Evaluator:
+        """How a state is judged: as it says, else by the kind of its action (seed, Default Evaluation)."""
+        if state.evaluate is not None:
+            return state.evaluate
+        if state.action is not None and self.llm.enabled and self.kind_of(state) == "slash":
+            return _BY_MODEL
+        return _BY_ANSWER if state.asks else _BY_EXIT_CODE
+
+    def restart_of(self, state: StateSpec) -> str | None:
+        """Where the next cycle begins after a terminal; None where the loop ends there."""
+        if not self.maintain or not state.is_terminal:
+            return None
+        if state.on_maintain is not None:
+            return state.on_maintain
+        return None if state.status == "failure" else self.initial
+
+
+# How a state is judged that does not say how.
+_BY_MODEL, _BY_ANSWER, _BY_EXIT_CODE = LlmStructured(), Answer(), ExitCode()
+# How deep a context value may refer to others.
+MAX_NESTING = 100
+_CONTEXT_FIRST = re.compile(r"\s*\$\{(?:raw:)?context\.([^}:]+)\}")
+_VARIABLE = re.compile(r"\$\{[^}]*\}?")
+_SLASH_COMMAND = re.compile(r"\s*/[A-Za-z0-9_][A-Za-z0-9_:-]*(\s|$)")
+
+
+def is_slash_command(action: str) -> bool:
+    """Whether an action, its context expanded, looks like a slash command (`loops.md` 10).
+
+    `/ll:check_code fix` does; a path such as `/usr/bin/true` or `/setup.sh` does not.
+    """
+    return _SLASH_COMMAND.match(_VARIABLE.sub("v", action)) is not None

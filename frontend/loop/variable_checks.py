@@ -1,0 +1,360 @@
+"""What the texts of a loop read, and whether it will be there.
+
+Owns the checks on `${…}`: what `templates` finds wrong, fields that no namespace has, captures that
+nothing sets or that some way reaches before they are set, values spliced unquoted on purpose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ...ir.diagnostics import Diagnostic, suggest
+from ...ir.records import frozen
+from ...ir.spans import Span
+from ..link.calls import argument_key, argument_texts
+from ..source.yaml_tree import Document
+from ..template.template import NAMESPACES, Constant, Problem, Template, Variable, parse, text_of
+from .graph import Graph
+from .reader import fields_of
+from .schema import EVALUATORS, Loop, Spec, StateSpec
+from .template_cache import template_of
+
+DETAILS = sorted(
+    {name for cls in EVALUATORS.values() for name in cls.details} | {"message", "error", "reason"}
+)
+# A suggestion compares with every name: with many names, only the first few findings get one.
+MAX_COMPARISONS = 100_000
+# How many "may not be set" findings show the way that shows it; finding one costs a search.
+SHOWN_WAYS = 20
+
+
+@frozen
+class Text:
+    """A text of a loop that may hold variables.
+
+    field: such as `action` or `evaluate.target`; state: whose it is, None for the loop's own.
+    """
+
+    state: StateSpec | None
+    field: str
+    kind: str
+    text: str
+    span: Span | None
+    template: Template
+
+
+def read_texts(loop: Loop) -> Iterator[Text]:
+    """Every text of the loop with variables in it, parsed."""
+    for state, field, kind, text in _texts(loop):
+        if "$" in text:
+            template = template_of(loop, None if state is None else state.name, kind, text)
+            yield Text(state, field, kind, text, _place(loop, state, field), template)
+
+
+def fixed_text(template: Template) -> str | None:
+    """What a template always gives, or None where only a run can tell."""
+    only = template.single
+    return text_of(only.value) if isinstance(only, Constant) else template.fixed
+
+
+def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
+    """Whose a text is, its field, its kind of template, itself."""
+    fields = fields_of(StateSpec)
+    special = ("action", "route", "default", "args")
+    keys = [key for key, field in fields.items() if field.type.kind == "target" or key in special]
+    for state in loop.states.values():
+        for key in keys:
+            value = getattr(state, key)
+            if value is None:
+                continue
+            if key == "action":
+                kind = {"slash": "slash", "ask": "value"}.get(loop.kind_of(state), "shell")
+                yield state, key, kind, value
+            elif key == "route":
+                for verdict, target in value.items():
+                    yield state, f"route.{verdict}", "value", target
+            elif key == "args":
+                for place, text in argument_texts(value):
+                    yield state, place, "value", text
+            else:
+                yield state, key, "value", value
+        if state.evaluate is not None:
+            for key, text in _templates(state.evaluate):
+                yield state, f"evaluate.{key}", "value", text
+    for key in ("initial", "on_error"):
+        value = getattr(loop, key)
+        if value is not None:
+            yield None, key, "value", value
+
+
+def _place(loop: Loop, state: StateSpec | None, field: str) -> Span | None:
+    """Where a text stands."""
+    if state is None:
+        return loop.span_of(field)
+    if state.evaluate is not None and field.startswith("evaluate."):
+        return state.evaluate.span_of(field.removeprefix("evaluate."))
+    return state.span_of(argument_key(field) if field.startswith("args") else field)
+
+
+def _templates(spec: Spec) -> Iterator[tuple[str, str]]:
+    for key, field in fields_of(type(spec)).items():
+        value = getattr(spec, key)
+        if isinstance(value, str) and field.type.kind in ("template", "measure", "json"):
+            yield key, value
+
+
+def check_variables(
+    loop: Loop, graph: Graph, texts: list[Text], document: Document | None
+) -> Iterator[Diagnostic]:
+    """Everything wrong with the variables of a loop."""
+    checker = _Checker(loop, graph, document)
+    yield from checker.context()
+    for text in texts:
+        yield from checker.problems(text)
+        for variable in text.template.variables:
+            yield from checker.fields(text, variable)
+    yield from checker.order(texts)
+
+
+class _Checker:
+    def __init__(self, loop: Loop, graph: Graph, document: Document | None) -> None:
+        self.loop = loop
+        self.graph = graph
+        self.document = document
+        self.bad_context: set[str] = set()
+        # Findings that come back with every value on the way to them, and are said once.
+        self.said: set[object] = set()
+        self.comparisons = 0
+        self.captures = {state.capture for state in loop.states.values() if state.capture and state.acts}
+
+    def place(self, span: Span | None, text: str, start: int, end: int) -> Span | None:
+        return self.document.within(span, text, start, end) if self.document is not None else span
+
+    def at(self, text: Text, variable: Variable) -> Span | None:
+        return self.place(text.span, text.text, variable.start, variable.end)
+
+    # --- what the templates say -------------------------------------------------------------
+
+    def context(self) -> Iterator[Diagnostic]:
+        """What is wrong inside context values, said once and there, not at every use."""
+        through: list[tuple[str, str, Span | None, Problem]] = []
+        for key, value in self.loop.context.items():
+            if "context-too-large" in self.said:
+                break  # what leads there need not be followed again
+            span = self.loop.span_of(f"context.{key}")
+            for text in _strings(value):
+                if "$" not in text:
+                    continue
+                for problem in parse(text, kind="slash", context=self.loop.context).problems:
+                    if problem.id == "context-too-large":
+                        self.bad_context.add(key)
+                        if not self.is_said(problem):
+                            yield self.diagnostic(problem, span, text)
+                    elif _context_key(text, problem) in (None, key):
+                        self.bad_context.add(key)
+                        yield self.diagnostic(problem, span, text)
+                    else:
+                        through.append((key, text, span, problem))
+        for key, text, span, problem in through:
+            other = _context_key(text, problem)
+            if other not in self.bad_context and not self.is_said(problem):
+                yield self.diagnostic(problem, span, text)
+            self.bad_context.add(key)
+
+    def is_said(self, problem: Problem) -> bool:
+        """Whether a cycle of context values, or one too many of them, was reported; notes that it is."""
+        found: object = problem.id
+        if problem.id == "context-cycle":
+            found = frozenset(re.findall(r"context\.[\w.-]+", problem.message.partition(": ")[2]))
+        elif problem.id != "context-too-large":
+            return False
+        if found in self.said:
+            return True
+        self.said.add(found)
+        return False
+
+    def problems(self, text: Text) -> Iterator[Diagnostic]:
+        for problem in text.template.problems:
+            if _context_key(text.text, problem) not in self.bad_context and not self.is_said(problem):
+                yield self.diagnostic(problem, text.span, text.text)
+
+    def diagnostic(self, problem: Problem, span: Span | None, text: str) -> Diagnostic:
+        place = self.place(span, text, problem.start, problem.end)
+        return Diagnostic(problem.id, problem.message, place, "", problem.help, problem.severity)
+
+    # --- fields -----------------------------------------------------------------------------
+
+    def fields(self, text: Text, variable: Variable) -> Iterator[Diagnostic]:
+        """Names after the namespace that cannot be there."""
+        space, path = NAMESPACES[variable.namespace], variable.path
+        if variable.raw:
+            yield self.raw(text, variable, self.at(text, variable))
+        if variable.namespace == "captured" and len(path) == 1:
+            message = f"`{variable.name}` is a whole result"
+            place = self.at(text, variable)
+            yield Diagnostic("unknown-field", message, place, "", f"write `${{{variable.name}.output}}`")
+            return
+        keys = path[1:] if space.is_keyed else path
+        if space.fields is None:
+            if variable.namespace == "env" and keys:
+                place = self.at(text, variable)
+                yield Diagnostic("unknown-field", "an environment variable has no fields", place)
+            return
+        name, *rest = keys
+        is_plain = name in space.fields and name not in ("details", "value", "session", "handoff")
+        if is_plain and not rest:
+            return
+        place = self.at(text, variable)
+        if name not in space.fields:
+            known = [*space.fields]
+            help = suggest(name, known, "it has")
+            others = [
+                f"${{{o.name}.{name}}}"
+                for o in NAMESPACES.values()
+                if not o.is_keyed and name in (o.fields or ())
+            ]
+            if len(others) == 1 and not (help or "").startswith("did you mean"):
+                help = f"did you mean `{others[0]}`?"
+            if variable.namespace == "result" and name in DETAILS:
+                help = f"did you mean `${{result.details.{name}}}`?"
+            owner = ".".join((variable.namespace, *path[:1])) if space.is_keyed else variable.namespace
+            yield Diagnostic("unknown-field", f"`{owner}` has no field `{name}`", place, "", help)
+        elif name == "value" and not self.comes_from(variable, "call"):
+            message = f"`{variable.name}` is there after a call only"
+            yield Diagnostic("unknown-field", message, place, "", "what an action printed is its `output`")
+        elif name in ("session", "handoff") and not self.comes_from(variable, "slash"):
+            message = f"`{variable.name}` is there after a slash command only"
+            yield Diagnostic("unknown-field", message, place, "", "an agent tells it, no other action does")
+        elif name not in ("details", "value") and rest:
+            yield Diagnostic(
+                "unknown-field", f"`{name}` has no fields", place, "", f"drop `.{'.'.join(rest)}`"
+            )
+        elif name == "details" and rest and rest[0] not in DETAILS and self.graph.is_read:
+            message = f"no evaluator gives a detail `{rest[0]}`"
+            help = suggest(rest[0], DETAILS, "there are")
+            yield Diagnostic("unknown-detail", message, place, "", help, "warning")
+
+    def comes_from(self, variable: Variable, kind: str) -> bool:
+        """Whether what a state of that kind does gives the result that is read."""
+        return any(
+            state.acts
+            and self.loop.kind_of(state) == kind
+            and (variable.namespace == "prev" or state.capture == variable.path[0])
+            for state in self.loop.states.values()
+        )
+
+    def raw(self, text: Text, variable: Variable, place: Span | None) -> Diagnostic:
+        if text.kind == "shell":
+            message = f"`{variable.text}` is spliced into the command unquoted"
+            help = f"write `${{{variable.name}}}` unless it is meant to be code"
+            return Diagnostic("raw-variable", message, place, "runs as code", help, "warning")
+        message = "`raw:` has no effect here: nothing is quoted"
+        return Diagnostic("raw-variable", message, place, "", "leave `raw:` out", "warning")
+
+    # --- order ------------------------------------------------------------------------------
+
+    def order(self, texts: list[Text]) -> Iterator[Diagnostic]:
+        """Variables that nothing sets, or that some way reaches before they are set."""
+        names = sorted({_bit(variable) for text in texts for variable in text.template.variables} - {""})
+        bit = {name: 1 << i for i, name in enumerate(names)}
+        states = list(self.loop.states.values())
+        captured = [bit.get(f"captured.{state.capture}", 0) if state.acts else 0 for state in states]
+        given = [
+            bits
+            | (bit.get("prev", 0) if state.acts else 0)
+            | (bit.get("result", 0) if _is_judged(state) else 0)
+            for bits, state in zip(captured, states, strict=True)
+        ]
+        before = self.graph.definite(given)
+        reachable = self.graph.reachable()
+        shown = 0
+        for text in texts:
+            number = self.graph.number[text.state.name] if text.state is not None else -1
+            for variable in text.template.variables:
+                name = _bit(variable)
+                if not name or (text.field == "evaluate.previous"):
+                    continue
+                if variable.namespace == "captured" and variable.path[0] not in self.captures:
+                    yield from self.never_set(text, variable)
+                    continue
+                if number not in reachable or variable.default is not None or not self.graph.is_whole:
+                    continue
+                there = before[number]
+                if text.field.startswith("evaluate."):
+                    there |= captured[number]
+                elif text.field != "action" and not text.field.startswith(
+                    "args"
+                ):  # a route: `prev` is still what ran before this state
+                    there |= given[number] & ~bit.get("prev", 0)
+                if there & bit[name]:
+                    continue
+                shown += 1
+                setters = (
+                    [i for i, bits in enumerate(given) if bits & bit[name]] if shown <= SHOWN_WAYS else None
+                )
+                yield self.maybe_unset(text, variable, number, setters)
+
+    def never_set(self, text: Text, variable: Variable) -> Iterator[Diagnostic]:
+        if not self.graph.is_read:
+            return
+        name = variable.path[0]
+        help: str | None = f"add `capture: {name}` to a state with an action"
+        self.comparisons += len(self.captures)
+        if self.captures and self.comparisons <= MAX_COMPARISONS:
+            help = suggest(name, self.captures, "the loop captures")
+        severity = "error" if variable.default is None else "warning"
+        yield Diagnostic(
+            "unset-capture", f"nothing captures `{name}`", self.at(text, variable), "", help, severity
+        )
+
+    def maybe_unset(
+        self, text: Text, variable: Variable, number: int, setters: list[int] | None
+    ) -> Diagnostic:
+        what = {
+            "prev": "an action has run",
+            "result": "anything was evaluated",
+        }.get(variable.namespace, f"`{variable.path[0]}` is captured")
+        help = f"`${{{variable.name}:default=…}}` gives a value for that case"
+        if setters is not None:
+            way = self.graph.way(number, setters)
+            if len(way) > 6:
+                way = [*way[:3], "…", *way[-2:]]
+            if len(way) > 1:
+                help = f"on the way {' → '.join(way)}; {help}"
+            elif way:
+                help = f"the loop begins here; {help}"
+        message = f"`{variable.text}` may be read before {what}"
+        return Diagnostic(
+            "maybe-unset", message, self.at(text, variable), "undefined on some way", help, "warning"
+        )
+
+
+def _is_judged(state: StateSpec) -> bool:
+    return state.next is None and not state.is_terminal
+
+
+def _bit(variable: Variable) -> str:
+    """The name under which the order of a variable is followed; '' where it is always there."""
+    if variable.namespace == "captured":
+        return f"captured.{variable.path[0]}"
+    return variable.namespace if variable.namespace in ("prev", "result") else ""
+
+
+def _context_key(text: str, problem: Problem) -> str | None:
+    """The context value that a problem came through, if it came through one."""
+    written = text[problem.start : problem.end].removeprefix("${").removeprefix("raw:")
+    if problem.id == "unknown-variable" and f"`${{{written.rstrip('}')}}}`" in problem.message:
+        return None
+    if not written.startswith("context."):
+        return None
+    return written.removeprefix("context.").partition(".")[0].partition(":")[0].rstrip("}")
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)

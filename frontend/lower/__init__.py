@@ -1,0 +1,1 @@
+"""Lowering of loops and of the core language to IR."""

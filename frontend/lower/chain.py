@@ -1,0 +1,71 @@
+"""States of a loop written one after the other; and which of a loop's states can come again.
+
+What `lower`, `judging` and `calling` write with. Must not be in here: what the states mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from ...ir.analysis import components
+from ...ir.builder import FunctionBuilder, record
+from ...ir.nodes import Branch, Exit, Expr, Handler, Instruction, Perform
+from ...ir.records import define
+from ...ir.spans import Span
+from ..loop.schema import CURRENT, Loop, StateSpec
+
+
+@define
+class Chain:
+    """States written one after the other: the one that is open takes instructions until its exit."""
+
+    builder: FunctionBuilder
+    handler: Handler | None = None
+    span: Span | None = None
+    name: str = ""
+    body: list[Instruction] = attrs.Factory(list)
+
+    def open(self, name: str) -> None:
+        self.name, self.body = name, []
+
+    def add(self, *instructions: Instruction) -> None:
+        self.body.extend(instructions)
+
+    def close(self, exit: Exit) -> None:
+        self.builder.state(self.name, self.body, exit, handler=self.handler, span=self.span)
+
+    def perform(self, kind: str, args: dict[str, Any], slot: str, then: str) -> None:
+        """End the open state with an effect and open the one that takes its answer."""
+        self.close(Perform(kind, record(args), slot, then, span=self.span))
+        self.open(then)
+
+    def unless(self, condition: Expr, away: str, then: str) -> None:
+        """End the open state: `away` if the condition holds, else on in a new state."""
+        self.close(Branch(condition, away, then, span=self.span))
+        self.open(then)
+
+
+def states_on_cycles(loop: Loop, error_route: Callable[[StateSpec], str | None]) -> set[str]:
+    """The author's states that control can come back to within a cycle of the loop."""
+    states = loop.states
+    index = {name: number for number, name in enumerate(states)}
+    anywhere = len(states)  # where a target that is worked out at run time may lead
+    ways: list[list[int]] = []
+    for name, state in states.items():
+        targets = [error_route(state)]
+        if not state.is_terminal:
+            targets += [state.next, *state.routes.values()]
+        named = {name if target == CURRENT else target for target in targets if target is not None}
+        dynamic = any("${" in target for target in named)
+        ways.append([anywhere] if dynamic else [index[target] for target in named])
+    ways.append(list(index.values()))
+    names = [*states, ""]
+    return {
+        names[number]
+        for component in components(ways)
+        for number in component
+        if len(component) > 1 or number in ways[number]
+    }

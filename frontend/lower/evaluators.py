@@ -1,0 +1,228 @@
+"""Evaluators to expressions: how the verdict on an action comes about.
+
+One method for each evaluator of the schema. The deterministic ones are primitives; `output_json`
+asks the host to run jq, `llm_structured` asks it for a model's reply, and a primitive judges what
+came back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...ir.builder import expr, freeze, prim, record, store
+from ...ir.nodes import Const, Expr, Slot
+from ..link.calls import argument_texts
+from ..loop.schema import (
+    DEFAULT_MODEL_TEXT,
+    DEFAULT_PROMPT,
+    DEFAULT_SCHEMA,
+    Answer,
+    Convergence,
+    ExitCode,
+    LlmStructured,
+    Loop,
+    OutputContains,
+    OutputJson,
+    OutputNumeric,
+    StateSpec,
+)
+from . import templates
+from .budgets import check_budget, spend
+from .templates import Needs
+
+if TYPE_CHECKING:
+    from .chain import Chain
+    from .loop import Lowering
+
+# What the model is shown of an output, from its end: the seed's bound.
+SHOWN_CHARACTERS = 4000
+
+
+def model_name(loop: Loop, default_model: str) -> str:
+    """The model that evaluates: the loop's, where it names one, else the default."""
+    named = loop.llm.model
+    return default_model if named is None or named == DEFAULT_MODEL_TEXT else named
+
+
+def texts(state: StateSpec, loop: Loop) -> Iterator[tuple[str, str, str]]:
+    """Every text of a state that may interpolate: its field, its kind of template, itself."""
+    if state.action is not None:
+        yield "action", "value" if state.asks else loop.kind_of(state), state.action
+    if state.asks and state.default is not None:
+        yield "default", "value", state.default
+    for place, text in argument_texts(state.args):
+        yield place, "value", text
+    if state.evaluate is not None:
+        for field in ("source", "target", "tolerance", "previous", "pattern", "path", "prompt"):
+            value = getattr(state.evaluate, field, None)
+            if isinstance(value, str):
+                yield f"evaluate.{field}", "value", value
+    for verdict, target in state.routes.items():
+        if "${" in target:
+            yield f"route.{verdict}", "value", target
+    if state.next is not None and "${" in state.next:
+        yield "next", "value", state.next
+
+
+def as_text(value: Expr) -> Expr:
+    return value if isinstance(value, Const) and isinstance(value.value, str) else prim("text", value)
+
+
+class Judgement:
+    """Writes the states in which `result` comes about, from `last` or from the evaluator's source."""
+
+    def __init__(self, lowering: Lowering, chain: Chain, state: StateSpec) -> None:
+        self.lowering = lowering
+        self.chain = chain
+        self.state = state
+        self.evaluator = lowering.loop.evaluator_of(state)
+        self.type = self.evaluator.type
+        self.needs = Needs()
+
+    def lower(self) -> None:
+        match self.evaluator:
+            case Answer():
+                result = self.answer()
+            case ExitCode():
+                result = self.exit_code(self.evaluator)
+            case OutputNumeric():
+                result = self.numeric(self.evaluator)
+            case OutputContains():
+                result = self.contains(self.evaluator)
+            case OutputJson():
+                result = self.json(self.evaluator)
+            case Convergence():
+                result = self.convergence(self.evaluator)
+            case LlmStructured():
+                result = self.model(self.evaluator)
+        self.chain.add(store("result", result, span=self.evaluator.span))
+        if isinstance(self.evaluator, Convergence):
+            measured = Slot(f"measured.{self.state.name}")
+            current = prim("lookup_or", Slot("result"), ("details", "current"), None)
+            kept = prim("select", prim("is_null", current), measured, current)
+            self.chain.add(store(measured.name, kept))
+
+    # --- operands ---------------------------------------------------------------------------
+
+    def field(self, name: str, *, lenient: bool = False) -> Expr:
+        """The value of an evaluator's field, interpolated where it is a text."""
+        value = getattr(self.evaluator, name)
+        if not isinstance(value, str):
+            return expr(freeze(value))
+        template = self.lowering.templates[self.state.name, f"evaluate.{name}"]
+        place = self.lowering.place(self.state, f"evaluate.{name}", value)
+        fill = templates.lenient if lenient else templates.value_of
+        return fill(template, place, self.needs)
+
+    def subject(self) -> Expr:
+        """What is evaluated: the source, else what the action printed."""
+        if self.evaluator.source is not None:
+            return self.field("source")
+        return prim("get", Slot("last"), "output")
+
+    def prepared(self, *operands: Expr) -> None:
+        """Ask the host for what the operands read, before the judging state uses them."""
+        self.lowering.prepare(self.chain, self.state, "judge", self.needs)
+
+    @property
+    def sees_exit(self) -> bool:
+        return self.state.acts and not getattr(self.evaluator, "ignore_exit", False)
+
+    def unless_crashed(self, result: Expr) -> Expr:
+        """The verdict on an output, but `error` where the action that printed it crashed."""
+        return prim("or", prim("judge_crash", Slot("last")), result) if self.sees_exit else result
+
+    # --- evaluators -------------------------------------------------------------------------
+
+    def answer(self) -> Expr:
+        """The choice that was made; `success` where any text is an answer."""
+        answer = prim("get", Slot("last"), "output")
+        details = record({"answer": answer, "by": prim("get", Slot("last"), "by")})
+        verdict = answer if self.state.choices else expr("success")
+        return self.unless_crashed(record({"verdict": verdict, "details": details}))
+
+    def exit_code(self, evaluator: ExitCode) -> Expr:
+        success, failure = expr(evaluator.success), expr(evaluator.failure)
+        if evaluator.source is not None:
+            code = self.field("source")
+            self.prepared(code)
+            return prim("judge_exit", record({"exit_code": code}), success, failure)
+        return prim("judge_exit", Slot("last"), success, failure)
+
+    def numeric(self, evaluator: OutputNumeric) -> Expr:
+        subject, target = self.subject(), self.field("target")
+        self.prepared(subject, target)
+        return self.unless_crashed(prim("judge_numeric", subject, evaluator.operator, target))
+
+    def contains(self, evaluator: OutputContains) -> Expr:
+        subject, pattern = self.subject(), self.field("pattern")
+        self.prepared(subject, pattern)
+        cut = prim("not", prim("is_null", self.truncated()))
+        return self.unless_crashed(
+            prim("judge_contains", subject, pattern, evaluator.match, evaluator.negate, cut)
+        )
+
+    def truncated(self) -> Expr:
+        """How much of the subject was cut away, null where it is whole or nobody can say."""
+        if self.evaluator.source is None:
+            return prim("lookup_or", Slot("last"), ("truncated", "output"), None)
+        template = self.lowering.templates[self.state.name, "evaluate.source"]
+        read = template.variables
+        if len(read) == 1 and read[0].path[-1] in templates.PRINTED and read[0].namespace != "env":
+            place = self.lowering.place(self.state, "evaluate.source", self.evaluator.source)
+            base, path = templates.base_of(read[0], place, self.needs)
+            return prim("lookup_or", base, (*path[:-1], "truncated", path[-1]), None)
+        return expr(None)
+
+    def json(self, evaluator: OutputJson) -> Expr:
+        subject, path, target = self.subject(), self.field("path"), self.field("target")
+        self.prepared(subject, path, target)
+        args = {"program": path, "input": as_text(subject)}
+        self.chain.perform("jq", args, "reply", f"{self.state.name}/judge")
+        result = prim("judge_json", Slot("reply"), path, evaluator.operator, target)
+        return self.unless_crashed(result)
+
+    def convergence(self, evaluator: Convergence) -> Expr:
+        subject, target, tolerance = self.subject(), self.field("target"), self.field("tolerance")
+        # The convergence paradigm shows the seed's `previous: ${prev.output}`, which would read
+        # the output of the *apply* action; what it means is the last value this state measured.
+        if self.lowering.loop.paradigm == "convergence":
+            previous = expr(None)
+        else:
+            previous = self.field("previous", lenient=True)
+        self.prepared(subject, target, tolerance, previous)
+        measured = Slot(f"measured.{self.state.name}")
+        return self.unless_crashed(
+            prim("judge_convergence", subject, target, tolerance, previous, measured, evaluator.direction)
+        )
+
+    def model(self, evaluator: LlmStructured) -> Expr:
+        lowering, state, chain = self.lowering, self.state, self.chain
+        if not lowering.loop.llm.enabled:
+            disabled = {"kind": "llm-disabled", "message": "model evaluation is switched off"}
+            return prim("judge_model", expr({"error": disabled}), evaluator.min_confidence, False)
+        if state.acts:
+            chain.unless(prim("judge_crash", Slot("last")), f"{state.name}/crashed", f"{state.name}/ask")
+            lowering.crashed(state)
+        subject = self.subject()
+        prompt = self.field("prompt") if evaluator.prompt is not None else expr(DEFAULT_PROMPT)
+        self.prepared(subject, prompt)
+        check_budget(lowering, chain, state, "ask")
+        settings = lowering.loop.llm
+        args: dict[str, Any] = {
+            "prompt": as_text(prompt),
+            "output": prim("tail", as_text(subject), SHOWN_CHARACTERS),
+            "schema": freeze(evaluator.schema or DEFAULT_SCHEMA),
+            "model": lowering.model,
+            "max_tokens": settings.max_tokens,
+            "timeout_s": settings.timeout,
+            "deadline_ms": lowering.deadline,
+            "on_unknown": state.on_unknown,
+        }
+        chain.perform("evaluate", args, "reply", f"{state.name}/judge")
+        spend(lowering, chain, state, "reply")
+        lowering.in_time(chain, "reply", f"{state.name}/judge_in_time")
+        return prim(
+            "judge_model", Slot("reply"), expr(evaluator.min_confidence), expr(evaluator.uncertain_suffix)
+        )

@@ -1,0 +1,604 @@
+"""One function of a core program as states: its body in A-normal form.
+
+Calls, effects and jumps end states; what lives across one lives in a slot. Slots are called after
+the variables, temporaries `t1`, `t2` …; a state is called after what it does and its line
+(`validate-12`, `shell-14`, `loop-9`). Operands are evaluated left to right: what comes before a
+call is kept in a temporary unless nothing can change it.
+
+Methods that lower a node are generators that yield the lowering of a part and get what it gives
+(`work_off`), so that a program may be nested deeper than Python's stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from ...ir.analysis import slots_read
+from ...ir.builder import prim, record, store
+from ...ir.nodes import (
+    Call,
+    Closure,
+    Const,
+    Exit,
+    Expr,
+    Fail,
+    Function,
+    Goto,
+    Note,
+    Parallel,
+    Perform,
+    Return,
+    SetBox,
+    Slot,
+    TailCall,
+)
+from ...ir.spans import Span
+from ..core import nodes as core
+from ..core.nodes import Binding, Core, Lambda
+from .closure_analysis import Captures
+from .constant_folding import fold
+from .state_writer import Label, StateWriter, is_true
+
+# The lowering of a node; what it gives is an expression, or nothing.
+Lowering = Generator[Any, Any, Any]
+
+
+def work_off(lowering: Lowering) -> Any:
+    """Run a lowering and those it yields, on a stack of our own; what it gives."""
+    stack = [lowering]
+    given: Any = None
+    while stack:
+        try:
+            stack.append(stack[-1].send(given))
+            given = None
+        except StopIteration as stop:
+            stack.pop()
+            given = stop.value
+    return given
+
+
+class Into:
+    """The value goes to a slot (None: nowhere), control to a state."""
+
+    __slots__ = ("label", "slot")
+
+    def __init__(self, slot: str | None, label: Label) -> None:
+        self.slot = slot
+        self.label = label
+
+
+# The value is what the function returns.
+RETURN: None = None
+Destination = Into | None
+
+
+class Surroundings(Protocol):
+    """What a function's body asks of the program it is in."""
+
+    def function_name(self, function: Lambda, captures: Captures) -> str:
+        """The name of a function, which becomes part of the program."""
+
+    def library_value(self, name: str) -> Closure:
+        """A library function as a value."""
+
+    def external(self, part: Any) -> Closure:
+        """A part of the program that is not said in core, as a value."""
+
+    def operation(self, name: str) -> str | None:
+        """The primitive that a library function is, if it is one."""
+
+
+def _is_library(span: Span | None) -> bool:
+    return span is not None and span.path.startswith("stdlib/")
+
+
+class Body(StateWriter):
+    """Lowers one function."""
+
+    def __init__(self, name: str, function: Lambda, captures: Captures, around: Surroundings) -> None:
+        self.function = function
+        self.captures = captures
+        self.around = around
+        super().__init__(name)
+        self.slots: dict[Binding, str] = {}
+        # Slots of variables that are assigned without being in a box.
+        self.changing: set[str] = set()
+        self.loops: list[tuple[Label, tuple[Binding, ...]]] = []
+
+    # --- the function -------------------------------------------------------------------------
+
+    def lower(self) -> Function:
+        function, span = self.function, self.function.span
+        parameters = [self.name_slot(binding) for binding in function.parameters]
+        more = None
+        if function.optionals or function.rest is not None:
+            more = self.name_slot(function.rest) if function.rest else self.slot_names.give("more")
+            parameters.append(more)
+        captured = self.captures.of(function)
+        captures = [self.name_slot(binding) for binding in captured]
+        self.begin(Label("start", span).use())
+        work_off(self.whole(more))
+        return self.build(parameters, captures, more is not None, span)
+
+    def whole(self, more: str | None) -> Lowering:
+        """Give parameters their boxes and defaults, then the body."""
+        function = self.function
+        for binding in function.parameters:
+            self.enclose(binding)
+        if more is not None:
+            for binding, default in function.optionals:
+                yield self.default(binding, default, more)
+            if function.rest is None:
+                self.refuse_more(more, len(function.parameters) + len(function.optionals))
+            else:
+                self.enclose(function.rest)
+        yield self.into(function.body, RETURN)
+
+    def default(self, binding: Binding, default: Core, more: str) -> Lowering:
+        """An optional parameter: the next argument, else its default."""
+        slot = self.name_slot(binding)
+        given, absent, after = (Label(kind, default.span) for kind in ("given", "default", "body"))
+        self.leave_by_branch(Slot(more), given, absent, None)
+        self.begin(given)
+        self.add(store(slot, prim("first", Slot(more))))
+        self.add(store(more, prim("rest", Slot(more))))
+        self.jump(after)
+        self.begin(absent)
+        yield self.into(default, Into(slot, after))
+        self.begin(after)
+        self.enclose(binding)
+
+    def refuse_more(self, more: str, most: int) -> None:
+        """Fault where arguments are left over."""
+        too_many, body = Label("too-many", self.function.span), Label("body", self.function.span)
+        self.leave_by_branch(Slot(more), too_many, body, None)
+        self.begin(too_many)
+        message = f"`{self.name}` takes at most {most} argument{'' if most == 1 else 's'}"
+        self.leave(lambda: Fail(Const({"kind": "arity", "message": message}), span=self.function.span))
+        self.begin(body)
+
+    def enclose(self, binding: Binding) -> None:
+        """Put a variable whose slot has its value into a box, where it needs one."""
+        if binding in self.captures.boxed:
+            slot = self.slots[binding]
+            self.add(store(slot, prim("box", Slot(slot))))
+
+    # --- slots --------------------------------------------------------------------------------
+
+    def name_slot(self, binding: Binding) -> str:
+        """A slot for a variable, called after it."""
+        slot = self.slots[binding] = self.slot_names.give(binding.name or "unnamed")
+        if binding in self.captures.assigned and binding not in self.captures.boxed:
+            self.changing.add(slot)
+        return slot
+
+    def read(self, binding: Binding, span: Span | None) -> Expr:
+        """What a variable holds."""
+        captures = self.captures
+        constant = captures.constants.get(binding)
+        if constant is not None:
+            return Const(constant.value, span=span)
+        function = captures.known.get(binding)
+        if function is not None:
+            return self.closure(function, span)
+        slot = Slot(self.slots[binding], span=span)
+        if binding in captures.early:
+            return prim("unbox_set", slot, binding.name, span=span)
+        return prim("unbox", slot, span=span) if binding in captures.boxed else slot
+
+    def closure(self, function: Lambda, span: Span | None) -> Closure:
+        captured = tuple([Slot(self.slots[binding]) for binding in self.captures.of(function)])
+        return Closure(self.around.function_name(function, self.captures), captured, span=span)
+
+    def is_steady(self, expr: Expr) -> bool:
+        """Whether an expression gives the same whenever it is evaluated, without a fault."""
+        if isinstance(expr, Closure):
+            return True  # slots of captured variables hold their value or their box for good
+        return isinstance(expr, Const) or (isinstance(expr, Slot) and expr.name not in self.changing)
+
+    # --- values -------------------------------------------------------------------------------
+
+    def value(self, node: Core) -> Lowering:
+        """An expression for a node's value, good until the next thing is evaluated."""
+        while True:
+            if node in self.captures.simple:
+                return self.simple(node)
+            match node:
+                case core.Sequence(items=items):
+                    for item in items[:-1]:
+                        yield self.effect(item)
+                    node = items[-1]
+                case core.Let(bindings=bindings, body=body):
+                    for binding, value in bindings:
+                        yield self.bind(binding, value)
+                    node = body
+                case core.Letrec(bindings=bindings, body=body):
+                    yield self.bind_all(bindings)
+                    node = body
+                case core.Assign(binding=binding, value=value):
+                    expr = yield self.value(value)
+                    if not self.is_steady(expr):
+                        expr = self.keep(expr)
+                    self.assign(binding, expr, node.span)
+                    return expr
+                case core.Operation() | core.Apply() if self.operation(node) is not None:
+                    mark = self.depth
+                    expr = yield self.operate(node)
+                    self.depth = mark
+                    # In a temporary, so that expressions stay shallow.
+                    return expr if isinstance(expr, Const) else self.keep(expr)
+                case core.Note():
+                    yield self.effect(node)
+                    return Const(None)
+                case _:
+                    mark = self.depth
+                    slot = self.temporary()
+                    after = Label("after", node.span)
+                    yield self.into(node, Into(slot, after))
+                    self.begin(after)
+                    self.depth = mark + 1
+                    return Slot(slot)
+
+    def operation(self, node: Core) -> str | None:
+        """The primitive that a node applies, if it does."""
+        match node:
+            case core.Operation(op=op):
+                return op
+            case core.Apply(callee=core.Library(name=name), spread=None):
+                return self.around.operation(name)
+            case _:
+                return None
+
+    def operate(self, node: Core) -> Lowering:
+        """The expression for an operation whose operands take more than an expression."""
+        op = self.operation(node)
+        assert op is not None
+        assert isinstance(node, core.Operation | core.Apply)
+        operands = yield self.operands(node.args)
+        return fold(op, operands, node.span)
+
+    def simple(self, node: Core) -> Expr:
+        """The expression that a simple node is; these are not nested deep."""
+        match node:
+            case core.Literal(value=value):
+                return Const(value, span=node.span)
+            case core.Variable(binding=binding):
+                return self.read(binding, node.span)
+            case core.Library(name=name):
+                return self.around.library_value(name)
+            case core.External(part=part):
+                return self.around.external(part)
+            case core.Lambda():
+                return self.closure(node, node.span)
+            case core.Operation(args=args) | core.Apply(args=args):
+                op = self.operation(node)
+                assert op is not None
+                return fold(op, [self.simple(arg) for arg in args], node.span)
+            case core.If(test=test, then=then, otherwise=otherwise):
+                condition = self.simple(test)
+                if isinstance(condition, Const):
+                    return self.simple(then if is_true(condition.value) else otherwise)
+                return prim("select", condition, self.simple(then), self.simple(otherwise), span=node.span)
+            case _:
+                raise AssertionError(f"a {type(node).__name__} is no single expression")
+
+    def operands(self, nodes: Sequence[Core]) -> Lowering:
+        """Expressions for several nodes, evaluated left to right."""
+        simple = self.captures.simple
+        last = max((index for index, node in enumerate(nodes) if node not in simple), default=-1)
+        found: list[Expr] = []
+        for index, node in enumerate(nodes):
+            expr = yield self.value(node)
+            if index < last and not self.is_steady(expr):
+                expr = self.keep(expr)
+            found.append(expr)
+        return found
+
+    def fields(self, fields: Sequence[tuple[str, Core]]) -> Lowering:
+        """A map of fields, without those that are null."""
+        values = yield self.operands([value for _, value in fields])
+        entries = dict(zip((name for name, _ in fields), values, strict=True))
+        given = {
+            name: expr
+            for name, expr in entries.items()
+            if not (isinstance(expr, Const) and expr.value is None)
+        }
+        if all(isinstance(expr, Const) for expr in given.values()):
+            return record(given)
+        return prim("without_nulls", record(given))
+
+    # --- statements ---------------------------------------------------------------------------
+
+    def effect(self, node: Core) -> Lowering:
+        """Evaluate a node whose value nobody wants."""
+        mark = self.depth
+        match node:
+            case core.Note(kind=kind, fields=fields):
+                entries = yield self.fields(fields)
+                self.add(Note(kind, entries, span=node.span))
+            case core.Assign(binding=binding, value=value):
+                expr = yield self.value(value)
+                self.assign(binding, expr, node.span)
+            case _ if node in self.captures.simple:
+                self.drop(self.simple(node))
+            case _:
+                after = Label("after", node.span)
+                yield self.into(node, Into(None, after))
+                self.begin(after)
+        self.depth = mark
+
+    def assign(self, binding: Binding, expr: Expr, span: Span | None) -> None:
+        slot = self.slots[binding]
+        if binding in self.captures.boxed:
+            self.add(SetBox(Slot(slot), expr, span=span))
+        else:
+            self.add(store(slot, expr, span=span))
+
+    def bind(self, binding: Binding, value: Core) -> Lowering:
+        """Give a new variable its value."""
+        captures = self.captures
+        if binding in captures.known or binding in captures.constants:
+            return
+        if binding not in captures.used:
+            yield self.effect(value)
+            return
+        mark = self.depth
+        slot = self.slots[binding] if binding in self.slots else self.name_slot(binding)
+        span = binding.span or value.span
+        if binding in captures.boxed:
+            expr = yield self.value(value)
+            self.add(store(slot, prim("box", expr), span=span))
+        elif value in captures.simple:
+            self.add(store(slot, self.simple(value), span=span))
+        else:
+            after = Label("after", value.span)
+            yield self.into(value, Into(slot, after))
+            self.begin(after)
+        self.depth = mark
+
+    def bind_all(self, bindings: Sequence[tuple[Binding, Core]]) -> Lowering:
+        """Bind as `letrec*` does: what may be looked at before it has its value begins as an unset box."""
+        early = [binding for binding, _ in bindings if binding in self.captures.early]
+        for binding in early:
+            self.add(store(self.name_slot(binding), prim("unset_box")))
+        for binding, value in bindings:
+            if binding in self.captures.early:
+                mark = self.depth
+                expr = yield self.value(value)
+                self.add(SetBox(Slot(self.slots[binding]), expr, span=binding.span or value.span))
+                self.depth = mark
+            else:
+                yield self.bind(binding, value)
+
+    # --- into a destination -------------------------------------------------------------------
+
+    def into(self, node: Core, to: Destination) -> Lowering:
+        """Evaluate a node, put its value where it goes and leave the open state."""
+        mark = self.depth
+        while node not in self.captures.simple:
+            self.depth = mark
+            match node:
+                case core.Sequence(items=items):
+                    for item in items[:-1]:
+                        yield self.effect(item)
+                    node = items[-1]
+                case core.Let(bindings=bindings, body=body):
+                    for binding, value in bindings:
+                        yield self.bind(binding, value)
+                    node = body
+                case core.Letrec(bindings=bindings, body=body):
+                    yield self.bind_all(bindings)
+                    node = body
+                case core.If(test=test, then=then, otherwise=otherwise):
+                    yes, no = Label("then", then.span), Label("else", otherwise.span)
+                    yield self.test(test, yes, no)
+                    self.depth = mark
+                    self.begin(yes)
+                    yield self.into(then, to)
+                    self.begin(no)
+                    node = otherwise
+                case core.Loop(bindings=bindings, body=body):
+                    for binding, value in bindings:
+                        yield self.bind(binding, value)
+                    header = Label("loop", node.span)
+                    self.jump(header)
+                    header.uses *= 2  # so that what comes before the loop stays outside of it
+                    self.begin(header)
+                    self.loops.append((header, tuple(binding for binding, _ in bindings)))
+                    yield self.into(body, to)
+                    self.loops.pop()
+                    return
+                case core.Recur(args=args):
+                    yield self.recur(args)
+                    return
+                case core.Apply() if self.operation(node) is None:
+                    yield self.call(node, to)
+                    return
+                case core.Parallel():
+                    yield self.parallel(node, to)
+                    return
+                case core.Perform():
+                    yield self.perform(node, to)
+                    return
+                case core.Fail():
+                    yield self.fail(node)
+                    return
+                case core.Try():
+                    yield self.guard(node, to)
+                    return
+                case _:
+                    break
+        is_operation = node not in self.captures.simple and self.operation(node) is not None
+        expr = yield (self.operate(node) if is_operation else self.value(node))
+        self.deliver(expr, to, node.span)
+        self.depth = mark
+
+    def deliver(self, expr: Expr, to: Destination, span: Span | None) -> None:
+        if to is RETURN:
+            self.leave(lambda: Return(expr, span=span))
+        else:
+            if to.slot is None:
+                self.drop(expr)
+            elif not (isinstance(expr, Slot) and expr.name == to.slot):
+                self.add(store(to.slot, expr, span=span))
+            self.jump(to.label)
+
+    def leave_for(
+        self, to: Destination, exit: Callable[[str, str], Exit], kind: str, span: Span | None
+    ) -> None:
+        """End the open state with a call or an effect whose answer goes to the destination."""
+        if self.open is None:
+            return
+        mark = self.depth
+        after = Label("after", span) if to is RETURN else to.label
+        after.use()
+        slot = self.temporary() if to is RETURN or to.slot is None else to.slot
+        self.open.label.span = span or self.open.label.span
+        self.leave(lambda: exit(slot, after.name), kind)
+        if to is RETURN:
+            self.begin(after)
+            self.leave(lambda: Return(Slot(slot), span=span))
+        self.depth = mark
+
+    def call(self, node: core.Apply, to: Destination) -> Lowering:
+        spread, span = node.spread, node.span
+        nodes = [node.callee, *node.args] if spread is None else [node.callee, *node.args, spread]
+        callee, *args = yield self.operands(nodes)
+        if spread is not None:
+            # The list is evaluated within the callee's expression, yet after the arguments.
+            last = args.pop()
+            callee, *args = [expr if self.is_steady(expr) else self.keep(expr) for expr in (callee, *args)]
+            callee = prim("applied", callee, last, span=span)
+        if to is RETURN and not self.stays(node):
+            self.leave(lambda: TailCall(callee, tuple(args), span=span))
+            return
+        self.leave_for(
+            to,
+            lambda slot, next: Call(callee, tuple(args), slot, next, span=span),
+            self.callee_name(node.callee),
+            span,
+        )
+
+    def stays(self, node: core.Apply) -> bool:
+        """Whether the author's function waits for the library's, so that a fault in there has its place.
+
+        It uses up no memory: a function of the library calls none that it is given as the last thing it does.
+        """
+        return isinstance(node.callee, core.Library) and not _is_library(self.function.span)
+
+    def parallel(self, node: core.Parallel, to: Destination) -> Lowering:
+        span = node.span
+        callee, items = yield self.operands([node.callee, node.items])
+        exit = partial(Parallel, callee, items, span=span)
+        self.leave_for(to, exit, "parallel", span)
+
+    def perform(self, node: core.Perform, to: Destination) -> Lowering:
+        kind, span = node.kind, node.span
+        entries = yield self.fields(node.fields)
+        self.leave_for(to, lambda slot, next: Perform(kind, entries, slot, next, span=span), kind, span)
+
+    def fail(self, node: core.Fail) -> Lowering:
+        expr = yield self.value(node.error)
+        self.leave(lambda: Fail(expr, span=node.span))
+
+    def callee_name(self, callee: Core) -> str:
+        match callee:
+            case core.Variable(binding=binding):
+                return binding.name or "call"
+            case core.Library(name=name):
+                return name.removeprefix("calls:")  # what the author wrote became a call of this
+            case core.External(part=part):
+                return str(part.name)
+            case _:
+                return "call"
+
+    def recur(self, args: Sequence[Core]) -> Lowering:
+        header, bindings = self.loops[-1]
+        mark = self.depth
+        exprs: list[Expr] = yield self.operands(args)
+        # From left to right; what a later one reads is stored when all have been evaluated.
+        later: list[set[str]] = []
+        read: set[str] = set()
+        for expr in reversed(exprs):
+            later.append(read)
+            read = read.union(slots_read(expr))
+        waiting: list[tuple[Binding, Expr]] = []
+        for binding, expr, read in zip(bindings, exprs, reversed(later), strict=True):
+            slot = self.slots.get(binding)
+            if slot is None:  # nothing looks at it
+                self.drop(expr)
+            elif isinstance(expr, Slot) and expr.name == slot and binding not in self.captures.boxed:
+                pass
+            elif slot in read:
+                waiting.append((binding, self.keep(expr)))
+            else:
+                self.renew(binding, expr)
+        for binding, expr in waiting:
+            self.renew(binding, expr)
+        self.depth = mark
+        if self.open is not None:
+            header.use()
+            self.leave(lambda: Goto(header.name))
+
+    def renew(self, binding: Binding, expr: Expr) -> None:
+        """Give a variable of a loop its value for the next round."""
+        boxed = binding in self.captures.boxed
+        self.add(store(self.slots[binding], prim("box", expr) if boxed else expr))
+
+    def guard(self, node: core.Try, to: Destination) -> Lowering:
+        """A `try`: the states of its body have the handler's state and the slot for the fault."""
+        slot = self.name_slot(node.binding)
+        catch, inside = Label("catch", node.handler.span), Label("try", node.span)
+        done = Label("after", node.span)
+        body_to = Into(self.temporary(), done) if to is RETURN else to
+        outer = self.handler
+        self.jump(inside)
+        catch.uses += inside.uses
+        self.handler = (catch, slot)
+        loops, self.loops = self.loops, []
+        self.begin(inside)
+        yield self.into(node.body, body_to)
+        self.handler, self.loops = outer, loops
+        if to is RETURN:
+            self.begin(done)
+            self.leave(lambda: Return(Slot(body_to.slot or ""), span=node.span))
+        self.begin(catch)
+        self.enclose(node.binding)
+        yield self.into(node.handler, to)
+
+    # --- tests --------------------------------------------------------------------------------
+
+    def test(self, node: Core, yes: Label, no: Label) -> Lowering:
+        """Go one of two ways by a node's truth."""
+        while True:
+            match node:
+                case core.Literal(value=value):
+                    self.jump(yes if is_true(value) else no)
+                    return
+                case core.If(test=test, then=then, otherwise=otherwise) if node not in self.captures.simple:
+                    first, second = Label("then", then.span), Label("else", otherwise.span)
+                    yield self.test(test, first, second)
+                    self.begin(first)
+                    yield self.test(then, yes, no)
+                    self.begin(second)
+                    node = otherwise
+                case core.Apply(callee=core.Library(name="not"), args=(inner,), spread=None):
+                    node, yes, no = inner, no, yes
+                case core.Operation(op="not", args=(inner,)):
+                    node, yes, no = inner, no, yes
+                case core.Sequence(items=items):
+                    for item in items[:-1]:
+                        yield self.effect(item)
+                    node = items[-1]
+                case core.Let(bindings=bindings, body=body):
+                    for binding, value in bindings:
+                        yield self.bind(binding, value)
+                    node = body
+                case _:
+                    mark = self.depth
+                    expr = yield self.value(node)
+                    self.leave_by_branch(expr, yes, no, node.span)
+                    self.depth = mark
+                    return

@@ -1,0 +1,495 @@
+"""Loops to states and jumps: everything a loop means becomes slots, instructions and exits.
+
+Each of the author's states `check` becomes a handful of IR states:
+
+    check            has it run in this iteration already?
+    check/again      is another iteration allowed?      check/next       count it, back off
+    check/enter      note it, fill in the action        check/act        perform it
+    check/judge      the verdict                        check/route      go where it leads
+    check/error      a fault or a crash, where something routes errors
+
+What belongs to the whole program begins with a slash: `/start`, `/max_iterations`, `/timeout`, ….
+The slots and the proof that no limit can be bypassed are in `spec/lowering.md`. Takes a loop
+that `check` found no errors in; knows nothing of YAML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from ...ir import call_limits
+from ...ir.builder import FunctionBuilder, prim, record, store
+from ...ir.nodes import (
+    Branch,
+    Exit,
+    Expr,
+    Fail,
+    Function,
+    Goto,
+    Handler,
+    Instruction,
+    Limits,
+    Meta,
+    Note,
+    Program,
+    Return,
+    Slot,
+    Switch,
+)
+from ...ir.spans import Source, Span
+from ..link.calls import argument_key
+from ..loop.schema import CURRENT, Loop, StateSpec
+from ..loop.template_cache import template_of
+from ..template.template import Given, Template, parse
+from . import actions, calls, evaluators, templates
+from .calls import Callee
+from .chain import Chain, states_on_cycles
+from .templates import Needs, Place
+
+# Nodes that stand in every state alike are made once.
+ITERATION, LAP, STEPS = Slot("iteration"), Slot("lap"), Slot("steps")
+COUNT_ITERATION = store("iteration", prim("add", ITERATION, 1))
+COUNT_LAP = store("lap", prim("add", LAP, 1))
+COUNT_STEP = store("steps", prim("add", STEPS, 1))
+VERDICT = prim("get", Slot("result"), "verdict")
+DETAILS = prim("get", Slot("result"), "details")
+CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
+BROKEN = prim("or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error"))
+FORGET_LAST = store("last", None)
+# The active time of the run at which a loop within it is over.
+DEADLINE = Slot(call_limits.DEADLINE)
+
+# The limit where the loop's time ends between two iterations.
+AT_REST = "timeout_at_rest"
+
+NO_CALLEES: Mapping[str, Callee] = {}
+Within = Callable[[Span | None, str, int, int], Span | None]
+
+
+def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model: str) -> Program:
+    """The program of a checked loop.
+
+    `within(span, text, start, end)` finds the place of a part of a text (`Document.within`).
+    """
+    lowering = Lowering(loop, within, default_model)
+    function = lowering.function()
+    scope = tuple(loop.scope) if loop.scope is not None else (".",)
+    meta = Meta("loop", loop.paradigm, scope, lowering.maintains, lowering.limits)
+    return Program(loop.name, function.name, (function,), meta, sources=sources)
+
+
+def milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else max(1, round(seconds * 1000))
+
+
+class Lowering:
+    """Lowers one loop to a function.
+
+    inner: what its notes call the loop in the program that runs it; None where it is the program itself.
+    callees: by state, the functions that are called. until, acted: afterwards, see `deadlines.Calls`.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        within: Within,
+        default_model: str,
+        inner: str | None = None,
+        callees: Mapping[str, Callee] = NO_CALLEES,
+    ) -> None:
+        self.loop = loop
+        self.within = within
+        self.inner = inner
+        self.callees = callees
+        self.until: dict[str, Expr] = {}
+        self.acted: list[str] = []
+        self.model = evaluators.model_name(loop, default_model)
+        timeout = milliseconds(loop.timeout)
+        # A loop that does not begin with the program works out when its time is over.
+        self.deadline: int | Slot | None = timeout if inner is None or timeout is None else DEADLINE
+        self.limits = Limits(
+            max_iterations=loop.max_iterations,
+            max_steps=loop.max_steps,
+            timeout_ms=timeout,
+            budget_usd=loop.budget.usd if loop.budget else None,
+            budget_tokens=loop.budget.tokens if loop.budget else None,
+            budget_calls=loop.budget.calls if loop.budget else None,
+            budget_seconds=loop.budget.seconds if loop.budget else None,
+            state_budgets={
+                state.name: state.budget.bounds
+                for state in loop.states.values()
+                if state.budget is not None and state.budget.bounds
+            },
+        )
+        given = [key for key, value in loop.context.items() if isinstance(value, Given)]
+        self.builder = FunctionBuilder(inner or "main", [f"context.{key}" for key in given])
+        self.looping = states_on_cycles(loop, self.error_route)
+        self.ends: set[str] = set()
+        self.dynamic = False
+        self.templates = {
+            (name, field): template_of(loop, name, kind, text)
+            for name, state in loop.states.items()
+            for field, kind, text in evaluators.texts(state, loop)
+        }
+        used = [v for template in self.templates.values() for v in template.variables]
+        self.reads_prev = any(variable.namespace == "prev" for variable in used)
+        read = {variable.path[0] for variable in used if variable.namespace == "loop"}
+        self.reads_start = "started_at" in read
+        self.reads_elapsed = inner is not None and not read.isdisjoint({"elapsed", "elapsed_ms"})
+
+    def function(self) -> Function:
+        loop = self.loop
+        self.start()
+        for state in loop.states.values():
+            if state.is_terminal:
+                self.terminal(state)
+            else:
+                self.working(state)
+        if self.dynamic:
+            self.dispatch()
+        for reason in sorted(self.ends):
+            self.end_at_limit(reason)
+        return self.builder.build(loop.span)
+
+    def note(self, kind: str, fields: dict[str, Any]) -> Note:
+        """A note, which says whose it is where the loop is one among others."""
+        return Note(kind, record({"loop": self.inner, **fields}))
+
+    # --- the program's own states -----------------------------------------------------------
+
+    @property
+    def maintains(self) -> bool:
+        return any(self.loop.restart_of(state) is not None for state in self.loop.states.values())
+
+    def start(self) -> None:
+        chain = Chain(self.builder, span=self.loop.span)
+        chain.open("/start")
+        chain.add(store("iteration", 1), store("lap", 1), store("steps", 0))
+        if self.maintains:
+            chain.add(store("cycle", 1))
+        own = self.loop.budget.bounds if self.loop.budget is not None else {}
+        chain.add(*(store(f"spent.{unit}", 0) for unit in own))
+        for name, bounds in self.limits.state_budgets.items():
+            chain.add(*(store(f"spent.{unit}.{name}", 0) for unit in bounds))
+        chain.add(Note("loop_start", record({"loop": self.inner or self.loop.name})))
+        if self.reads_start or self.reads_elapsed or self.deadline is DEADLINE:
+            chain.perform("clock", {}, "now", "/started")
+            elapsed = prim("get", Slot("now"), "elapsed_ms")
+            if self.deadline is DEADLINE:
+                chain.add(store(DEADLINE.name, prim("add", elapsed, self.limits.timeout_ms)))
+            if self.reads_start:
+                chain.add(store("started_at", prim("get", Slot("now"), "time")))
+            if self.reads_elapsed:
+                chain.add(store(templates.BEGUN.name, elapsed))
+        chain.close(Goto(self.loop.initial))
+
+    def end_at_limit(self, reason: str) -> None:
+        chain = Chain(self.builder, span=self.loop.span)
+        chain.open(f"/{reason}")
+        if reason == AT_REST:  # the iteration is counted, but nothing of it has run
+            self.finish(chain, Slot("state"), "limit", "timeout", prim("sub", ITERATION, 1))
+        else:
+            self.finish(chain, Slot("state"), "limit", reason)
+
+    def finish(
+        self, chain: Chain, final_state: Any, status: str, terminated_by: str, iterations: Expr = ITERATION
+    ) -> None:
+        """Note that the loop is over and return its outcome."""
+        common = {"final_state": final_state, "iterations": iterations, "status": status}
+        if self.maintains:
+            common["cycles"] = Slot("cycle")
+        common["terminated_by"] = terminated_by
+        chain.add(self.note("loop_complete", common))
+        common["steps"] = STEPS
+        if self.inner is not None:
+            common["captured"] = self.captured()
+        chain.close(Return(record(common)))
+
+    def captured(self) -> Expr:
+        """What was captured, as the text that `${captured.<name>.output}` is."""
+        names = dict.fromkeys(state.capture for state in self.loop.states.values() if state.capture)
+        texts: dict[str, Expr] = {}
+        for name in names:
+            slot = Slot(f"captured.{name}")
+            text = prim("trim_newline", prim("lookup_or", slot, ("output",), ""))
+            texts[name] = prim("select", prim("is_null", slot), None, text)
+        return prim("without_nulls", record(texts))
+
+    def dispatch(self) -> None:
+        """Where a target worked out at run time is looked up among the author's states."""
+        names = list(self.loop.states)
+        cases = tuple((name, name) for name in names)
+        self.builder.state("/dispatch", (), Switch(Slot("goal"), cases, "/unknown_state"))
+        shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+        whose = prim("concat", "state `", Slot("state"), "`: no state named `", Slot("goal"))
+        message = prim("concat", whose, f"`; the states are: {shown}")
+        self.builder.state("/unknown_state", (), Fail(record({"kind": "unknown-state", "message": message})))
+
+    # --- the author's states ----------------------------------------------------------------
+
+    def place(self, state: StateSpec, field: str, text: str) -> Place:
+        block, _, key = field.partition(".")
+        if block == "evaluate" and state.evaluate is not None:
+            span = state.evaluate.span_of(key)
+        else:
+            span = state.span_of(argument_key(field), field, f"on_{key}")
+        within = lambda start, end: self.within(span, text, start, end)  # noqa: E731
+        return Place(state.name, self.loop.name, within, self.inner is not None)
+
+    def error_route(self, state: StateSpec) -> str | None:
+        """Where errors of a state go: its own route, then the loop's `on_error`.
+
+        The state that takes the loop's errors does not take its own: it would fail again and again.
+        """
+        target = state.routes.get("_error")
+        if target is None and self.loop.on_error != state.name:
+            target = self.loop.on_error
+        return state.name if target == CURRENT else target
+
+    def chain(self, state: StateSpec) -> Chain:
+        routed = self.error_route(state) is not None
+        handler = Handler(f"{state.name}/error", "fault") if routed else None
+        return Chain(self.builder, handler, span=state.span)
+
+    def gate(self, state: StateSpec) -> str:
+        """Count the step and the iteration before a state is entered; see `spec/lowering.md`.
+
+        Gives the name of the state that is to follow. A state that no way leads back to needs no
+        iteration counted, and where there is nothing to count there is no gate.
+        """
+        name, enter = state.name, f"{state.name}/enter"
+        counts_visits = name in self.looping
+        if not counts_visits and self.limits.max_steps is None:
+            return name
+        chain = Chain(self.builder, span=state.span)
+        chain.open(name)
+        if self.limits.max_steps is not None:
+            self.ends.add("max_steps")
+            chain.unless(prim("ge", STEPS, self.limits.max_steps), "/max_steps", f"{name}/step")
+            chain.add(COUNT_STEP)
+        if not counts_visits:
+            chain.close(Goto(enter))
+            return enter
+        self.ends.add("max_iterations")
+        again = prim("eq", Slot(f"seen.{name}"), LAP)
+        chain.close(Branch(again, f"{name}/again", enter, span=state.span))
+        chain.open(f"{name}/again")
+        most = prim("ge", ITERATION, self.limits.max_iterations)
+        chain.unless(most, "/max_iterations", f"{name}/next")
+        chain.add(COUNT_ITERATION)
+        chain.add(COUNT_LAP)
+        if self.loop.backoff:
+            self.sleep(chain, self.loop.backoff, f"{name}/rested", AT_REST)
+        chain.close(Goto(enter))
+        return enter
+
+    def enter(self, chain: Chain, state: StateSpec) -> None:
+        """Open the state proper: what is true from here on is that the state has been entered."""
+        chain.open(self.gate(state))
+        if state.name in self.looping:
+            chain.add(store(f"seen.{state.name}", LAP))
+        if self.limits.max_steps is None:
+            chain.add(COUNT_STEP)
+        chain.add(store("state", state.name))
+        chain.add(self.note("state_enter", {"state": state.name, "iteration": ITERATION}))
+        if state.acts and self.reads_prev and chain.handler is not None:
+            chain.add(FORGET_LAST)  # so that `…/error` can tell whether the action ran
+
+    def sleep(self, chain: Chain, seconds: float, then: str, limit: str = "timeout") -> None:
+        chain.perform("sleep", {"seconds": seconds, "deadline_ms": self.deadline}, "slept", then)
+        if self.deadline is not None:
+            self.ends.add(limit)
+            late = prim("eq", prim("get", Slot("slept"), "timed_out"), "loop")
+            chain.unless(late, f"/{limit}", f"{then}/in_time")
+
+    def prepare(self, chain: Chain, state: StateSpec, phase: str, needs: Needs) -> None:
+        """Ask for the environment and the clock where the texts of a phase name them."""
+        if needs.env:
+            chain.perform("env", {"names": tuple(needs.env)}, "env", f"{state.name}/{phase}_env")
+        if needs.clock:
+            chain.perform("clock", {}, "now", f"{state.name}/{phase}_clock")
+
+    def watch_deadline(self, chain: Chain, state: StateSpec, phase: str = "") -> None:
+        """A way that waits for nothing still sees that the loop's time is over."""
+        if self.deadline is None:
+            return
+        self.ends.add("timeout")
+        chain.perform("clock", {}, "now", f"{state.name}/{phase}time")
+        late = prim("ge", prim("get", Slot("now"), "elapsed_ms"), self.deadline)
+        chain.unless(late, "/timeout", f"{state.name}/{phase}in_time")
+
+    def in_time(self, chain: Chain, slot: str, then: str) -> None:
+        """To `/timeout` where an effect was ended because the loop's time was over."""
+        if self.deadline is not None:
+            self.ends.add("timeout")
+            late = prim("eq", prim("get", Slot(slot), "timed_out"), "loop")
+            chain.unless(late, "/timeout", then)
+
+    def remember(self, state: StateSpec) -> list[Instruction]:
+        """Make the action that ran the `prev` of the states to come."""
+        if not self.reads_prev or not state.acts:
+            return []
+        return [store("prev", prim("put", Slot("last"), "state", state.name))]
+
+    def working(self, state: StateSpec) -> None:
+        """A state that is left again."""
+        chain = self.chain(state)
+        self.enter(chain, state)
+        if state.acts:
+            actions.act(self, chain, state)
+        else:
+            self.watch_deadline(chain, state)
+        if state.next is not None:
+            if state.acts:
+                chain.unless(BROKEN, f"{state.name}/crashed", f"{state.name}/route")
+                self.crashed(state)
+            self.go(chain, state, state.next, verdict=False)
+        else:
+            self.judge(chain, state)
+        if chain.handler is not None:
+            self.error(state)
+
+    def crashed(self, state: StateSpec) -> None:
+        """The action was ended or could not start, where no evaluator says what that means."""
+        chain = self.chain(state)
+        chain.open(f"{state.name}/crashed")
+        chain.add(store("result", prim("judge_crash", Slot("last"))))
+        self.note_verdict(chain, state, self.loop.evaluator_of(state).type)
+        target = self.error_route(state)
+        if target is None:
+            chain.close(Fail(self.unrouted_fault(state), span=state.spans.get("action")))
+        else:
+            self.go(chain, state, target)
+
+    def judge(self, chain: Chain, state: StateSpec) -> None:
+        """The verdict on what the action gave, and where it leads."""
+        judgement = evaluators.Judgement(self, chain, state)
+        judgement.lower()
+        self.note_verdict(chain, state, judgement.type)
+        self.route(chain, state)
+
+    def note_verdict(self, chain: Chain, state: StateSpec, kind: str) -> None:
+        fields: dict[str, Any] = {"state": state.name, "type": kind}
+        fields["verdict"] = VERDICT
+        if kind == "llm_structured":
+            fields["confidence"] = CONFIDENCE
+        fields["details"] = DETAILS
+        note = self.note("evaluate", fields)
+        if kind == "llm_structured":
+            note = attrs.evolve(note, fields=prim("without_nulls", note.fields))
+        chain.add(note)
+
+    def route(self, chain: Chain, state: StateSpec) -> None:
+        """The verdict's target: an exact entry, for errors the error route, else the default."""
+        name = state.name
+        table = {verdict: target for verdict, target in state.routes.items() if verdict[0] != "_"}
+        error = self.error_route(state)
+        if error is not None:
+            table["error"] = error
+        default = state.routes.get("_")
+        table = {verdict: name if target == CURRENT else target for verdict, target in table.items()}
+        default = name if default == CURRENT else default
+        verdict = VERDICT
+        unrouted = f"{name}/unrouted"
+        targets = dict.fromkeys([*table.values(), *([default] if default else [])])
+        go = {
+            target: f"{name}/to/{target}" if "${" not in target else f"{name}/to/{i}"
+            for i, target in enumerate(targets)
+        }
+        cases = [(key, go[target]) for key, target in table.items()]
+        if default is not None and "error" not in table:
+            cases.append(("error", unrouted))  # an error is never an "other verdict"
+        chain.close(Switch(verdict, tuple(cases), go[default] if default else unrouted))
+        for target, label in go.items():
+            chain.open(label)
+            self.go(chain, state, target)
+        if default is None or "error" not in table:
+            self.unrouted(chain, state)
+
+    def go(
+        self,
+        chain: Chain,
+        state: StateSpec,
+        target: str,
+        verdict: bool = True,
+        remember: list[Instruction] | None = None,
+    ) -> None:
+        """Note the way taken and take it; what ran here becomes `prev` once the target is known."""
+        fields: dict[str, Any] = {"from": state.name, "to": target}
+        if target == CURRENT:
+            fields["to"] = target = state.name
+        exit: Exit = Goto(target)
+        if "${" in target:
+            template, field = self.target(state, target)
+            needs = Needs()
+            goal = templates.text_of(template, self.place(state, field, target), needs)
+            self.prepare(chain, state, f"to_{len(self.builder.states)}", needs)
+            goal = prim("select", prim("eq", goal, CURRENT), state.name, goal)
+            chain.add(store("goal", goal))
+            fields["to"] = Slot("goal")
+            exit = Goto("/dispatch")
+            self.dynamic = True
+        if verdict:
+            fields["verdict"] = VERDICT
+        chain.add(*(self.remember(state) if remember is None else remember))
+        chain.add(self.note("route", fields))
+        chain.close(exit)
+
+    def target(self, state: StateSpec, text: str) -> tuple[Template, str]:
+        """The parsed template of a target that is worked out at run time, and its field."""
+        for field in (*(f"route.{verdict}" for verdict in state.routes), "next"):
+            template = self.templates.get((state.name, field))
+            if template is not None and template.text == text:
+                return template, field
+        return parse(text, kind="value", context=self.loop.context), "on_error"
+
+    def unrouted_fault(self, state: StateSpec) -> Expr:
+        return calls.refusal(state, prim("unrouted", state.name, Slot("result")))
+
+    def unrouted(self, chain: Chain, state: StateSpec) -> None:
+        chain.open(f"{state.name}/unrouted")
+        chain.close(Fail(self.unrouted_fault(state), span=state.span))
+
+    def error(self, state: StateSpec) -> None:
+        """A fault in the state, taken as the verdict `error`."""
+        target = self.error_route(state)
+        assert target is not None
+        chain = Chain(self.builder, span=state.span)
+        chain.open(f"{state.name}/error")
+        chain.add(store("result", prim("judge_fault", Slot("fault"))))
+        self.note_verdict(chain, state, self.loop.evaluator_of(state).type)
+        self.watch_deadline(chain, state, "error_")
+        remember: list[Instruction] = []
+        if self.reads_prev and state.acts:
+            ran = prim("put", Slot("last"), "state", state.name)
+            remember = [store("prev", prim("select", prim("is_null", Slot("last")), Slot("prev"), ran))]
+        self.go(chain, state, target, remember=remember)
+
+    # --- terminal states --------------------------------------------------------------------
+
+    def terminal(self, state: StateSpec) -> None:
+        chain = self.chain(state)
+        self.enter(chain, state)
+        if state.acts:
+            actions.act(self, chain, state)
+            chain.add(*self.remember(state))
+        restart = self.loop.restart_of(state)
+        if restart is None:
+            self.finish(chain, state.name, state.status or "success", "terminal")
+        else:
+            delay = self.loop.maintain_delay if self.loop.maintain_delay is not None else self.loop.backoff
+            if delay:
+                self.sleep(chain, delay, f"{state.name}/delayed")
+            else:
+                self.watch_deadline(chain, state)
+            chain.close(Goto(f"{state.name}/cycle"))
+            chain.open(f"{state.name}/cycle")
+            chain.add(store("iteration", 1), COUNT_LAP)
+            chain.add(store("cycle", prim("add", Slot("cycle"), 1)))
+            chain.add(self.note("cycle", {"cycle": Slot("cycle")}))
+            chain.close(Goto(state.name if restart == CURRENT else restart))
+        if chain.handler is not None:
+            self.error(state)

@@ -1,0 +1,277 @@
+"""Flows to programs: which functions a program has, what they are called, and its metadata.
+
+Every function that is reached from the program's body becomes one of the IR: the author's, those
+of the library that are written in the language, and wrappers for primitives used as values. What
+one function becomes is decided in `normal_form`, what functions share in `captures`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from ...ir.builder import FunctionBuilder, prim
+from ...ir.call_limits import References
+from ...ir.diagnostics import CompileError, Diagnostic
+from ...ir.effects import EFFECTS
+from ...ir.nodes import Closure, Function, InnerLoop, Meta, Perform, Program, Return, Slot, TailCall
+from ...ir.spans import Source
+from ..core.library import LIBRARY, Defined, Primitive, Spread
+from ..core.nodes import Apply, Binding, Core, External, Lambda, Letrec, Variable, walk
+from ..link.calls import spending
+from ..link.linker import FunctionPart, LoopPart
+from .calls import Callee
+from .closure_analysis import Captures
+from .deadlines import Calls, hand_down
+from .function import Body
+from .loop import Lowering
+from .state_writer import Names
+
+# The function for the program's own body.
+ENTRY = "program"
+# A longer name of a function inside another does not say where it stands.
+_LONGEST_NAME = 60
+
+
+def lower_flow(
+    root: Core, name: str, sources: tuple[Source, ...], definition: Callable[[str], Lambda]
+) -> Program:
+    """The program of a core program and the loops it runs: what the core's value is, it returns.
+
+    `definition(name)` is the function of the library that is `Defined` under a name.
+    """
+    return _Flow(definition, FlowNames()).program(root, name, sources)
+
+
+def lower_calling_loop(
+    part: LoopPart, sources: tuple[Source, ...], definition: Callable[[str], Lambda]
+) -> Program:
+    """The program of a loop and of the functions that it calls."""
+    return _Flow(definition, FlowNames()).loop_program(part, sources)
+
+
+class FlowNames:
+    """The names that functions were given, and what functions of the library are called."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.from_library: dict[str, str] = {}
+
+    def apart(self) -> FlowNames:
+        """The same names, for functions that share none of the library's."""
+        apart = FlowNames()
+        apart.names = self.names
+        return apart
+
+    def copy(self) -> FlowNames:
+        copied = FlowNames()
+        copied.names = self.names.copy()
+        copied.from_library = dict(self.from_library)
+        return copied
+
+
+def lower_input(
+    function: Lambda, shared: Sequence[Binding], definition: Callable[[str], Lambda], names: FlowNames
+) -> tuple[tuple[Function, ...], tuple[Binding, ...]]:
+    """The functions for one form of a session, and which of the `shared` variables it captures.
+
+    The first is the function itself; those of the library are there if `names` has none of them yet.
+    """
+    around = Lambda(tuple(shared), (), None, function, span=function.span)
+    runs_loops = any(isinstance(node, External) for node in walk(function))
+    # What a loop calls may be given the loop's time, which what is there already does not take.
+    flow = _Flow(definition, names.apart() if runs_loops else names)
+    captures = Captures(around, flow.is_operation, shared)
+    functions = hand_down(flow.lower(function, captures), flow.calls)
+    return tuple(functions), captures.of(function)
+
+
+class _Flow:
+    """Functions are lowered one after the other; those they reach are put in line."""
+
+    def __init__(self, definition: Callable[[str], Lambda], names: FlowNames) -> None:
+        self.definition = definition
+        self.names = names.names
+        self.from_library = names.from_library
+        self.main: Lambda | None = None
+        # How each function that is put in line will be made, in order.
+        self.waiting: list[Callable[[], Function]] = []
+        self.functions: list[Function] = []
+        self.known: dict[Lambda, str] = {}
+        self.wrappers: list[Function] = []
+        self.loops: dict[LoopPart, str] = {}
+        self.inner: list[InnerLoop] = []
+        self.loop_names = Names()
+        self.functions_called: dict[FunctionPart, Closure] = {}
+        # By the function of each loop.
+        self.calls: dict[str, Calls] = {}
+
+    def program(self, root: Core, name: str, sources: tuple[Source, ...]) -> Program:
+        main = Lambda((), (), None, root, ENTRY, span=root.span)
+        self.lower(main, Captures(main, self.is_operation))
+        self.refuse_spending(self.functions, sources)
+        meta = Meta(kind="flow", scope=self.scope(), loops=tuple(self.inner))
+        return Program(name, ENTRY, tuple(hand_down(self.functions, self.calls)), meta, sources=sources)
+
+    def loop_program(self, part: LoopPart, sources: tuple[Source, ...]) -> Program:
+        loop = part.loop
+        name = self.names.give("main")
+        lowering = Lowering(loop, part.within, part.model, None, self.callees(part))
+        function = lowering.function()
+        self.calls[name] = _calls_of(lowering)
+        self.loops[part] = name
+        functions = [function, *self.work_off()]
+        self.refuse_spending(functions, sources)
+        functions = hand_down(functions, self.calls)
+        scope = _union([path for known in self.loops for path in known.loop.scope or (".",)])
+        meta = Meta("loop", loop.paradigm, scope, lowering.maintains, lowering.limits, tuple(self.inner))
+        return Program(loop.name, name, tuple(functions), meta, sources=sources)
+
+    def scope(self) -> tuple[str, ...]:
+        """What the program's loops work on, and everything where it acts outside of them.
+
+        What touches nothing needs no lock.
+        """
+        inner = set(self.loops.values())
+        own = {function.name for function in self.functions}
+        if inner:
+            own = {ENTRY, *References(self.functions).reach([ENTRY], inner)} - inner
+        acts = any(
+            isinstance(state.exit, Perform) and EFFECTS[state.exit.kind].acts
+            for function in self.functions
+            if function.name in own
+            for state in function.states
+        )
+        paths = [path for part in self.loops for path in part.loop.scope or (".",)]
+        return (".",) if acts else _union(paths)
+
+    def refuse_spending(self, functions: Sequence[Function], sources: tuple[Source, ...]) -> None:
+        """CompileError where a loop with a budget calls what may spend."""
+        if any(part.loop.has_budget and part.calls for part in self.loops):
+            references = References(functions)
+            found: list[Diagnostic] = []
+            for part in self.loops:
+                callees = {state: self.called(call.function).function for state, call in part.calls.items()}
+                found += spending(part.loop, callees, references)
+            if found:
+                raise CompileError(found, sources)
+
+    # --- loops --------------------------------------------------------------------------------
+
+    def external(self, part: LoopPart) -> Closure:
+        name = self.loops.get(part)
+        if name is None:
+            name = self.loops[part] = self.names.give(part.name)
+            self.waiting.append(lambda: self.loop(part, name))
+        return Closure(name)
+
+    def loop(self, part: LoopPart, name: str) -> Function:
+        shown = self.loop_names.give(part.name)
+        lowering = Lowering(part.loop, part.within, part.model, shown, self.callees(part))
+        function = attrs.evolve(lowering.function(), name=name)
+        self.inner.append(InnerLoop(name, shown, lowering.maintains, lowering.limits))
+        self.calls[name] = _calls_of(lowering)
+        return function
+
+    def callees(self, part: LoopPart) -> dict[str, Callee]:
+        return {
+            state: Callee(self.called(call.function), call.arguments) for state, call in part.calls.items()
+        }
+
+    def called(self, part: FunctionPart) -> Closure:
+        """A function that a loop calls: as it is, or with what the file has to define for it first."""
+        if part not in self.functions_called:
+            parameters = tuple(Binding(f"argument{number + 1}") for number in range(part.count))
+            call = Apply(Variable(part.binding), tuple(map(Variable, parameters)))
+            body = Letrec(part.definitions.entries, call)
+            whole = Lambda(parameters, (), None, body, f"{part.file}#{part.name}")
+            captures = Captures(whole, self.is_operation)
+            function = captures.known.get(part.binding)
+            stands_alone = function is not None and not captures.of(function)
+            name = self.function_name(function if function is not None and stands_alone else whole, captures)
+            self.functions_called[part] = Closure(name)
+        return self.functions_called[part]
+
+    def lower(self, main: Lambda, captures: Captures) -> list[Function]:
+        """The functions of `main` and all that it reaches, itself first."""
+        self.main = main
+        self.function_name(main, captures)
+        return self.work_off()
+
+    def work_off(self) -> list[Function]:
+        """The functions that are in line, and those they reach."""
+        done = 0
+        while done < len(self.waiting):
+            self.functions.append(self.waiting[done]())
+            done += 1
+        self.functions += self.wrappers
+        return self.functions
+
+    # --- names --------------------------------------------------------------------------------
+
+    def function_name(self, function: Lambda, captures: Captures) -> str:
+        known = self.known.get(function)
+        if known is None:
+            known = self.known[function] = self.names.give(self._full_name(function, captures))
+            name = known
+            self.waiting.append(lambda: Body(name, function, captures, self).lower())
+        return known
+
+    def _full_name(self, function: Lambda, captures: Captures) -> str:
+        """`outer/inner` for a function inside another."""
+        line = f"-{function.span.line}" if function.span is not None else ""
+        name = function.name or f"lambda{line}"
+        parent = captures.parents.get(function)
+        if parent is not None and parent is not self.main:
+            outer = self.known.get(parent, "")
+            if outer and len(outer) + len(name) < _LONGEST_NAME:
+                return f"{outer}/{name}"
+        return name
+
+    # --- the library --------------------------------------------------------------------------
+
+    def operation(self, name: str) -> str | None:
+        entry = LIBRARY[name]
+        return entry.op if isinstance(entry, Primitive) else None
+
+    def is_operation(self, name: str) -> bool:
+        return self.operation(name) is not None
+
+    def library_value(self, name: str) -> Closure:
+        if name not in self.from_library:
+            entry = LIBRARY[name]
+            if isinstance(entry, Defined):
+                function = self.definition(name)
+                self.from_library[name] = self.function_name(function, Captures(function, self.is_operation))
+            else:
+                self.from_library[name] = given = self.names.give(name)
+                self.wrappers.append(_wrapper(given, entry))
+        return Closure(self.from_library[name])
+
+
+def _calls_of(lowering: Lowering) -> Calls:
+    return Calls(lowering.until, lowering.deadline is not None, lowering.acted)
+
+
+def _union(paths: Sequence[str]) -> tuple[str, ...]:
+    return (".",) if "." in paths else tuple(dict.fromkeys(paths))
+
+
+def _wrapper(name: str, entry: Primitive | Spread) -> Function:
+    """A function that does what a name of the library does that is no function itself."""
+    if isinstance(entry, Spread):
+        others = Slot("others")
+        front = prim("take", prim("sub", prim("length", others), 1), others)
+        filled = prim("applied", prim("applied", Slot("function"), prim("last", others)), front)
+        builder = FunctionBuilder(name, ["function", "others"])
+        builder.state("start", (), TailCall(filled, ()))
+        return builder.build(rest=True)
+    if entry.least == entry.most:
+        parameters = [f"operand{number}" for number in range(1, entry.least + 1)]
+        builder = FunctionBuilder(name, parameters)
+        builder.state("start", (), Return(prim(entry.op, *map(Slot, parameters))))
+        return builder.build()
+    builder = FunctionBuilder(name, ["operands"])
+    builder.state("start", (), Return(prim("operate", entry.op, Slot("operands"))))
+    return builder.build(rest=True)

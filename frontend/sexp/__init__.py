@@ -1,0 +1,1 @@
+"""S-expressions: lexer, reader, printer, formatter, bracket recovery."""

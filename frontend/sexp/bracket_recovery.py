@@ -1,0 +1,196 @@
+"""Where the missing closing brackets of a text belong, going by its indentation.
+
+What stands within a form is indented further than the form, so a line that is not, shows that a form
+before it should have ended. A form that begins in the first column ends the search of the one
+before it. Where the indentation contradicts the brackets that are there, it proves nothing, and the
+missing ones go to the end of the form that lacks them. A guess: it decides what a diagnostic says,
+never what a program means.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .lexer import kind_of
+
+# Braces are refused wherever they stand, so they hold nothing together.
+_PAIRS = {"(": ")", "[": "]"}
+_CLOSING = frozenset(_PAIRS.values())
+
+
+class Missing(NamedTuple):
+    """Closing brackets that are missing at offset `end`, the first for the bracket at `start`.
+
+    is_guessed: the indentation told, rather than nothing.
+    """
+
+    start: int
+    closers: str
+    end: int
+    is_guessed: bool
+
+
+class _Mark(NamedTuple):
+    """A bracket, or another token that begins a line; `at` is its index."""
+
+    at: int
+    token: str
+    start: int
+    column: int
+    indent: int  # the column in which its line begins
+    is_first: bool
+
+
+class _Hole(NamedTuple):
+    """A closing bracket that is missing before token `at`, for the bracket `opener`."""
+
+    at: int
+    opener: _Mark
+    is_guessed: bool
+
+
+def close_by_indentation(tokens: list[str], start: int, column: int) -> tuple[list[str], list[Missing]]:
+    """The tokens with an empty one wherever a closing bracket is missing, and what is missing.
+
+    The first token stands at offset `start`, `column` characters into its line.
+    """
+    segments = _segments(_marks(tokens, start, column))
+    depths = [_depth(marks) for marks in segments]
+    holes: list[_Hole] = []
+    at = 0
+    while at < len(segments):
+        marks = segments[at]
+        at += 1
+        opened = _open_at_end(marks)
+        if not opened:
+            continue
+        if not any(mark.is_first for mark in marks[1:]):
+            # Its parts may begin in the first column too.
+            joined = _balanced_run(depths, at - 1)
+            if joined:
+                at = joined
+                continue
+        end = segments[at][0].at if at < len(segments) else len(tokens)
+        holes += _holes(marks, end) or [_Hole(end, opener, False) for opener in reversed(opened)]
+    return _fill(tokens, start, holes)
+
+
+def _marks(tokens: list[str], position: int, column: int) -> list[_Mark]:
+    marks = []
+    line_start = position - column
+    indent = 0
+    is_first = True
+    for index, token in enumerate(tokens):
+        kind = kind_of(token)
+        if kind not in ("blank", "comment", "block-comment"):
+            column = position - line_start
+            if is_first:
+                indent = column
+            if is_first or token in _PAIRS or token in _CLOSING:
+                marks.append(_Mark(index, token, position, column, indent, is_first))
+            is_first = False
+        position += len(token)
+        at = token.rfind("\n")
+        if at >= 0:
+            line_start = position - len(token) + at + 1
+            if kind == "blank":
+                is_first = True
+    return marks
+
+
+def _segments(marks: list[_Mark]) -> list[list[_Mark]]:
+    """Marks cut where a form begins in the first column."""
+    segments: list[list[_Mark]] = []
+    for mark in marks:
+        begins = mark.is_first and not mark.column and mark.token[0] in "([{'`,#"
+        if begins or not segments:
+            segments.append([])
+        segments[-1].append(mark)
+    return segments
+
+
+def _open_at_end(marks: list[_Mark]) -> list[_Mark]:
+    """The brackets a segment leaves open, outermost first, matched as the reader does."""
+    stack: list[_Mark] = []
+    for mark in marks:
+        if mark.token in _PAIRS:
+            stack.append(mark)
+        elif mark.token in _CLOSING and stack:
+            partner = next(
+                (at for at in range(len(stack) - 1, -1, -1) if _PAIRS[stack[at].token] == mark.token),
+                len(stack) - 1,
+            )
+            del stack[partner:]
+    return stack
+
+
+def _balanced_run(depths: list[int], at: int) -> int:
+    """The index past the segments which with the one at `at` are balanced; 0 where none are near."""
+    depth = 0
+    for index in range(at, min(at + 50, len(depths))):
+        depth += depths[index]
+        if depth <= 0:
+            return index + 1 if not depth else 0
+    return 0
+
+
+def _depth(marks: list[_Mark]) -> int:
+    """How many more brackets open in a segment than close."""
+    return sum((mark.token in _PAIRS) - (mark.token in _CLOSING) for mark in marks)
+
+
+def _holes(marks: list[_Mark], end: int) -> list[_Hole]:
+    """What a segment lacks by its indentation; nothing where that contradicts its brackets.
+
+    People indent from the bracket or from the line that it stands in.
+    """
+    for by_line in (False, True):
+        stack: list[_Mark] = []
+        holes: list[_Hole] = []
+        for mark in marks:
+            is_closer = mark.token in _CLOSING
+            while mark.is_first and stack:
+                opener = stack[-1]
+                # A closing bracket that begins a line stands under the line of its partner.
+                if opener.indent <= mark.column if is_closer else _edge(opener, by_line) < mark.column:
+                    break
+                holes.append(_Hole(mark.at, stack.pop(), True))
+            if mark.is_first and not stack and mark.column > marks[0].column:
+                break  # indented as a part of what has ended
+            if is_closer:
+                if not stack or _PAIRS[stack.pop().token] != mark.token:
+                    break
+            elif mark.token in _PAIRS:
+                stack.append(mark)
+        else:
+            return holes + [_Hole(end, opener, True) for opener in reversed(stack)]
+    return []
+
+
+def _edge(opener: _Mark, by_line: bool) -> int:
+    return opener.indent if by_line else opener.column
+
+
+def _fill(tokens: list[str], start: int, holes: list[_Hole]) -> tuple[list[str], list[Missing]]:
+    """Tokens with the holes closed right behind the datum before them."""
+    groups: dict[int, list[_Hole]] = {}
+    for hole in holes:
+        groups.setdefault(hole.at, []).append(hole)
+    starts = [start]
+    for token in tokens:
+        starts.append(starts[-1] + len(token))
+    filled: list[str] = []
+    missing: list[Missing] = []
+    done = 0
+    for index in sorted(groups):
+        group = groups[index]
+        place = index
+        while place > done and kind_of(tokens[place - 1]) in ("blank", "comment", "block-comment"):
+            place -= 1
+        filled += tokens[done:place]
+        filled += [""] * len(group)
+        done = place
+        first = group[0] if group[0].is_guessed else group[-1]
+        closers = "".join(_PAIRS[hole.opener.token] for hole in group)
+        missing.append(Missing(first.opener.start, closers, starts[place], first.is_guessed))
+    return filled + tokens[done:], missing

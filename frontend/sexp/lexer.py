@@ -1,0 +1,312 @@
+"""S-expression text to tokens, and tokens to the atoms they are; `spec/syntax.md`.
+
+The tokens of a text, blanks and comments among them, join to the text again: nothing is lost, and a
+token's place is the length of what stands before it. Must not be in here: brackets and nesting.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+
+from ...ir.spelling import CURLY, ENDS, NUMERIC
+from ...ir.symbols import Symbol
+from .datum import Value
+
+MAX_DIGITS = 4000
+# In one token; more help nobody.
+MAX_PROBLEMS = 100
+
+TOKEN = re.compile(
+    rf"""
+      [ \t\n\r\f]++
+    | [()\[\]{{}}]
+    | [^{ENDS}\#][^{ENDS}]*+
+    | "[^"\\]*+(?:\\.[^"\\]*+)*+"
+    | ;[^\n\r]*+
+    | ,@? | ['`]
+    | \#[;|]
+    | \#[^{ENDS}]*+
+    | \|[^|\\\n\r]*+(?:\\[^\n\r][^|\\\n\r]*+)*+\|?
+    | "[^"\\]*+(?:\\.[^"\\]*+)*+\\?
+    | .
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+COMMENT_EDGE = re.compile(r"#\||\|#")
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+
+QUOTES = {"'": "quote", "`": "quasiquote", ",": "unquote", ",@": "unquote-splicing"}
+CLOSERS = {"(": ")", "[": "]", "{": "}"}
+# The words that are no symbols. `nil` is the empty list.
+WORDS: dict[str, bool | float | None] = {
+    "null": None,
+    "true": True,
+    "false": False,
+    "+inf.0": math.inf,
+    "-inf.0": -math.inf,
+    "+nan.0": math.nan,
+    "-nan.0": math.nan,
+}
+
+
+class Problem(Exception):
+    """Why a token is no atom: `start` and `end` are offsets in the token."""
+
+    def __init__(self, id: str, message: str, start: int, end: int, label: str = "", help: str = "") -> None:
+        super().__init__(message)
+        self.id = id
+        self.start = start
+        self.end = end
+        self.label = label
+        self.help = help or None
+
+
+def split(text: str, start: int = 0) -> list[str]:
+    """The tokens of `text` from an offset on."""
+    tokens = []
+    if not start and text.startswith("#!"):
+        start = len(text.partition("\n")[0])
+        tokens.append(text[:start])
+    while text.find("#|", start) >= 0:
+        # A nested comment is beyond a regular expression: up to it, past it, and on.
+        for match in TOKEN.finditer(text, start):
+            if match[0] == "#|":
+                start = _comment_end(text, match.start()) or len(text)
+                tokens.append(text[match.start() : start])
+                break
+            tokens.append(match[0])
+        else:
+            return tokens
+    return [*tokens, *TOKEN.findall(text, start)] if tokens else TOKEN.findall(text, start)
+
+
+def _comment_end(text: str, start: int) -> int:
+    """Past the end of the block comment at `start`; 0 where it has none."""
+    depth = 0
+    for edge in COMMENT_EDGE.finditer(text, start):
+        depth += 1 if edge[0] == "#|" else -1
+        if not depth:
+            return edge.end()
+    return 0
+
+
+class Token(NamedTuple):
+    """A token and what it is: one of `KINDS`."""
+
+    kind: str
+    text: str
+    start: int
+
+
+KINDS = ("blank", "open", "close", "prefix", "atom", "comment", "block-comment", "datum-comment", "bad")
+
+
+def kind_of(token: str) -> str:
+    """Which of `KINDS` a token is. `bad` is what no program can hold; a bad atom is an atom."""
+    first = token[0]
+    if first in " \t\n\r\f":
+        return "blank"
+    if first in "([{":
+        return "open"
+    if first in ")]}":
+        return "close"
+    if first in "'`,":
+        return "prefix"
+    if first == ";":
+        return "comment"
+    if first == "#" and len(token) > 1:
+        if token[1] == ";":
+            return "datum-comment"
+        if token[1] == "|":
+            return "block-comment"
+        if token[1] == "!":
+            return "comment"
+    if first == "\\" or (len(token) == 1 and re.match(r"[\s\x00-\x1f\x7f]", token)):
+        return "bad"
+    return "atom"
+
+
+def is_closed_comment(token: str) -> bool:
+    """Whether a block comment has its end."""
+    return _comment_end(token, 0) == len(token)
+
+
+def is_closed_string(token: str) -> bool:
+    return _STRING.fullmatch(token) is not None
+
+
+# --- words ------------------------------------------------------------------------------------
+
+_DIGITS = r"[0-9]++(?:_[0-9]++)*+"
+_INTEGER = re.compile(rf"[-+]?{_DIGITS}")
+_FLOAT = re.compile(rf"[-+]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?|(?=[eE]))|\.{_DIGITS})(?:[eE][-+]?{_DIGITS})?")
+_CURLY = re.compile(f"[{CURLY}]")
+_SCHEME = {"#t": "true", "#f": "false", "#true": "true", "#false": "false"}
+
+
+def read_word(token: str) -> Value:
+    """What a word other than `nil` and `.` is; `Problem` where it is neither number nor symbol."""
+    if token in WORDS:
+        return WORDS[token]
+    first = token[0]
+    if first == "|":
+        return _read_barred(token)
+    if NUMERIC.match(token):
+        return _read_number(token)
+    if first == "#":
+        raise _unknown_hash(token)
+    if not token.isascii():
+        _refuse_characters(token)
+    return Symbol(token)
+
+
+def _read_number(token: str) -> int | float:
+    whole = len(token)
+    is_integer = _INTEGER.fullmatch(token)
+    if not is_integer and not _FLOAT.fullmatch(token):
+        raise Problem("bad-number", f"`{_short(token)}` is no number", 0, whole, "", _number_help(token))
+    if whole > MAX_DIGITS:
+        raise Problem("bad-number", f"a number has at most {MAX_DIGITS:,} digits", 0, whole)
+    if is_integer:
+        return int(token)
+    value = float(token)
+    if math.isinf(value):
+        help = f"infinity is written {'-' if value < 0 else '+'}inf.0"
+        raise Problem("bad-number", f"`{_short(token)}` is beyond the largest float", 0, whole, "", help)
+    return value
+
+
+def _number_help(token: str) -> str:
+    short = _short(token)
+    if match := re.fullmatch(r"([-+]?\d+)/(\d+)", token, re.ASCII):
+        return f"there are no fractions; divide: (/ {_short(match[1])} {_short(match[2])})"
+    if re.fullmatch(r"[-+]?0[xX][0-9a-fA-F]{1,16}", token):
+        return f"numbers are decimal: {int(token, 16)}"
+    return f'a text stands in quotes, "{short}"; a symbol that begins like a number in bars, |{short}|'
+
+
+def _unknown_hash(token: str) -> Problem:
+    short = _short(token)
+    if token in _SCHEME:
+        return Problem("bad-symbol", f"`{short}` is Scheme", 0, len(token), "", f"write {_SCHEME[token]}")
+    if token == "#":
+        help = "a list of values is written '(a b) or (list a b)"
+    else:
+        help = f"`#` begins comments only, `#|…|#` and `#;`; as a symbol it stands in bars: |{short}|"
+    return Problem("bad-symbol", f"`{short}` is no symbol", 0, len(token), "", help)
+
+
+def _refuse_characters(token: str) -> None:
+    if match := _CURLY.search(token):
+        help = "write \" for a string and ' to quote"
+        raise Problem("stray-quote", f"`{match[0]}` is no quotation mark here", *match.span(), "", help)
+    for at, character in enumerate(token):
+        if not character.isprintable():
+            raise _unfit(character, at)
+
+
+def _unfit(character: str, at: int = 0) -> Problem:
+    code = f"U+{ord(character):04X}"
+    return Problem("bad-character", f"the invisible character {code} cannot stand here", at, at + 1)
+
+
+def bad_character(token: str) -> Problem:
+    """Why a token of kind `bad` is bad."""
+    if token == "\\":
+        help = "it escapes characters within strings only"
+        return Problem("bad-character", "`\\` means nothing here", 0, 1, "", help)
+    problem = _unfit(token)
+    if token.isspace():
+        problem.help = "use a plain space"
+    return problem
+
+
+def _short(token: str) -> str:
+    return token if len(token) <= 40 else f"{token[:30]}…"
+
+
+# --- what stands between quotes or bars -------------------------------------------------------
+
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
+_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_LETTERS = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r", "|": "|"}
+_ESCAPES = '\\" \\\\ \\n \\t \\r \\u0041'
+
+
+def is_unfit(text: str) -> bool:
+    """Whether a text has characters that strings may hold as escapes only."""
+    return _UNFIT.search(text) is not None
+
+
+def read_string(token: str, problems: list[Problem]) -> str:
+    """The text of a string token; what is wrong with it is added to `problems`."""
+    body = token[1:-1] if is_closed_string(token) else token[1:]
+    return _unescape(body, problems)
+
+
+def _read_barred(token: str) -> Symbol:
+    if len(token) < 2 or not token.endswith("|") or re.search(r"(?<!\\)(?:\\\\)*\\\|\Z", token):
+        help = "a symbol in bars ends in its line: |a b|"
+        raise Problem("unterminated-symbol", "this `|` has no partner", 0, 1, "begins here", help)
+    problems: list[Problem] = []
+    name = _unescape(token[1:-1], problems)
+    if problems:
+        raise problems[0]
+    return Symbol(name)
+
+
+def _unescape(body: str, problems: list[Problem]) -> str:
+    """`body` as read; offsets in problems count from one before it."""
+    for match in _UNFIT.finditer(body):
+        character = match[0]
+        at = match.start() + 1
+        message = f"the invisible character U+{ord(character):04X} cannot stand in a string"
+        problems.append(Problem("bad-character", message, at, at + 1, "", f"write \\u{ord(character):04x}"))
+        if len(problems) > MAX_PROBLEMS:
+            break
+    if "\\" not in body:
+        return _with_line_ends(body)
+    out = []
+    end = 0
+    half = ""  # the first escape of a surrogate pair
+    for match in _ESCAPE.finditer(body):
+        out.append(_with_line_ends(body[end : match.start()]))
+        escape = match[1]
+        is_joined = bool(half) and match.start() == end
+        end = match.end()
+        if len(escape) == 5:
+            code = int(escape[1:], 16)
+            if is_joined and 0xDC00 <= code < 0xE000:
+                out[-2:] = [chr(0x10000 + ((int(half, 16) - 0xD800) << 10) + code - 0xDC00)]
+                half = ""
+                continue
+            half = escape[1:] if 0xD800 <= code < 0xDC00 else ""
+            out.append(chr(code))
+            continue
+        half = ""
+        letter = _LETTERS.get(escape)
+        # A string without an end may end in a backslash; that it has none is finding enough.
+        if letter is None and escape and len(problems) <= MAX_PROBLEMS:
+            problems.append(_bad_escape(escape, match.start() + 1, match.end() + 1))
+        out.append(letter or escape)
+    out.append(_with_line_ends(body[end:]))
+    return "".join(out)
+
+
+def _with_line_ends(text: str) -> str:
+    """A line of a string ends in a line feed, whatever an editor or a checkout made of the file."""
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _bad_escape(escape: str, start: int, end: int) -> Problem:
+    if escape == "u":
+        message, help = "`\\u` takes four hexadecimal digits", "such as \\u00e9"
+    elif escape in ("x", "U"):
+        message, help = f"there is no escape `\\{escape}`", "a character by its number is \\u00e9"
+    else:
+        shown = escape if escape.isprintable() else "before a line end" if escape in "\n\r" else "there"
+        message = f"there is no escape `\\{shown}`" if len(shown) == 1 else f"a `\\` {shown} escapes nothing"
+        help = f"the escapes are {_ESCAPES}; a backslash itself is written \\\\"
+    return Problem("bad-escape", message, start, end, "", help)

@@ -1,0 +1,71 @@
+"""Data to text that reads back equal, in one line; layout is `format`'s.
+
+Owns nothing but the walk: how an atom is written is `ir.spelling`'s. Uses no recursion.
+"""
+
+from __future__ import annotations
+
+from ...ir.spelling import spell_float, spell_string, spell_symbol
+from ...ir.symbols import Symbol
+from .datum import Atom, Datum, Form, Value
+from .lexer import CLOSERS, QUOTES
+
+_PREFIXES = {Symbol(name): prefix for prefix, name in QUOTES.items()}
+
+
+def show(datum: Datum, limit: int | None = None) -> str:
+    """A datum as text; of what is longer than `limit` characters about the beginning, and `…`."""
+    out: list[str] = []
+    size = 0
+    todo: list[Datum | str] = [datum]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Atom):
+            item = spell(item.value)
+        elif isinstance(item, Form):
+            prefix = _prefix(item)
+            if prefix:
+                todo.append(item.items[1])
+                item = prefix
+            else:
+                todo.append(CLOSERS[item.bracket])
+                if item.tail is not None:
+                    todo += (item.tail, " . ")
+                for part in reversed(item.items):
+                    todo += (part, " ")
+                if item.items:
+                    todo.pop()  # no blank before the first
+                item = item.bracket
+        out.append(item)
+        size += len(item)
+        if limit is not None and size > limit:
+            return "".join(out)[: max(limit - 1, 0)] + "…"
+    return "".join(out)
+
+
+def spell(value: Value) -> str:
+    """An atom's value as the language writes it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            return spell_float(value)
+        case str():
+            return spell_string(value)
+        case Symbol():
+            return spell_symbol(value.name)
+
+
+def _prefix(form: Form) -> str | None:
+    """The mark that stands for a form such as `(quote x)`."""
+    items = form.items
+    if len(items) != 2 or form.tail is not None or form.bracket != "(":
+        return None
+    prefix = _PREFIXES.get(form.head) if form.head is not None else None
+    if prefix == "," and isinstance(items[1], Atom) and spell(items[1].value).startswith("@"):
+        return None  # `,@x` is something else
+    return prefix

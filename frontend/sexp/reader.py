@@ -1,0 +1,473 @@
+"""S-expression text to data; `spec/syntax.md`.
+
+`read` never raises for bad text: it reports what is wrong, many findings in one go, and gives the
+data that can be made out. It uses a stack of its own, so that nesting costs no Python frames, and one
+dictionary look-up a token, so that a megabyte takes a fraction of a second. Where a missing `)`
+belongs is `unclosed`'s to guess.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.diagnostics import Diagnostic, in_order
+from ...ir.gc_pause import CollectorRests
+from ...ir.spans import Source
+from ...ir.symbols import Symbol
+from . import lexer as lexis
+from .bracket_recovery import Missing, close_by_indentation
+from .datum import Atom, Datum, Form, Lines
+from .lexer import CLOSERS, QUOTES, Problem, Token, kind_of
+
+MAX_DEPTH = 1000
+# After so many findings nobody reads on, and a hostile text could make millions.
+MAX_FINDINGS = 100
+MAX_DOUBTS = 10
+# How often reading starts again behind a string without an end.
+MAX_LOST_STRINGS = 10
+
+
+def read(source: Source, max_depth: int = MAX_DEPTH) -> tuple[list[Datum], list[Diagnostic]]:
+    """The data of a text, and what is wrong with it, in the order of the text.
+
+    Where there are errors the data are a guess, good for finding further errors only. A text without
+    data is no error here.
+    """
+    with CollectorRests():
+        return _read(source, max_depth)
+
+
+def _read(source: Source, max_depth: int) -> tuple[list[Datum], list[Diagnostic]]:
+    reader = _Reader(source, max_depth)
+    try:
+        tokens = reader.split()
+        reader.build(tokens)
+        doubts = reader.doubts()
+        starts = [frame.start for frame in reader.stack[1:2]]
+        if not starts and not any(finding.id in _UNBALANCED for finding in reader.findings):
+            reader.warn(doubts, tokens)
+        elif starts := [*starts, *doubts.values()]:
+            # From the first form that may lack a bracket on, again: with the brackets that are missing.
+            start = min(starts)
+            reader.back_to(start)
+            column = reader.lines.span(start, start).column - 1
+            tokens, missing = close_by_indentation(_tail(tokens, start), start, column)
+            for hole in missing:
+                reader.report_missing(hole)
+            reader.build(tokens, start)
+            if len(reader.stack) > 1:
+                reader.report_open()
+    except _Enough:
+        pass
+    return reader.stack[0].items, in_order(reader.findings)
+
+
+def _tail(tokens: list[str], start: int) -> list[str]:
+    """The tokens from an offset on."""
+    position = 0
+    for index, token in enumerate(tokens):
+        if position >= start:
+            return tokens[index:]
+        position += len(token)
+    return []
+
+
+def scan(text: str) -> list[Token]:
+    """Every token of a text, blanks and comments too: joined they are the text."""
+    found = []
+    start = 0
+    for token in lexis.split(text):
+        found.append(Token(kind_of(token), token, start))
+        start += len(token)
+    return found
+
+
+class _Enough(Exception):
+    """Reading ended early; the findings say why."""
+
+
+class _Frame:
+    """A bracket or a prefix that waits for its end: `kind` is its text, `start` where it stands.
+
+    The outermost frame is the text itself, of kind "".
+    """
+
+    __slots__ = ("dot", "items", "kind", "start")
+
+    def __init__(self, kind: str, start: int) -> None:
+        self.kind = kind
+        self.start = start
+        self.items: list[Datum] = []
+        self.dot = -1  # how many items stood before the dot
+
+
+# What a token is when it is no atom.
+_BLANK, _OPEN, _CLOSE, _PREFIX, _NIL, _NEW = (object() for _ in range(6))
+_KNOWN: dict[str, Any] = {
+    **lexis.WORDS,
+    "nil": _NIL,
+    "": _CLOSE,
+    **dict.fromkeys(CLOSERS, _OPEN),
+    **dict.fromkeys(CLOSERS.values(), _CLOSE),
+    **dict.fromkeys((*QUOTES, "#;"), _PREFIX),
+}
+# What `split` finds, before there are any brackets.
+_LOST = frozenset(("unterminated-string", "unterminated-comment"))
+_UNBALANCED = frozenset(("stray-bracket", "mismatched-bracket", "unclosed-form"))
+_PREFIXES = frozenset((*QUOTES, "#;"))
+_QUOTE_SYMBOLS = {prefix: Symbol(name) for prefix, name in QUOTES.items()}
+
+
+class _Reader:
+    def __init__(self, source: Source, max_depth: int) -> None:
+        self.text = source.text or ""
+        self.path = source.path
+        self.lines = Lines(source)
+        self.max_depth = max_depth
+        self.findings: list[Diagnostic] = []
+        self.stack = [_Frame("", 0)]
+        self.crowded = 0  # the line in which a missing space was last reported
+        self.stray_end = -1  # where the last closing bracket without a partner ended
+
+    # --- findings -----------------------------------------------------------------------------
+
+    def report(
+        self, id: str, message: str, start: int, end: int, label: str = "", help: str | None = None
+    ) -> None:
+        if len(self.findings) >= MAX_FINDINGS:
+            message = f"there are more than {MAX_FINDINGS} findings; the others are left out"
+            self.findings.append(Diagnostic("too-many-findings", message, self.lines.span(start, end)))
+            raise _Enough
+        self.findings.append(Diagnostic(id, message, self.lines.span(start, end), label, help or None))
+
+    def report_problem(self, problem: Problem, start: int) -> None:
+        self.report(
+            problem.id,
+            str(problem),
+            start + problem.start,
+            start + problem.end,
+            problem.label,
+            problem.help,
+        )
+
+    def report_missing(self, hole: Missing) -> None:
+        start, closers = hole.start, hole.closers
+        line = self.lines.span(hole.end, hole.end).line
+        lacking = f"`{closers}`" if len(closers) <= 20 else f"{len(closers)} closing brackets"
+        verb = "is" if len(closers) == 1 else "are"
+        if hole.is_guessed:
+            help = f"by the indentation, {lacking} {verb} missing at the end of line {line}"
+        else:
+            help = f"{lacking} {verb} missing, by the end of line {line} at the latest"
+        message = f"this `{self.text[start]}` is never closed"
+        self.report("unclosed-form", message, start, start + 1, "opened here", help)
+
+    def report_open(self) -> None:
+        open = [frame for frame in self.stack if frame.kind in CLOSERS]
+        closers = "".join(CLOSERS[frame.kind] for frame in reversed(open))
+        self.report_missing(Missing(open[0].start, closers, len(self.text.rstrip()), False))
+
+    # --- tokens -------------------------------------------------------------------------------
+
+    def split(self) -> list[str]:
+        """The tokens; a string or a comment that does not end ends where it does least harm."""
+        text = self.text
+        tokens = lexis.split(text)
+        settled = 0  # how many tokens need no second look
+        for _ in range(MAX_LOST_STRINGS):
+            if len(tokens) == settled:
+                break
+            last = tokens[-1]
+            if last.startswith("#|") and not lexis.is_closed_comment(last):
+                start = len(text) - len(last)
+                help = "it ends in `|#`; comments nest"
+                self.report("unterminated-comment", "this comment has no end", start, start + 2, "", help)
+            if not last.startswith('"') or lexis.is_closed_string(last):
+                break
+            index = _suspect(tokens, settled)
+            start = sum(map(len, tokens[:index]))
+            is_last = index + 1 == len(tokens)
+            help = "" if is_last else "the next quotation mark begins another string"
+            self.report(
+                "unterminated-string", "this string has no end", start, start + 1, "begins here", help
+            )
+            line_end = text.find("\n", start)
+            # What closes the forms around it most likely stands behind its end.
+            head = '"' + text[start + 1 : line_end if line_end > 0 else None].rstrip(" \t\r)]}")
+            tokens[index:] = [head, *lexis.split(text, start + len(head))]
+            settled = index + 1
+        return tokens
+
+    # --- data ---------------------------------------------------------------------------------
+
+    def build(self, tokens: list[str], position: int = 0) -> None:
+        """Data from tokens, the first of which stands at `position`, added to the outermost frame.
+
+        Brackets left open stay on `stack`. An empty token closes a form.
+        """
+        known = dict(_KNOWN)
+        lines = self.lines
+        stack = self.stack
+        items = stack[-1].items
+        is_prefixed = False
+        atom_end = position
+        datum: Datum
+        for token in tokens:
+            start = position
+            position += len(token)
+            value = known.get(token, _NEW)
+            if value is _BLANK:
+                continue
+            if value is _OPEN or value is _PREFIX:
+                if value is _PREFIX and start == atom_end and start:
+                    self.crowd(start, position)
+                self.open(token, start)
+                is_prefixed = value is _PREFIX
+                items = stack[-1].items
+                continue
+            if value is _CLOSE:
+                self.close(token, start, position)
+                is_prefixed = stack[-1].kind in _PREFIXES
+                items = stack[-1].items
+                continue
+            if value is _NEW:
+                first = token[0]
+                if first in " \t\n\r\f":
+                    known[token] = _BLANK
+                    continue
+                if first == '"':
+                    value = self.string(token, start)
+                elif first == ";" or token.startswith(("#|", "#!")):
+                    continue
+                elif token == ".":
+                    self.dot(start)
+                    continue
+                else:
+                    value = self.word(token, start)
+                    if value is _NEW:
+                        continue
+                    known[token] = value
+            if start == atom_end and start:
+                self.crowd(start, position)
+            atom_end = position
+            place = (lines, start, position)
+            datum = Form((), place) if value is _NIL else Atom(value, place)
+            if is_prefixed:
+                self.add(datum, position)
+                is_prefixed = stack[-1].kind in _PREFIXES
+                items = stack[-1].items
+            else:
+                items.append(datum)
+        if all(frame.kind in _PREFIXES for frame in stack[1:]):
+            self.drop_prefixes()
+
+    def back_to(self, start: int) -> None:
+        """Forget the forms from an offset on, and what was found there."""
+        del self.stack[1:]
+        items = self.stack[0].items
+        while items and self.extent(items[-1])[1] > start:
+            items.pop()
+        self.stray_end = -1
+        place = self.lines.span(start, start)
+        begin = (place.line, place.column)
+        self.findings = [
+            finding
+            for finding in self.findings
+            if finding.id in _LOST
+            or (finding.span is not None and (finding.span.line, finding.span.column) < begin)
+        ]
+
+    def open(self, token: str, start: int) -> None:
+        end = start + len(token)
+        if len(self.stack) > self.max_depth:
+            message = f"forms are nested deeper than {self.max_depth:,}"
+            help = "such depth is a mistake as a rule; --max-nesting allows more"
+            self.report("nested-too-deep", message, start, end, "", help)
+            raise _Enough
+        if token == "{":
+            help = "a list is written (…), a map (dict (key value) …)"
+            self.report("reserved-brace", "`{` and `}` are reserved", start, end, "", help)
+        self.stack.append(_Frame(token, start))
+
+    def close(self, token: str, start: int, end: int) -> None:
+        """Close what `token` closes; the empty token whatever is innermost."""
+        stack = self.stack
+        self.drop_prefixes()
+        kind = stack[-1].kind
+        if token and token != CLOSERS.get(kind):
+            within = [frame for frame in stack if CLOSERS.get(frame.kind) == token]
+            if within:
+                self.report_crossed(within[-1], token, start)
+                while stack[-1] is not within[-1]:
+                    self.finish(start)
+            elif token == "}":
+                self.report("reserved-brace", "`{` and `}` are reserved", start, end)
+                return
+            elif kind:
+                line = self.lines.span(stack[-1].start, end).line
+                message = f"`{token}` cannot close the `{kind}` of line {line}"
+                self.report("mismatched-bracket", message, start, end, f"`{CLOSERS[kind]}` is expected")
+            else:
+                self.report_stray(start, end)
+                return
+        if stack[-1].kind:
+            self.finish(end)
+
+    def finish(self, end: int) -> None:
+        """The innermost bracket's form is complete."""
+        frame = self.stack.pop()
+        bracket = "[" if frame.kind == "[" else "("
+        form = Form(tuple(frame.items), (self.lines, frame.start, end), bracket)
+        self.add(form if frame.dot < 0 else self.dotted(frame, form, end), end)
+        # A prefix is complete with its datum, so what is innermost now is a bracket or a comment.
+
+    def add(self, datum: Datum, end: int) -> None:
+        """Put a datum where it belongs: behind its prefixes first."""
+        while True:
+            frame = self.stack[-1]
+            kind = frame.kind
+            if kind not in _PREFIXES:
+                frame.items.append(datum)
+                return
+            self.stack.pop()
+            if kind == "#;":
+                return
+            start = frame.start
+            name = Atom(_QUOTE_SYMBOLS[kind], (self.lines, start, start + len(kind)))
+            datum = Form((name, datum), (self.lines, start, end))
+
+    def string(self, token: str, start: int) -> str:
+        if "\\" not in token and token.isprintable():
+            return token[1:-1] if token.endswith('"') and len(token) > 1 else token[1:]
+        problems: list[Problem] = []
+        value = lexis.read_string(token, problems)
+        for problem in problems:
+            self.report_problem(problem, start)
+        return value
+
+    def word(self, token: str, start: int) -> Any:
+        """What a word is; after a finding `null` for an atom, `_NEW` for what is none."""
+        try:
+            if kind_of(token) == "bad":
+                raise lexis.bad_character(token)
+            return lexis.read_word(token)
+        except Problem as problem:
+            self.report_problem(problem, start)
+            return _NEW if problem.id == "bad-character" else None
+
+    # --- dots ---------------------------------------------------------------------------------
+
+    def dot(self, start: int) -> None:
+        frame = self.stack[-1]
+        if frame.kind not in CLOSERS or not frame.items or frame.dot >= 0:
+            help = "it stands before the last datum of a list, as in (a . more)"
+            self.report("stray-dot", "a dot cannot stand here", start, start + 1, "", help)
+        else:
+            frame.dot = len(frame.items)
+
+    def dotted(self, frame: _Frame, form: Form, end: int) -> Form:
+        behind = form.items[frame.dot :]
+        if len(behind) == 1:
+            return Form(form.items[:-1], form.place, form.bracket, behind[0])
+        start, label = end - 1, "nothing follows it"
+        if behind:
+            (start, end), label = self.extent(behind[1]), "one too many"
+        self.report("stray-dot", "one datum follows a dot, and then the list ends", start, end, label)
+        return form
+
+    # --- what does not fit --------------------------------------------------------------------
+
+    def crowd(self, start: int, end: int) -> None:
+        """Two atoms touch. One finding a line, for one quotation mark turns the rest inside out."""
+        line = self.lines.span(start, start).line
+        if line == self.crowded:
+            return
+        self.crowded = line
+        is_quote = '"' in (self.text[start], self.text[start - 1])
+        help = 'a quotation mark within a string is written \\"' if is_quote else None
+        self.report("missing-space", "a space is missing before this", start, end, "", help)
+
+    def drop_prefixes(self) -> None:
+        while self.stack[-1].kind in _PREFIXES:
+            frame = self.stack.pop()
+            end = frame.start + len(frame.kind)
+            self.report("stray-quote", f"nothing follows this `{frame.kind}`", frame.start, end)
+
+    def report_crossed(self, outer: _Frame, token: str, start: int) -> None:
+        """Brackets are open within `outer` where its end stands."""
+        inner = self.stack[self.stack.index(outer) + 1 :]
+        frame = inner[-1]
+        closers = "".join(CLOSERS[frame.kind] for frame in reversed(inner) if frame.kind in CLOSERS)
+        lacking = f"`{closers}` is" if len(closers) == 1 else f"{len(closers)} closing brackets are"
+        help = f"{lacking} missing before the `{token}` in line {self.lines.span(start, start).line}"
+        message = f"this `{frame.kind}` is never closed"
+        self.report("unclosed-form", message, frame.start, frame.start + 1, "opened here", help)
+
+    def report_stray(self, start: int, end: int) -> None:
+        """Nothing is open where a closing bracket stands; a run of them is one finding."""
+        before, self.stray_end = self.stray_end, end
+        if before >= 0 and not self.text[before:start].strip():
+            return
+        message = f"nothing is open that this `{self.text[start]}` could close"
+        self.report("stray-bracket", message, start, end, "", self.too_early())
+
+    def doubts(self) -> dict[int, int]:
+        """Where a form may hold another in the first column: that offset, and the form's own."""
+        found = {}
+        for datum in self.stack[0].items:
+            start, end = self.extent(datum)
+            inner = [at for at in (self.text.find(mark, start, end) for mark in ("\n(", "\n[")) if at >= 0]
+            if inner:
+                found[min(inner) + 1] = start
+        return found
+
+    def extent(self, datum: Datum) -> tuple[int, int]:
+        """The offsets of a datum's begin and end."""
+        place = datum.place
+        if type(place) is tuple:
+            return place[1:]
+        span = datum.span
+        assert span is not None
+        return self.lines.offset(span.line, span.column), self.lines.offset(span.end_line, span.end_column)
+
+    def warn(self, doubts: dict[int, int], tokens: list[str]) -> None:
+        """The brackets balance, but perhaps by chance."""
+        position = count = 0
+        for token in tokens if doubts else ():
+            # What looks like a bracket may stand in a string or a comment.
+            if position in doubts and token in CLOSERS and count < MAX_DOUBTS:
+                count += 1
+                line = self.lines.span(doubts[position], position).line
+                message = f"a form in the first column, within that of line {line}"
+                help = "a bracket may be missing before it; if not, `llc fmt` indents it as it is read"
+                span = self.lines.span(position, position + 1)
+                self.findings.append(Diagnostic("misleading-indentation", message, span, "", help, "warning"))
+            position += len(token)
+
+    def too_early(self) -> str | None:
+        """Where the form before ended, if by the indentation it should have gone on."""
+        data = self.stack[0].items
+        for at in range(len(data) - 1, max(0, len(data) - 100), -1):
+            span, before = data[at].span, data[at - 1].span
+            if span is None or before is None or span.column == 1 or before.end_line == span.line:
+                break
+            if before.column < span.column:
+                return (
+                    f"the form of line {before.line} ends in line {before.end_line} already, though "
+                    f"line {span.line} is indented as a part of it: a bracket too many there?"
+                )
+        if not data or (span := data[-1].span) is None:
+            return None
+        return f"the form before it, of line {span.line}, is complete"
+
+
+def _suspect(tokens: list[str], start: int) -> int:
+    """Which string from token `start` on most likely lacks its end, where the last one has none.
+
+    A quotation mark too few turns the text behind it inside out, so that the next string to end
+    ends right before a word.
+    """
+    for index in range(start, len(tokens) - 1):
+        if tokens[index][0] == '"' and kind_of(tokens[index + 1]) in ("atom", "bad"):
+            return index
+    return len(tokens) - 1

@@ -1,0 +1,1 @@
+"""Analysis of shell commands: lexical contexts, grammar, taint of interpolated values, hazards."""

@@ -1,0 +1,461 @@
+"""Where a variable stands in a shell command: inside which quotes, or where no quoting helps.
+
+Owns the lexical structure of bash and POSIX sh, and only as much of it as that question needs. A
+command is a text with a NUL for each variable. The rule is to be sure or to refuse: where bash (3.2
+up) and sh read a text differently, or it is too intricate to follow, every variable behind that place
+is refused (`spec/interpolation.md`). What a quoted value means to the program that gets it belongs to
+`rereading`.
+
+Must not be in here: the `${…}` syntax of templates, which belongs to `templates`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import attrs
+
+from ...ir.records import frozen
+from . import expansions, heredocs
+from .expansions import HOLE, NAME
+from .grammar import ASSIGNMENT, DECLARERS, Frame, Nesting
+from .hazards import (
+    AFTER_BACKSLASH,
+    AFTER_DOLLAR,
+    IN_DUPLICATION,
+    IN_HEREDOC_COMMAND,
+    IN_QUOTED_HEREDOC,
+    UNCLEAR,
+    UNENDED,
+    Trouble,
+    Unsure,
+)
+from .heredocs import Heredoc
+from .interpreters import (
+    AS_NUMBER,
+    RUN_BY_SHELL,
+    condition_reader,
+    input_reader,
+    is_evaluated,
+    names_run,
+    reader_of,
+)
+from .taint import later_readers
+
+
+@frozen
+class Place:
+    """What a variable's place asks for.
+
+    quoting: "word", "single", "double" or "heredoc"; "comment" where no program sees it; "" where no
+    quoting can make it safe, and then `trouble` says why. Other places may carry a trouble too.
+    """
+
+    quoting: str
+    trouble: Trouble | None = None
+
+
+def places(command: str, data: Sequence[bool]) -> tuple[Place, ...]:
+    """The place of each NUL in `command`, in order.
+
+    `data` says for each whether it is a value to be quoted; the others are spliced as written and
+    only taken to be some text that leaves the quoting as it was.
+    """
+    reader = _Reader(command, data)
+    trouble = UNCLEAR
+    try:
+        reader.read()
+    except Unsure as unsure:
+        trouble = attrs.evolve(UNCLEAR, message=f"stands behind {unsure.what}, {UNCLEAR.message}")
+        if unsure.is_unended:
+            reader.places = {at: place for at, place in reader.places.items() if place.quoting == "comment"}
+            trouble = attrs.evolve(UNENDED, message=UNENDED.message.replace("@", unsure.what))
+    for at, later in later_readers(command, reader.data).items():
+        place = reader.places.get(at)
+        if place is not None and place.trouble is None and place.quoting != "comment":
+            reader.places[at] = attrs.evolve(place, trouble=later)
+    refused = Place("", trouble)
+    return tuple(reader.places.get(at, refused) for at in reader.holes)
+
+
+_PLAIN = re.compile(r"[^\s'\"\\`$#;&|<>()\0]+")
+_DOUBLE_PLAIN = re.compile(r"[^\"\\`$\0]+")
+_HEREDOC_PLAIN = re.compile(r"[^\\`$\0]+")
+_OPERATOR = re.compile(r"&>>|&>|>&|>>|>\||<<<|<<-|<<|<&|<>|&&|\|\||\|&|;;&|;;|;&|[<>;&|]")
+_EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
+# What bash 3, which finds the end of `$( … )` by counting, takes for quotes and brackets in text that
+# is none of its business.
+_MISLEADING = re.compile(r"['\"`()\\]")
+
+
+class _Reader:
+    def __init__(self, text: str, data: Sequence[bool]) -> None:
+        self.text = text
+        self.end = len(text)
+        self.holes = [at for at, ch in enumerate(text) if ch == HOLE]
+        self.data = dict(zip(self.holes, data, strict=True))
+        self.places: dict[int, Place] = {}
+        self.nesting = Nesting(self.judge_test)
+        self.heredocs: list[Heredoc] = []
+        self.is_in_heredoc = False
+        self.at = 0
+
+    def read(self) -> None:
+        self.read_nested(0, 0)
+        if self.heredocs:
+            raise Unsure("a here-document", is_unended=True)
+
+    def read_nested(self, at: int, depth: int) -> int:
+        """Reads on until only `depth` frames are left; gives the place reached."""
+        stack = self.nesting.stack
+        while len(stack) > depth:
+            self.at = at
+            if at < self.end:
+                at = self.in_double(at) if stack[-1].kind == "double" else self.in_command(at)
+                continue
+            opened = stack[-1].kind
+            if opened != "double":
+                self.nesting.finish_word()
+                if stack[-1].kind == "list" and len(stack) == 1:
+                    break
+                if stack[-1].kind != opened:
+                    continue
+            what = {"double": 'a `"`', "test": "a `[[`", "case": "a `case`"}.get(opened, "a `(`")
+            raise Unsure(what, is_unended=True)
+        return at
+
+    # --- variables ------------------------------------------------------------------------
+
+    def put(self, at: int, quoting: str) -> None:
+        """A variable at `at`; notes its place and makes it part of the word under way."""
+        frame = self.nesting.words
+        if self.data[at]:
+            if self.is_in_heredoc:
+                self.refuse(at, IN_HEREDOC_COMMAND)
+            elif frame.redirect in (">&", "<&"):
+                self.refuse(at, IN_DUPLICATION)
+            elif frame.kind == "test":
+                frame.holes.append((at, quoting))
+            elif frame.redirect or not frame.is_body:
+                trouble = input_reader(frame.words) if frame.redirect == "<<<" else None
+                self.places[at] = Place(quoting, trouble)
+            else:
+                is_array = frame.kind == "array"
+                trouble = reader_of(frame.words, frame.word, is_first=frame.command, is_array=is_array)
+                self.places[at] = Place(quoting, trouble)
+                self.judge_assignment(frame, at)
+        frame.add(HOLE)
+
+    def judge_assignment(self, frame: Frame, at: int) -> None:
+        """Judges the shell variable that the variable at `at` becomes, if it does."""
+        assignment = ASSIGNMENT.match(frame.word)
+        is_declared = bool(frame.words) and frame.words[0] in DECLARERS
+        if assignment is None or not (frame.command or is_declared):
+            return
+        name = re.split(r"\W", assignment[0])[0]
+        if self.places[at].trouble is not None:
+            return
+        if names_run(self.text, name):
+            self.places[at] = attrs.evolve(self.places[at], trouble=RUN_BY_SHELL)
+        elif is_evaluated(name, self.text[:at], is_declared=is_declared):
+            self.places[at] = attrs.evolve(self.places[at], trouble=AS_NUMBER)
+
+    def judge_test(self, frame: Frame) -> None:
+        """Places the variables of a condition, whose operators are known now."""
+        trouble = condition_reader(frame.words)
+        for at, quoting in frame.holes:
+            self.places[at] = Place(quoting, trouble)
+        frame.words = []
+        frame.holes = []
+
+    def refuse(self, at: int, trouble: Trouble) -> None:
+        if self.data[at]:
+            self.places[at] = Place("", trouble)
+
+    def refuse_all(self, start: int, end: int, trouble: Trouble) -> None:
+        for at in self.holes:
+            if start <= at < end:
+                self.refuse(at, trouble)
+
+    # --- what stands in more than one place -----------------------------------------------
+
+    def backslash(self, at: int) -> int:
+        frame = self.nesting.words
+        following = self.text[at + 1 : min(at + 2, self.end)]
+        if following == HOLE:
+            self.refuse(at + 1, AFTER_BACKSLASH)
+        if following != "\n":
+            frame.add(following)
+        return at + 2
+
+    def backticks(self, at: int) -> int:
+        self.nesting.words.add(HOLE)
+        return expansions.backticks(self.text, at, self.end, self.refuse)
+
+    def dollar(self, at: int, *, is_quoted: bool) -> int:
+        """What a `$` begins; `is_quoted` in double quotes and here-documents."""
+        text, end = self.text, self.end
+        frame = self.nesting.words
+        following = text[at + 1 : min(at + 2, end)]
+        if following == "(" and not text.startswith("((", at + 1):
+            self.nesting.push("substitution")
+            return at + 2
+        if following == HOLE and not is_quoted:
+            self.refuse(at + 1, AFTER_DOLLAR)
+            frame.add("$" + HOLE)
+            return at + 2
+        if following == "[":
+            raise Unsure("a `$[`, which only some shells read as arithmetic")
+        if text.startswith("\\\n", at + 1):
+            raise Unsure("a `$` at the end of a continued line")
+        name = NAME.match(text, at + 1, end)
+        if following not in ("(", "{") and name is None and (following != "'" or is_quoted):
+            frame.add("$")
+            return at + 1
+        frame.add(HOLE)
+        if following == "(":
+            return self.arithmetic(at + 3)
+        if following == "{":
+            return expansions.parameter(text, at + 2, end, self.refuse, is_quoted=is_quoted)
+        return name.end() if name else expansions.ansi(text, at, end, self.refuse)
+
+    def arithmetic(self, at: int, *, is_for: bool = False) -> int:
+        return expansions.arithmetic(self.text, at, self.end, self.refuse, is_for=is_for)
+
+    # --- inside double quotes -------------------------------------------------------------
+
+    def in_double(self, at: int) -> int:
+        frame = self.nesting.words
+        plain = _DOUBLE_PLAIN.match(self.text, at, self.end)
+        if plain:
+            frame.add(plain[0])
+            return plain.end()
+        ch = self.text[at]
+        if ch == '"':
+            self.nesting.stack.pop()
+        elif ch == HOLE:
+            self.put(at, "double")
+        elif ch == "\\":
+            return self.backslash(at)
+        elif ch == "`":
+            return self.backticks(at)
+        else:
+            return self.dollar(at, is_quoted=True)
+        return at + 1
+
+    # --- commands -------------------------------------------------------------------------
+
+    def in_command(self, at: int) -> int:
+        frame = self.nesting.top
+        plain = _PLAIN.match(self.text, at, self.end)
+        if plain:
+            frame.add(plain[0], bare=True)
+            return plain.end()
+        match self.text[at]:
+            case " " | "\t":
+                self.nesting.finish_word()
+            case "\n":
+                return self.newline(at)
+            case "\0":
+                self.put(at, "word")
+            case "'":
+                return self.single(at)
+            case '"':
+                frame.add("")
+                self.nesting.push("double")
+            case "\\":
+                return self.backslash(at)
+            case "`":
+                return self.backticks(at)
+            case "$":
+                return self.dollar(at, is_quoted=False)
+            case "#":
+                return self.hash(at)
+            case "(":
+                return self.open_parenthesis(at)
+            case ")":
+                self.nesting.close()
+                if any(heredoc.level > self.nesting.level for heredoc in self.heredocs):
+                    raise Unsure("a here-document that begins outside the `$( … )` it belongs to")
+            case ch if ch.isspace():
+                frame.add(ch, bare=True)  # only space, tab and newline part words
+            case _:
+                return self.operator(at)
+        return at + 1
+
+    def single(self, at: int) -> int:
+        frame = self.nesting.top
+        frame.add("")
+        close = self.text.find("'", at + 1, self.end)
+        for place in range(at + 1, self.end if close < 0 else close):
+            if self.text[place] == HOLE:
+                self.put(place, "single")
+            else:
+                frame.add(self.text[place])
+        if close < 0:
+            raise Unsure("a `'`", is_unended=True)
+        return close + 1
+
+    def hash(self, at: int) -> int:
+        """A `#`: a comment at the start of a word, else part of one."""
+        frame = self.nesting.top
+        if frame.parts is not None:
+            if self.text[at - 1] == HOLE and not self.data[at - 1]:
+                raise Unsure("a `#` that may begin a comment or not")
+            frame.add("#", bare=True)
+            return at + 1
+        if frame.kind == "test":
+            raise Unsure("a `#` inside `[[ … ]]`")
+        end = self.text.find("\n", at, self.end)
+        end = self.end if end < 0 else end
+        for hole in self.holes:
+            if at <= hole < end and self.data[hole]:
+                self.places[hole] = Place("comment")
+        if self.nesting.level and _MISLEADING.search(self.text, at, end):
+            raise Unsure("a comment with quotes or parentheses inside `$( … )`, which bash 3 misreads")
+        return end
+
+    def newline(self, at: int) -> int:
+        self.nesting.finish_word()
+        frame = self.nesting.top
+        if frame.kind not in ("array", "test") and frame.is_body:
+            frame.end_command()
+        at += 1
+        waiting, self.heredocs = self.heredocs, []
+        for heredoc in waiting:
+            if heredoc.level != self.nesting.level:
+                raise Unsure("a here-document whose text begins inside another command")
+            at = self.heredoc(heredoc, at)
+        return at
+
+    def operator(self, at: int) -> int:
+        found = _OPERATOR.match(self.text, at, self.end)
+        assert found is not None
+        operator, after = found[0], found.end()
+        frame = self.nesting.top
+        if self.text.startswith("\\\n", after):
+            raise Unsure("an operator at the end of a continued line")
+        if frame.kind == "array":
+            raise Unsure("an array", is_unended=True)  # bash would go on behind its first line
+        if frame.kind == "test":
+            self.nesting.finish_word()
+            if operator in ("&&", "||"):
+                self.judge_test(frame)
+            elif operator not in ("<", ">", "|"):
+                raise Unsure("a `[[ … ]]` with a command in it")
+            return after
+        if operator in ("<", ">") and self.text.startswith("(", after):
+            frame.add(HOLE)
+            self.nesting.push("substitution")
+            return after + 1
+        if "<" in operator or ">" in operator:
+            return self.redirection(operator, after)
+        self.nesting.finish_word()
+        frame = self.nesting.top
+        if not frame.is_body:
+            if operator != "|" or frame.phase not in ("first pattern", "pattern"):
+                raise Unsure("a `case` whose patterns do not end")
+            return after
+        frame.end_command()
+        if frame.kind == "case" and operator in (";;", ";&", ";;&"):
+            frame.phase = "first pattern"
+        return after
+
+    def redirection(self, operator: str, at: int) -> int:
+        frame = self.nesting.top
+        if frame.bare and frame.word.isdigit():
+            frame.parts = None  # a file descriptor
+        self.nesting.finish_word()
+        frame = self.nesting.top
+        if operator not in ("<<", "<<-"):
+            frame.redirect = operator
+            return at
+        heredoc, at = heredocs.begun(
+            self.text, at, self.end, self.refuse, operator == "<<-", frame.words, self.nesting.level
+        )
+        self.heredocs.append(heredoc)
+        return at
+
+    def open_parenthesis(self, at: int) -> int:
+        frame = self.nesting.top
+        if frame.kind == "test":
+            self.nesting.finish_word()
+            frame.depth += 1
+            return at + 1
+        if self.nesting.open_case_or_word(frame):
+            return at + 1
+        if frame.kind == "array":
+            raise Unsure("an array", is_unended=True)
+        if not frame.is_body:
+            raise Unsure("a `(` where none belongs")
+        empty = _EMPTY_PARENTHESES.match(self.text, at, self.end)
+        is_word = frame.parts is not None
+        if is_word and frame.may_assign and ASSIGNMENT.fullmatch(frame.word):
+            self.nesting.push("array")
+            return at + 1
+        if empty is not None and (is_word or len(frame.words) == 1):  # f() or f ()
+            frame.parts = None
+            frame.end_command()
+            return empty.end()
+        if is_word:
+            raise Unsure("a `(` glued to a word")
+        is_for = frame.name == "for"
+        if self.text.startswith("((", at) and (frame.command or is_for):
+            return self.arithmetic(at + 2, is_for=is_for)
+        if not frame.command:
+            raise Unsure("a `(` where none belongs")
+        self.nesting.push("list")
+        return at + 1
+
+    # --- here-documents -------------------------------------------------------------------
+
+    def heredoc(self, heredoc: Heredoc, start: int) -> int:
+        """Behind the here-document whose text begins at `start`."""
+        end, after = heredoc.extent(self.text, start, self.end)
+        if heredoc.is_quoted:
+            self.refuse_all(start, end, IN_QUOTED_HEREDOC)
+        elif heredoc.level or self.is_in_heredoc:
+            self.refuse_all(start, end, IN_HEREDOC_COMMAND)
+        else:
+            self.heredoc_text(start, end, input_reader(heredoc.words))
+        if heredoc.level and _MISLEADING.search(self.text, start, end):
+            raise Unsure("a here-document inside `$( … )` with quotes or brackets, which bash 3 misreads")
+        return after
+
+    def heredoc_text(self, at: int, end: int, trouble: Trouble | None) -> None:
+        """The text of one with an unquoted delimiter, which knows backslash, `$` and backticks."""
+        text = self.text
+        outer, self.end = self.end, end
+        while at < end:
+            plain = _HEREDOC_PLAIN.match(text, at, end)
+            if plain:
+                at = plain.end()
+                continue
+            ch = text[at]
+            following = text[at + 1 : min(at + 2, end)]
+            if ch == HOLE:
+                if self.data[at]:
+                    self.places[at] = Place("heredoc", trouble)
+                at += 1
+            elif following == HOLE and ch in "\\$":
+                self.refuse(at + 1, AFTER_BACKSLASH if ch == "\\" else AFTER_DOLLAR)
+                at += 2
+            elif ch == "\\":
+                at += 2
+            else:
+                at = self.heredoc_expansion(at)
+        self.end = outer
+
+    def heredoc_expansion(self, at: int) -> int:
+        """Behind an expansion; its commands are read apart, so that no word here goes on in them."""
+        outer, self.nesting = self.nesting, Nesting(self.judge_test)
+        waiting, self.heredocs = self.heredocs, []
+        self.is_in_heredoc = True
+        at = self.backticks(at) if self.text[at] == "`" else self.dollar(at, is_quoted=True)
+        at = self.read_nested(at, 1)
+        if self.heredocs:
+            raise Unsure("a here-document inside a here-document")
+        self.is_in_heredoc = False
+        self.nesting, self.heredocs = outer, waiting
+        return at

@@ -1,0 +1,111 @@
+"""Where the shell's own expansions end: `${…}`, `((…))`, backticks, `$'…'`.
+
+A variable inside one is refused; what matters is to be sure of the end, so that what follows is read
+right. Each function takes the text, the place to read from and the end of what may be read, reports
+variables through `refuse`, and gives the place behind the expansion or raises `Unsure`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from .hazards import IN_ANSI, IN_ARITHMETIC, IN_BACKTICKS, IN_PARAMETER, Trouble, Unsure
+
+HOLE = "\0"
+Refuse = Callable[[int, Trouble], None]
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
+_ANSI = re.compile(r"\$'(?:[^'\\]|\\[^'])*'")
+_BACKTICKS = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL)
+_BALANCED = re.compile(r"(?:[^'\"\\]|\\.|'[^'\\]*'|\"(?:[^\"\\]|\\.)*\")*", re.DOTALL)
+_ARITHMETIC = re.compile(r"[A-Za-z0-9_ \t\n+\-*/%<>=!&|^~?:,#.\[\]]+")
+_PARAMETER_PLAIN = re.compile(r"[^'\"\\`${}\0]+")
+_PARAMETER_QUOTED = re.compile(r"'[^'\"\\`$}\0]*'")
+_PARAMETER_DOUBLE = re.compile(r"\"[^'\"\\`$}\0]*\"")
+_PARAMETER_ESCAPE = re.compile(r"\\[A-Za-z0-9/.,:;*?+_ \-]")
+
+
+def parameter(text: str, at: int, end: int, refuse: Refuse, *, is_quoted: bool) -> int:
+    """From behind a `${` of the shell; `is_quoted` in double quotes and here-documents."""
+    depth = 1
+    while at < end:
+        ch = text[at]
+        if ch == HOLE:
+            refuse(at, IN_PARAMETER)
+            at += 1
+        elif ch == "}":
+            depth -= 1
+            at += 1
+            if depth == 0:
+                return at
+        elif ch == "$" and text.startswith("{", at + 1):
+            depth += 1
+            at += 2
+        elif ch == "$" and text[at + 1 : at + 2] not in ("(", "'", '"', "[", "\\", "`", "$"):
+            at += 1
+        else:
+            inside = _PARAMETER_PLAIN.match(text, at, end) or _PARAMETER_ESCAPE.match(text, at, end)
+            inside = inside or _PARAMETER_QUOTED.match(text, at, end)
+            if inside is None and not is_quoted:
+                inside = _PARAMETER_DOUBLE.match(text, at, end)
+            if inside is None:
+                break
+            at = inside.end()
+    raise Unsure("a `${…}` of the shell with quotes or commands inside")
+
+
+def arithmetic(text: str, at: int, end: int, refuse: Refuse, *, is_for: bool = False) -> int:
+    """From behind a `((`; `is_for` in a `for ((…; …; …))`."""
+    depth = 0
+    while at < end:
+        ch = text[at]
+        if ch == HOLE:
+            refuse(at, IN_ARITHMETIC)
+            at += 1
+        elif ch == "(":
+            depth += 1
+            at += 1
+        elif ch == ")" and depth:
+            depth -= 1
+            at += 1
+        elif ch == ")" and text.startswith(")", at + 1):
+            return at + 2
+        elif ch == "$" and text.startswith("{", at + 1):
+            at = parameter(text, at + 2, end, refuse, is_quoted=True)
+        elif ch == "$" and (name := NAME.match(text, at + 1, end)):
+            at = name.end()
+        elif ch == ";" and is_for and not depth:
+            at += 1
+        elif inside := _ARITHMETIC.match(text, at, end):
+            at = inside.end()
+        else:
+            break
+    raise Unsure("a `((` that is not plain arithmetic (`( (` begins a subshell)")
+
+
+def backticks(text: str, at: int, end: int, refuse: Refuse) -> int:
+    """From a backtick."""
+    found = _BACKTICKS.match(text, at, end)
+    if found is None:
+        raise Unsure("backticks that do not end")
+    _refuse_all(found[0], at, refuse, IN_BACKTICKS)
+    inside = found[0][1:-1]
+    if "<<" in inside or _BALANCED.fullmatch(inside) is None:
+        raise Unsure("backticks with unbalanced quotes or a here-document inside")
+    return found.end()
+
+
+def ansi(text: str, at: int, end: int, refuse: Refuse) -> int:
+    """From the `$` of a `$'…'`, which bash reads with escapes and sh as a `$` before `'…'`."""
+    found = _ANSI.match(text, at, end)
+    if found is None:
+        raise Unsure("a `$'…'` that bash and sh end at different places")
+    _refuse_all(found[0], at, refuse, IN_ANSI)
+    return found.end()
+
+
+def _refuse_all(inside: str, start: int, refuse: Refuse, trouble: Trouble) -> None:
+    for offset, ch in enumerate(inside):
+        if ch == HOLE:
+            refuse(start + offset, trouble)

@@ -1,0 +1,206 @@
+"""The commands of a shell text as it is read: nesting, words, reserved words.
+
+Owns what words mean to the shell's grammar, as far as it decides which `)` closes what and which word
+a variable is part of. Knows characters only as far as `add` is told of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from .expansions import HOLE
+from .hazards import Unsure
+
+# Deeper nesting than a person writes; what is deeper is refused, not followed.
+MAX_DEPTH = 100
+
+# Reserved words behind which a command begins, and those that end one.
+_OPENERS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!", "time", "coproc"})
+_CLOSERS = frozenset({"fi", "done", "}"})
+DECLARERS = frozenset({"declare", "typeset", "local", "export", "readonly"})
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^\]]*\])?\+?=")
+
+
+class Frame:
+    """One level of nesting, with the simple command under way in it.
+
+    kind: "list" (the text, a subshell, a function's parentheses), "substitution" (`$( … )` and
+    `<( … )`), "array", "test" (`[[ … ]]`), "case", "double" (double quotes; its words belong to the
+    frame below).
+    """
+
+    __slots__ = ("bare", "command", "depth", "holes", "kind", "name", "parts", "phase", "redirect", "words")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.words: list[str] = []  # without quotes; a NUL where a word is not fixed
+        self.parts: list[str] | None = None  # the word under way
+        self.bare = True  # whether that word is unquoted and fixed so far
+        self.command = kind in ("list", "substitution")  # whether a command may begin here
+        self.redirect = ""  # the operator whose target the next word is
+        # What the next word stands for: the name of a "for" or "function", its "in" or "body".
+        self.name = ""
+        self.phase = "subject"  # of a case: "subject", "in", "first pattern", "pattern", "body"
+        self.depth = 0  # of parentheses in a test or around a pattern
+        self.holes: list[tuple[int, str]] = []  # of a test: variables not judged yet, their quoting
+
+    def add(self, text: str, *, bare: bool = False) -> None:
+        """More of the word under way; `bare` unless quoted, escaped or expanded."""
+        if self.parts is None:
+            self.parts = []
+            self.bare = True
+        self.parts.append(text)
+        self.bare = self.bare and bare
+
+    @property
+    def word(self) -> str:
+        return "".join(self.parts or ())
+
+    @property
+    def is_body(self) -> bool:
+        """Whether commands stand here, not a case's subject and patterns."""
+        return self.kind != "case" or self.phase == "body"
+
+    @property
+    def may_assign(self) -> bool:
+        """Whether the word under way may be an assignment with a list of words."""
+        is_declared = bool(self.words) and self.words[0] in DECLARERS
+        return self.bare and not self.name and (self.command or is_declared)
+
+    def end_command(self) -> None:
+        self.words = []
+        self.command = True
+        self.redirect = ""
+        if self.name not in ("in", "body"):  # these may stand on the next line
+            self.name = ""
+
+
+class Nesting:
+    """The frames that are open. `on_test` is told of each condition that ends inside `[[ … ]]`."""
+
+    def __init__(self, on_test: Callable[[Frame], None]) -> None:
+        self.stack = [Frame("list")]
+        self.on_test = on_test
+
+    @property
+    def top(self) -> Frame:
+        return self.stack[-1]
+
+    @property
+    def words(self) -> Frame:
+        """The frame whose word is under way."""
+        return self.stack[-2] if self.top.kind == "double" else self.top
+
+    @property
+    def level(self) -> int:
+        """In how many substitutions and double quotes this is."""
+        return sum(frame.kind in ("substitution", "double") for frame in self.stack)
+
+    def push(self, kind: str) -> None:
+        if len(self.stack) >= MAX_DEPTH:
+            raise Unsure(f"more than {MAX_DEPTH} levels of nesting")
+        self.stack.append(Frame(kind))
+
+    def open_case_or_word(self, frame: Frame) -> bool:
+        """Whether a `(` here begins a pattern of a case; takes note of it."""
+        if frame.kind != "case" or frame.phase != "first pattern" or frame.parts is not None:
+            return False
+        frame.phase = "pattern"
+        frame.depth = 1
+        return True
+
+    def close(self) -> None:
+        """A `)`, behind the word under way."""
+        self.finish_word()
+        frame = self.top
+        if frame.kind == "test" and frame.depth:
+            frame.depth -= 1
+        elif not frame.is_body and frame.phase in ("first pattern", "pattern"):
+            if self.level and not frame.depth:
+                raise Unsure("a `case` pattern without its `(` inside `$( … )`, which bash 3 misreads")
+            frame.depth = 0
+            frame.phase = "body"
+            frame.end_command()
+        elif frame.kind not in ("list", "substitution", "array") or len(self.stack) == 1:
+            raise Unsure("a `)` that closes nothing")
+        else:
+            self.stack.pop()
+            if frame.kind == "list":
+                self.words.end_command()
+            else:
+                self.words.add(HOLE)
+
+    def finish_word(self) -> None:
+        """Ends the word under way, if any, and does what it says if it is a reserved word."""
+        frame = self.top
+        if frame.parts is None:
+            return
+        word = frame.word
+        bare = frame.bare
+        frame.parts = None
+        if frame.redirect:
+            frame.redirect = ""
+        elif frame.kind == "array":
+            pass
+        elif frame.kind == "test":
+            if bare and word == "]]":
+                self.on_test(frame)
+                self.stack.pop()
+            else:
+                frame.words.append(word)
+        elif not frame.is_body:
+            self._case_word(frame, word if bare else "")
+        elif frame.name:
+            self._named_word(frame, word if bare else "")
+        elif frame.command and ((bare and self._reserved_word(frame, word)) or ASSIGNMENT.match(word)):
+            pass
+        else:
+            if frame.command and word == "alias":
+                raise Unsure("an `alias`, which may change how words are read")
+            frame.words.append(word)
+            frame.command = False
+
+    def _case_word(self, frame: Frame, word: str) -> None:
+        if frame.phase == "subject":
+            frame.phase = "in"
+        elif frame.phase == "in":
+            if word != "in":
+                raise Unsure("a `case` without its `in`")
+            frame.phase = "first pattern"
+        elif frame.phase == "first pattern" and word == "esac":
+            self.stack.pop()
+        else:
+            frame.phase = "pattern"
+
+    def _named_word(self, frame: Frame, word: str) -> None:
+        if frame.name in ("for", "function"):
+            frame.name = "in" if frame.name == "for" else "body"
+            frame.command = frame.name == "body"
+            return
+        is_body = frame.name == "body"
+        frame.name = ""
+        if not is_body:
+            frame.command = word == "do"
+        elif not self._reserved_word(frame, word):
+            raise Unsure("a `function` without a body")
+
+    def _reserved_word(self, frame: Frame, word: str) -> bool:
+        if word in _OPENERS:
+            return True
+        if word in ("for", "select", "function"):
+            frame.name = "function" if word == "function" else "for"
+            frame.command = False
+        elif word == "case":
+            frame.command = False
+            self.push("case")
+        elif word == "[[":
+            frame.command = False
+            self.push("test")
+        elif word == "esac" and frame.kind == "case":
+            self.stack.pop()
+        elif word in _CLOSERS:
+            frame.command = False
+        else:
+            return False
+        return True

@@ -1,0 +1,75 @@
+"""What can be wrong with a variable in a shell command, and what to do about it.
+
+Owns the words only; `shell` and `rereading` say where they apply.
+"""
+
+from __future__ import annotations
+
+from ...ir.records import frozen
+
+
+@frozen
+class Trouble:
+    """Why a variable must not stand where it does; `@` in `help` stands for the variable."""
+
+    id: str
+    message: str
+    help: str
+    severity: str = "error"
+
+
+class Unsure(Exception):
+    """The text cannot be followed any further with certainty, because of `what`.
+
+    `is_unended`: something is open at its end, so the shell will refuse it and nothing is certain.
+    """
+
+    def __init__(self, what: str, *, is_unended: bool = False) -> None:
+        self.what = what
+        self.is_unended = is_unended
+
+
+def _refusal(message: str, help: str) -> Trouble:
+    return Trouble("unquotable-variable", message, help)
+
+
+_VARIABLE_FIRST = 'put it in a shell variable on a line before: `v=@`, then use `"$v"` here'
+
+UNCLEAR = _refusal("where its quoting cannot be told for certain", _VARIABLE_FIRST)
+AFTER_BACKSLASH = _refusal(
+    "stands after a backslash, which would undo its quoting",
+    "remove the backslash; for a literal `${` write `$${`",
+)
+AFTER_DOLLAR = _refusal(
+    "stands after a `$`, which would change the quotes put around it",
+    "write `'$'` for a dollar sign before it",
+)
+IN_PARAMETER = _refusal(
+    "stands inside the shell's own `${…}`, where quotes mean different things in different shells",
+    "put it in a shell variable first: `v=@`, then use `$v` inside the `${…}`",
+)
+IN_BACKTICKS = _refusal(
+    "stands inside backticks, which read quotes twice", "write `$( … )` for the backticks"
+)
+IN_ARITHMETIC = _refusal(
+    "stands in arithmetic, where bash may run what the value says",
+    "compare with `[ @ -gt 0 ]`, or give it to a program such as `expr` as an argument",
+)
+IN_ANSI = _refusal("stands inside `$'…'`, where backslashes are read", "end the `$'…'` before it: `$'\\t'@`")
+IN_QUOTED_HEREDOC = _refusal(
+    "stands in a here-document with a quoted delimiter, where nothing can be escaped",
+    "take the quotes off the delimiter (`<<EOF`); the shell's own `$` then needs a backslash in it",
+)
+IN_HEREDOC_COMMAND = _refusal(
+    "stands in a command inside a here-document, or in a here-document inside `$( … )`",
+    'put it in a shell variable first: `v=@`, then use `"$v"` here',
+)
+IN_DUPLICATION = _refusal(
+    "is the target of `>&`, which bash expands twice",
+    "write `> @ 2>&1` to send both outputs to a file",
+)
+UNENDED = _refusal(
+    "stands in a command with @ left open at its end",
+    "close it; the shell would refuse the command",
+)
+IN_DELIMITER = _refusal("is the delimiter of a here-document", "write a fixed word such as EOF")

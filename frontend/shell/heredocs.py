@@ -1,0 +1,61 @@
+"""Here-documents: their delimiters and how far their text goes."""
+
+from __future__ import annotations
+
+import re
+
+from .expansions import Refuse
+from .hazards import IN_DELIMITER, Unsure
+
+_DELIMITER = re.compile(
+    r"[ \t]*(?:'(?P<single>[\w.+-]+)'|\"(?P<double>[\w.+-]+)\"|\\(?P<escaped>[\w.+-]+)|(?P<bare>[\w.+-]+))"
+    r"(?=[\s;&|<>()]|\Z)"
+)
+_VARIABLE_DELIMITER = re.compile(r"[ \t]*[^\s\0]*\0")
+
+
+class Heredoc:
+    """One that has begun: its text follows the line.
+
+    is_quoted: the delimiter is, so the text is taken as it stands. words: of the command it is for.
+    level: how many substitutions and double quotes it began in.
+    """
+
+    __slots__ = ("delimiter", "is_quoted", "level", "strips_tabs", "words")
+
+    def __init__(
+        self, delimiter: str, is_quoted: bool, strips_tabs: bool, words: list[str], level: int
+    ) -> None:
+        self.delimiter = delimiter
+        self.is_quoted = is_quoted
+        self.strips_tabs = strips_tabs
+        self.words = words
+        self.level = level
+
+    def extent(self, text: str, start: int, end: int) -> tuple[int, int]:
+        """The end of its text, which begins at `start`, and the place behind its delimiter."""
+        at = start
+        while at < end:
+            stop = text.find("\n", at, end)
+            stop = end if stop < 0 else stop
+            line = text[at:stop]
+            if (line.lstrip("\t") if self.strips_tabs else line) == self.delimiter:
+                return at, min(stop + 1, end)
+            if not self.is_quoted and (len(line) - len(line.rstrip("\\"))) % 2:
+                raise Unsure("a continued line in a here-document")
+            at = stop + 1
+        raise Unsure("a here-document", is_unended=True)
+
+
+def begun(
+    text: str, at: int, end: int, refuse: Refuse, strips_tabs: bool, words: list[str], level: int
+) -> tuple[Heredoc, int]:
+    """The here-document whose operator ends at `at`, and the place behind its delimiter word."""
+    found = _DELIMITER.match(text, at, end)
+    if found is None:
+        variable = _VARIABLE_DELIMITER.match(text, at, end)
+        if variable is not None:
+            refuse(variable.end() - 1, IN_DELIMITER)
+        raise Unsure("a here-document whose delimiter is not one plain word")
+    delimiter = found["single"] or found["double"] or found["escaped"] or found["bare"]
+    return Heredoc(delimiter, found["bare"] is None, strips_tabs, words, level), found.end()

@@ -1,0 +1,308 @@
+"""Programs that read an argument as code: what a value must not be part of, however well quoted.
+
+Quoting carries a value through one shell. `sh -c '…'`, `eval`, `ssh host …`, `python -c '…'` read
+their argument again, and bash itself evaluates array subscripts and arithmetic in places that look
+like data. This module owns the tables of those readers and what to write instead. The tables are a
+net, not a proof: a program that is not in them may also read what it is given as code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...ir.records import frozen
+from .grammar import DECLARERS
+from .hazards import Trouble
+
+
+@frozen
+class Reader:
+    """Programs that take code as the argument of an option, and what to write instead."""
+
+    programs: tuple[str, ...]
+    option: re.Pattern[str]
+    fix: str
+    # Interpreters take their script as first operand, and options behind it are the script's own.
+    has_script: bool = True
+
+
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh")
+_INSTEAD = "pass it as an argument instead: "
+_SHELL_FIX = _INSTEAD + "`sh -c '… \"$1\" …' _ @`"
+_QUERY_FIX = "give it to the query as a parameter, or check before that it is what you expect"
+_C = re.compile(r"-[A-Za-z]*c|--command=?")
+_E = re.compile(r"-[A-Za-z0-9]*[eE]|--e(?:val|xecute|xpression)=?")
+
+READERS = {
+    name: reader
+    for reader in (
+        Reader(SHELLS, re.compile(r"-[A-Za-z]*c"), _SHELL_FIX),
+        Reader(("su", "runuser", "script", "flock", "sg", "pwsh"), _C, _SHELL_FIX, False),
+        Reader(("python", "pypy"), re.compile(r"-[A-Za-z]*c"), _INSTEAD + "`python -c '… sys.argv[1] …' @`"),
+        Reader(("perl",), _E, _INSTEAD + "`perl -e '… $ARGV[0] …' -- @`"),
+        Reader(("ruby",), _E, _INSTEAD + "`ruby -e '… ARGV[0] …' -- @`"),
+        Reader(("lua", "julia", "Rscript", "osascript"), _E, _INSTEAD + "put it behind the code"),
+        Reader(
+            ("node", "nodejs", "bun"),
+            re.compile(r"-(?:e|p|pe)|--(?:eval|print)=?"),
+            _INSTEAD + "`node -e '… process.argv[1] …' @`",
+        ),
+        Reader(("php",), re.compile(r"-r"), _INSTEAD + "`php -r '… $argv[1] …' -- @`"),
+        Reader(("psql",), _C, "pass it as a variable instead: `psql -v v=@`, and `:'v'` in a query", False),
+        Reader(("mysql", "mariadb"), _E, _QUERY_FIX, False),
+    )
+    for name in reader.programs
+}
+
+# Filters whose program is their first operand: the options that take so many arguments before it.
+_AWKS = ("awk", "gawk", "mawk", "nawk")
+FILTERS: dict[str, dict[str, int]] = {
+    **{awk: {"-v": 1, "-F": 1, "--assign": 1} for awk in _AWKS},
+    **{sed: {"-l": 1} for sed in ("sed", "gsed")},
+    "jq": {"--arg": 2, "--argjson": 2, "--slurpfile": 2, "--rawfile": 2, "--indent": 1, "-L": 1},
+}
+_FILTER_FIX = {
+    **dict.fromkeys(_AWKS, "put it in the environment: `V=@ awk '… ENVIRON[\"V\"] …'`"),
+    "jq": "pass it as an argument: `jq --arg v @ '… $v …'`",
+}
+
+_SCRIPT_OPTIONS = re.compile(r"-[A-Za-z]*[oOWXIMrS]|--(?:rcfile|init-file|require|import)")
+_SSH_OPTIONS = re.compile(r"-[A-Za-z0-9]*[BbcDEeFIiJLlmOoPpQRSWw]")
+_READ_OPTIONS = re.compile(r"-[A-Za-z]*[dinNptu]")
+_EVALUATING = re.compile(r"-[A-Za-z]*[aAin]")
+_SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[[^\]]*\Z")
+# Bash evaluates what is assigned to these.
+_EVALUATED_NAMES = frozenset({"PS4", "OPTIND", "RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD"})
+_RUN_NAMES = frozenset({"BASH_ENV", "PROMPT_COMMAND"})
+_INTERACTIVE = re.compile(r"\b(?:ba|da|k|mk|a)?sh\s+(?:-\w+\s+)*-[A-Za-z]*i")
+_STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_NAME_TAKERS = frozenset({"unset", "getopts", "mapfile", "readarray"})
+PREFIXES = frozenset({"command", "builtin", "sudo", "env", "nohup", "nice", "exec", "time", "timeout"})
+ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_NAME_TESTS = frozenset({"-v", "-R"})
+
+
+def _code(message: str, help: str, severity: str = "error") -> Trouble:
+    return Trouble("variable-in-code", message, help, severity)
+
+
+IN_SUBSCRIPT = _code(
+    "stands in an array subscript, which bash evaluates and may run",
+    "use a plain variable: `v=@`",
+)
+AS_NAME = _code(
+    "names a shell variable, and bash may run a subscript in a name",
+    "write a fixed name; a value belongs behind a `=`",
+)
+AS_NUMBER = _code(
+    "becomes a number, a list or a reference, which bash evaluates and may run",
+    "write a plain assignment: `v=@`, or `v=(@)` for a list",
+)
+IN_ARITHMETIC_TEST = _code(
+    "is compared as a number inside `[[ … ]]`, where bash evaluates and may run it",
+    "write `[ … ]`, which takes numbers only",
+)
+IN_ARITHMETIC = _code(
+    "is evaluated as arithmetic, where bash may run what it says",
+    "compare it with `[ … ]`, which takes numbers only",
+)
+IN_NAME_TEST = _code(
+    "names a variable to be tested, and bash may run a subscript in a name",
+    "write a fixed name",
+)
+EVALUATED = _code(
+    "is read by a shell a second time here",
+    "put it in a shell variable first (`v=@`) and write `\\$v` here, in double quotes of its own",
+)
+REMOTE = _code(
+    "is read again by the shell on the other side",
+    "send it on standard input instead: `printf '%s\\n' @ | ssh host 'read -r v; …'`",
+)
+IN_MAKE = _code(
+    "becomes a variable of make, which expands a `$` in it and may run it",
+    "put it in the environment: `V=@ make …`, and write `$$V` in the recipe",
+    "warning",
+)
+RUN_BY_SHELL = _code(
+    "is run by every shell that starts",
+    "write a fixed file; a value belongs in another variable",
+)
+
+
+def program_of(word: str) -> str:
+    """The name a command word stands for: without folders and version numbers."""
+    return re.sub(r"(?<=[^0-9.])[0-9.]+\Z", "", word.rsplit("/", 1)[-1])
+
+
+def _command(words: Sequence[str]) -> int:
+    """The index of the word that names the command, behind words such as `command` and `sudo`."""
+    for index, word in enumerate(words):
+        if word not in PREFIXES and not word.startswith("-") and "=" not in word:
+            return index
+    return len(words)
+
+
+def _name(words: Sequence[str], at: int) -> str:
+    return words[at] if at < len(words) else ""
+
+
+def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bool) -> Trouble | None:
+    """What is wrong with a variable behind `prefix` in the word that follows `words`, if anything.
+
+    Words are without their quotes, with a NUL where they are not fixed; `is_first` if the word may
+    still be an assignment or the command's name; `is_array` inside `a=( … )`.
+    """
+    if is_array:
+        return IN_SUBSCRIPT if re.match(r"\[[^\]]*\Z", prefix) else None
+    if is_first:
+        return IN_SUBSCRIPT if _SUBSCRIPT.match(prefix) else None
+    at = _command(words)
+    if at == len(words) and re.match(r"(?:BASH_ENV|PROMPT_COMMAND)=", prefix):
+        return RUN_BY_SHELL  # behind `env`
+    trouble = _builtin(_name(words, at), words[at + 1 :], prefix)
+    if trouble is not None:
+        return trouble
+    for index, word in enumerate(words):
+        program = program_of(word)
+        rest = words[index + 1 :]
+        reader = READERS.get(program)
+        if reader is not None and (reader.has_script or index == at) and _is_code(reader, rest, prefix):
+            return _code(f"is part of code that `{program}` reads", reader.fix)
+        if program == "ssh" and _operands(rest, _SSH_OPTIONS):
+            return REMOTE
+        if program in ("make", "gmake") and index == at and "=" in prefix:
+            return IN_MAKE
+        if program in FILTERS and _isprogram_of(program, rest, prefix):
+            help = _FILTER_FIX.get(program, "a value in it can do what a program can; check the value first")
+            return _code(f"is part of the program that `{program}` runs", help, "warning")
+    return None
+
+
+def _builtin(name: str, words: Sequence[str], prefix: str) -> Trouble | None:
+    """The same for the builtins of the shell, with the words behind the builtin's name."""
+    before = words[-1] if words else ""
+    match name:
+        case "eval" | "watch" | "compgen" | "complete":
+            return EVALUATED
+        case "trap" if not words:
+            return EVALUATED
+        case "let":
+            return IN_ARITHMETIC
+        case "read" if not _READ_OPTIONS.fullmatch(before):
+            return AS_NAME
+        case "printf" if before == "-v" and len(words) == 1:
+            return AS_NAME
+        case "[" | "test" if before in _NAME_TESTS:
+            return IN_NAME_TEST
+        case _ if name in _NAME_TAKERS:
+            return AS_NAME
+        case _ if name in DECLARERS and not prefix.startswith("-"):
+            if "=" not in prefix:
+                return IN_SUBSCRIPT if _SUBSCRIPT.match(prefix) else AS_NAME
+            return AS_NUMBER if any(map(_EVALUATING.match, words)) else None
+    return None
+
+
+def _operands(words: Sequence[str], with_argument: re.Pattern[str]) -> list[str]:
+    """The words that are neither options nor the arguments of options `with_argument`."""
+    found = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word.startswith("-") and len(word) > 1:
+            skip = with_argument.fullmatch(word) is not None
+        else:
+            found.append(word)
+    return found
+
+
+def _is_code(reader: Reader, words: Sequence[str], prefix: str) -> bool:
+    """Whether the word that begins with `prefix` behind `words` is code to a program."""
+    if words and reader.option.fullmatch(words[-1]):
+        before = words[:-1]
+    elif prefix.startswith("-") and reader.option.match(prefix):
+        before = words
+    else:
+        return False
+    # `python x.py -c …` and `python -m pytest -c …` are somebody else's option.
+    return not reader.has_script or ("-m" not in before and not _operands(before, _SCRIPT_OPTIONS))
+
+
+def _isprogram_of(program: str, words: Sequence[str], prefix: str) -> bool:
+    options = FILTERS[program]
+    if words and words[-1] in ("-e", "--expression") and program in ("sed", "gsed"):
+        return True
+    if prefix.startswith("-"):
+        return False
+    skip = 0
+    for word in words:
+        if skip:
+            skip -= 1
+        elif word in ("-f", "--file", "--from-file", "-e"):
+            return False
+        elif word in options:
+            skip = options[word]
+        elif not (word.startswith("-") and len(word) > 1):
+            return False
+    return not skip
+
+
+def is_evaluated(name: str, before: str, *, is_declared: bool) -> bool:
+    """Whether bash evaluates what is assigned to a shell variable, by the text `before` it.
+
+    `is_declared`: the assignment is an argument of `declare` and its like, which take `(…)` in a value
+    for a list where the variable is one.
+    """
+    if name in _EVALUATED_NAMES:
+        return True
+    declarers = "|".join(sorted(DECLARERS))
+    found = re.search(rf"\b(?:{declarers})\s+-[A-Za-z]*[in].*\b{name}\b", before)
+    if found is None and is_declared:
+        lists = rf"\b{name}(?:\[[^\]]*\])?\+?=\(|\b{name}\[|\b(?:mapfile|readarray)\b.*\b{name}\b"
+        found = re.search(rf"{lists}|\b(?:{declarers}|read)\s+-[A-Za-z]*[aA].*\b{name}\b", before)
+    return found is not None
+
+
+def evaluated_names(text: str) -> frozenset[str]:
+    """The variables whose value bash evaluates, or runs, whenever it is assigned in `text`."""
+    return _EVALUATED_NAMES | _run_names(text)
+
+
+def _run_names(text: str) -> frozenset[str]:
+    # Only an interactive shell looks at ENV, which is a common name for something else.
+    return _RUN_NAMES | {"ENV"} if _INTERACTIVE.search(text) else _RUN_NAMES
+
+
+def names_run(text: str, name: str) -> bool:
+    """Whether a shell that `text` starts runs what the variable `name` says."""
+    return name in _run_names(text)
+
+
+def condition_reader(words: Sequence[str]) -> Trouble | None:
+    """What is wrong with variables in a `[[ … ]]` condition of these words, if anything."""
+    if not ARITHMETIC_TESTS.isdisjoint(words):
+        return IN_ARITHMETIC_TEST
+    if not _NAME_TESTS.isdisjoint(words):
+        return IN_NAME_TEST
+    return None
+
+
+def input_reader(words: Sequence[str]) -> Trouble | None:
+    """What is wrong with a variable in a here-document or here-string of a command, if anything."""
+    at = _command(words)
+    rest = [word for word in words[at + 1 :] if word != "-"]
+    program = program_of(_name(words, at))
+    reader = READERS.get(program)
+    if program in ("source", ".") and rest[:1] and rest[0] in _STANDARD_INPUT:
+        return EVALUATED
+    if reader is not None:
+        operands = _operands(rest, _SCRIPT_OPTIONS)
+        is_code = not reader.has_script or "-s" in rest or not operands or operands[0] in _STANDARD_INPUT
+        # `-c` and its like bring their code along and leave the input to it.
+        if is_code and not any(map(reader.option.fullmatch, rest)):
+            return _code(f"is part of code that `{program}` reads", reader.fix)
+    if program == "ssh" and not _operands(rest, _SSH_OPTIONS)[1:]:
+        return REMOTE
+    return None

@@ -1,0 +1,1 @@
+"""Source files and documents: reading, YAML and XML trees with spans, scalar values."""

@@ -1,0 +1,1 @@
+"""Declarations of tasks and tools: signatures, files, the registry."""

@@ -1,0 +1,276 @@
+"""MCP servers of a project, `mcp` in `.loops/config.yaml`, and what they were last known to offer.
+
+    mcp:
+      files: {command: npx, args: [-y, some-server, .], env: {TOKEN: $FILES_TOKEN}, timeout: 60}
+
+`llc mcp refresh` asks a server for its tools and keeps the listing, so that a program can be checked without
+starting anything. A tool is called `mcp:<server>.<tool>`. See `spec/mcp.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from posixpath import join
+from typing import Any
+
+from ...ir.diagnostics import CompileError, clean, suggest
+from ...ir.digests import sha256
+from ...ir.records import frozen
+from ...ir.spans import Source
+from ..source.files import is_file, is_there
+from ..source.yaml_tree import Document, Mapping, Node, read_document, read_source
+from .signature import Parameter, Signature, is_name, is_parameter_name, type_named
+
+PREFIX = "mcp:"
+CONFIG_FILE = "config.yaml"
+LISTINGS = join(".cache", "mcp")
+DEFAULT_TIMEOUT = 60.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_KEYS = ("command", "args", "env", "cwd", "timeout")
+_LONGEST_DOC = 2_000
+
+
+@frozen
+class McpServer:
+    """A server: the program that is it. env: beside our environment, `$NAME` being a variable's."""
+
+    name: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str | None = None
+    timeout: float = DEFAULT_TIMEOUT
+
+    @property
+    def digest(self) -> str:
+        """What tells that a listing is of another program."""
+        told = json.dumps([self.command, self.args, self.cwd])
+        return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def read_servers(document: Document, node: Node) -> dict[str, McpServer]:
+    """The servers under `mcp`; what is wrong is noted in the document."""
+
+    def wrong(at: Node, message: str, help: str | None = None) -> None:
+        document.fail("wrong-type", message, document.span(at), help=help)
+
+    found: dict[str, McpServer] = {}
+    if not isinstance(node, Mapping):
+        wrong(node, "`mcp` is a mapping from names to servers", "such as: files: {command: files-server}")
+        return found
+    for name, (key, item) in node.entries.items():
+        if not _NAME.fullmatch(name):
+            help = "letters, digits, `_` and `-`"
+            document.fail(
+                "bad-name", f"a server cannot be called `{name[:80]}`", document.span(key), help=help
+            )
+            continue
+        if not isinstance(item, Mapping):
+            wrong(item, f"the server `{name}` is a mapping with a `command`")
+            continue
+        given: dict[str, Any] = {"name": name, "command": ""}
+        for word, (word_node, value_node) in item.entries.items():
+            value = document.plain(value_node)
+            texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
+            if word not in _KEYS:
+                message = f"the server `{name}` has no key `{word[:80]}`"
+                known = suggest(word, _KEYS, "it may have")
+                document.fail("unknown-key", message, document.span(word_node), help=known)
+            elif word == "args" and texts:
+                given[word] = tuple(value)
+            elif (
+                word == "env" and isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+            ):
+                given[word] = tuple(value.items())
+            elif word == "timeout" and _is_seconds(value):
+                given[word] = float(value)
+            elif word in ("command", "cwd") and isinstance(value, str) and value:
+                given[word] = value
+            else:
+                wanted = {
+                    "args": "a list of texts",
+                    "env": "a mapping to texts",
+                    "timeout": "seconds above 0",
+                }
+                wrong(value_node, f"`{word}` of the server `{name}` is {wanted.get(word, 'a text')}")
+        if "command" not in item.entries:
+            document.fail("missing-key", f"the server `{name}` needs a `command`", document.span(key))
+        found[name] = McpServer(**given)
+    return found
+
+
+def _is_seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1e6
+
+
+# --- listings ---------------------------------------------------------------------------------
+
+
+def listing_path(folder: str, server: str) -> str:
+    """Where what a server offers is kept; `folder` is the project's `.loops`."""
+    return join(folder, LISTINGS, f"{server}.json")
+
+
+def listing_text(server: McpServer, tools: list[dict[str, Any]]) -> str:
+    kept = ("name", "description", "inputSchema", "outputSchema")
+    rows = [{key: tool[key] for key in kept if key in tool} for tool in tools]
+    told = {"server": server.name, "digest": server.digest, "tools": rows}
+    return json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+class McpTools:
+    """The MCP tools around a program, read when first asked for.
+
+    trouble(name): why there is no such tool, as (message, help).
+    """
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder
+        self._servers: dict[str, McpServer] | None = None
+        self._broken = ""
+        self._listings: dict[str, dict[str, Signature] | str] = {}
+
+    @property
+    def servers(self) -> dict[str, McpServer]:
+        if self._servers is None:
+            self._servers = {}
+            path = join(self._folder, CONFIG_FILE) if self._folder is not None else ""
+            if path and is_there(path):
+                try:
+                    self._servers = _configured(path)
+                except CompileError as error:
+                    self._broken = error.diagnostics[0].message if error.diagnostics else "it is wrong"
+        return self._servers
+
+    def find(self, name: str) -> Signature | None:
+        server, _, tool = name.removeprefix(PREFIX).partition(".")
+        listing = self._listing(server)
+        return listing.get(tool) if isinstance(listing, dict) else None
+
+    def signatures(self) -> list[Signature]:
+        """All that is known to be offered."""
+        listings = [self._listing(server) for server in self.servers]
+        return [tool for listing in listings if isinstance(listing, dict) for tool in listing.values()]
+
+    def is_listed(self, server: str) -> bool:
+        """Whether it is known what a server offers."""
+        return server in self.servers and isinstance(self._listing(server), dict)
+
+    def trouble(self, name: str) -> tuple[str, str | None]:
+        server, _, tool = name.removeprefix(PREFIX).partition(".")
+        servers = self.servers
+        if self._broken:
+            return f"`{name}` cannot be found: .loops/config.yaml cannot be used", self._broken
+        if server not in servers:
+            help = (
+                suggest(server, servers, "servers are") or "servers stand under `mcp` in .loops/config.yaml"
+            )
+            return f"no MCP server is called `{server}`", help
+        listing = self._listing(server)
+        if isinstance(listing, str):
+            return (
+                f"it is not known what the MCP server `{server}` offers{listing}",
+                f"run: llc mcp refresh {server}",
+            )
+        help = suggest(tool, listing, "it offers") or "it offers nothing"
+        again = f"if it is new: llc mcp refresh {server}"
+        return f"the MCP server `{server}` has no tool `{tool}`", f"{help}; {again}"
+
+    def _listing(self, server: str) -> dict[str, Signature] | str:
+        """The tools of a server, or why they are not known, as words that go on a sentence."""
+        if server not in self._listings:
+            self._listings[server] = self._read(server)
+        return self._listings[server]
+
+    def _read(self, server: str) -> dict[str, Signature] | str:
+        if server not in self.servers or self._folder is None:
+            return ""
+        path = listing_path(self._folder, server)
+        if not is_file(path):
+            return ""
+        try:
+            source = read_source(path)
+            told = json.loads(source.text or "")
+            if told["digest"] != self.servers[server].digest:
+                return ": its command has changed since it was asked"
+            return offered(server, told["tools"], source)
+        except (CompileError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return f": {path} cannot be read"
+
+
+def _configured(path: str) -> dict[str, McpServer]:
+    document = read_document(read_source(path))
+    root = document.root
+    found: dict[str, McpServer] = {}
+    if isinstance(root, Mapping) and "mcp" in root.entries:
+        found = read_servers(document, root.entries["mcp"][1])
+    if any(finding.is_error for finding in document.diagnostics):
+        raise CompileError(document.diagnostics, [document.source])
+    return found
+
+
+def offered(server: str, tools: list[dict[str, Any]], source: Source | None = None) -> dict[str, Signature]:
+    """The tools of a listing that a program can call, by name: what the language cannot write is left out."""
+    found = [tool for tool in tools if isinstance(tool.get("name"), str) and is_name(tool["name"])]
+    return {tool["name"]: signature(server, tool, source) for tool in found}
+
+
+def signature(server: str, tool: dict[str, Any], source: Source | None) -> Signature:
+    """A tool of a listing, by its JSON Schema; what a signature cannot say of it, the server checks."""
+    schema = tool.get("inputSchema")
+    output = tool.get("outputSchema")
+    declared = output.get("properties") if isinstance(output, dict) else None
+    definition = {"mcp": {"server": server, "tool": tool["name"]}}
+    if isinstance(declared, dict) and list(declared) == ["result"]:
+        definition["mcp"]["is_wrapped"] = True
+    doc = _line(tool.get("description"))
+    return Signature(
+        f"{PREFIX}{server}.{tool['name']}",
+        "tool",
+        _parameters(schema),
+        "tool",
+        definition,
+        doc,
+        source=source,
+    )
+
+
+def _line(text: Any) -> str:
+    """What a server says of something, in one line that is fit to be shown."""
+    return clean(" ".join(str(text or "").split()), _LONGEST_DOC)
+
+
+def _parameters(schema: Any) -> tuple[Parameter, ...] | None:
+    """The parameters, those that are required first; None where any name goes."""
+    if not isinstance(schema, dict):
+        return None
+    properties = schema.get("properties") or {}
+    if not isinstance(properties, dict) or not all(is_parameter_name(name) for name in properties):
+        return None
+    if (
+        not properties
+        and schema.get("additionalProperties", True) not in (False, None)
+        and "type" not in schema
+    ):
+        return None
+    needed = schema.get("required") or []
+    found = [
+        _parameter(name, about if isinstance(about, dict) else {}, name in needed)
+        for name, about in properties.items()
+    ]
+    return tuple(sorted(found, key=lambda parameter: not parameter.is_required))
+
+
+def _parameter(name: str, schema: dict[str, Any], is_required: bool) -> Parameter:
+    kind = schema.get("type")
+    choices = schema.get("enum")
+    texts = isinstance(choices, list) and choices and all(isinstance(one, str) for one in choices)
+    return Parameter(
+        name,
+        (type_named(kind) if isinstance(kind, str) else None) or "any",
+        is_required,
+        None,  # the server knows its defaults
+        _line(schema.get("description")),
+        choices=tuple(choices) if texts and choices else (),
+    )

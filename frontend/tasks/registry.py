@@ -1,0 +1,183 @@
+"""The tools and tasks that are declared around a program: found by name, read when first asked for.
+
+`.loops/tools.yaml` and `.loops/tasks/*.xml` are read only if a program uses a name that means nothing
+else, so a mistake in them is told to those whom it concerns. What a program defines itself
+(`defatom`) has a scope, and is not in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from posixpath import join
+
+from ...ir.diagnostics import CompileError, Diagnostic
+from ...ir.records import frozen
+from ...ir.spans import Source
+from ..source.files import is_file, is_there, names_in
+from .builtin_tools import SYSTEM_TOOLS
+from .mcp import PREFIX, McpTools
+from .signature import Signature, declared_on_the_side, spellings
+
+TOOLS_FILE = "tools.yaml"
+TASKS_FOLDER = "tasks"
+TASK_SUFFIX = ".xml"
+# The tasks that come with llc, by name, and the files of `stdlib/` that they stand in.
+LIBRARY_TASKS = {
+    "user:analyze-iteration-structured": "analyze-iteration.xml",
+    "user:plan-development": "plan-development.xml",
+    "user:evaluate-result": "evaluate-result.xml",
+}
+
+
+@frozen
+class Found:
+    """What the files of a project declare, what is wrong with them, and the files."""
+
+    tools: tuple[Signature, ...] = ()
+    tasks: tuple[Signature, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: tuple[Source, ...] = ()
+
+
+class Declared:
+    """The tools and tasks around one program.
+
+    folder: the project's `.loops`, None for a program that stands alone. sides: what `--declare`
+    names, as text.
+    """
+
+    def __init__(self, folder: str | None = None, sides: Iterable[str] = ()) -> None:
+        self._folder = folder
+        self._sides: dict[str, Signature] = {}
+        self._found: Found | None = None
+        self._tools: dict[str, Signature] = dict(SYSTEM_TOOLS)
+        self._tasks: dict[str, Signature] = {}
+        self._hidden: dict[str, Signature] = {}
+        self.mcp = McpTools(folder)
+        self.wrong: list[Diagnostic] = []
+        for text in sides:
+            try:
+                signature = declared_on_the_side(text)
+            except ValueError as error:
+                self.wrong.append(Diagnostic("bad-option", f"--declare `{text[:100]}`: {error}"))
+            else:
+                self._sides[signature.name] = signature
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether what is declared cannot be known."""
+        return self._found is not None and any(found.is_error for found in self._found.diagnostics)
+
+    @property
+    def found(self) -> Found | None:
+        """What the project's files declare, None if nobody asked."""
+        return self._found
+
+    def find(self, name: str, own: Signature | None = None) -> Signature | None:
+        """The tool, else the program's `own` task, else the project's task of a name."""
+        self._load()
+        for spelling in spellings(name):
+            tool = self._tools.get(spelling)
+            if tool is not None:
+                if own is not None:
+                    self._hidden[tool.name] = own
+                return tool
+        if own is not None:
+            return own
+        for spelling in spellings(name):
+            if spelling in self._tasks:
+                return self._tasks[spelling]
+        if name.startswith(PREFIX):
+            return self._sides.get(name) or self.mcp.find(name)
+        return self._sides.get(name) or library_task(name)
+
+    def hidden_by(self, tool: Signature) -> Iterator[Signature]:
+        """The task that a tool of the same name stands before."""
+        if not tool.is_task:
+            other = self._hidden.get(tool.name) or self._tasks.get(tool.name)
+            if other is not None:
+                yield other
+
+    def names(self) -> list[str]:
+        self._load()
+        offered = [tool.name for tool in self.mcp.signatures()]
+        return [*self._tools, *offered, *self._tasks, *self._sides, *LIBRARY_TASKS]
+
+    def signatures(self) -> list[Signature]:
+        """Everything that is declared, tools first, each by its full name."""
+        self._load()
+        own = [task for name in LIBRARY_TASKS if (task := library_task(name)) is not None]
+        tools = [*self._tools.values(), *self.mcp.signatures()]
+        rows = [*tools, *self._tasks.values(), *self._sides.values(), *own]
+        return list({row.name: row for row in reversed(rows)}.values())[::-1]
+
+    def _load(self) -> None:
+        if self._found is None:
+            self._found = read_project(self._folder) if self._folder is not None else Found()
+            self._tools.update((tool.name, tool) for tool in self._found.tools)
+            self._tasks.update((task.name, task) for task in self._found.tasks)
+
+
+@cache
+def library_task(name: str) -> Signature | None:
+    """The task of this name that comes with llc; what a project calls so comes before it."""
+    file = LIBRARY_TASKS.get(name)
+    if file is None:
+        return None
+    from ..core.library import stdlib_text
+    from ..source.yaml_tree import text_source
+    from .task_file import read_task
+
+    source = text_source(stdlib_text(file), f"stdlib/{file}")
+    task, found = read_task(source)
+    if task is None:
+        raise CompileError(found, [source])
+    return task
+
+
+def project_files(folder: str) -> list[str]:
+    """The files of a project that declare tools and tasks, in order."""
+    tools = join(folder, TOOLS_FILE)
+    tasks = join(folder, TASKS_FOLDER)
+    names = [name for name in names_in(tasks) if name.endswith(TASK_SUFFIX) and not name.startswith(".")]
+    return [tools] * is_there(tools) + [join(tasks, name) for name in names]
+
+
+def read_project(folder: str) -> Found:
+    """What the files of a project declare, with everything that is wrong with them."""
+    from ..source.yaml_tree import read_source
+
+    tools: list[Signature] = []
+    tasks: dict[str, Signature] = {}
+    wrong: list[Diagnostic] = []
+    sources: list[Source] = []
+    for path in project_files(folder):
+        if not is_file(path):
+            wrong.append(Diagnostic("unreadable-file", f"`{path}` is no file"))
+            continue
+        try:
+            source = read_source(path)
+        except CompileError as error:
+            wrong += error.diagnostics
+            sources += error.sources
+            continue
+        sources.append(source)
+        if path.endswith(TASK_SUFFIX):
+            from .task_file import read_task
+
+            task, found = read_task(source)
+            wrong += found
+            if task is not None and task.name in tasks:
+                first = tasks[task.name]
+                where = f"it is defined in {first.source.path}" if first.source is not None else None
+                message = f"the task `{task.name}` is defined twice"
+                wrong.append(Diagnostic("repeated-task", message, task.span, help=where))
+            elif task is not None:
+                tasks[task.name] = task
+        else:
+            from .tools_file import read_tools
+
+            tools, found = read_tools(source)
+            wrong += found
+    return Found(tuple(tools), tuple(tasks.values()), tuple(wrong), tuple(sources))

@@ -1,0 +1,97 @@
+"""The `command` of a tool: its text taken apart around `${parameter}`.
+
+A list is a program with its arguments and no shell: each item is one word, whatever the values hold.
+A text is a shell's: each `${parameter}` is quoted for the place it stands in, and one that stands
+where no quoting is safe is refused (`shell`). `$${` is a literal `${`. What becomes of the pieces is
+`runtime/effects/tools.py`: a text as it is, `{"of": parameter}` for a value.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ...ir.diagnostics import Diagnostic, suggest
+from ..shell.contexts import places
+from ..shell.expansions import HOLE
+from ..source.yaml_tree import Document, Node, Scalar, Sequence
+from .signature import Parameter
+
+_VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[^\W\d][\w-]*)\}")
+_OPENING = re.compile(r"\$\{")
+
+
+def argv_pieces(document: Document, node: Sequence, parameters: tuple[Parameter, ...]) -> list[list[Any]]:
+    """The words of a command that is a list."""
+    words = []
+    for item in node.items:
+        if not isinstance(item, Scalar) or item.value is None:
+            document.fail("wrong-type", "a word of `command` is a text", document.span(item), "not this")
+            continue
+        words.append(_split(document, item, item.text, parameters, is_shell=False))
+    if not node.items:
+        document.fail("empty-command", "`command` is empty", document.span(node))
+    return words
+
+
+def shell_pieces(document: Document, node: Node, text: str, parameters: tuple[Parameter, ...]) -> list[Any]:
+    """The pieces of a command that is a text, each value with how it is quoted."""
+    pieces = _split(document, node, text, parameters, is_shell=True)
+    command = "".join(piece if isinstance(piece, str) else HOLE for piece in pieces)
+    values = [piece for piece in pieces if isinstance(piece, dict)]
+    for piece, place in zip(values, places(command, [True] * len(values)), strict=True):
+        name = piece["of"]
+        piece["quoting"] = place.quoting or "word"
+        if place.trouble is not None and place.quoting != "comment":
+            trouble = place.trouble
+            at = text.find(f"${{{name}}}")
+            span = document.within(document.span(node), text, at, at + len(name) + 3)
+            message = f"`${{{name}}}` {trouble.message}"
+            help = trouble.help.replace("@", f"${{{name}}}")
+            document.report(Diagnostic(trouble.id, message, span, "here", help, trouble.severity))
+    return pieces
+
+
+def _split(
+    document: Document, node: Node, text: str, parameters: tuple[Parameter, ...], *, is_shell: bool
+) -> list[Any]:
+    """Texts and values, in order; every name is a parameter."""
+    names = [parameter.name for parameter in parameters]
+    pieces: list[Any] = []
+    literal = ""
+    at = 0
+    for found in _VARIABLE.finditer(text):
+        literal += _plain(document, node, text, at, found.start(), is_shell)
+        at = found.end()
+        name = found["name"]
+        if name is None:
+            literal += "${"
+        elif name in names:
+            if literal:
+                pieces.append(literal)
+            pieces.append({"of": name})
+            literal = ""
+        else:
+            span = document.within(document.span(node), text, *found.span())
+            help = suggest(name, names, "its parameters are") or "it declares no parameters"
+            own = f"a variable of the shell's is written `${name}`" if is_shell else "a literal `${` is `$${`"
+            message = f"`${{{name}}}` is no parameter of the tool"
+            document.fail("unknown-parameter", message, span, "here", f"{help}; {own}")
+    literal += _plain(document, node, text, at, len(text), is_shell)
+    return [*pieces, literal] if literal or not pieces else pieces
+
+
+def _plain(document: Document, node: Node, text: str, start: int, end: int, is_shell: bool) -> str:
+    """Text without parameters. A shell has its own `${…}`; in a list none can be meant."""
+    part = text[start:end]
+    opening = None if is_shell else _OPENING.search(part)
+    if opening is not None:
+        span = document.within(document.span(node), text, start + opening.start(), start + opening.end())
+        document.fail(
+            "malformed-variable",
+            "this `${` is no parameter",
+            span,
+            "here",
+            "write ${name}, or `$${` for a literal `${`",
+        )
+    return part

@@ -1,0 +1,1 @@
+"""Interpolation templates: parsing and shell quoting."""

@@ -1,0 +1,41 @@
+"""How the values of a shell action's variables are quoted, by where the shell finds them.
+
+Owns nothing but the meeting of `templates`, which knows the variables, and `shell`, which knows places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from ..shell.contexts import Place, places
+from ..shell.expansions import HOLE
+from ..shell.hazards import AFTER_BACKSLASH, AFTER_DOLLAR
+from .template import Literal, Part, Problem, Variable
+
+
+def quoted(parts: Sequence[Part], problems: list[Problem]) -> Iterator[Part]:
+    """The parts of a command, literals and variables, with the quoting of every value that needs one.
+
+    problems: takes what is wrong with a variable where it stands.
+    """
+    command = "".join(part.text if isinstance(part, Literal) else HOLE for part in parts)
+    found = iter(places(command, [part.is_data for part in parts if isinstance(part, Variable)]))
+    for part in parts:
+        yield _quoted(part, next(found), problems) if isinstance(part, Variable) else part
+
+
+def _quoted(variable: Variable, place: Place, problems: list[Problem]) -> Part:
+    if not variable.is_data:
+        return variable
+    if place.quoting == "comment":
+        return Literal(variable.text)  # no program sees it, and a value with a newline would end the comment
+    trouble = place.trouble
+    if trouble is not None:
+        if variable.is_number and trouble not in (AFTER_BACKSLASH, AFTER_DOLLAR):
+            return attrs.evolve(variable, quoting="number")
+        help = trouble.help.replace("@", variable.text)
+        message = f"`{variable.text}` {trouble.message}"
+        problems.append(Problem(trouble.id, message, variable.start, variable.end, help, trouble.severity))
+    return attrs.evolve(variable, quoting=place.quoting or "none")

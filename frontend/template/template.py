@@ -1,0 +1,489 @@
+"""`${…}` in actions, evaluators, routes and context: what it names and where it stands.
+
+A template is text with variables (`spec/interpolation.md`). Parsing splits it into parts, puts the
+author's own text (`context`, and what else is known when compiling) in place, and says for every
+value that only a run knows how it has to be quoted. What is wrong comes back as problems with
+offsets into the text, never as an exception.
+
+Must not be in here: where texts stand in a file, what a loop's states are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from ...ir.diagnostics import suggest
+from ...ir.records import frozen
+
+KINDS = ("shell", "slash", "value")
+# No command can contain it.
+_NUL = "\0"
+
+
+@frozen
+class Namespace:
+    """Where variables come from. `is_data`: values of unknown origin, quoted in shell actions.
+
+    `fields`: the names that may follow the first dot, or the second if `is_keyed`; None: any.
+    """
+
+    name: str
+    is_data: bool
+    is_keyed: bool
+    fields: tuple[str, ...] | None
+    doc: str
+
+
+NAMESPACES = {
+    row.name: row
+    for row in (
+        Namespace("context", False, True, None, "The author's variables from the `context:` block."),
+        Namespace(
+            "captured",
+            True,
+            True,
+            ("output", "stderr", "exit_code", "duration_ms", "value", "session", "handoff"),
+            "Results of actions and calls whose state says `capture:`; a call's has its `value`, "
+            "an agent's its `session` and `handoff` where it tells them.",
+        ),
+        Namespace(
+            "prev",
+            True,
+            False,
+            ("output", "stderr", "exit_code", "duration_ms", "state", "value", "session", "handoff"),
+            "The result of the last action or call that ran before this state.",
+        ),
+        Namespace("result", True, False, ("verdict", "details"), "The latest evaluation."),
+        Namespace("state", False, False, ("name", "iteration"), "The state that runs."),
+        Namespace(
+            "loop", False, False, ("name", "started_at", "elapsed_ms", "elapsed"), "The loop that runs."
+        ),
+        Namespace("env", True, True, None, "Environment variables."),
+    )
+}
+
+# The primitive that quotes a value for where it stands (`ir.primitives`).
+QUOTING_PRIMITIVES = {
+    "word": "shell_word",
+    "single": "shell_single",
+    "double": "shell_double",
+    "heredoc": "shell_heredoc",
+    "number": "shell_number",
+}
+
+# Fields that are whole numbers, which are safe also where nothing can be quoted; the machine checks.
+_NUMBERS = frozenset({"exit_code", "duration_ms"})
+
+# Bounds on what context may expand to, so that a few lines cannot grow without end.
+MAX_EXPANDED = 1 << 20
+MAX_EXPANSIONS = 10_000
+MAX_CONTEXT_DEPTH = 50
+
+
+@frozen
+class Problem:
+    """What is wrong between two offsets of the template's text."""
+
+    id: str
+    message: str
+    start: int
+    end: int
+    help: str | None = None
+    severity: str = "error"
+
+
+@frozen
+class Given:
+    """Stands in a `context` for a value that a program gives the loop when it runs it."""
+
+
+@frozen(eq=True)
+class Literal:
+    """Text as it stands."""
+
+    text: str
+
+
+@frozen(eq=True)
+class Constant:
+    """A value known when compiling that is no text; only ever a template's single part."""
+
+    value: Any
+
+
+@frozen
+class Variable:
+    """A value looked up when the template is used.
+
+    quoting: "none", or how the text must be quoted: a key of `QUOTING_PRIMITIVES`.
+    start, end: offsets of `${…}` in the template's text; for a variable inside a context value, of
+    the outermost variable that brought it in. is_given: a `context` value known only to a run.
+    """
+
+    namespace: str
+    path: tuple[str, ...]
+    default: str | None = None
+    raw: bool = False
+    quoting: str = "none"
+    start: int = attrs.field(default=0, eq=False)
+    end: int = attrs.field(default=0, eq=False)
+    is_given: bool = False
+
+    @property
+    def name(self) -> str:
+        """Such as `captured.errors.output`."""
+        return ".".join((self.namespace, *self.path))
+
+    @property
+    def text(self) -> str:
+        """The variable as an author writes it, without its default."""
+        return f"${{{'raw:' if self.raw else ''}{self.name}}}"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its value is a whole number, whatever a program or a model says."""
+        is_result = self.namespace in ("captured", "prev") or self.path[:1] == ("details",)
+        has_number = self.default is None or re.fullmatch(r"[0-9]{1,18}", self.default) is not None
+        return is_result and self.path[-1] in _NUMBERS and has_number
+
+    @property
+    def is_data(self) -> bool:
+        """Whether its value must be quoted in a shell action."""
+        return (NAMESPACES[self.namespace].is_data or self.is_given) and not self.raw
+
+
+Part = Literal | Constant | Variable
+
+
+@frozen
+class Template:
+    """A parsed text. Adjacent literals are joined and none is empty, so no parts means no text."""
+
+    text: str
+    parts: tuple[Part, ...]
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def single(self) -> Part | None:
+        """The only part, if there is one: a value that keeps its type when no text is asked for."""
+        return self.parts[0] if len(self.parts) == 1 else None
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Variable))
+
+    @property
+    def fixed(self) -> str | None:
+        """The text it always gives, or None where that is known only to a run."""
+        if not all(isinstance(part, Literal) for part in self.parts):
+            return None
+        return "".join(part.text for part in self.parts if isinstance(part, Literal))
+
+
+def parse(
+    text: str,
+    *,
+    kind: str,
+    context: Mapping[str, Any] | None = None,
+    known: Mapping[str, str] | None = None,
+) -> Template:
+    """Splits `text` into parts (loops.md, rules 5 to 7).
+
+    kind: "shell" for a shell action, "slash" for a slash command, "value" for all other fields.
+    context: the loop's `context:`; its values are put in place, nested ones depth-first, before the
+    shell text is looked at, and a name that is missing in it is a problem. None: left as variables.
+    known: texts of other variables known when compiling, such as `{"loop.name": "lint"}`.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"no kind of template: {kind}")
+    if "$" not in text and _NUL not in text:
+        return Template(text, (Literal(text),) if text else ())
+    parser = _Parser(kind, context, known or {})
+    parts = _joined(parser.expand(text, (), None))
+    problems = parser.problems
+    if kind == "shell":
+        parts = _placed(parts, problems)
+    return Template(text, tuple(parts), tuple(problems))
+
+
+def text_of(value: Any) -> str:
+    """A value as interpolation shows it: strings bare, null empty, lists and maps as JSON.
+
+    Must agree with the machine's primitive `text`; a test holds the two together.
+    """
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False)
+
+
+_VARIABLE = re.compile(
+    r"\$\{(?P<raw>raw:)?(?P<space>[^\W\d]\w*)(?P<path>(?:\.[\w-]+)+)(?P<default>:default=[^}]*)?\}"
+)
+# Meant as a variable, not as the shell's own: a name and a dot.
+_MEANT = re.compile(r"\$\{(?:raw:)?(?P<space>[^\W\d]\w*)\.")
+_MISPLACED = re.compile(r"\$\{[\s#!]+(?:raw:)?(?:" + "|".join(NAMESPACES) + r")\.")
+_OPENING = re.compile(r"\$?\$\{")
+_LITERAL_HELP = "for a literal `${` write `$${`"
+
+
+class _Parser:
+    def __init__(self, kind: str, context: Mapping[str, Any] | None, known: Mapping[str, str]) -> None:
+        self.kind = kind
+        self.context = context
+        self.known = known
+        self.problems: list[Problem] = []
+        self.expansions = 0
+        self.size = 0
+        self.is_exhausted = False
+
+    def expand(self, text: str, trail: tuple[str, ...], outer: Variable | None) -> Iterator[Part]:
+        """The parts of `text`, which is the value of the last variable of `trail`, if any."""
+        at = 0
+        for opening in _OPENING.finditer(text):
+            start = opening.start()
+            if start < at or self.is_exhausted:
+                continue
+            yield Literal(text[at:start])
+            if opening[0] == "$${":
+                yield Literal("${")
+                at = opening.end()
+                continue
+            variable, at = self.variable(text, start, outer)
+            if variable is None:
+                yield Literal(text[start:at])
+            else:
+                yield from self.inline(variable, trail)
+        yield Literal(text[at:])
+
+    def problem(self, id: str, message: str, place: Variable, help: str | None) -> None:
+        found = Problem(id, message, place.start, place.end, help)
+        if found not in self.problems:
+            self.problems.append(found)
+
+    # --- reading one `${` -----------------------------------------------------------------
+
+    def variable(self, text: str, start: int, outer: Variable | None) -> tuple[Variable | None, int]:
+        """The variable at `start`, or None and the end of what is literal there."""
+        found = _VARIABLE.match(text, start)
+        end = found.end() if found else start + 2
+        place = outer or Variable("", (), start=start, end=end)
+        if found and found["space"] in NAMESPACES:
+            default = found["default"]
+            if default is not None and "${" in default:
+                self.nested(place)
+            return (
+                Variable(
+                    found["space"],
+                    tuple(found["path"][1:].split(".")),
+                    None if default is None else default[len(":default=") :],
+                    found["raw"] is not None,
+                    start=place.start,
+                    end=place.end,
+                ),
+                end,
+            )
+        close = text.find("}", start)
+        if outer is None:
+            place = attrs.evolve(place, end=close + 1 if close >= 0 else min(len(text), start + 2))
+        meant = _MEANT.match(text, start)
+        if text.startswith("${${", start):
+            self.nested(place)
+            return None, start + 4
+        if meant and meant["space"] not in NAMESPACES:
+            help = suggest(meant["space"], NAMESPACES, "namespaces")
+            self.problem(
+                "unknown-namespace",
+                f"`{meant['space']}` is no namespace of variables",
+                place,
+                f"{help}; {_LITERAL_HELP}",
+            )
+        elif close < 0 and (meant or self.kind != "shell"):
+            self.problem("unterminated-variable", "this `${` has no `}`", place, _LITERAL_HELP)
+        elif meant or _MISPLACED.match(text, start):
+            written = text[start : close + 1]
+            self.problem(
+                "malformed-variable",
+                f"`{written[:80]}` is not a variable",
+                place,
+                "write `${namespace.name}`, with a default `${namespace.name:default=text}`; "
+                + _LITERAL_HELP,
+            )
+        elif self.kind == "value":
+            self.bare_name(text[start + 2 : close], place)
+        else:
+            return None, start + 2
+        return None, max(end, close + 1)
+
+    def nested(self, place: Variable) -> None:
+        self.problem(
+            "nested-variable",
+            "a variable cannot stand inside another",
+            place,
+            "put the inner one in a `context` value of its own; " + _LITERAL_HELP,
+        )
+
+    def bare_name(self, name: str, place: Variable) -> None:
+        if name in NAMESPACES:
+            help = f"write `${{{name}.…}}` with the field you want"
+        else:
+            help = suggest(name, NAMESPACES, "variables begin with one of") or ""
+            if name.isidentifier():
+                help = f"for an environment variable write `${{env.{name}}}`"
+        self.problem(
+            "unknown-variable", f"`${{{name[:80]}}}` names no variable", place, f"{help}; {_LITERAL_HELP}"
+        )
+
+    # --- putting in place what is known ---------------------------------------------------
+
+    def inline(self, variable: Variable, trail: tuple[str, ...]) -> Iterator[Part]:
+        if variable.namespace != "context" or self.context is None:
+            text = self.known.get(variable.name)
+            yield variable if text is None else self.sized(variable, text)
+            return
+        if variable.name in trail:
+            cycle = " → ".join((*trail[trail.index(variable.name) :], variable.name))
+            self.problem("context-cycle", f"`{variable.name}` contains itself: {cycle}", variable, None)
+            return
+        if not self.may_grow(variable, len(trail)):
+            return
+        if isinstance(self.context.get(variable.path[0]), Given):
+            yield attrs.evolve(variable, is_given=True)
+            return
+        try:
+            value = _walk(self.context, variable.path)
+        except LookupError:
+            if variable.default is None:
+                self.undefined(variable)
+            else:
+                yield self.sized(variable, variable.default)
+            return
+        trail = (*trail, variable.name)
+        if isinstance(value, str) and "$" not in value:
+            yield self.sized(variable, value)
+        elif isinstance(value, str):
+            yield from (self.sized(variable, part) for part in self.expand(value, trail, variable))
+        else:
+            yield Constant(self.plain(value, trail, variable))
+
+    def sized(self, variable: Variable, part: Part | str) -> Part:
+        part = Literal(part) if isinstance(part, str) else part
+        if isinstance(part, Literal) and not self.is_exhausted:
+            self.size += len(part.text)
+            self.may_grow(variable, 0)
+        return Literal("") if self.is_exhausted and isinstance(part, Literal) else part
+
+    def may_grow(self, variable: Variable, depth: int) -> bool:
+        self.expansions += 1
+        if self.is_exhausted:
+            return False
+        if self.size <= MAX_EXPANDED and self.expansions <= MAX_EXPANSIONS and depth < MAX_CONTEXT_DEPTH:
+            return True
+        self.is_exhausted = True
+        self.problem(
+            "context-too-large",
+            f"`{variable.name}` expands to too much text or through too many levels",
+            variable,
+            f"at most {MAX_EXPANDED} characters, {MAX_EXPANSIONS} variables, {MAX_CONTEXT_DEPTH} levels",
+        )
+        return False
+
+    def undefined(self, variable: Variable) -> None:
+        space: Any = self.context
+        help = ""
+        for depth, name in enumerate(variable.path):
+            owner = ".".join(("context", *variable.path[:depth]))
+            if isinstance(space, list | tuple) and re.fullmatch(r"\d{1,9}", name):
+                if int(name) >= len(space):
+                    help = f"`{owner}` is a list of {len(space)}, counted from 0"
+                    break
+                space = space[int(name)]
+                continue
+            if not isinstance(space, Mapping):
+                help = f"`{owner}` has no fields"
+                break
+            if name not in space:
+                help = suggest(name, space, "context has") or "the loop has no `context:`"
+                break
+            space = space[name]
+        self.problem(
+            "unknown-variable",
+            f"`{variable.text}` is not defined",
+            variable,
+            f"{help}; a default is written `${{{variable.name}:default=text}}`",
+        )
+
+    def plain(self, value: Any, trail: tuple[str, ...], variable: Variable) -> Any:
+        """A list or map of context with the variables in its strings expanded."""
+        if isinstance(value, Mapping):
+            return {name: self.plain(item, trail, variable) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.plain(item, trail, variable) for item in value]
+        if not isinstance(value, str):
+            return value
+        parts = _joined(self.expand(value, trail, variable))
+        if len(parts) == 1 and isinstance(parts[0], Constant):
+            return parts[0].value
+        for part in parts:
+            if isinstance(part, Variable):
+                self.problem(
+                    "unknown-variable",
+                    f"`{part.text}` inside a list or map of context is known only to a run",
+                    variable,
+                    "give it a context value of its own",
+                )
+        return "".join(_as_literal(part).text for part in parts if not isinstance(part, Variable))
+
+
+def _walk(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        if isinstance(value, Mapping):
+            value = value[name]
+        elif isinstance(value, list | tuple) and re.fullmatch(r"\d{1,9}", name):
+            value = value[int(name)]
+        else:
+            raise LookupError(name)
+    return value
+
+
+def _as_literal(part: Literal | Constant) -> Literal:
+    return part if isinstance(part, Literal) else Literal(text_of(part.value))
+
+
+def _joined(parts: Iterator[Part]) -> list[Part]:
+    """The parts without empty literals, adjacent ones joined; a constant beside others becomes text."""
+    found = [part for part in parts if type(part) is not Literal or part.text]
+    if len(found) == 1:
+        return found
+    joined: list[Part] = []
+    text: list[str] = []
+    for part in found:
+        if isinstance(part, Variable):
+            if text:
+                joined.append(Literal("".join(text)))
+                text = []
+            joined.append(part)
+        else:
+            text.append(_as_literal(part).text)
+    if text:
+        joined.append(Literal("".join(text)))
+    return [part for part in joined if type(part) is not Literal or part.text]
+
+
+def _placed(parts: list[Part], problems: list[Problem]) -> list[Part]:
+    """The parts of a shell action with the quoting of every value that needs one."""
+    parts = [_as_literal(part) if isinstance(part, Constant) else part for part in parts]
+    if any(isinstance(part, Literal) and _NUL in part.text for part in parts):
+        problems.append(Problem("nul-in-command", "a command cannot contain a NUL character", 0, 0))
+        return parts
+    if not any(isinstance(part, Variable) and part.is_data for part in parts):
+        return parts
+    from .shell_quoting import quoted  # it reads shell: a command without variables does without
+
+    return _joined(quoted(parts, problems))
