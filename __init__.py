@@ -17,10 +17,10 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .ir.diagnostics import CompileError, Diagnostic
-    from .runtime.api import FlowError, compile, evaluate, run, run_many
-    from .runtime.errors import UserError
-    from .runtime.execution.outcome import Outcome
-    from .runtime.store.journal import JournalError
+    from .runtime.host.errors import UserError
+    from .runtime.journal.journal import JournalError
+    from .runtime.journal.outcome import Outcome
+    from .runtime.launch.api import FlowError, compile, evaluate, run, run_many
     from .vm.code.image import Image, ImageError
     from .vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
     from .vm.values.faults import Fault
@@ -55,17 +55,17 @@ _HOMES = {
     "Fault": "vm.values.faults",
     "Image": "vm.code.image",
     "ImageError": "vm.code.image",
-    "JournalError": "runtime.store.journal",
+    "JournalError": "runtime.journal.journal",
     "Machine": "vm.machine.machine",
     "OutOfFuel": "vm.machine.machine",
-    "Outcome": "runtime.execution.outcome",
-    "UserError": "runtime.errors",
+    "Outcome": "runtime.journal.outcome",
+    "UserError": "runtime.host.errors",
     "Waiting": "vm.machine.machine",
-    "FlowError": "runtime.api",
-    "compile": "runtime.api",
-    "evaluate": "runtime.api",
-    "run": "runtime.api",
-    "run_many": "runtime.api",
+    "FlowError": "runtime.launch.api",
+    "compile": "runtime.launch.api",
+    "evaluate": "runtime.launch.api",
+    "run": "runtime.launch.api",
+    "run_many": "runtime.launch.api",
 }
 
 

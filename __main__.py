@@ -1,6 +1,6 @@
 """`python -m llc`."""
 
-from .runtime.entry import main
+from .runtime.cli.entry import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -2,7 +2,7 @@
 
 A script of its own, because a compiler that has already compiled is another process than one that
 starts: `python compile_phases.py LOOP.yaml`, or a flow. The collector rests as it does in `llc`
-(`runtime/entry.py`).
+(`runtime/cli/entry.py`).
 """
 
 from __future__ import annotations

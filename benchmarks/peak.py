@@ -28,7 +28,7 @@ def peak_bytes() -> int:
 def main() -> None:
     file, *words = sys.argv[1:]
     sys.argv = ["llc", *words]
-    from llc.runtime.entry import main as llc
+    from llc.runtime.cli.entry import main as llc
 
     exit_code = llc()
     with open(file, "w") as out:

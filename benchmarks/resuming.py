@@ -15,11 +15,11 @@ from sizes import Sizes
 
 from llc.runtime.effects.world import Context, Interrupt, World, timestamp
 from llc.runtime.execution.driver import Driver
-from llc.runtime.store import locks
-from llc.runtime.store.checkpoint import Checkpoints
-from llc.runtime.store.journal import Journal, write_file
-from llc.runtime.store.runs import RunFolder
-from llc.runtime.terminal.display import Display
+from llc.runtime.execution.observer import Display
+from llc.runtime.journal.journal import Journal, write_file
+from llc.runtime.runs import locks
+from llc.runtime.runs.checkpoints import Checkpoints
+from llc.runtime.runs.runs import RunFolder
 from llc.vm.code.image import Image
 from llc.vm.machine.machine import Machine
 

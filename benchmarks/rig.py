@@ -13,10 +13,10 @@ from typing import Any
 from llc.frontend.compile import compile_text
 from llc.runtime.effects.world import Interrupt, World, timestamp
 from llc.runtime.execution.driver import Driver
-from llc.runtime.execution.outcome import Outcome
-from llc.runtime.store import locks
-from llc.runtime.store.journal import Journal
-from llc.runtime.terminal.display import Display
+from llc.runtime.execution.observer import Display
+from llc.runtime.journal.journal import Journal
+from llc.runtime.journal.outcome import Outcome
+from llc.runtime.runs import locks
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.machine.machine import Effect, Machine

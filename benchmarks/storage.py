@@ -13,7 +13,7 @@ from place import Place
 from report import BYTES, Section, row
 from sizes import Sizes
 
-from llc.runtime.compilation.programs import verify_image
+from llc.runtime.project.load import verify_image
 from llc.vm.code.image import Image
 from llc.vm.machine.machine import Machine
 
@@ -67,7 +67,7 @@ def _image(found: Section, name: str, text: str, sizes: Sizes) -> None:
 
         return run
 
-    gc.disable()  # as in `llc`: `runtime/entry.py`
+    gc.disable()  # as in `llc`: `runtime/cli/entry.py`
     try:
         turns = take_turns({"load": timed(False), "verified": timed(True)}, sizes.compile_rounds)
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llc.ir.text import parse_program
-from llc.runtime.store import journal
+from llc.runtime.journal import journal
 from llc.vm.code.emit import emit
 
 KILLS = ("before", "torn", "after")

@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import Compiled, compile_file
-from llc.runtime import options
-from llc.runtime.compilation import programs
-from llc.runtime.execution import launch
-from llc.runtime.options import Values
+from llc.runtime.launch import command
+from llc.runtime.project import load, options
+from llc.runtime.project.options import Values
 
 GOLDEN = Path(__file__).parent / "golden"
 SOURCE = "loop.yaml"
@@ -57,7 +56,7 @@ def values_of(world: Path) -> Values:
 def compile_case(case: Path, values: Values | None = None) -> Compiled:
     """The loop of a case, compiled under a world's options. Raises CompileError."""
     with contextlib.chdir(case):
-        return compile_file(SOURCE) if values is None else compile_file(SOURCE, programs.overrides(values))
+        return compile_file(SOURCE) if values is None else compile_file(SOURCE, load.overrides(values))
 
 
 def run_world(world: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
@@ -73,7 +72,7 @@ def run_world(world: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> lis
         patch.chdir(folder)
         patch.setattr("sys.stdout", stdout)
         patch.setattr("sys.stderr", stderr)
-        code = launch.run(values_of(world))
+        code = command.run(values_of(world))
     journals = list(folder.glob(".loops/.history/*/*.events.jsonl"))
     assert len(journals) == 1, err.read_text("utf-8")
     events = [kept(json.loads(line)) for line in journals[0].read_text("utf-8").splitlines()]

@@ -22,8 +22,8 @@ from llc.frontend.compile import Compiled, compile_file
 from llc.frontend.core.printer import expanded_text
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
-from llc.runtime import options
-from llc.runtime.execution import launch
+from llc.runtime.launch import command as launch
+from llc.runtime.project import options
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.code.lift import lift

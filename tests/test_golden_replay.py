@@ -10,7 +10,7 @@ import pytest
 from golden_cases import CASES, compile_case, trace_of, values_of, worlds
 
 from llc.ir.effects import NOTES
-from llc.runtime.execution.progress import event_fields
+from llc.runtime.journal.position import event_fields
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.machine.machine import Effect, Machine

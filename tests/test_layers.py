@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[1]
 # design: which folders a folder may import.
 MAY_IMPORT = {
     "ir": {"ir"},
-    "frontend": {"frontend", "ir"},
+    "stdlib": {"stdlib"},
+    "frontend": {"frontend", "ir", "stdlib"},
     "vm": {"vm", "ir"},
     "runtime": {"runtime", "frontend", "vm", "ir", "stdlib", ""},
 }

@@ -15,12 +15,12 @@ The names themselves stand in `stdlib/library.txt`. Three kinds of entry:
 from __future__ import annotations
 
 import re
-from posixpath import dirname
 from textwrap import wrap
 
 import attrs
 
 from ...ir.records import frozen
+from ...stdlib import read_text
 
 
 @frozen
@@ -96,13 +96,7 @@ def _entry(what: str, operands: str) -> Entry:
     return Primitive(what, len(required), most)
 
 
-def stdlib_text(file: str) -> str:
-    """A file of `stdlib/`, by its name."""
-    with open(f"{dirname(dirname(__file__))}/stdlib/{file}", encoding="utf-8") as opened:
-        return opened.read()
-
-
-ROWS = tuple(_rows(stdlib_text("library.txt")))
+ROWS = tuple(_rows(read_text("library.txt")))
 # Operations that have names in `stdlib/` only.
 OPERATIONS: dict[str, Entry] = {"list:array": Primitive("array", 1, 1)}
 # These, and what calls of tools and tasks come to: programs do not see their names.

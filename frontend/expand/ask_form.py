@@ -1,7 +1,7 @@
 """`ask`: a question to a person, as a form.
 
 Clauses that are known when compiling are checked here, all of them when the question is asked
-(`stdlib/calls.sexp`, `calls:ask`). What becomes of a question: `runtime/effects/people.py`; `spec/people.md`.
+(`stdlib/calls.sexp`, `calls:ask`). What becomes of a question: `runtime/effects/ask.py`; `spec/people.md`.
 """
 
 from __future__ import annotations

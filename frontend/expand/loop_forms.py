@@ -17,6 +17,7 @@ from ...ir.effects import EFFECTS, NOTES
 from ...ir.records import frozen
 from ...ir.spans import Source
 from ...ir.symbols import Symbol
+from ...stdlib import read_text
 from ..core.checks import Expected
 from ..core.forms import Steps, form
 from ..core.nodes import (
@@ -188,11 +189,9 @@ _READ: dict[str, list[Datum]] = {}
 
 def _read_stdlib(name: str) -> list[Datum]:
     if name not in _READ:
-        from importlib.resources import files
-
         from ..sexp.reader import read
 
-        text = files(f"{__package__.rpartition('.')[0]}.stdlib").joinpath(name).read_text("utf-8")
+        text = read_text(name)
         digest = sha256(text.encode()).hexdigest()
         data, found = read(Source(f"stdlib/{name}", digest, text))
         assert not found, found

@@ -17,9 +17,10 @@ from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.nodes import Program
 from ...ir.records import frozen
 from ...ir.spans import Source
+from ...stdlib import read_text
 from ..compile import DEFAULT_LLM_MODEL, EXPRESSION
 from ..core import nodes as core
-from ..core.library import LIBRARY, Defined, stdlib_text
+from ..core.library import LIBRARY, Defined
 from ..expand.program import Environment, expand, expand_library
 from ..lower.program import lower_flow
 from ..sexp.reader import read
@@ -105,7 +106,7 @@ def definition(name: str) -> core.Lambda:
 
 @cache
 def _library_file(file: str) -> dict[str, core.Lambda]:
-    source = text_source(stdlib_text(file), f"stdlib/{file}")
+    source = text_source(read_text(file), f"stdlib/{file}")
     data, found = read(source)
     functions, more = expand_library(data, source)
     errors = [diagnostic for diagnostic in (*found, *more) if diagnostic.is_error]

@@ -1,4 +1,4 @@
-"""The built-in tools: their signatures. `runtime/effects/system_tools.py` and the shell perform them."""
+"""The built-in tools: their signatures. `runtime/effects/builtin_tools.py` and the shell perform them."""
 
 from __future__ import annotations
 

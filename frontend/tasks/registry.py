@@ -125,11 +125,11 @@ def library_task(name: str) -> Signature | None:
     file = LIBRARY_TASKS.get(name)
     if file is None:
         return None
-    from ..core.library import stdlib_text
+    from ...stdlib import read_text
     from ..source.yaml_tree import text_source
     from .task_file import read_task
 
-    source = text_source(stdlib_text(file), f"stdlib/{file}")
+    source = text_source(read_text(file), f"stdlib/{file}")
     task, found = read_task(source)
     if task is None:
         raise CompileError(found, [source])

@@ -3,7 +3,7 @@
 A list is a program with its arguments and no shell: each item is one word, whatever the values hold.
 A text is a shell's: each `${parameter}` is quoted for the place it stands in, and one that stands
 where no quoting is safe is refused (`shell`). `$${` is a literal `${`. What becomes of the pieces is
-`runtime/effects/tools.py`: a text as it is, `{"of": parameter}` for a value.
+`runtime/effects/tool.py`: a text as it is, `{"of": parameter}` for a value.
 """
 
 from __future__ import annotations

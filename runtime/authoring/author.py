@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import EXIT_FAILURE, UserError
+from ..host.errors import EXIT_FAILURE, UserError
+from ..host.screen import Screen, printable
+from ..host.secrets import masked
+from ..launch.repl import Listening
 from ..models.client import ModelClient
-from ..store.masking import masked
-from ..terminal.repl import Listening
-from ..terminal.screen import Screen, printable
 from . import describing
 from .describing import Described, Hopeless
 

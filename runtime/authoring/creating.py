@@ -14,9 +14,9 @@ from ...frontend.loop.paradigm_schema import PARADIGMS
 from ...frontend.source.yaml_tree import read_scalar
 from ...ir.diagnostics import CompileError, render_all, suggest
 from ..effects.world import Interrupted
-from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
-from ..store.masking import masked
-from ..terminal.screen import Screen, is_attended, printable
+from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
+from ..host.screen import Screen, is_attended, printable
+from ..host.secrets import masked
 from . import drafts, pinning, wizard
 from .author import Author
 from .describing import Described

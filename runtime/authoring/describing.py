@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...frontend.compile import DEFAULT_LLM_MODEL
-from ...frontend.core.library import stdlib_text
 from ...frontend.loop.json_schema import json_schema
 from ...ir.diagnostics import CompileError, Diagnostic, clean, in_order, render_all
-from .. import configuration
+from ...stdlib import read_text
 from ..effects.world import Context, Interrupt
-from ..errors import EXIT_FAILURE, UserError
-from ..models import choice
+from ..host.errors import EXIT_FAILURE, UserError
+from ..models import selection
 from ..models.client import ModelClient, add_usage
 from ..models.prompt import json_output, message
-from ..store import runs
+from ..project import configuration
+from ..runs import runs
 from . import drafts
 from .drafts import Draft
 
@@ -120,7 +120,7 @@ def _question(words: str, name: str | None, tools: Sequence[str]) -> str:
 class _Asking:
     def __init__(self, client: ModelClient, name: str, interrupt: Interrupt) -> None:
         self.settings = configuration.load(runs.ROOT)
-        self.model = choice.choose(name, self.settings.models)
+        self.model = selection.choose(name, self.settings.models)
         self.interrupt = interrupt
         self.client = client
         self.usage: dict[str, Any] | None = None
@@ -148,7 +148,7 @@ class _Asking:
     def ask(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         """One reply. UserError where none came."""
         request = {
-            "system": stdlib_text("create-loop.txt"),
+            "system": read_text("create-loop.txt"),
             "messages": messages,
             "max_tokens": MAX_TOKENS,
             "output": json_output(schema(), "its limit of tokens"),

@@ -17,11 +17,11 @@ from ...frontend.loop.paradigms import slug
 from ...frontend.loop.reader import fields_of
 from ...frontend.loop.schema import LoopSettings
 from ...frontend.source.yaml_writer import Word, bare, entry
-from ..compilation.plan import as_text, plan_of
-from ..compilation.programs import compile_options
-from ..errors import EXIT_FAILURE, UserError, reason
-from ..store import runs
-from ..store.journal import write_file
+from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..journal.journal import write_file
+from ..project.dry_run import as_text, plan_of
+from ..project.load import compile_options
+from ..runs import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

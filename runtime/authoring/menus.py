@@ -22,8 +22,8 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 from prompt_toolkit.validation import ValidationError, Validator
 
+from ..host.screen import Screen
 from ..terminal.keys import no_mouse
-from ..terminal.screen import Screen
 from .wizard import Check, Choice
 
 _STYLE = Style.from_dict(

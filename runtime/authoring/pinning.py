@@ -20,11 +20,11 @@ from ...frontend.loop.reader import read_loop
 from ...frontend.source.yaml_tree import Document, read_source
 from ...ir.diagnostics import CompileError
 from ..effects.world import Interrupted
-from ..errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
-from ..store import runs
-from ..store.journal import write_file
-from ..store.masking import masked
-from ..terminal.screen import Screen, is_attended, printable
+from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
+from ..host.screen import Screen, is_attended, printable
+from ..host.secrets import masked
+from ..journal.journal import write_file
+from ..runs import runs
 from .author import Author
 from .describing import Described
 

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..configuration import AgentEntry
+    from ..project.configuration import AgentEntry
     from .process import Runner
     from .world import Context
 
@@ -178,8 +178,8 @@ def configured(env: dict[bytes, bytes]) -> tuple[str, ...]:
 def _entries() -> dict[str, AgentEntry]:
     """The agents of the project's configuration."""
     from ...ir.diagnostics import CompileError
-    from .. import configuration
-    from ..store.runs import ROOT
+    from ..project import configuration
+    from ..runs.runs import ROOT
 
     try:
         return configuration.load(ROOT).agents

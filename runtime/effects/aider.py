@@ -11,9 +11,9 @@ import select
 import signal
 import time
 
-from .leftover import start_time
+from ..host.processes import start_time
+from .builtin_tools import ToolError
 from .process import NotStarted, end_process_group
-from .system_tools import ToolError
 from .world import TICK, Interrupted, milliseconds
 
 TYPE_CHECKING = False

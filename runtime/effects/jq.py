@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .worker import Worker, WorkerEnded, WorkerTimeout
+from ..models.worker import Worker, WorkerEnded, WorkerTimeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 import jq  # type: ignore[import-not-found, unused-ignore]
 
-from .worker import serve
+from ..models.worker import serve
 
 # Bytes of address space; a document of 1 MiB needs about 100 MiB.
 MEMORY = 1 << 30

@@ -12,9 +12,9 @@ import re
 import signal
 import threading
 
-from .leftover import is_alive, start_time
-from .system_tools import ToolError
-from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
+from ..host.processes import is_alive, start_time
+from ..models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
+from .builtin_tools import ToolError
 from .world import TICK, Interrupted
 
 TYPE_CHECKING = False
@@ -73,8 +73,8 @@ class Servers:
 def configured_servers() -> dict[str, McpServer]:
     """The servers of the project. Raises ToolError where the configuration cannot be read."""
     from ...ir.diagnostics import CompileError
-    from .. import configuration
-    from ..store.runs import ROOT
+    from ..project import configuration
+    from ..runs.runs import ROOT
 
     try:
         return configuration.load(ROOT).mcp

@@ -18,7 +18,7 @@ import tempfile
 import threading
 from typing import Any
 
-from .worker import serve
+from ..models.worker import serve
 
 # Seconds that a server has to show that it listens, after a call that took too long.
 _LISTENING = 2.0

@@ -15,8 +15,8 @@ import signal
 import stat
 import time
 
-from .capture import Capture
-from .leftover import has_living, new_start_time, tick_now
+from ..host.processes import has_living, new_start_time, tick_now
+from .output_capture import Capture
 from .world import TICK, Interrupted, milliseconds
 
 TYPE_CHECKING = False

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn, Protocol
 
-    from ..models.turns import Turns
+    from ..models.conversation import Turns
+    from ..models.judge import Judge
+    from ..models.worker_pool import SharedWorkers
     from .jq import JqWorker
     from .mcp import Servers
-    from .model import Judge
-    from .shared_worker import SharedWorkers
     from .shell import Shell
-    from .tasks import Tasks
-    from .tools import Tools
+    from .task import Tasks
+    from .tool import Tools
 
     class EffectLike(Protocol):
         """What a world reads of an effect: its kind and its arguments, a map of plain data."""
@@ -344,7 +344,7 @@ class World:
     @property
     def model(self) -> Judge:
         if self._model is None:
-            from .model import Judge
+            from ..models.judge import Judge
 
             self._model = Judge(self._shared)
         return self._model
@@ -352,7 +352,7 @@ class World:
     @property
     def tools(self) -> Tools:
         if self._tools is None:
-            from .tools import Tools
+            from .tool import Tools
 
             self._tools = Tools(self.shell, self.servers)
         return self._tools
@@ -366,7 +366,7 @@ class World:
     @property
     def turns(self) -> Turns:
         if self._turns is None:
-            from ..models.turns import Turns
+            from ..models.conversation import Turns
 
             self._turns = Turns()
         return self._turns
@@ -374,7 +374,7 @@ class World:
     @property
     def tasks(self) -> Tasks:
         if self._tasks is None:
-            from .tasks import Tasks
+            from .task import Tasks
 
             self._tasks = Tasks(self.shell, self.turns, self._perform_context, self._shared)
         return self._tasks
@@ -401,9 +401,9 @@ class World:
         return agent.perform(args, context, self.shell.runner)
 
     def _perform_ask(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
-        from . import people
+        from . import ask
 
-        return people.perform(args, context)
+        return ask.perform(args, context)
 
     def _perform_evaluate(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         return self.model.perform(args, context)

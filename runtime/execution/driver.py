@@ -16,15 +16,15 @@ from ...ir.effects import EFFECTS
 from ...vm.machine.machine import Done, Effect, OutOfFuel
 from ...vm.values.faults import Fault
 from ..effects.world import TICK, Context, Exited, Interrupted, sleep_time, slept
-from ..store.active_time import ActiveFile
-from ..store.checkpoint import Checkpoints
-from ..store.state_file import EVERY, StateFile
-from ..waiting import Apart, alone
-from .bounding import FUEL
-from .effect_record import EffectRecord
-from .outcome import Outcome
-from .progress import QUANTUM, Progress, event_fields
-from .used_up import Exhausted, OverBudget
+from ..host.coroutines import Apart, alone
+from ..journal.active_time import ActiveFile
+from ..journal.outcome import Outcome
+from ..journal.position import QUANTUM, Progress, event_fields
+from ..project.limits import FUEL
+from ..runs.checkpoints import Checkpoints
+from ..runs.state_file import EVERY, StateFile
+from .effect_log import EffectRecord
+from .limits_reached import Exhausted, OverBudget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
     from ...vm.machine.machine import Machine, Waiting
     from ..effects.world import Interrupt, WorldLike
-    from ..store.journal import Journal
-    from ..store.runs import RunFolder
-    from ..terminal.display import Display
-    from ..waiting import Steps
-    from .lanes import Lanes, Message, Pool
-    from .progress import Where
-    from .spending import Spending
+    from ..host.coroutines import Steps
+    from ..journal.journal import Journal
+    from ..journal.position import Where
+    from ..project.budget import Spending
+    from ..runs.runs import RunFolder
+    from .effect_pool import Lanes, Message, Pool
+    from .observer import Display
 
     Stop = Effect | Waiting | Done | Fault | OutOfFuel
     Answered = tuple[Effect, dict[str, Any]]
@@ -329,7 +329,7 @@ class Driver:
         """Begin what was asked for, as far as there is room; what is to be performed once that is on disk."""
         lanes = self._lanes
         if lanes is None:
-            from .lanes import Lanes
+            from .effect_pool import Lanes
 
             world: Any = self._world
             lanes = self._lanes = Lanes(world, self._interrupt, self._tick, self._pool, self._jobs)

@@ -12,13 +12,13 @@ import os
 from typing import Any
 
 from ...vm.primitives.handlers import duration
-from ..errors import UserError
-from ..store import runs
-from ..store.journal import JournalError, write_file
-from ..store.runs import HISTORY, RunFolder, is_run_of, runs_in
-from ..terminal.screen import Screen, fit, printable
-from . import summary
-from .summary import StateSummary
+from ..host.errors import UserError
+from ..host.screen import Screen, fit, printable
+from ..journal import summary
+from ..journal.journal import JournalError, write_file
+from ..journal.summary import StateSummary
+from ..runs import runs
+from ..runs.runs import HISTORY, RunFolder, is_run_of, runs_in
 
 FORMAT = 4
 FILE = "summary.json"

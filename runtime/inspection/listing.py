@@ -7,8 +7,8 @@ from typing import Any
 
 from ...ir.diagnostics import CompileError, clean
 from ...vm.primitives.handlers import duration
-from ..compilation.programs import compile_options
-from ..store import runs
+from ..project.load import compile_options
+from ..runs import runs
 
 
 def loops() -> list[dict[str, Any]]:

@@ -13,16 +13,17 @@ import time
 from typing import Any
 
 from ...vm.primitives.handlers import duration
-from ..errors import EXIT_OK, UserError
-from ..store import active_time, kept_image, locks, runs
-from ..store.active_time import seconds
-from ..store.journal import last_event
-from ..store.locks import is_live
-from ..store.runs import HISTORY, RunFolder, is_run_of
-from ..terminal.progress_display import limits_of
-from ..terminal.screen import Screen, fit, printable
-from . import live
-from .summary import Follower, Summary
+from ..host.errors import EXIT_OK, UserError
+from ..host.screen import Screen, fit, printable
+from ..journal import active_time
+from ..journal.active_time import seconds
+from ..journal.journal import last_event
+from ..journal.summary import Follower, Summary
+from ..runs import locks, program_file, runs
+from ..runs.locks import is_live
+from ..runs.runs import HISTORY, RunFolder, is_run_of
+from ..terminal import live_tail
+from ..terminal.progress import limits_of
 
 # Seconds between two looks of `--watch`.
 INTERVAL = 0.25
@@ -68,7 +69,7 @@ class Look:
             self.about = run.about()
         now = time.time()
         state = _state_file(run)
-        tails = {tail.seq: tail for tail in live.read(run.live)} if alive else {}
+        tails = {tail.seq: tail for tail in live_tail.read(run.live)} if alive else {}
         end = summary.end or {}
         limits = self.meta.get("limits", {})
         place = end.get("final_state") if summary.end else summary.state or state.get("current_state")
@@ -130,7 +131,7 @@ class Look:
         told = {name: event[name] for name in names if name in event}
         return self._follower.whole(told)  # type: ignore[no-any-return]
 
-    def _actions(self, now: float, tails: dict[int | None, live.Tail]) -> list[dict[str, Any]]:
+    def _actions(self, now: float, tails: dict[int | None, live_tail.Tail]) -> list[dict[str, Any]]:
         """What is being performed, the oldest first."""
         pending = sorted(self.summary.pending.items())
         found = []
@@ -174,7 +175,7 @@ def _meta(run: RunFolder) -> dict[str, Any]:
 
     try:
         with open(run.image, "rb") as file:
-            return Image.from_bytes(kept_image.whole(file.read(), run.image)).meta
+            return Image.from_bytes(program_file.whole(file.read(), run.image)).meta
     except (OSError, ImageError, UserError):
         return {}
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from ..store.runs import LOOPS, make_private
+from ..runs.runs import LOOPS, make_private
 from .ignore import LARGEST_FILE, Entry, Listing, read_entry
 from .terms import term_text
 

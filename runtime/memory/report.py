@@ -9,8 +9,8 @@ from time import monotonic
 from typing import Any
 
 from ...ir.diagnostics import nearest
-from ..errors import EXIT_FAILURE, UserError, reason
-from ..terminal.screen import Screen, printable
+from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.screen import Screen, printable
 from . import search
 from .ignore import MOST_FILES, Listing, list_files
 from .index import Index, Unusable, Update
@@ -135,8 +135,8 @@ def look_up(root: str, request: Request) -> Answer:
 
     answer: Answer = _guarded(root, act)
     if request.rerank and answer.matches:
-        from ..effects.model import Judge
         from ..effects.world import Context, Interrupt
+        from ..models.judge import Judge
         from .rerank import rerank
 
         began = monotonic()

@@ -10,16 +10,16 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..effects.prices import Prices
-from ..effects.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
-from ..store import masking
-from .choice import DEFAULT, PROVIDERS, Model, Unavailable, address
+from ..host import secrets
+from .prices import Prices
+from .selection import DEFAULT, PROVIDERS, Model, Unavailable, address
+from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..effects.shared_worker import Line, SharedWorkers
     from ..effects.world import Context
+    from .worker_pool import Line, SharedWorkers
 
 
 class ModelClient:
@@ -78,7 +78,7 @@ class ModelClient:
             seconds, limited_by = context.limit(limits, own="action")
             if seconds is None or seconds <= 0:
                 raise WorkerTimeout
-            sent = masking.known.mask_all({name: request[name] for name in ("system", "messages")})
+            sent = secrets.known.mask_all({name: request[name] for name in ("system", "messages")})
             request = {**request, **sent, "timeout": seconds}
             result = worker.ask(request, seconds, context.interrupt, context.on_tick, shown.take)
         except WorkerTimeout:
@@ -108,7 +108,7 @@ class _Shown:
 
     def __init__(self, show: Callable[[str, str], object] | None) -> None:
         self._show = show
-        self._secrets = masking.Stream(is_text=True)
+        self._secrets = secrets.Stream(is_text=True)
         self.usage: dict[str, Any] | None = None
         self._is_open = False
 

@@ -25,9 +25,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..effects.shared_worker import MANY, serve_many
-from ..effects.worker import end_when_alone, serve_in_parts
-from . import replies
+from . import structured_output
+from .worker import end_when_alone, serve_in_parts
+from .worker_pool import MANY, serve_many
 
 # Appended where a model does not let itself be forced to use the tool.
 ASK_FOR_TOOL = "Answer by calling the tool `{name}`."
@@ -143,14 +143,14 @@ class Provider:
         Where JSON is asked for also `value`, or `problem`: why there is none that fits.
         """
         output = request["output"]
-        request["tool"] = replies.tool(output)
+        request["tool"] = structured_output.tool(output)
         reply = Reply(say, request["timeout"])
         result: dict[str, Any]
         try:
             self._complete(request, reply)
             result = reply.result()
             if output is not None:
-                result |= replies.read(result, output["schema"], output["limit"])
+                result |= structured_output.read(result, output["schema"], output["limit"])
         except Exception as error:  # whatever a broken body makes a client raise
             kind, message = explain(error, self._package, request["timeout"])
             result = {"error": {"kind": kind, "message": message[:MAX_MESSAGE]}}

@@ -31,10 +31,10 @@ from ...vm.values.faults import Fault
 from ...vm.values.text_form import written
 from ...vm.values.values import Box, FunctionValue, to_host
 from ..effects.world import Context, Interrupt, Interrupted, World
-from ..errors import UserError
-from ..execution.outcome import Outcome
-from ..execution.progress import QUANTUM
-from .display import Display
+from ..execution.observer import Display
+from ..host.errors import UserError
+from ..journal.outcome import Outcome
+from ..journal.position import QUANTUM
 
 if TYPE_CHECKING:
     from ...frontend.sexp.datum import Datum

@@ -19,10 +19,10 @@ from ...frontend.tasks.mcp import PREFIX
 from ...frontend.tasks.registry import Declared
 from ...frontend.tasks.signature import TYPES, Parameter, Signature, fits, is_parameter_name
 from ...ir.diagnostics import CompileError, clean, suggest
-from .. import options
-from ..errors import EXIT_USAGE, UserError
-from ..options import FLAG, MANY, PAIR, Option
-from ..store import runs
+from ..host.errors import EXIT_USAGE, UserError
+from ..project import options
+from ..project.options import FLAG, MANY, PAIR, Option
+from ..runs import runs
 
 # What the words after a task's name may set of llc, where the task has no such parameter.
 OPTIONS = options.TASK

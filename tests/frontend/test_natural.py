@@ -15,7 +15,7 @@ from llc.frontend.loop.paradigm_schema import NaturalSpec
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.source.yaml_tree import read_source
 from llc.ir.diagnostics import CompileError, Diagnostic, render_all
-from llc.runtime.compilation import cache
+from llc.runtime.project import image_cache
 from llc.vm.code.emit import emit
 
 WORDS = 'paradigm: natural\ndescription: "Fix all type errors"\ntools: ["/ll:fix"]\n'
@@ -167,9 +167,9 @@ def test_a_printed_fsm_reads_back(loops: Path) -> None:
 def test_an_image_in_the_cache_is_current_while_the_pin_is(loops: Path) -> None:
     """The lock file is one of the program's sources."""
     image = emit(compile_file(write(loops)).program)
-    assert cache.is_current(image)
+    assert image_cache.is_current(image)
     write(loops, made=MADE.replace("9", "8"))
-    assert not cache.is_current(image)
+    assert not image_cache.is_current(image)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\r"), min_size=1)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from llc.runtime import options
-from llc.runtime.execution import launch
+from llc.runtime.launch import command
+from llc.runtime.project import options
 
 
 class Ran:
@@ -84,7 +84,7 @@ def scripted(project: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         with monkeypatch.context() as patch, out.open("w") as stdout, err.open("w") as stderr:
             patch.setattr("sys.stdout", stdout)
             patch.setattr("sys.stderr", stderr)
-            code = launch.run(values)
+            code = command.run(values)
         return Ran(project, code, out.read_text(), err.read_text())
 
     return scripted

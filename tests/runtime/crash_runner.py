@@ -24,9 +24,9 @@ from typing import Any
 
 from llc.frontend import compile as _compile  # noqa: F401 - imported once for all
 from llc.ir import verify as _verify  # noqa: F401
-from llc.runtime import cli as _cli  # noqa: F401
-from llc.runtime import entry
-from llc.runtime.store import checkpoint
+from llc.runtime.cli import entry
+from llc.runtime.cli import typer_app as _cli  # noqa: F401
+from llc.runtime.runs import checkpoints
 from llc.vm.code import lift  # noqa: F401
 from llc.vm.machine import snapshot  # noqa: F401
 
@@ -92,7 +92,7 @@ def child(job: dict[str, Any]) -> None:
         os.dup2(source, target)
     sys.argv = ["llc", *job["words"]]
     if "checkpoints" in job:
-        checkpoint.SPACE, checkpoint.SHARE = job["checkpoints"], 0
+        checkpoints.SPACE, checkpoints.SHARE = job["checkpoints"], 0
     accident = Accident(job.get("fault", ""), job.get("at", 0))
     code = entry.main()
     accident.write(job["told"], str(accident.count).encode())

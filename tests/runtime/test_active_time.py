@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.store import active_time, journal, locks
-from llc.runtime.store.past import History
+from llc.runtime.journal import active_time, journal
+from llc.runtime.journal.history import History
+from llc.runtime.runs import locks
 
 
 def at(seconds: float) -> str:

@@ -302,7 +302,7 @@ def test_a_report_without_a_result_is_an_error(
 def test_what_is_wrong_with_an_agents_entry_is_said(tmp_path: Path, text: str, finding: str) -> None:
     """With its place."""
     from llc.ir.diagnostics import CompileError
-    from llc.runtime import configuration
+    from llc.runtime.project import configuration
 
     (tmp_path / ".loops").mkdir()
     (tmp_path / ".loops" / "config.yaml").write_text(text)

@@ -17,10 +17,10 @@ import pexpect
 import pytest
 import terminals
 
-from llc.runtime.effects import leftover
-from llc.runtime.errors import UserError
-from llc.runtime.inspection import stopping
-from llc.runtime.store import locks, runs
+from llc.runtime.host import processes
+from llc.runtime.host.errors import UserError
+from llc.runtime.inspection import stop
+from llc.runtime.runs import locks, runs
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -48,7 +48,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     yield tmp_path / "project"
-    stopping.stop(stopping.live_runs(None), 0.5)
+    stop.stop(stop.live_runs(None), 0.5)
 
 
 def llc(*words: str, **given: Any) -> subprocess.CompletedProcess[str]:
@@ -223,7 +223,7 @@ def test_resume_goes_to_the_background_too(project: Path) -> None:
 
 def test_the_seeds_commands_work(project: Path) -> None:
     """`ll-loop NAME --background` and the seed's verbs for runs, as it writes them."""
-    code = "import sys; from llc.runtime.entry import main_ll_loop; sys.exit(main_ll_loop())"
+    code = "import sys; from llc.runtime.cli.entry import main_ll_loop; sys.exit(main_ll_loop())"
 
     def ll_loop(*words: str) -> str:
         done = subprocess.run(
@@ -272,11 +272,11 @@ def test_stop_insists_on_an_action_that_does_not_listen(project: Path) -> None:
 
 def test_stop_kills_what_does_not_answer(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that no request reaches is killed, what it had started is ended, and it can be resumed."""
-    monkeypatch.setattr(stopping, "INSISTING", 0.2)
+    monkeypatch.setattr(stop, "INSISTING", 0.2)
     told = started()
     action = int(Path("pid").read_text())
-    monkeypatch.setattr(stopping.Holder, "ask", lambda self: self.send(signal.SIGSTOP))
-    (result,) = stopping.stop([the_run()], 0.2)
+    monkeypatch.setattr(stop.Holder, "ask", lambda self: self.send(signal.SIGSTOP))
+    (result,) = stop.stop([the_run()], 0.2)
     assert (result.how, result.status) == ("killed", "cut off")
     assert not is_alive(told["pid"])
     wait_for(lambda: not is_alive(action))
@@ -326,13 +326,13 @@ def test_a_pid_that_was_used_again_is_not_signalled(project: Path) -> None:
     run = run or runs.RunFolder.create("", "x")
     bystander = subprocess.Popen(["sleep", "60"])
     try:
-        begun = leftover.start_time(bystander.pid)
+        begun = processes.start_time(bystander.pid)
         boot, _, tick = begun.partition(":")
         Path(run.lock).write_text(json.dumps({"pid": bystander.pid, "start_time": f"{boot}:{int(tick) - 1}"}))
         with open(run.lock) as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             with pytest.raises(UserError, match="cannot be found here"):
-                stopping.Holder.find(run)
+                stop.Holder.find(run)
         assert bystander.poll() is None
     finally:
         bystander.kill()

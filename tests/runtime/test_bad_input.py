@@ -11,9 +11,9 @@ import pytest
 
 import llc
 from llc.ir.diagnostics import CompileError
-from llc.runtime.api import FlowError
+from llc.runtime.launch.api import FlowError
 
-LLC = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())"
+LLC = "import sys\nfrom llc.runtime.cli.entry import main\nsys.exit(main())"
 # No error is longer, in bytes, whatever the program is like.
 LONGEST = 4096
 

@@ -19,12 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llc
-from llc.runtime.effects import leftover
-from llc.runtime.execution import desk
-from llc.runtime.execution.batch import Claims
-from llc.runtime.store import journal, locks
-from llc.runtime.store.runs import RunFolder, runs_in
-from llc.runtime.waiting import alone
+from llc.runtime.execution import control_channel
+from llc.runtime.host import processes
+from llc.runtime.host.coroutines import alone
+from llc.runtime.journal import journal
+from llc.runtime.launch.batch import Claims
+from llc.runtime.runs import locks
+from llc.runtime.runs.runs import RunFolder, runs_in
 
 # What it does is in the file `steps`, a line for each.
 LOOP = """
@@ -400,7 +401,7 @@ def test_asked_once_all_end_in_good_order(project: Path, number: int) -> None:
     assert set(found.statuses()) == {"interrupted"}
     assert "not begun" in found.errors
     assert "llc batch --resume" in found.errors
-    assert not any(leftover.is_alive(int(pid), leftover.start_time(int(pid))) for pid in lines("pids"))
+    assert not any(processes.is_alive(int(pid), processes.start_time(int(pid))) for pid in lines("pids"))
     for run in found.runs:
         assert len(events(run["run"], "run_interrupted")) == 1
     assert {run.id for run in unfinished()} == {run["run"] for run in found.runs}
@@ -442,7 +443,7 @@ def test_stopping_one_leaves_the_others(project: Path) -> None:
     stopping = begin("stop", chosen, "--json")
     (told,) = json.loads(stopping.communicate(timeout=60)[0])
     assert (told["how"], told["status"]) == ("stopped", "interrupted")
-    assert not leftover.is_alive(int(pid), leftover.start_time(int(pid)))
+    assert not processes.is_alive(int(pid), processes.start_time(int(pid)))
     assert process.poll() is None
     Path("go").touch()
     found = Answer(process)
@@ -598,17 +599,17 @@ def test_alone_gives_each_wait_what_came_of_it() -> None:
 
 def test_requests_come_as_they_were_made(project: Path) -> None:
     """By name, one by one; one that nobody takes any more says so."""
-    table = desk.Desk.open()
+    table = control_channel.Desk.open()
     assert table is not None
     assert table.requests() == []
-    assert desk.ask(table.path, "a-1")
-    assert desk.ask(table.path, "b-2")
-    assert desk.ask(table.path, "a-1")
+    assert control_channel.ask(table.path, "a-1")
+    assert control_channel.ask(table.path, "b-2")
+    assert control_channel.ask(table.path, "a-1")
     assert table.requests() == ["a-1", "b-2", "a-1"]
     table.close()
-    assert not desk.ask(table.path, "a-1")
+    assert not control_channel.ask(table.path, "a-1")
     os.mkfifo(".loops/.running/.host-of-a-dead-one")
-    again = desk.Desk.open()
+    again = control_channel.Desk.open()
     assert again is not None
     assert holders() == [Path(again.path)]
     again.close()

@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llc.ir.diagnostics import CompileError
-from llc.runtime.records import case_reader, case_writer, difference, making, recorded, testing
-from llc.runtime.records.cases import Case
-from llc.runtime.records.recorded import Answer, Asked, Note, Recording
-from llc.runtime.store import lines
+from llc.runtime.journal import codec
+from llc.runtime.journal import recording as recorded
+from llc.runtime.journal.recording import Answer, Asked, Note, Recording
+from llc.runtime.recordings import case_reader, case_writer, diff, make_case, run_cases
+from llc.runtime.recordings.cases import Case
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -243,15 +244,15 @@ def test_golden_runs_become_cases_that_pass(
     run_world(world, project, monkeypatch)
     monkeypatch.chdir(project)
     (folder,) = project.glob(".loops/.history/*-*")
-    case, _ = making.make(recorded.run_at(str(folder)))
+    case, _ = make_case.make(recorded.run_at(str(folder)))
     case_writer.write(case)
-    (tested,) = testing.tell_cases([case.path])
+    (tested,) = run_cases.tell_cases([case.path])
     assert tested.result == "pass", tested.detail()
 
 
 def test_names_of_runs_and_cases_are_completed(llc: Llc, tmp_path: Path) -> None:
     """Cases by name and by path, runs by loop and by id; files that are no cases are left out."""
-    from llc.runtime.commands import records
+    from llc.runtime.cli import records
 
     case_of(llc, tmp_path)
     (tmp_path / "ci").mkdir()
@@ -433,28 +434,28 @@ def test_whatever_is_recorded_reads_back(
     texts: dict[str, str] = {}
 
     def keep(text: str) -> dict[str, Any]:
-        packed = lines.digest_only(text)
+        packed = codec.digest_only(text)
         texts[packed["$blob"]] = text
         return packed
 
     recording = Recording("any", {}, lambda name, size: texts[name])
     for seq, (args, result) in enumerate(rows, 1):
-        recording.events.append(Note("log", making.pack_map(args, keep)))
-        recording.events.append(Asked(seq, "shell", making.pack_map(args, keep)))
-        recording.give(Answer(seq, making.pack_map(result, keep)))
-    recording.end = making.pack_map({"status": "success", "value": value}, keep)
+        recording.events.append(Note("log", make_case.pack_map(args, keep)))
+        recording.events.append(Asked(seq, "shell", make_case.pack_map(args, keep)))
+        recording.give(Answer(seq, make_case.pack_map(result, keep)))
+    recording.end = make_case.pack_map({"status": "success", "value": value}, keep)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "case.yaml")
         case_writer.write(Case(path, "x.yaml", None, {}, (), 0, recording))
         again = case_reader.read(path).recording
-        assert [difference.as_bytes(event) for event in again.events] == [
-            difference.as_bytes(event) for event in recording.events
+        assert [diff.as_bytes(event) for event in again.events] == [
+            diff.as_bytes(event) for event in recording.events
         ]
         for then, now in zip(recording.answers, again.answers, strict=True):
             assert json_of(recording.result(then)) == json_of(again.result(now))
         assert again.given == recording.given
         assert again.end is not None
-        assert difference.is_same(again.end, recording.end)
+        assert diff.is_same(again.end, recording.end)
 
 
 def json_of(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.store import journal
+from llc.runtime.journal import journal
 
 LOOP = """
 name: job
@@ -234,7 +234,7 @@ def test_a_limit_that_was_set_counts_from_the_beginning(project: Path, limit: in
 def test_a_flow_tells_its_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a program that is no loop, the functions that came, went and changed."""
     from llc.ir.text import parse_program
-    from llc.runtime.store import changes
+    from llc.runtime.project import program_diff as changes
     from llc.vm.code.emit import emit
 
     monkeypatch.chdir(tmp_path)

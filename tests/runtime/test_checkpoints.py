@@ -13,16 +13,18 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_text
-from llc.runtime import options
-from llc.runtime.compilation.programs import load_image
 from llc.runtime.effects.world import Context, Interrupt, World
-from llc.runtime.execution import launch
 from llc.runtime.execution.driver import Driver
-from llc.runtime.store import checkpoint as checkpoints
-from llc.runtime.store import journal, locks, resumption, runs
-from llc.runtime.store.checkpoint import Checkpoints
-from llc.runtime.store.journal import Journal
-from llc.runtime.terminal.display import Display
+from llc.runtime.execution.observer import Display
+from llc.runtime.journal import journal
+from llc.runtime.journal.journal import Journal
+from llc.runtime.launch import command
+from llc.runtime.project import options
+from llc.runtime.project.load import load_image
+from llc.runtime.recovery import resumption
+from llc.runtime.runs import checkpoints as checkpoints
+from llc.runtime.runs import locks, runs
+from llc.runtime.runs.checkpoints import Checkpoints
 from llc.vm.code.emit import emit
 
 # Counts by itself, so that an effect given another's result is seen in the end.
@@ -90,7 +92,7 @@ def cut_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> runs.RunFo
 
 def resume(run: runs.RunFolder) -> Any:
     """The outcome of resuming, with a world that goes on counting."""
-    assert launch.resume(options.Values(options.RESUME, run.id, quiet=True)) == 3  # at its limit
+    assert command.resume(options.Values(options.RESUME, run.id, quiet=True)) == 3  # at its limit
     ended = runs.RunFolder("", run.path.replace(".running", ".history"))
     end = ended.end()
     assert end is not None
@@ -201,7 +203,7 @@ def test_a_run_that_ends_leaves_no_checkpoint(project: Path) -> None:
     """They are for going on; the history keeps the journal."""
     run = cut_run(Told(STEPS))
     assert checkpoints.load(run)[0]
-    launch.resume(options.Values(options.RESUME, run.id, quiet=True))
+    command.resume(options.Values(options.RESUME, run.id, quiet=True))
     assert not list(project.glob(".loops/.history/*/checkpoint-*"))
 
 
@@ -265,7 +267,7 @@ def test_a_scripted_run_goes_on_with_its_script_where_it_was(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rules that were used up stay used up, and the script's clock goes on."""
-    from llc.runtime.effects.script import ScriptedWorld
+    from llc.runtime.effects.scripted_world import ScriptedWorld
 
     (project / "world.yaml").write_text(
         "rules:\n  - {state: work, times: 200, output: a}\n  - {state: work, output: b, duration_ms: 1000}\n"

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from llc.runtime import entry, options
-from llc.runtime.verbs import VERBS
+from llc.runtime.cli import entry
+from llc.runtime.cli.verbs import VERBS
+from llc.runtime.project import options
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -355,7 +356,7 @@ def imported_by(*words: str) -> tuple[int, set[str]]:
     """The exit code of a command, and the modules that it imported."""
     code = (
         "import sys; before = set(sys.modules)\n"
-        "from llc.runtime.entry import main\n"
+        "from llc.runtime.cli.entry import main\n"
         "sys.argv = ['llc', *sys.argv[1:]]\n"
         "code = main()\n"
         "open('modules', 'w').write(' '.join([str(code), *sorted(set(sys.modules) - before)]))"
@@ -420,7 +421,7 @@ def test_help_waits_for_nothing(llc: Llc, words: list[str]) -> None:
     """Neither for the command-line library nor for what the verb does."""
     code, modules = imported_by(*words)
     assert code == (0 if words else 2)
-    assert not (HEAVY | {"typing", "llc.runtime.cli"}) & modules
+    assert not (HEAVY | {"typing", "llc.runtime.cli.typer_app"}) & modules
     assert not [name for name in modules if name.startswith(("llc.frontend", "llc.vm"))]
 
 
@@ -431,7 +432,7 @@ def test_completion_waits_for_nothing(llc: Llc, line: str, monkeypatch: pytest.M
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
     code, modules = imported_by()
     assert code == 0
-    assert not (HEAVY | {"typing", "llc.runtime.cli"}) & modules
+    assert not (HEAVY | {"typing", "llc.runtime.cli.typer_app"}) & modules
     assert not [name for name in modules if name.startswith(("llc.frontend", "llc.vm"))]
 
 
@@ -700,7 +701,7 @@ def into_closed_pipe(*words: str) -> subprocess.CompletedProcess[str]:
 def test_an_error_of_ours_leaves_its_traceback_in_a_file(llc: Llc, tmp_path: Path) -> None:
     """The last resort: one line, a file to report, exit code 70."""
     code = (
-        "import sys\nfrom llc.runtime import entry\n"
+        "import sys\nfrom llc.runtime.cli import entry\n"
         "def broken(): raise ZeroDivisionError('by zero')\n"
         "sys.exit(entry.guarded(broken))"
     )

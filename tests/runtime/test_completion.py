@@ -14,7 +14,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from llc.runtime.verbs import VERBS
+from llc.runtime.cli.verbs import VERBS
 
 TASK = """\
 <task type="atomic" name="user:entitle">
@@ -40,7 +40,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("llc", "ll-loop"):
         (folder / "bin").mkdir(exist_ok=True)
         start = "main" if name == "llc" else "main_ll_loop"
-        code = f"import sys\nfrom llc.runtime.entry import {start}\nsys.exit({start}())\n"
+        code = f"import sys\nfrom llc.runtime.cli.entry import {start}\nsys.exit({start}())\n"
         (folder / "bin" / name).write_text(f"#!{sys.executable}\n{code}")
         (folder / "bin" / name).chmod(0o755)
     return folder

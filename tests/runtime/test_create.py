@@ -15,10 +15,10 @@ import pytest
 
 from llc.frontend.compile import compile_file
 from llc.frontend.loop.natural import pins_in
-from llc.runtime import cli
 from llc.runtime.authoring import author, creating, describing, drafts, pinning
-from llc.runtime.commands.authoring import PARADIGMS
-from llc.runtime.errors import UserError
+from llc.runtime.cli import typer_app
+from llc.runtime.cli.authoring import PARADIGMS
+from llc.runtime.host.errors import UserError
 from llc.runtime.models.client import ModelClient
 
 Done = subprocess.CompletedProcess[str]
@@ -89,7 +89,7 @@ def create(
     def create(*words: str) -> Done:
         with open(os.devnull) as nothing, monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", nothing)
-            code = cli.main("llc", ["create", *words])
+            code = typer_app.main("llc", ["create", *words])
         return subprocess.CompletedProcess(words, code, *capfd.readouterr())
 
     return create

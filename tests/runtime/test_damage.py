@@ -16,14 +16,15 @@ import pytest
 
 from llc.frontend.compile import compile_text
 from llc.ir.text import parse_program
-from llc.runtime import options
 from llc.runtime.effects.world import Context, Interrupt, World
-from llc.runtime.execution import launch
 from llc.runtime.execution.driver import Driver
-from llc.runtime.store import journal, locks, own_program, runs
-from llc.runtime.store.checkpoint import Checkpoints
-from llc.runtime.store.journal import Journal
-from llc.runtime.terminal.display import Display
+from llc.runtime.execution.observer import Display
+from llc.runtime.journal import journal
+from llc.runtime.journal.journal import Journal
+from llc.runtime.launch import command as launch
+from llc.runtime.project import options, run_programs
+from llc.runtime.runs import locks, runs
+from llc.runtime.runs.checkpoints import Checkpoints
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.machine.machine import Machine
@@ -78,7 +79,7 @@ def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     # The program is our own, and verified with the rest of the tests.
     monkeypatch.setattr(
-        own_program, "load_image", lambda path, root: Image.from_bytes(Path(path).read_bytes())
+        run_programs, "load_image", lambda path, root: Image.from_bytes(Path(path).read_bytes())
     )
     return place
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime.execution.outcome import Outcome
-from llc.runtime.terminal import actions, progress_display
-from llc.runtime.terminal.progress_display import ProgressDisplay
-from llc.runtime.terminal.screen import Screen, columns, fit, printable
+from llc.runtime.host.screen import Screen, columns, fit, printable
+from llc.runtime.journal.outcome import Outcome
+from llc.runtime.terminal import action_text, progress
+from llc.runtime.terminal.progress import ProgressDisplay
 
 Show = Callable[..., str]
 
@@ -222,17 +222,17 @@ def test_an_action_of_many_lines_takes_one(show: Show) -> None:
 
 def test_a_flood_of_output_is_cut_and_counted(show: Show) -> None:
     """After some thousand lines only the last ones are shown, and how many are not."""
-    total = actions.MOST_LINES + 500
+    total = action_text.MOST_LINES + 500
     text = show(lambda d: action(d, "x", *(f"line {n}\n" for n in range(total))))
     lines = text.splitlines()
-    assert f"{500 - actions.LAST_LINES} lines not shown" in lines[-1 - actions.LAST_LINES]
+    assert f"{500 - action_text.LAST_LINES} lines not shown" in lines[-1 - action_text.LAST_LINES]
     assert lines[-1].endswith(f"line {total - 1}")
-    assert len(lines) == 1 + actions.MOST_LINES + 1 + actions.LAST_LINES
+    assert len(lines) == 1 + action_text.MOST_LINES + 1 + action_text.LAST_LINES
 
 
 def test_verbose_shows_all_output(show: Show) -> None:
     """--verbose cuts nothing."""
-    total = actions.MOST_LINES + 500
+    total = action_text.MOST_LINES + 500
     text = show(lambda d: action(d, "x", "line\n" * total), verbose=True)
     assert text.count("│ line") == total
 
@@ -241,7 +241,7 @@ def test_an_endless_line_does_not_fill_memory(show: Show) -> None:
     """100 MB without a newline are shown as one short line."""
     chunk = "x" * 1_000_000
     text = show(lambda d: action(d, "y", *(chunk for _ in range(100))))
-    assert len(text) < 3 * actions.LONGEST_LINE
+    assert len(text) < 3 * action_text.LONGEST_LINE
 
 
 def test_output_cannot_steer_the_terminal(show: Show) -> None:
@@ -346,7 +346,7 @@ def test_loops_within_are_shown_with_their_names(tmp_path: Path) -> None:
     """Each state with its loop and that loop's bound, and how each ended."""
     path = tmp_path / "shown"
     with path.open("w", encoding="utf-8") as file:
-        limits = progress_display.limits_of(
+        limits = progress.limits_of(
             {
                 "limits": {},
                 "loops": [{"name": "fix", "limits": {"max_iterations": 5}}, {"name": "say", "limits": {}}],

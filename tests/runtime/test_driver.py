@@ -30,12 +30,12 @@ from llc.ir.nodes import Fail as FailExit
 from llc.ir.nodes import Note as NoteInstruction
 from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
 from llc.runtime.execution.driver import Driver
-from llc.runtime.execution.effect_record import LONGEST_ACTION
-from llc.runtime.execution.outcome import Outcome
-from llc.runtime.store import journal as journals
-from llc.runtime.store import runs
-from llc.runtime.store.journal import Journal, JournalError
-from llc.runtime.terminal.display import Display
+from llc.runtime.execution.effect_log import LONGEST_ACTION
+from llc.runtime.execution.observer import Display
+from llc.runtime.journal import journal as journals
+from llc.runtime.journal.journal import Journal, JournalError
+from llc.runtime.journal.outcome import Outcome
+from llc.runtime.runs import runs
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.machine.machine import Machine

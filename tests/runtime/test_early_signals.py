@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from llc.runtime import early
-from llc.runtime.execution.outcome import Outcome
+from llc.runtime.cli import early_signals
+from llc.runtime.journal.outcome import Outcome
 
 LOOP = """
 name: job
@@ -42,7 +42,7 @@ class Signalling:
             sys.meta_path.remove(self)
             os.kill(os.getpid(), number)
 sys.meta_path.insert(0, Signalling())
-from llc.runtime.entry import main
+from llc.runtime.cli.entry import main
 raise SystemExit(main())
 """
 
@@ -55,21 +55,23 @@ def signalled(number: int, module: str, *words: str) -> subprocess.CompletedProc
 @pytest.mark.parametrize("number", STOPPING)
 @pytest.mark.parametrize(
     "module",
-    ["llc.runtime.options", "llc.runtime.execution.launch", "llc.frontend.compile", "llc.vm.code.emit"],
+    ["llc.runtime.project.options", "llc.runtime.launch.command", "llc.frontend.compile", "llc.vm.code.emit"],
 )
 def test_before_a_run_has_begun_it_ends_and_says_so(project: Path, number: int, module: str) -> None:
     """While modules are imported, the loop is read and compiled."""
     done = signalled(number, module, "run", "job")
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", early.SAID + "\n")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", early_signals.SAID + "\n")
     assert not (project / "log").exists()
     assert not list(project.glob(".loops/.running/*/"))
 
 
 @pytest.mark.parametrize("verb", [["run", "job"], ["resume", "job"], ["fork", "job", "--at", "1"]])
-@pytest.mark.parametrize("module", ["llc.runtime.options", "llc.runtime.execution.launch", "llc.runtime.cli"])
+@pytest.mark.parametrize(
+    "module", ["llc.runtime.project.options", "llc.runtime.launch.command", "llc.runtime.cli.typer_app"]
+)
 def test_where_one_object_was_asked_for_it_is_there(project: Path, verb: list[str], module: str) -> None:
     """With the fields of any other end."""
-    if module == "llc.runtime.cli":
+    if module == "llc.runtime.cli.typer_app":
         verb = [*verb, "--jobs=0"]  # which the command-line library is to refuse
     done = signalled(signal.SIGTERM, module, *verb, "--json")
     assert done.returncode == 130
@@ -81,7 +83,7 @@ def test_where_one_object_was_asked_for_it_is_there(project: Path, verb: list[st
 
 def test_a_signal_that_is_ignored_stays_so(project: Path) -> None:
     """`nohup llc run` goes on."""
-    command = f"trap '' HUP; exec {sys.executable} -c '{SIGNALLED}' 1 llc.runtime.options run job -q"
+    command = f"trap '' HUP; exec {sys.executable} -c '{SIGNALLED}' 1 llc.runtime.project.options run job -q"
     assert subprocess.run(["sh", "-c", command], timeout=60).returncode == 0
     assert (project / "log").read_text() == "a\n"
 
@@ -117,5 +119,5 @@ def test_a_start_in_the_background_passes_it_on(project: Path) -> None:
     text = SIGNALLED.replace("os.getpid(), number)", "os.getppid(), number); __import__('time').sleep(60)")
     words = [str(int(signal.SIGTERM)), "llc.frontend.compile", "run", "job", "--background"]
     done = subprocess.run([sys.executable, "-c", text, *words], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", early.SAID + "\n")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", early_signals.SAID + "\n")
     assert not list(project.glob(".loops/.running/*/"))

@@ -17,7 +17,7 @@ import pytest
 import llc as package
 from llc.ir.diagnostics import CompileError
 from llc.ir.text import parse_program
-from llc.runtime.effects.script import ScriptedWorld
+from llc.runtime.effects.scripted_world import ScriptedWorld
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 

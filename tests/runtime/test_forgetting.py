@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.effects.leftover import is_alive, start_time
+from llc.runtime.host.processes import is_alive, start_time
 
 LOOP = """
 name: NAME

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from llc.runtime import options
-from llc.runtime.errors import UserError
-from llc.runtime.execution import launch
-from llc.runtime.records import forking, recorded
+from llc.runtime.host.errors import UserError
+from llc.runtime.journal import recording as recorded
+from llc.runtime.launch import command
+from llc.runtime.project import options
+from llc.runtime.recordings import fork
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -102,8 +103,8 @@ def forked(**given: Any) -> dict[str, Any]:
     """The end of a fork of the last run in its scripted world, driven in this process."""
     changes = given.pop("changes", None)
     given = {"at": None, "state": None, "iteration": None, **given}
-    made = forking.fork(given.pop("target", "work"), given["at"], given["state"], given["iteration"], changes)
-    code = launch.resume(options.Values(options.RESUME, made.run.id, quiet=True))
+    made = fork.fork(given.pop("target", "work"), given["at"], given["state"], given["iteration"], changes)
+    code = command.resume(options.Values(options.RESUME, made.run.id, quiet=True))
     assert code == 0
     end = recorded.find_run(made.run.id).recording().end
     assert end is not None
@@ -114,7 +115,7 @@ def forked(**given: Any) -> dict[str, Any]:
 def test_a_fork_at_any_effect_ends_as_its_parent_did(project: Path, at: int) -> None:
     """In a world that does the same again, the end is the same, with its counts."""
     values = options.Values(options.RUN, "work", quiet=True, script="world.yaml")
-    launch.outcome(values)
+    command.outcome(values)
     end = recorded.find_run("work").recording().end
     again = forked(at=at)
     assert end is not None
@@ -124,11 +125,11 @@ def test_a_fork_at_any_effect_ends_as_its_parent_did(project: Path, at: int) -> 
 
 def test_a_fork_where_a_state_is_entered(project: Path) -> None:
     """The first time, or in an iteration; what was not entered is said with what was."""
-    launch.outcome(options.Values(options.RUN, "work", quiet=True, script="world.yaml"))
+    command.outcome(options.Values(options.RUN, "work", quiet=True, script="world.yaml"))
     files = recorded.find_run("work")
     recording, image = files.recording(), files.load_image()
-    assert forking.find_point(recording, image, None, "act", None).seq == 2
-    point = forking.find_point(recording, image, None, "act", 2)
+    assert fork.find_point(recording, image, None, "act", None).seq == 2
+    point = fork.find_point(recording, image, None, "act", 2)
     assert (point.seq, point.answers, point.state, point.iteration) == (4, 3, "act", 2)
     for given, message in (
         ((None, "atc", None), "the run entered no state `atc`"),
@@ -138,7 +139,7 @@ def test_a_fork_where_a_state_is_entered(project: Path) -> None:
         ((0, None, None), "there is no effect 0"),
     ):
         with pytest.raises(UserError) as caught:
-            forking.find_point(recording, image, *given)
+            fork.find_point(recording, image, *given)
         assert message in caught.value.message
 
 
@@ -219,20 +220,20 @@ def test_a_fork_that_was_killed_while_it_was_made_leaves_no_run(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before its journal is there it is none, and the next start removes what is left of it."""
-    launch.outcome(options.Values(options.RUN, "work", quiet=True, script="world.yaml"))
+    command.outcome(options.Values(options.RUN, "work", quiet=True, script="world.yaml"))
 
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(forking, "_beginning", killed)
+        patch.setattr(fork, "_beginning", killed)
         patch.setattr(
-            "llc.runtime.store.runs.RunFolder.discard", lambda self: (Path(self.path) / "outputs").mkdir()
+            "llc.runtime.runs.runs.RunFolder.discard", lambda self: (Path(self.path) / "outputs").mkdir()
         )
         with pytest.raises(KeyboardInterrupt):
-            forking.fork("work", 2, None, None, None)
+            fork.fork("work", 2, None, None, None)
     assert len(list(project.glob(".loops/.running/work-*/outputs"))) == 1
-    launch.outcome(options.Values(options.RUN, "work", quiet=True, script="world.yaml"))
+    command.outcome(options.Values(options.RUN, "work", quiet=True, script="world.yaml"))
     assert not list(project.glob(".loops/.running/work-*"))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from llc.runtime.errors import EXIT_HANGUP
+from llc.runtime.host.errors import EXIT_HANGUP
 
 # What a prompt begins with: from now on, pasted text comes in brackets.
 PROMPT = b"\x1b[?2004h"

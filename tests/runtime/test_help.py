@@ -8,12 +8,11 @@ import sys
 
 import pytest
 
-from llc.runtime import entry
-from llc.runtime.commands import declaring, help
-from llc.runtime.options import FLAG, NUMBER, TEXT, Argument, Option
-from llc.runtime.verbs import VERBS
+from llc.runtime.cli import declare, entry, help
+from llc.runtime.cli.verbs import VERBS
+from llc.runtime.project.options import FLAG, NUMBER, TEXT, Argument, Option
 
-START = "import sys; from llc.runtime.entry import main; sys.argv[0] = 'llc'; sys.exit(main())"
+START = "import sys; from llc.runtime.cli.entry import main; sys.argv[0] = 'llc'; sys.exit(main())"
 
 
 def shown(*words: str, columns: int = 80) -> tuple[int, str]:
@@ -36,7 +35,7 @@ def test_the_page_of_a_verb(monkeypatch: pytest.MonkeyPatch) -> None:
         Option("count", "-n", NUMBER, "How often.", "N", default=3, least=1, most=9),
         Option("at", "--at-what-time-of-the-day", TEXT, "When.", "TIME"),
     )
-    verb = declaring.Verb("run", rows, lambda given: 0, ["llc run a-word"])
+    verb = declare.Verb("run", rows, lambda given: 0, ["llc run a-word"])
     assert (
         help.verb("llc run", verb)
         == """\
@@ -66,11 +65,11 @@ def test_pages_keep_to_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatc
     """No narrower than 50 columns and no wider than 78; usages and examples stand as they are written."""
     monkeypatch.setenv("COLUMNS", str(columns))
     width = max(50, min(78, columns - 2))
-    pages = [help.program("llc"), *(help.verb(f"llc {name}", declaring.find(name)) for name in VERBS)]
+    pages = [help.program("llc"), *(help.verb(f"llc {name}", declare.find(name)) for name in VERBS)]
     for page in pages:
         told = page.partition("  Examples:")[0]
         terms = {
-            row.metavar for verb in declaring.declared.values() for row in (*verb.arguments, *verb.options)
+            row.metavar for verb in declare.declared.values() for row in (*verb.arguments, *verb.options)
         }
         for line in told.splitlines():
             assert len(line) <= width or any(term and line.endswith(term) for term in terms), line

@@ -16,10 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llc.ir.diagnostics import CompileError
-from llc.runtime import configuration, entry
+from llc.runtime.cli import entry
 from llc.runtime.inspection import history
-from llc.runtime.store import cleaning, journal, runs
-from llc.runtime.store.runs import RunFolder
+from llc.runtime.journal import journal
+from llc.runtime.project import configuration
+from llc.runtime.runs import retention, runs
+from llc.runtime.runs.runs import RunFolder
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -177,7 +179,7 @@ def test_what_goes_is_beyond_both_bounds(
     for name, age in sorted(made, key=lambda one: one[1]):
         begun = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now - age * 86400 - 3600))
         found.append(RunFolder("", f"{runs.HISTORY}/{name}-{begun}-0000"))
-    going = {run.id for run in cleaning.surplus(found, keep, None if days is None else days * 86400.0)}
+    going = {run.id for run in retention.surplus(found, keep, None if days is None else days * 86400.0)}
     for run, (name, age) in zip(found, sorted(made, key=lambda one: one[1]), strict=True):
         later = sum(other == name and other_age < age for other, other_age in made)
         may_go = (keep is not None or days is not None) and (keep is None or later >= keep)
@@ -243,7 +245,7 @@ def test_what_piled_up_goes_bit_by_bit(llc: Llc, tmp_path: Path) -> None:
     for number in range(10):
         past("flips", 1000 + number)
     llc("run", "flips", "-q")
-    assert len(kept()) == 11 - cleaning.MOST_AT_ONCE
+    assert len(kept()) == 11 - retention.MOST_AT_ONCE
 
 
 def test_what_a_run_only_refers_to_is_not_removed(llc: Llc, tmp_path: Path) -> None:
@@ -257,7 +259,7 @@ def test_what_a_run_only_refers_to_is_not_removed(llc: Llc, tmp_path: Path) -> N
     (inner / "file").write_text("12345")
     (inner / "to-folder").symlink_to(tmp_path / "kept")
     (inner / "to-file").symlink_to(tmp_path / "kept" / "file")
-    assert cleaning.remove(run) > 5
+    assert retention.remove(run) > 5
     assert not os.path.exists(run.path)
     assert run.id not in "".join(os.listdir(os.path.dirname(run.path)))
     assert (tmp_path / "kept" / "file").read_text() == "kept"

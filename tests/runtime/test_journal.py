@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime.store import journal
-from llc.runtime.store.journal import BLOB_LIMIT, BlobError, Blobs, Journal, JournalError
+from llc.runtime.journal import journal
+from llc.runtime.journal.journal import BLOB_LIMIT, BlobError, Blobs, Journal, JournalError
 
 TS = "2024-01-15T10:30:00.000Z"
 
@@ -226,7 +226,7 @@ def test_what_is_flushed_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     script = f"""
         import os, signal
-        from llc.runtime.store.journal import Journal
+        from llc.runtime.journal.journal import Journal
         book = Journal.create({str(path)!r}, lambda: "t")
         book.write("note", {{"n": 1}}); book.flush()
         book.write("note", {{"n": 2}})
@@ -241,7 +241,7 @@ def test_a_full_disk_is_an_error_and_leaves_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     script = f"""
         import resource, signal
-        from llc.runtime.store.journal import Journal, JournalError
+        from llc.runtime.journal.journal import Journal, JournalError
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (500, resource.RLIM_INFINITY))
         book = Journal.create({str(path)!r}, lambda: "t")

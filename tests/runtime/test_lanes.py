@@ -18,14 +18,15 @@ from typing import Any
 import pytest
 
 from llc.ir.text import parse_program
-from llc.runtime import options
 from llc.runtime.effects.world import Context, Interrupt, World
-from llc.runtime.execution import launch
 from llc.runtime.execution.driver import Driver
-from llc.runtime.store import journal, runs
-from llc.runtime.store.past import History
-from llc.runtime.store.replay import replay
-from llc.runtime.terminal.display import Display
+from llc.runtime.execution.observer import Display
+from llc.runtime.journal import journal
+from llc.runtime.journal.history import History
+from llc.runtime.launch import command
+from llc.runtime.project import options
+from llc.runtime.recovery.replay import replay
+from llc.runtime.runs import runs
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.machine.machine import Machine
@@ -310,7 +311,7 @@ def test_resuming_a_run_that_ended_at_once_repeats_its_order(project: Path) -> N
         (target / "each.events.jsonl").write_bytes(b"".join(lines[:count]))
         done = [json.loads(line)["seq"] for line in lines[:count] if b'"event":"action_complete"' in line]
         (project / "log").write_text("")
-        assert launch.resume(options.Values(options.RESUME, ended.name, quiet=True)) == 0, count
+        assert command.resume(options.Values(options.RESUME, ended.name, quiet=True)) == 0, count
         again = (project / "log").read_text().split()
         assert sorted(again) == [str(n) for n in range(4) if n + 1 not in done], count
         end = [event for event in events(project) if event["event"] == "run_end"][-1]

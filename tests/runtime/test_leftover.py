@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from llc.runtime.effects import leftover
-from llc.runtime.effects.leftover import end_leftover, new_start_time, start_time, tick_now
+from llc.runtime.host import processes
+from llc.runtime.host.processes import end_leftover, new_start_time, start_time, tick_now
 
 EFFECT = "lint-20240115-103000-ab12/3"
 Start = Callable[..., subprocess.Popen[str]]
@@ -63,8 +63,8 @@ def test_the_start_time_of_a_new_process_is_the_one_that_is_read_later() -> None
 
 def test_a_clock_that_goes_otherwise_is_not_gone_by(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where start times are not those of the clock, each of them is read."""
-    monkeypatch.setattr(leftover, "_is_clock_right", None)
-    monkeypatch.setattr(leftover, "_TICK_NS", 7_777_777)
+    monkeypatch.setattr(processes, "_is_clock_right", None)
+    monkeypatch.setattr(processes, "_TICK_NS", 7_777_777)
     for _ in range(3):
         process = subprocess.Popen(["sleep", "60"])
         told, read = new_start_time(process.pid, tick_now()), start_time(process.pid)
@@ -82,7 +82,7 @@ def test_a_running_group_is_ended(start: Start) -> None:
 
 def test_a_group_that_ignores_term_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the grace."""
-    monkeypatch.setattr(leftover, "GRACE", 0.2)
+    monkeypatch.setattr(processes, "GRACE", 0.2)
     process = start("trap '' TERM; echo; while :; do sleep 60; done")
     assert end_leftover(process.pid, start_time(process.pid), EFFECT) is True
     assert process.wait() == -signal.SIGKILL

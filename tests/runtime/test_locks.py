@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime.errors import UserError
-from llc.runtime.store import locks, runs
+from llc.runtime.host.errors import UserError
+from llc.runtime.runs import locks, runs
 
 components = st.sampled_from(["a", "ab", "b", "src", "srcs"])
 paths = st.lists(components, max_size=4).map(lambda parts: "/" + "/".join(parts))
@@ -24,7 +24,7 @@ paths = st.lists(components, max_size=4).map(lambda parts: "/" + "/".join(parts)
 def other_process(root: Path, name: str, *scope: str) -> Iterator[subprocess.Popen[str]]:
     """A process that holds a run of `name` on `scope` until its standard input is closed."""
     code = (
-        "import sys; from llc.runtime.store import locks\n"
+        "import sys; from llc.runtime.runs import locks\n"
         f"run, lock = locks.start({str(root)!r}, {name!r}, {scope!r}, {{'program': {name!r}}})\n"
         "print(run.id, flush=True); sys.stdin.read()"
     )
@@ -142,7 +142,7 @@ def test_a_dead_run_can_be_taken_over_once(tmp_path: Path) -> None:
 def test_what_a_killed_holder_was_starting_does_not_keep_its_run(tmp_path: Path) -> None:
     """A process that still has the files of a dead holder for a moment is outwaited."""
     code = (
-        "import os, sys, time; from llc.runtime.store import locks\n"
+        "import os, sys, time; from llc.runtime.runs import locks\n"
         f"run, lock = locks.start({str(tmp_path)!r}, 'first', ['.'], {{}})\n"
         "if os.fork() == 0:\n"
         "    time.sleep(0.1)\n"
@@ -171,8 +171,8 @@ def test_taking_over_respects_the_scopes_of_others(tmp_path: Path) -> None:
 def test_of_many_that_start_at_once_one_runs(tmp_path: Path) -> None:
     """Six processes start on the same path together: one holds it, five are refused."""
     code = (
-        "import sys; from llc.runtime.store import locks\n"
-        "from llc.runtime.errors import UserError\n"
+        "import sys; from llc.runtime.runs import locks\n"
+        "from llc.runtime.host.errors import UserError\n"
         "sys.stdin.readline()\n"
         "try:\n"
         f"    run = locks.start({str(tmp_path)!r}, 'x', ['.'], {{}})\n"

@@ -19,12 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from terminals import exit_code
 
-from llc.runtime import entry
-from llc.runtime.inspection import history, live, status, stopping, summary, telling
-from llc.runtime.store import journal, locks, runs
-from llc.runtime.store.events import EVENT_ROWS
-from llc.runtime.terminal import masked
-from llc.runtime.terminal.display import Display
+from llc.runtime.cli import entry
+from llc.runtime.execution.observer import Display
+from llc.runtime.inspection import history, logs, status, stop
+from llc.runtime.journal import journal, summary
+from llc.runtime.journal.events import EVENT_ROWS
+from llc.runtime.runs import locks, runs
+from llc.runtime.terminal import live_tail, redaction
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -52,7 +53,7 @@ max_iterations: 20
 def project(place: Path) -> Iterator[Path]:
     (place / ".loops" / "talks.yaml").write_text(TALKS)
     yield place
-    stopping.stop(stopping.live_runs(None), 0.5)
+    stop.stop(stop.live_runs(None), 0.5)
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def start() -> runs.RunFolder:
     command = [sys.executable, "-m", "llc", "run", "talks", "--background", "-q"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     run = runs.find(done.stdout.strip())
-    wait_for(lambda: "part" in "".join(tail.text for tail in live.read(run.live)))
+    wait_for(lambda: "part" in "".join(tail.text for tail in live_tail.read(run.live)))
     return run
 
 
@@ -217,15 +218,15 @@ def test_a_narrow_terminal_is_not_overflowed() -> None:
 def test_the_live_file_is_bounded_and_goes(tmp_path: Path) -> None:
     """It holds the end of what was written, counts what came before, and is removed at the end."""
     path = str(tmp_path / "x.live")
-    display = live.LiveDisplay(Display(), live.LiveFile(path))
+    display = live_tail.LiveDisplay(Display(), live_tail.LiveFile(path))
     display.effect_start("shell", {})
     for number in range(10_000):
         display.output("output", f"line {number}\n")
     assert not os.path.exists(path)  # an action of less than a tick writes nothing
     display.tick()
-    (tail,) = live.read(path)
+    (tail,) = live_tail.read(path)
     assert tail.text.endswith("line 9999\n")
-    assert len(tail.text) <= live.KEPT
+    assert len(tail.text) <= live_tail.KEPT
     assert tail.skipped["output"] + len(tail.text) == sum(len(f"line {n}\n") for n in range(10_000))
     display.effect_end("shell", {})
     assert not os.path.exists(path)
@@ -234,17 +235,17 @@ def test_the_live_file_is_bounded_and_goes(tmp_path: Path) -> None:
 def test_displays_before_the_display_pass_everything_on() -> None:
     """Whatever a display can be told, those that stand before it are told and tell it."""
     told = {name for name in vars(Display) if not name.startswith("_")}
-    assert told <= vars(live.LiveDisplay).keys()
-    assert told <= vars(masked.MaskedDisplay).keys()
+    assert told <= vars(live_tail.LiveDisplay).keys()
+    assert told <= vars(redaction.MaskedDisplay).keys()
 
 
 def test_what_is_no_live_file_is_none(tmp_path: Path) -> None:
     """A torn or foreign file shows nothing and fails nothing."""
     path = tmp_path / "x.live"
-    assert live.read(str(path)) == []
+    assert live_tail.read(str(path)) == []
     for text in (b"", b"{", b"[]", b'{"actions": 3}', b'{"actions": [{"seq": "x"}]}', b"\xff"):
         path.write_bytes(text)
-        assert live.read(str(path)) == []
+        assert live_tail.read(str(path)) == []
 
 
 # --- attach -----------------------------------------------------------------------------------
@@ -417,7 +418,7 @@ def test_attach_tells_effects_at_once_apart(project: Path) -> None:
     )
     command = [sys.executable, "-m", "llc"]
     subprocess.run([*command, "run", "par.sexp", "--background", "-q"], check=True, timeout=60)
-    wait_for(lambda: [run for run in runs.runs_in("") if len(live.read(run.live)) == 2])
+    wait_for(lambda: [run for run in runs.runs_in("") if len(live_tail.read(run.live)) == 2])
     follower = subprocess.Popen([*command, "attach", "par.sexp"], stdout=subprocess.PIPE, text=True)
     time.sleep(0.8)
     (project / "go").touch()
@@ -468,7 +469,7 @@ def test_whatever_a_journal_holds_can_be_looked_at(found: list[dict[str, Any]]) 
         look = status.Look(run)
         text = status.as_text(look.status(), screen, 80)
         follower = summary.Follower(run)
-        teller = telling.Teller(run, follower, screen, is_verbose=True)
+        teller = logs.Teller(run, follower, screen, is_verbose=True)
         text += "".join(line for event in follower.events() for line in teller.lines(event))
         look.close()
         follower.close()

@@ -17,10 +17,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from llc.runtime.errors import UserError
-from llc.runtime.inspection import stopping
-from llc.runtime.store import journal, kept_image, masking, runs
-from llc.runtime.store.masking import MASK, Secrets, Stream
+from llc.runtime.host import secrets as masking
+from llc.runtime.host.errors import UserError
+from llc.runtime.host.secrets import MASK, Secrets, Stream
+from llc.runtime.inspection import stop
+from llc.runtime.journal import journal
+from llc.runtime.runs import program_file, runs
 
 # Everything in it that quoting, JSON or a URL would write in another way.
 SECRET = "hunter2'$x\"\\ü&/z"
@@ -54,7 +56,7 @@ def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PLAIN_TOKEN", "sk-plain-1234")
     monkeypatch.setenv("COLOUR", NAMED)
     yield place
-    stopping.stop(stopping.live_runs(None), 0.5)
+    stop.stop(stop.live_runs(None), 0.5)
     masking.begin()
 
 
@@ -207,9 +209,9 @@ def test_a_kept_image_is_read_as_it_was(parts: list[bytes]) -> None:
     data = b"".join(parts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(masking, "known", Secrets({"ONE": "one-secret"}))
-        kept = kept_image.without_secrets(data)
+        kept = program_file.without_secrets(data)
         assert b"one-secret" not in kept
-        assert kept_image.whole(kept, "x") == data
+        assert program_file.whole(kept, "x") == data
 
 
 def test_errors_are_masked(project: Path) -> None:
@@ -413,7 +415,7 @@ def test_an_error_of_ours_is_masked(project: Path) -> None:
     """The file with a traceback, and the line that names it, show no secret."""
 
     code = (
-        "import sys; from llc.runtime import entry; from llc.runtime.execution import launch\n"
+        "import sys; from llc.runtime.cli import entry; from llc.runtime.launch import command as launch\n"
         "def fail(values): launch.Command(values).configure(); raise RuntimeError('sk-plain-1234')\n"
         "launch.run = fail; sys.argv = ['llc', 'run', 'leaks', '--context', 'x=sk-plain-1234']\n"
         "sys.exit(entry.main())"

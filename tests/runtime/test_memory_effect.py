@@ -17,7 +17,7 @@ from memory_projects import repository
 
 from llc.frontend.source.yaml_tree import text_source
 from llc.ir.diagnostics import CompileError
-from llc.runtime.effects.script import NoRule, ScriptedWorld
+from llc.runtime.effects.scripted_world import NoRule, ScriptedWorld
 from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
 from llc.runtime.memory import index
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.effects.model import Judge
-from llc.runtime.effects.prices import Prices, load_prices
 from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
+from llc.runtime.models.judge import Judge
+from llc.runtime.models.prices import Prices, load_prices
 
 SCHEMA = {
     "type": "object",

@@ -20,10 +20,11 @@ from terminals import exit_code
 import llc
 from llc.frontend.compile import compile_text
 from llc.ir.diagnostics import CompileError
-from llc.runtime.effects.people import pick
-from llc.runtime.effects.script import ScriptedWorld
-from llc.runtime.errors import UserError
-from llc.runtime.inspection import answering, stopping
+from llc.runtime.effects.ask import pick
+from llc.runtime.effects.scripted_world import ScriptedWorld
+from llc.runtime.host.errors import UserError
+from llc.runtime.inspection import answer as answering
+from llc.runtime.inspection import stop
 
 CONFIRM = """
 name: confirm
@@ -51,7 +52,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     yield folder
-    stopping.stop(stopping.live_runs(None), 1.0)
+    stop.stop(stop.live_runs(None), 1.0)
 
 
 def flow(project: Path, text: str) -> None:
@@ -394,7 +395,7 @@ def test_choices_may_be_worked_out() -> None:
 
 def test_a_script_cannot_answer_what_is_no_choice() -> None:
     """The rule is named."""
-    from llc.runtime.effects.script import NoRule
+    from llc.runtime.effects.scripted_world import NoRule
 
     world = ScriptedWorld.read(_source("- {kind: ask, answer: z}"))
     with pytest.raises(NoRule, match="none of the choices"):

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llc.ir.text import parse_program
-from llc.runtime import entry
-from llc.runtime.execution import profiling, tiers
-from llc.runtime.execution.profiling import Profile, of_journal
-from llc.runtime.inspection import profiles
-from llc.runtime.store import journal
+from llc.runtime.cli import entry
+from llc.runtime.execution import profiler, tier_choice
+from llc.runtime.execution.profiler import Profile, of_journal
+from llc.runtime.inspection import profile_report
+from llc.runtime.journal import journal
 from llc.vm.code.emit import emit
 from llc.vm.machine.machine import Machine
 
@@ -152,8 +152,9 @@ def test_what_goes_on_side_by_side_shares_the_time(llc: Llc) -> None:
 def test_without_the_options_nothing_is_measured(project: Path) -> None:
     """A run that was not asked to does not even load what measures."""
     code = (
-        "import sys; from llc.runtime.entry import main; main();"
-        "print([name for name in sys.modules if 'profil' in name or name == 'llc.runtime.execution.tiers'])"
+        "import sys; from llc.runtime.cli.entry import main; main();"
+        "print([name for name in sys.modules"
+        " if 'profil' in name or name == 'llc.runtime.execution.tier_choice'])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "run", "one", "-q"], capture_output=True, text=True, check=True
@@ -265,7 +266,7 @@ def test_collapsed_stacks_are_lines_that_viewers_split(llc: Llc, project: Path) 
     profile.advance(0.0, "llc")
     profile.begin(1, (profile.places.of_effect(None), "shell"), 0.0)
     profile.advance(1.0, "llc")
-    assert profiles.collapsed(profile) == "odd,name of it;a,b;shell 1000000\n"
+    assert profile_report.collapsed(profile) == "odd,name of it;a,b;shell 1000000\n"
 
 
 def test_a_flame_graph_that_cannot_be_written_is_an_error(llc: Llc) -> None:
@@ -304,7 +305,7 @@ def test_what_was_cut_off_is_performed_in_its_state(llc: Llc, project: Path) -> 
 
 def test_meters_wrap_and_do_not_change(project: Path) -> None:
     """What is not timed is the real thing's own."""
-    meter = profiling.Meter("x", "x")
+    meter = profiler.Meter("x", "x")
     written = journal.Journal.create("x.events.jsonl", lambda: "2024-01-15T10:30:00.000Z")
     meter.journal(written).write("log", {"message": "hello"})
     assert meter.journal(written).size == written.size > 0
@@ -393,5 +394,5 @@ def test_what_python_refused_is_told() -> None:
     assert repr(machine.resume()) == "Done('A')"
     assert re.match(
         r"the program ran in the interpreter \(1 ticks\): it cannot be translated: `main`: \w+: .*nested",
-        tiers.told(machine, "direct"),
+        tier_choice.told(machine, "direct"),
     )

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime.execution.progress import Progress
+from llc.runtime.journal.position import Progress
 
 Note = tuple[str, dict[str, Any]]
 

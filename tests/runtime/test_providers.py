@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from llc.ir.diagnostics import CompileError
-from llc.runtime import configuration
 from llc.runtime.effects.world import Context, World
-from llc.runtime.models import choice
-from llc.runtime.models.choice import choose
+from llc.runtime.models import selection as choice
+from llc.runtime.models.selection import choose
+from llc.runtime.project import configuration
 
 Do = Callable[..., dict[str, Any]]
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.store import locks
+from llc.runtime.runs import locks
 
 GATE = (
     "name: NAME\nscope: [SCOPE]\ninitial: a\nstates:\n"
@@ -180,7 +180,7 @@ def test_a_run_that_was_cut_off_can_queue_to_go_on(project: Path) -> None:
 
 
 def run_of(project: Path, name: str) -> Any:
-    from llc.runtime.store import runs
+    from llc.runtime.runs import runs
 
     return runs.find(name, str(project))
 
@@ -218,7 +218,7 @@ def test_a_run_in_the_background_may_queue(project: Path) -> None:
 # Each process takes its paths, says so, keeps them for a moment and says that it lets go.
 MANY = """
     import os, sys, time
-    from llc.runtime.store import locks
+    from llc.runtime.runs import locks
     from llc.runtime.effects.world import Interrupt
 
     scopes = [["a"], ["a/b"], ["a/b/c"], ["c"], ["c/d", "e"], ["e"], ["."], ["ab"], ["f"], ["g"]]

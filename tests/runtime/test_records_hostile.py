@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 
 from llc.frontend.source.yaml_tree import read_document, read_source
 from llc.ir.diagnostics import CompileError
-from llc.runtime import options
-from llc.runtime.errors import UserError
-from llc.runtime.execution import launch
-from llc.runtime.records import difference, forking, making, recorded, testing, tracing
-from llc.runtime.records.recorded import bounded
-from llc.runtime.records.tape import Tape
-from llc.runtime.store import journal
+from llc.runtime.host.errors import UserError
+from llc.runtime.journal import journal
+from llc.runtime.journal import recording as recorded
+from llc.runtime.journal.recording import bounded
+from llc.runtime.launch import command
+from llc.runtime.project import options
+from llc.runtime.recordings import diff, fork, make_case, run_cases, trace_text
+from llc.runtime.recordings.timeline import Tape
 
 LOOP = """name: fix
 initial: check
@@ -56,7 +57,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / ".loops" / "fix.yaml").write_text(LOOP)
     (folder / "world.yaml").write_text(WORLD)
     with contextlib.chdir(folder):
-        launch.outcome(options.Values(options.RUN, "fix", quiet=True, script="world.yaml", record="fix"))
+        command.outcome(options.Values(options.RUN, "fix", quiet=True, script="world.yaml", record="fix"))
         yield folder
 
 
@@ -102,21 +103,21 @@ def test_a_forged_journal_is_told_or_refused(
         files = recorded.run_at(str(folder))
         recording, image = files.recording(), files.load_image()
         with contextlib.suppress(*REFUSALS):
-            comparison = difference.compare(recording, image)
-            assert difference.as_text(comparison, difference.sources_of(image)) is not None
-            json.dumps(difference.as_json(comparison))
+            comparison = diff.compare(recording, image)
+            assert diff.as_text(comparison, diff.sources_of(image)) is not None
+            json.dumps(diff.as_json(comparison))
         with contextlib.suppress(*REFUSALS), bounded(recording.about):
             tape = Tape(recording, image)
             for point in tape:
                 json.dumps(point.to_json())
-                assert tracing.as_text(point, tape)
+                assert trace_text.as_text(point, tape)
                 tape.find_text(point.number, "no such text")
         with contextlib.suppress(*REFUSALS):
-            forking.find_point(recording, image, 2, None, None)
+            fork.find_point(recording, image, 2, None, None)
         with contextlib.suppress(*REFUSALS):
-            forking.find_point(recording, image, None, "none", 7)
+            fork.find_point(recording, image, None, "none", 7)
         with contextlib.suppress(*REFUSALS):
-            making.make(files)
+            make_case.make(files)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -128,7 +129,7 @@ def test_a_forged_case_is_told_or_refused(project: Path, data: st.DataObject) ->
         assert document.root is not None
         plain = mutate(data, document.plain(document.root))
         Path("forged.yaml").write_text(json.dumps(plain))
-        (tested,) = testing.tell_cases(["forged.yaml"], update=True)
-        json.dumps(testing.as_json([tested]))
-        assert testing.junit([tested])
-        assert io.StringIO(testing.line(tested, True)).readline()
+        (tested,) = run_cases.tell_cases(["forged.yaml"], update=True)
+        json.dumps(run_cases.as_json([tested]))
+        assert run_cases.junit([tested])
+        assert io.StringIO(run_cases.line(tested, True)).readline()

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from llc.frontend.core.nodes import Core
 from llc.frontend.lower.program import lower_flow
-from llc.runtime.records import case_reader, case_writer, difference, making, testing
-from llc.runtime.records.cases import Case
-from llc.runtime.records.recorded import Answer, Asked, Recording
-from llc.runtime.records.retelling import Retelling
-from llc.runtime.records.tape import Tape
-from llc.runtime.store import lines
+from llc.runtime.journal import codec
+from llc.runtime.journal.recording import Answer, Asked, Recording
+from llc.runtime.recordings import case_reader, case_writer, diff, make_case, run_cases
+from llc.runtime.recordings.cases import Case
+from llc.runtime.recordings.re_execution import Retelling
+from llc.runtime.recordings.timeline import Tape
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 
@@ -49,7 +49,7 @@ def recorded(image: Image, chance: random.Random) -> Recording:
     retelling = Retelling(image)
     waiting: list[Asked] = []
     for _ in range(60):
-        for event in making.happened(retelling, lines.digest_only):
+        for event in make_case.happened(retelling, codec.digest_only):
             if isinstance(event, Asked):
                 waiting.append(event)
             else:
@@ -57,7 +57,7 @@ def recorded(image: Image, chance: random.Random) -> Recording:
         begun = [event.seq for event in recording.events if isinstance(event, Asked)]
         new = [asked for asked in waiting if asked.seq not in begun]
         if retelling.stop is not None:
-            recording.end = making.pack_map(retelling.ending(), lines.digest_only)
+            recording.end = make_case.pack_map(retelling.ending(), codec.digest_only)
             recording.events += new
             return recording
         # The first of those that wait begin; one of those that have begun is answered.
@@ -83,14 +83,14 @@ def test_whatever_was_recorded_is_identical(node: Core, order: int) -> None:
     image = image_of(node)
     chance = random.Random(order)
     recording = recorded(image, chance)
-    assert difference.compare(recording, image, exact=True).difference is None
+    assert diff.compare(recording, image, exact=True).difference is None
     asked = [at for at, event in enumerate(recording.events) if isinstance(event, Asked)]
     if asked:
         at = chance.choice(asked)
         event = recording.events[at]
         assert isinstance(event, Asked)
         recording.events[at] = Asked(event.seq, event.kind, {**event.args, "forged": 1})
-        assert difference.compare(recording, image).difference is not None
+        assert diff.compare(recording, image).difference is not None
 
 
 @LAWS
@@ -99,19 +99,19 @@ def test_a_case_of_it_passes_and_an_update_changes_nothing(node: Core, order: in
     """Written and read, it is told as it was; told over its own results, it gets them in the same order."""
     image = image_of(node)
     recording = recorded(image, random.Random(order))
-    told = making.tell(recording, image, recording.answers)
+    told = make_case.tell(recording, image, recording.answers)
     assert told is not None
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "case.yaml")
         case_writer.write(Case(path, "x.sexp", None, {}, (), 0, told))
         again = case_reader.read(path).recording
-    comparison = difference.compare(again, image)
-    assert comparison.difference is None, difference.as_text(comparison, {})
+    comparison = diff.compare(again, image)
+    assert comparison.difference is None, diff.as_text(comparison, {})
     if told.end is not None:
-        updated, obstacle = testing.retell(again, image)
+        updated, obstacle = run_cases.retell(again, image)
         assert updated is not None, obstacle
         assert [answer.seq for answer in updated.answers] == [answer.seq for answer in told.answers]
-        assert difference.compare(updated, image).difference is None
+        assert diff.compare(updated, image).difference is None
 
 
 @LAWS

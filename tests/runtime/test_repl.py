@@ -15,7 +15,7 @@ import pexpect
 import pytest
 import terminals
 
-LLC = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())"
+LLC = "import sys\nfrom llc.runtime.cli.entry import main\nsys.exit(main())"
 
 
 def repl(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:

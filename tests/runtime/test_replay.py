@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_text
-from llc.runtime.records import difference, recorded
-from llc.runtime.records.difference import Comparison
-from llc.runtime.records.recorded import Asked, Note, Recording
+from llc.runtime.journal import recording as recorded
+from llc.runtime.journal.recording import Asked, Note, Recording
+from llc.runtime.recordings import diff
+from llc.runtime.recordings.diff import Comparison
 from llc.vm.code.emit import emit
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
@@ -140,7 +141,7 @@ def compared(folder: Path, loop: str | None = None) -> Comparison:
     """What comes of telling the run in a folder again, with its own program or the text of another."""
     files = recorded.run_at(str(folder))
     image = files.load_image() if loop is None else emit(compile_text(loop, "edited.yaml").program)
-    return difference.compare(files.recording(), image)
+    return diff.compare(files.recording(), image)
 
 
 def test_where_an_edited_loop_would_have_differed(llc: Llc, tmp_path: Path) -> None:
@@ -169,8 +170,8 @@ def test_where_an_edited_loop_would_have_differed(llc: Llc, tmp_path: Path) -> N
 def test_of_long_commands_the_place_is_shown_where_they_differ(then: str, now: str, shown: str) -> None:
     """The line of several, the part of a long one; the commands themselves in a line each."""
     recorded, asked = (Asked(1, "shell", {"command": command}) for command in (then, now))
-    found = difference.Difference(1, recorded, asked)
-    text = difference.as_text(Comparison(0, 1, 0, found, True), {})
+    found = diff.Difference(1, recorded, asked)
+    text = diff.as_text(Comparison(0, 1, 0, found, True), {})
     assert f"    {shown}\n" in text
     assert len(text.splitlines()) == 5
 
@@ -214,7 +215,7 @@ def test_a_changed_limit_differs_where_it_strikes(llc: Llc, tmp_path: Path) -> N
     found = compared(history(tmp_path), LOOP.replace("max_iterations: 5", "max_iterations: 1")).difference
     assert found is not None
     assert isinstance(found.recorded, Note)
-    assert difference.describe(found.recorded) == "enters `check` (iteration 2)"
+    assert diff.describe(found.recorded) == "enters `check` (iteration 2)"
 
 
 def test_a_changed_flow_that_never_ends_is_told(llc: Llc, tmp_path: Path) -> None:
@@ -223,7 +224,7 @@ def test_a_changed_flow_that_never_ends_is_told(llc: Llc, tmp_path: Path) -> Non
     (tmp_path / "endless.sexp").write_text("(define (f n) (f (+ n 1)))\n(f 1)\n")
     files = recorded.run_at(str(history(tmp_path)))
     image = emit(compile_text("(define (f n) (f (+ n 1)))\n(f 1)\n", "endless.sexp").program)
-    found = difference.compare(files.recording(), image, most=100_000).difference
+    found = diff.compare(files.recording(), image, most=100_000).difference
     assert found is not None
     assert found.endless
 
@@ -326,7 +327,7 @@ function work(n) locals(r)
     from llc.ir.text import parse_program
 
     image = emit(parse_program(text, "side.ir"))
-    from llc.runtime.records.recorded import Answer
+    from llc.runtime.journal.recording import Answer
 
     recording = Recording("side", {}, lambda name, size: "")
     for seq in (1, 2):
@@ -342,9 +343,9 @@ function work(n) locals(r)
         "iterations": 0,
         "steps": 0,
     }
-    assert difference.compare(recording, image).difference is None
+    assert diff.compare(recording, image).difference is None
     recording.events[1] = Asked(2, "sleep", {"seconds": 5})
-    found = difference.compare(recording, image).difference
+    found = diff.compare(recording, image).difference
     assert found is not None
     assert found.seq == 2
 

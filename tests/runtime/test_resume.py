@@ -18,11 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llc.frontend.compile import compile_text
-from llc.runtime import options
-from llc.runtime.errors import UserError
-from llc.runtime.execution import launch
+from llc.runtime.host.errors import UserError
 from llc.runtime.inspection import status
-from llc.runtime.store import journal, runs
+from llc.runtime.journal import journal
+from llc.runtime.launch import command as launch
+from llc.runtime.project import options
+from llc.runtime.runs import runs
 from llc.vm.code.emit import emit
 
 # Each action writes what it is into `log`, so that one done twice is seen.

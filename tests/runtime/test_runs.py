@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime.errors import UserError
-from llc.runtime.store import journal, runs
-from llc.runtime.store.runs import RunFolder
+from llc.runtime.host.errors import UserError
+from llc.runtime.journal import journal
+from llc.runtime.runs import runs
+from llc.runtime.runs.runs import RunFolder
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from llc.frontend.source.yaml_tree import text_source
 from llc.ir.diagnostics import CompileError
-from llc.runtime.effects.script import NoRule, ScriptedWorld
-from llc.runtime.effects.script_file import _TYPES, RULE_FIELDS
+from llc.runtime.effects.script_reader import _TYPES, RULE_FIELDS
+from llc.runtime.effects.scripted_world import NoRule, ScriptedWorld
 from llc.runtime.effects.world import Context, Interrupt, Interrupted
 
 

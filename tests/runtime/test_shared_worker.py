@@ -17,10 +17,10 @@ from typing import Any
 import anthropic
 import pytest
 
-from llc.runtime.effects.model import Judge
-from llc.runtime.effects.shared_worker import AT_ONCE, SharedWorkers
 from llc.runtime.effects.world import Context, Interrupt, Interrupted
+from llc.runtime.models.judge import Judge
 from llc.runtime.models.provider import Provider
+from llc.runtime.models.worker_pool import AT_ONCE, SharedWorkers
 
 ARGS = {
     "prompt": "Did it work?",

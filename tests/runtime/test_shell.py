@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llc.runtime.effects import process
-from llc.runtime.effects.capture import CAPTURE_LIMIT, KEPT_END
+from llc.runtime.effects.output_capture import CAPTURE_LIMIT, KEPT_END
 from llc.runtime.effects.process import Runner
 from llc.runtime.effects.shell import Shell, plain_words
 from llc.runtime.effects.world import Context, Interrupt, Interrupted, World

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import llc
 from llc.frontend.tasks.registry import Declared
 from llc.frontend.tasks.signature import Parameter, Signature
-from llc.runtime.errors import UserError
+from llc.runtime.host.errors import UserError
 from llc.runtime.terminal import task_line
 
 REVIEW = Signature(

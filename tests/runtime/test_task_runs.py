@@ -231,10 +231,10 @@ def test_a_plain_run_imports_nothing_of_it(llc: Llc, tmp_path: Path) -> None:
     """Neither models nor tasks, which would cost time at each start."""
     (tmp_path / ".loops" / "one.sexp").write_text("(+ 1 2)")
     code = (
-        "import sys; from llc.runtime.entry import main\n"
+        "import sys; from llc.runtime.cli.entry import main\n"
         "sys.argv = ['llc', 'run', 'one', '-q']\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "unwanted = 'llc.runtime.models', 'llc.runtime.effects.tasks'\n"
+        "unwanted = 'llc.runtime.models', 'llc.runtime.effects.task'\n"
         "print([name for name in sys.modules if name.startswith(unwanted)])"
     )
     for _ in range(2):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-LLC = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())"
+LLC = "import sys\nfrom llc.runtime.cli.entry import main\nsys.exit(main())"
 ENTITLE = """<task type="atomic" name="user:entitle">
   <description>Find a title.</description>
   <inputs>

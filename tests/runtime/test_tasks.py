@@ -392,9 +392,9 @@ def test_what_a_model_says_is_shown_as_it_comes(
     do: Do, answers: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In parts, without secrets, also where a secret lies across two."""
-    from llc.runtime.store import masking
+    from llc.runtime.host import secrets
 
-    monkeypatch.setattr(masking, "known", masking.Secrets({"MY_TOKEN": "hunter2-hunter2"}))
+    monkeypatch.setattr(secrets, "known", secrets.Secrets({"MY_TOKEN": "hunter2-hunter2"}))
     shown: list[str] = []
     words = "a" * 35 + "hunter2-hunter2" + "b" * 35
     answer = do(answers.text(words), within={"on_output": lambda stream, text: shown.append(text)})
@@ -407,9 +407,9 @@ def test_a_secret_does_not_reach_a_prompt(
     do: Do, answers: ModuleType, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model can do its work without."""
-    from llc.runtime.store import masking
+    from llc.runtime.host import secrets
 
-    monkeypatch.setattr(masking, "known", masking.Secrets({"MY_TOKEN": "hunter2-hunter2"}))
+    monkeypatch.setattr(secrets, "known", secrets.Secrets({"MY_TOKEN": "hunter2-hunter2"}))
     do(answers.text("ok"), instructions="{{x}}", inputs={"x": "it is hunter2-hunter2"})
     assert prompt(server) == "it is ***"
 

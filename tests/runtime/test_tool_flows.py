@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import llc as package
-from llc.runtime.effects.script import ScriptedWorld
+from llc.runtime.effects.scripted_world import ScriptedWorld
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from llc.frontend.source.yaml_tree import text_source
 from llc.frontend.tasks.tools_file import read_tools
-from llc.runtime.effects import system_tools
+from llc.runtime.effects import builtin_tools
 from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
 
 Use = Callable[..., dict[str, Any]]
@@ -126,7 +126,7 @@ def test_files_are_read_in_order(use: Use, tmp_path: Path) -> None:
 
 def test_files_together_have_a_limit(use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit any more is marked; a smaller one that follows is read."""
-    monkeypatch.setattr(system_tools, "MAX_TOTAL", 10)
+    monkeypatch.setattr(builtin_tools, "MAX_TOTAL", 10)
     for name, size in (("a", 6), ("b", 5), ("c", 4)):
         (tmp_path / name).write_text("x" * size)
     found = use("system:read_files", file_paths=["a", "b", "c"], max_bytes=100)["value"]
@@ -184,7 +184,7 @@ def test_a_file_may_be_written_by_several_at_once(tmp_path: Path) -> None:
     texts = [str(number) * 100_000 for number in range(8)]
 
     def write(text: str) -> None:
-        system_tools.write_file({"file_path": str(path), "content": text, "overwrite": True})
+        builtin_tools.write_file({"file_path": str(path), "content": text, "overwrite": True})
 
     threads = [threading.Thread(target=write, args=(text,)) for text in texts]
     for thread in threads:

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from terminals import plain
 
-from llc.runtime import options
-from llc.runtime.execution import launch
-from llc.runtime.records import recorded
-from llc.runtime.records import tape as tapes
-from llc.runtime.records.tape import Tape
+from llc.runtime.journal import recording
+from llc.runtime.launch import command
+from llc.runtime.project import options
+from llc.runtime.recordings import timeline as tapes
+from llc.runtime.recordings.timeline import Tape
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -54,11 +54,11 @@ def project(place: Path) -> Path:
 
 
 def run(target: str = "fix") -> None:
-    launch.outcome(options.Values(options.RUN, target, quiet=True, script="world.yaml"))
+    command.outcome(options.Values(options.RUN, target, quiet=True, script="world.yaml"))
 
 
 def tape_of(target: str) -> Tape:
-    files = recorded.find_run(target)
+    files = recording.find_run(target)
     return Tape(files.recording(), files.load_image())
 
 

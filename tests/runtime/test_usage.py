@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from llc.runtime import cli
-from llc.runtime.verbs import VERBS
+from llc.runtime.cli import typer_app
+from llc.runtime.cli.verbs import VERBS
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_verb_refuses_an_option_it_has_not(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
     """By name, with the nearest it has or where they are listed; stdout stays empty."""
-    assert cli.main("llc", [verb, "--no-such-optoin"]) == 2
+    assert typer_app.main("llc", [verb, "--no-such-optoin"]) == 2
     out, shown = capfd.readouterr()
     assert out == ""
     assert shown.startswith("error[")
@@ -62,7 +62,7 @@ def test_what_is_wrong_and_what_would_be_right(
     line: str, error: str, help: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A line each, in the words of the verb's help."""
-    assert cli.main("llc", line.split()) == 2
+    assert typer_app.main("llc", line.split()) == 2
     shown = capfd.readouterr().err.splitlines()
     assert shown[0] == f"error{error}"
     assert shown[1].startswith(" = help: ")
@@ -73,14 +73,14 @@ def test_what_is_wrong_and_what_would_be_right(
 @pytest.mark.parametrize("line", ["--help=1", "run --help=1"])
 def test_help_takes_no_value(line: str, capfd: pytest.CaptureFixture[str]) -> None:
     """It is no option of ours, but refused as ours are."""
-    assert cli.main("llc", line.split()) == 2
+    assert typer_app.main("llc", line.split()) == 2
     assert capfd.readouterr().err == "error[bad-option]: --help takes no value\n"
 
 
 @pytest.mark.parametrize("verb", ["run", "resume", "fork"])
 def test_where_one_object_was_asked_for_it_is_there(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Also for words that cannot be read."""
-    assert cli.main("llc", [verb, "x", "--json", "--bogus"]) == 2
+    assert typer_app.main("llc", [verb, "x", "--json", "--bogus"]) == 2
     error = json.loads(capfd.readouterr().out)["error"]
     assert (error["kind"], error["message"]) == ("usage", f"`llc {verb}` has no option `--bogus`")
 
@@ -90,7 +90,7 @@ def test_what_is_written_is_shown_in_bounds(
 ) -> None:
     """Without secrets, control characters and ends."""
     monkeypatch.setenv("MY_TOKEN", "correct-horse")
-    assert cli.main("llc", ["run", "x", "--jobs", "correct-horse" + "\x1b[2J" + "y" * 999]) == 2
+    assert typer_app.main("llc", ["run", "x", "--jobs", "correct-horse" + "\x1b[2J" + "y" * 999]) == 2
     shown = capfd.readouterr().err
     assert "correct-horse" not in shown
     assert "\x1b" not in shown

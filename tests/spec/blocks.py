@@ -72,7 +72,7 @@ def parameters(found: list[Block]) -> list[object]:
 
 # --- commands -------------------------------------------------------------------------------------
 
-_LLC = "import sys\nfrom llc.runtime.entry import main\nsys.exit(main())\n"
+_LLC = "import sys\nfrom llc.runtime.cli.entry import main\nsys.exit(main())\n"
 
 
 def told(done: subprocess.CompletedProcess[str]) -> str:

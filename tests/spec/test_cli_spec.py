@@ -7,8 +7,8 @@ from pathlib import Path
 
 from spec.blocks import Shell, take, text_of
 
-from llc.runtime import options
-from llc.runtime.verbs import VERBS
+from llc.runtime.cli.verbs import VERBS
+from llc.runtime.project import options
 
 TEXT = text_of("cli.md")
 BLOCKS = take("cli.md", "yaml", "console")
@@ -29,7 +29,9 @@ def stable(text: str) -> str:
 def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
     """Each console block, run in order in a directory with the files above it, prints what stands there."""
     shell = Shell(tmp_path)
-    shell.add("ll-loop", "import sys\nfrom llc.runtime.entry import main_ll_loop\nsys.exit(main_ll_loop())\n")
+    shell.add(
+        "ll-loop", "import sys\nfrom llc.runtime.cli.entry import main_ll_loop\nsys.exit(main_ll_loop())\n"
+    )
     shell.follow(BLOCKS, stable)
 
 

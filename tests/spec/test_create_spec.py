@@ -51,7 +51,7 @@ def test_every_option_of_a_paradigm_is_listed() -> None:
 def test_the_command_file_says_what_llc_does() -> None:
     """Its options are those of the verb, and its questions those of the wizard."""
     from llc.runtime.authoring.wizard import KINDS
-    from llc.runtime.commands.authoring import PARADIGMS as NAMES
+    from llc.runtime.cli.authoring import PARADIGMS as NAMES
 
     text = (ROOT / "commands" / "create_loop.md").read_text("utf-8")
     assert text.startswith("---\ndescription: ")

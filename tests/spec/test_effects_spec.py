@@ -13,7 +13,7 @@ from spec.blocks import SPEC, take, text_of
 
 from llc.frontend.source.yaml_tree import text_source
 from llc.ir.effects import EFFECT_ROWS, NOTE_ROWS
-from llc.runtime.effects.script import NoRule, ScriptedWorld
+from llc.runtime.effects.scripted_world import NoRule, ScriptedWorld
 from llc.runtime.effects.world import Context, Interrupt, World
 
 CHAPTER = SPEC / "effects.md"

@@ -12,9 +12,9 @@ import pytest
 from spec.blocks import SPEC, take, text_of
 
 from llc.ir.effects import NOTE_ROWS
-from llc.runtime import options
-from llc.runtime.execution import launch
-from llc.runtime.store import events
+from llc.runtime.journal import events
+from llc.runtime.launch import command
+from llc.runtime.project import options
 
 CHAPTER = SPEC / "events.md"
 TEXT = text_of("events.md")
@@ -42,7 +42,7 @@ def ended(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "world.yaml").write_text(world)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    launch.outcome(options.Values(options.RUN, "loop.yaml", script="world.yaml", quiet=True))
+    command.outcome(options.Values(options.RUN, "loop.yaml", script="world.yaml", quiet=True))
     (folder,) = tmp_path.glob(".loops/.history/fix-types-*")
     return folder
 
@@ -80,7 +80,7 @@ def test_every_event_is_one_of_the_table(ended: Path) -> None:
 
 
 def test_the_table_is_that_of_the_program(update: bool) -> None:
-    """Event kinds are declared once, in `runtime/store/events.py` and `ir/effects.py`."""
+    """Event kinds are declared once, in `runtime/journal/events.py` and `ir/effects.py`."""
     place = re.compile(r"(<!-- table: events -->\n).*?(<!-- end -->)", re.DOTALL)
     assert place.search(TEXT)
     rows = "".join(f"{line}\n" for line in events.markdown())

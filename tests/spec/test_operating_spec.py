@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from spec.blocks import Shell, take, text_of
 
-from llc.runtime.inspection import stopping, telling
-from llc.runtime.store import masking, runs
+from llc.runtime.host import secrets
+from llc.runtime.inspection import logs, stop
+from llc.runtime.runs import runs
 
 TEXT = text_of("operating.md")
 BLOCKS = take("operating.md", "yaml", "console")
@@ -38,7 +39,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.mkdir()
     monkeypatch.chdir(folder)
     yield folder
-    stopping.stop(stopping.live_runs(None), 1.0)
+    stop.stop(stop.live_runs(None), 1.0)
 
 
 def test_the_commands_print_what_is_shown(project: Path, tmp_path: Path) -> None:
@@ -53,8 +54,8 @@ def test_the_figures_are_those_of_the_program() -> None:
     """Limits and names that the chapter tells are the ones in force."""
     for fact in (
         f"beyond the last {runs.KEPT};",
-        f"the last {telling.MOST_LINES} lines are shown",
-        *(f"`{suffix}`" for suffix in masking.SUFFIXES),
+        f"the last {logs.MOST_LINES} lines are shown",
+        *(f"`{suffix}`" for suffix in secrets.SUFFIXES),
     ):
         assert fact in TEXT
-    assert (masking.SHORTEST, masking.SHORTEST_NAMED) == (8, 4)
+    assert (secrets.SHORTEST, secrets.SHORTEST_NAMED) == (8, 4)

@@ -10,7 +10,7 @@ from spec.blocks import Shell, take
 from spec.test_operating_spec import stable
 
 from llc.frontend.compile import compile_file
-from llc.runtime.inspection import stopping
+from llc.runtime.inspection import stop
 
 BLOCKS = take("people.md", "yaml .loops/deploy.yaml", "yaml world", "sexp", "console")
 
@@ -20,7 +20,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "project" / ".loops").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "project")
     yield tmp_path / "project"
-    stopping.stop(stopping.live_runs(None), 1.0)
+    stop.stop(stop.live_runs(None), 1.0)
 
 
 def test_the_commands_print_what_is_shown(project: Path, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from spec.blocks import Block, parameters, take, text_of
 
-from llc.runtime.terminal.repl import COMMANDS, Console
-from llc.runtime.terminal.screen import Screen
+from llc.runtime.host.screen import Screen
+from llc.runtime.launch.repl import COMMANDS, Console
 from llc.runtime.terminal.session import Session
 
 DIALOGUES = take("repl.md", "repl")

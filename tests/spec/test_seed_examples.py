@@ -12,7 +12,7 @@ import pytest
 
 import llc
 from llc.frontend.source.yaml_tree import text_source
-from llc.runtime.effects.script import ScriptedWorld
+from llc.runtime.effects.scripted_world import ScriptedWorld
 
 WORLD = """
 - {tool: math:add, args: {x: 10, y: 5}, value: 15}

@@ -12,7 +12,7 @@ from spec.blocks import CHAPTERS, Block, blocks, is_taken, parameters, take, tex
 from llc.frontend.compile import compile_text
 from llc.frontend.source.yaml_tree import text_source
 from llc.ir.diagnostics import CompileError, Diagnostic
-from llc.runtime.effects.script import ScriptedWorld
+from llc.runtime.effects.scripted_world import ScriptedWorld
 
 TESTS = Path(__file__).parents[1]
 # Kinds of blocks that need not be run, with the reason. There are none.

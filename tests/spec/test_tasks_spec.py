@@ -16,8 +16,8 @@ import yaml
 from spec.blocks import Block, take, text_of
 
 from llc.frontend.tasks.registry import LIBRARY_TASKS, library_task
-from llc.runtime import configuration
-from llc.runtime.models.choice import PROVIDERS
+from llc.runtime.models.selection import PROVIDERS
+from llc.runtime.project import configuration
 
 BLOCKS = take(
     "tasks.md",

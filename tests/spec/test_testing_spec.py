@@ -7,11 +7,11 @@ from pathlib import Path
 
 from spec.blocks import Shell, take, text_of
 
-from llc.runtime.commands import (
-    declaring,
+from llc.runtime.cli import (
+    declare,
     records,  # noqa: F401 - declares its verbs
 )
-from llc.runtime.records import cases
+from llc.runtime.recordings import cases
 
 TEXT = text_of("testing.md")
 BLOCKS = take("testing.md", "yaml", "console")
@@ -48,6 +48,6 @@ def test_every_key_of_a_case_is_in_the_chapter() -> None:
 def test_the_verbs_show_examples() -> None:
     """`--help` of each verb for what is on record ends with command lines."""
     for name in ("replay", "record", "test", "fork", "trace"):
-        examples = declaring.declared[name].examples
+        examples = declare.declared[name].examples
         assert examples
         assert all(f"llc {name}" in example for example in examples)

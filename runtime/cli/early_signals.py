@@ -1,0 +1,47 @@
+"""What Ctrl-C and its kin do before a run has begun: nothing was performed, so the process ends on the spot.
+
+Until `execution.signals` takes over, with the exit code and the answer of a run that was stopped. Ending
+at once rather than by an exception: that could come up in the middle of an import, and leave a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from ..host.errors import EXIT_INTERRUPTED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# The verbs that begin or go on with a run.
+VERBS = ("run", "resume", "fork", "batch")
+
+SAID = "interrupted; nothing was performed"
+# As `Outcome.to_json`, which cannot be asked: it may just be imported.
+_ANSWER = (
+    b'{"run": null, "program": null, "status": "interrupted", "terminated_by": "interrupt", '
+    b'"final_state": null, "iterations": 0, "steps": 0, "value": null, "error": {"kind": "interrupt", '
+    b'"message": "interrupted", "span": null, "help": null}, "duration_ms": 0}\n'
+)
+
+
+def leave(number: int, frame: FrameType | None) -> None:
+    """The handler."""
+    try:
+        os.write(2, SAID.encode() + b"\n")
+        if "--json" in sys.argv and "batch" not in sys.argv[:2]:  # that answers for each run that began
+            os.write(1, _ANSWER)
+    except OSError:
+        pass  # nobody listens
+    os._exit(EXIT_INTERRUPTED)
+
+
+def take() -> None:
+    """End so from now on, but for signals that are ignored or handled already."""
+    for number in STOPPING:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, leave)

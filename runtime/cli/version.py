@@ -1,0 +1,32 @@
+"""What `--version` shows."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def version_text(verbose: bool) -> str:
+    """What `--version` shows. verbose: also what it runs on and by default with, and what it writes."""
+    from ... import __version__
+
+    if not verbose:
+        return f"llc {__version__}\n"
+    import platform
+
+    from ...frontend.compile import DEFAULT_LLM_MODEL
+    from ...vm.code import image
+    from ...vm.machine import snapshot
+    from ..journal import journal
+
+    rows = {
+        "llc": __version__,
+        "default model": os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL,
+        "Python": f"{platform.python_version()} ({sys.executable})",
+        "platform": platform.platform(),
+        "image format": image.VERSION,
+        "snapshot format": snapshot.FORMAT,
+        "journal format": journal.FORMAT,
+    }
+    width = max(map(len, rows))
+    return "".join(f"{name.ljust(width)}  {value}\n" for name, value in rows.items())

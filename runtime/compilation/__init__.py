@@ -1,1 +1,0 @@
-"""From a loop's file to a program: compiled, cached, checked, described, laid out."""

@@ -1,0 +1,147 @@
+"""What an action writes: shown as it comes, kept whole up to a bound, beyond that on disk.
+
+Works on blocks of bytes as they are read, never on lines.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..host import secrets
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .world import Context
+
+# Output up to this many bytes is kept whole; of more, the first and last KEPT_END bytes.
+CAPTURE_LIMIT = 1 << 20
+KEPT_END = CAPTURE_LIMIT // 2
+
+
+class Capture:
+    """One output stream: kept whole up to CAPTURE_LIMIT, beyond that on disk, its ends in memory."""
+
+    __slots__ = (
+        "_decode",
+        "_directory",
+        "_file",
+        "_head",
+        "_masked",
+        "_name",
+        "_show",
+        "_tail",
+        "copy",
+        "stream",
+        "total",
+    )
+
+    def __init__(self, stream: str, context: Context) -> None:
+        self.stream = stream
+        self.total = 0
+        self.copy = ""  # where the whole output is, or why it is nowhere
+        self._tail = bytearray()
+        self._head = b""
+        self._file = -1
+        self._directory = context.output_dir
+        self._name = f"{context.effect_id.rpartition('/')[2]}-{stream}.txt"
+        self._show = context.on_output
+        self._masked: secrets.Stream | None = None  # what makes the copy fit to be looked at
+        self._decode: Callable[[bytes, bool], str] | None = None
+
+    def feed(self, data: bytes) -> None:
+        self.total += len(data)
+        tail = self._tail
+        tail += data
+        if len(tail) > CAPTURE_LIMIT:
+            if not self._head:
+                self._head = bytes(tail[:KEPT_END])
+                self._open()
+                self._write(tail)
+            else:
+                self._write(data)
+            del tail[:-KEPT_END]
+        elif self._head:
+            self._write(data)
+        if self._show is not None:
+            if self._decode is None:
+                import codecs
+
+                self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+            text = self._decode(data, False)
+            if text:
+                self._show(self.stream, text)
+
+    def finish(self) -> str:
+        """The captured text; of a large output the first and last part with a line in between."""
+        if self._decode is not None and self._show is not None:
+            rest = self._decode(b"", True)
+            if rest:
+                self._show(self.stream, rest)
+        if not self._head:
+            return self._tail.decode("utf-8", "replace")
+        if self._file >= 0:
+            if self._masked is not None:
+                masked, self._masked = self._masked, None
+                self._write(masked.finish())
+            self.close()
+        # Neither end may begin or stop inside a character.
+        head = self._head[: len(self._head) - _incomplete(self._head)]
+        tail = self._tail[-KEPT_END:]
+        start = 0
+        while start < 3 and 0x80 <= tail[start] < 0xC0:
+            start += 1
+        left_out = self.total - len(head) - len(tail) + start
+        marker = f"\n[llc: {left_out} of {self.total} bytes are left out here; {self.copy}]\n"
+        return head.decode("utf-8", "replace") + marker + tail[start:].decode("utf-8", "replace")
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    @property
+    def is_truncated(self) -> bool:
+        return bool(self._head)
+
+    def _open(self) -> None:
+        if self._directory is None:
+            self.copy = "no full copy was kept"
+            return
+        path = os.path.join(self._directory, self._name)
+        try:
+            os.makedirs(self._directory, mode=0o700, exist_ok=True)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            if secrets.known:
+                self._masked = secrets.Stream(is_text=False)
+        except OSError as error:
+            self.copy = f"no full copy: {error.strerror}"
+        else:
+            self.copy = f"all of it is in {path}"
+
+    def _write(self, data: bytes | bytearray) -> None:
+        if self._file < 0:
+            return
+        if self._masked is not None:
+            data = self._masked.feed(bytes(data))
+        try:
+            with memoryview(data) as view:
+                done = 0
+                while done < len(view):
+                    done += os.write(self._file, view[done:])
+        except OSError as error:  # a full disk costs the copy, not the step
+            self.copy = f"no full copy: {error.strerror}"
+            self.close()
+
+
+def _incomplete(data: bytes) -> int:
+    """How many bytes at the end begin a UTF-8 character without finishing it."""
+    for back in range(1, min(4, len(data) + 1)):
+        byte = data[-back]
+        if byte >= 0xC0:
+            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return back if needed > back else 0
+        if byte < 0x80:
+            return 0
+    return 0

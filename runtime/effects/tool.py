@@ -1,0 +1,224 @@
+"""The `tool` effect in the real world: tools that are built in, commands, and functions of Python.
+
+What a tool does stands in the effect itself (`definition`), as it was when the program was compiled.
+See `spec/effects.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from ...vm.primitives.shell_words import shell_double, shell_heredoc, shell_single, shell_word
+from ...vm.values.faults import PrimitiveFault
+from ..models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
+from .builtin_tools import TOOLS, ToolError
+from .process import NotStarted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .mcp import Servers
+    from .shell import Shell
+    from .world import Context
+
+# Seconds that a custom tool may take where its declaration does not say.
+DEFAULT_TIMEOUT = 600.0
+# Characters of what a command wrote that its error tells.
+_TOLD = 2000
+_QUOTING = {
+    "word": shell_word,
+    "single": shell_single,
+    "double": shell_double,
+    "heredoc": shell_heredoc,
+    "comment": lambda text: text.replace("\n", " "),
+}
+
+
+class Tools:
+    """Performs `tool` effects for one run; functions of Python live in one helper process.
+
+    servers: gives the MCP servers of the run.
+    """
+
+    __slots__ = ("_servers", "_shell", "_worker")
+
+    def __init__(self, shell: Shell, servers: Callable[[], Servers]) -> None:
+        self._shell = shell
+        self._servers = servers
+        self._worker: Worker | None = None
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def perform(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
+        """{"value"} or {"error"}: what a tool does wrong is an answer, never an exception."""
+        started = time.monotonic()
+        name, definition = args["name"], args.get("definition")
+        try:
+            if name in TOOLS:
+                result = {"value": TOOLS[name](args["args"])}
+            elif name.startswith("aider:"):
+                from . import aider
+
+                result = {"value": aider.perform(name, args, context, self._shell.runner)}
+            elif not isinstance(definition, dict):
+                raise ToolError("unknown-tool", "it is declared, but nothing here says how to run it")
+            elif "mcp" in definition:
+                result = self._servers().call(definition["mcp"], args, context)
+            elif "python" in definition:
+                result = self._python(definition, args, context)
+            else:
+                result = self._command(definition, args, context)
+        except (ToolError, PrimitiveFault) as error:
+            result = {"error": {"kind": error.kind, "message": error.message}}
+        result["duration_ms"] = round((time.monotonic() - started) * 1000)
+        result["elapsed_ms"] = context.elapsed_ms()
+        return result
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def _command(self, definition: dict[str, Any], args: dict[str, Any], context: Context) -> dict[str, Any]:
+        values = args["args"]
+        limits = {
+            "timeout_s": args.get("timeout_s") or DEFAULT_TIMEOUT,
+            "deadline_ms": args.get("deadline_ms"),
+        }
+        if "shell" in definition:
+            command = "".join(in_shell(piece, values) for piece in definition["shell"])
+            result = self._shell.perform({**limits, "command": command}, context)
+        else:
+            argv = [word for pieces in definition["argv"] for word in words(pieces, values)]
+            result = self._run(argv, limits, context)
+        return _answer(result, definition.get("output", "text"))
+
+    def _run(self, argv: list[str], limits: dict[str, Any], context: Context) -> dict[str, Any]:
+        runner = self._shell.runner
+        if not argv or not argv[0]:
+            raise ToolError("not-found", "its command is empty")
+        if any("\0" in word for word in argv):
+            raise ToolError("unsendable-text", "a text with a NUL character cannot be given to a program")
+        path = runner.find(argv[0])
+        if path is None:
+            where = "is no program" if "/" in argv[0] else "is not on PATH"
+            raise ToolError("not-found", f"`{argv[0]}` {where}")
+        try:
+            return runner.run(path, argv, limits, context)
+        except NotStarted as error:
+            return error.result(context)
+
+    # --- functions of Python ------------------------------------------------------------------
+
+    def _python(self, definition: dict[str, Any], args: dict[str, Any], context: Context) -> dict[str, Any]:
+        if self._worker is None:
+            self._worker = Worker("effects.tool_worker", dict(os.environb))
+        limits = {
+            "timeout_s": args.get("timeout_s") or DEFAULT_TIMEOUT,
+            "deadline_ms": args.get("deadline_ms"),
+        }
+        env = {
+            "LLC_EFFECT_ID": context.effect_id,
+            "LLC_RUN_ID": context.run_id,
+            "LLC_LOOP": context.loop,
+            "LLC_STATE": context.state,
+            "LLC_ITERATION": context.iteration,
+        }
+        request = {
+            "entry": definition["python"],
+            "args": args["args"],
+            "env": {name: None if value is None else str(value) for name, value in env.items()},
+        }
+        seconds = None
+        try:
+            self._worker.ready(START_LIMIT, context.interrupt, context.on_tick)
+            seconds, _ = context.limit(limits, own="action")
+            if seconds is None or seconds <= 0:
+                raise WorkerTimeout
+            return self._worker.ask(request, seconds, context.interrupt, context.on_tick)
+        except WorkerTimeout:
+            message = (
+                f"no answer within {seconds:g} s" if seconds and seconds > 0 else "there was no time left"
+            )
+            return {"error": {"kind": "timeout", "message": message}, "timed_out": "action"}
+        except WorkerEnded as error:
+            return {"error": {"kind": "crash", "message": f"its process failed: {error}"}}
+
+
+# --- what a command is made of ----------------------------------------------------------------
+
+
+def text_of(value: Any) -> str:
+    """A value as a command sees it: texts as they are, lists and maps as JSON, null as nothing."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def words(pieces: list[Any], values: dict[str, Any]) -> list[str]:
+    """The words that a word of `command` stands for.
+
+    None where a parameter in it was left out; one for each item where it is one parameter, a list.
+    """
+    names = [piece["of"] for piece in pieces if isinstance(piece, dict)]
+    if any(values.get(name) is None for name in names):
+        return []
+    if len(pieces) == 1 and names and isinstance(values[names[0]], list):
+        return [text_of(item) for item in values[names[0]]]
+    return ["".join(piece if isinstance(piece, str) else text_of(values[piece["of"]]) for piece in pieces)]
+
+
+def in_shell(piece: Any, values: dict[str, Any]) -> str:
+    """A part of a shell's command: the author's text as it is, a value quoted for its place."""
+    if isinstance(piece, str):
+        return piece
+    quote: Callable[[str], str] = _QUOTING[piece["quoting"]]
+    value = values.get(piece["of"])
+    if value is None and piece["quoting"] == "word":
+        return ""
+    if isinstance(value, list) and piece["quoting"] == "word":
+        return " ".join(quote(text_of(item)) for item in value)
+    return quote(text_of(value))
+
+
+# --- what it gives ----------------------------------------------------------------------------
+
+
+def _answer(result: dict[str, Any], output: str) -> dict[str, Any]:
+    problem = _problem(result)
+    if output == "result":
+        value = {"stdout": result["output"], "stderr": result["stderr"], "exit_code": result["exit_code"]}
+        return {"value": {**value, "error": problem[1]} if problem is not None else value}
+    if problem is None and result["exit_code"]:
+        told = (result["stderr"].strip() or result["output"].strip())[-_TOLD:]
+        problem = "tool-failed", f"exit code {result['exit_code']}" + (f": {told}" if told else "")
+    if problem is not None:
+        details = {"exit_code": result["exit_code"], "stderr": result["stderr"][-_TOLD:]}
+        answer: dict[str, Any] = {"error": {"kind": problem[0], "message": problem[1], "details": details}}
+        return answer | ({"timed_out": result["timed_out"]} if "timed_out" in result else {})
+    if output == "json":
+        try:
+            return {"value": json.loads(result["output"], parse_constant=_refuse_constant)}
+        except (ValueError, RecursionError) as error:
+            why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+            raise ToolError("invalid-json", f"what it wrote is not JSON: {why}") from None
+    return {"value": result["output"].removesuffix("\n")}
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _problem(result: dict[str, Any]) -> tuple[str, str] | None:
+    """Why a command did not come to an end of its own."""
+    if "error" in result:
+        return str(result["error"]["kind"]), str(result["error"]["message"])
+    if result.get("timed_out") == "action":
+        return "timeout", f"timed out after {result.get('limit_ms', 0) / 1000:g} s"
+    if "timed_out" in result:
+        return "timeout", "the run's time was over"
+    return ("signal", f"ended by {result['signal']}") if "signal" in result else None

@@ -1,0 +1,87 @@
+"""What the journal tells of a run's effects, and which of them are under way.
+
+Owns the fields of the events around an effect (`spec/events.md`). When they are on disk is the business
+of the driver.
+"""
+
+from __future__ import annotations
+
+from ..host import secrets
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ...vm.machine.machine import Effect
+    from ..journal.journal import Journal
+    from ..journal.position import Where
+    from ..project.budget import Spending
+
+# A longer command stands whole among the arguments, and shortened as `action`.
+LONGEST_ACTION = 4096
+_ACTIONS = ("shell", "agent")
+
+
+class EffectRecord:
+    """Writes to a journal what happens to effects.
+
+    spending: is told too, None where nothing bounds it. places: where the program was when it asked for each
+    effect that waits. last: the highest number of an effect that began.
+    """
+
+    __slots__ = ("_journal", "_open", "_spending", "last", "places")
+
+    def __init__(self, journal: Journal, spending: Spending | None) -> None:
+        self._journal = journal
+        self._spending = spending
+        # Those that started and have no result: their processes.
+        self._open: dict[int, list[tuple[int, str]]] = {}
+        self.places: dict[int, Where] = {}
+        self.last = 0
+
+    def start(self, effect: Effect, entered: str | None) -> None:
+        """An effect begins; `entered` is the state that was entered last."""
+        args, fields = effect.args, {"seq": effect.seq, "kind": effect.kind}
+        self._open[effect.seq] = []
+        if self._spending is not None:
+            self._spending.begin(effect.seq, effect.kind)
+        self.last = max(self.last, effect.seq)
+        state, _ = self.places[effect.seq]
+        if effect.kind not in _ACTIONS:
+            if state != entered:  # another call, side by side with its own, was somewhere last
+                fields["state"] = state
+            self._journal.write("effect_start", {**fields, "args": args})
+            return
+        action = args.get("command")
+        if isinstance(action, str) and len(action) > LONGEST_ACTION:
+            action = secrets.masked(action)[:LONGEST_ACTION] + " …"
+        else:
+            args = {name: value for name, value in args.items() if name != "command"}
+        self._journal.write("action_start", {"action": action, **fields, "args": args, "state": state})
+
+    def process(self, seq: int, pid: int, start_time: str) -> None:
+        """A process was started for an effect; that is in the file at once."""
+        self._open[seq].append((pid, start_time))
+        self._journal.write("process", {"seq": seq, "pid": pid, "start_time": start_time})
+        self._journal.flush()
+
+    def end(self, effect: Effect, result: dict[str, Any]) -> None:
+        """An effect has its result."""
+        fields: dict[str, Any] = {"seq": effect.seq, "kind": effect.kind, "result": result}
+        if effect.kind in _ACTIONS:
+            facts = {"exit_code": result.get("exit_code"), "duration_ms": result.get("duration_ms")}
+            self._journal.write("action_complete", {**facts, **fields})
+        else:
+            self._journal.write("effect_complete", fields)
+        if self._spending is not None:
+            self._spending.take(effect.kind, result)
+        self._open.pop(effect.seq, None)
+        self.places.pop(effect.seq, None)
+
+    def under_way(self) -> dict[str, Any]:
+        """What a checkpoint has to keep of it, as plain data."""
+        return {
+            "last": self.last,
+            "open": [[seq, processes] for seq, processes in self._open.items()],
+            "places": [[seq, *place] for seq, place in self.places.items()],
+        }

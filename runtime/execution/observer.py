@@ -1,0 +1,98 @@
+"""What is told of a run while it goes on, to whoever shows it; and the display that shows nothing.
+
+Nothing in here decides anything: it is told what happens. What people see is in `progress_display`.
+"""
+
+from __future__ import annotations
+
+from ..host.screen import Screen, printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..journal.outcome import Outcome
+
+
+class Display:
+    """What a run tells while it goes on; this one shows nothing."""
+
+    def begin(self, run_id: str, program: str) -> None:
+        """A run starts."""
+
+    def resume(self, run_id: str, program: str, state: str | None, iteration: int) -> None:
+        """A run goes on in a state."""
+
+    def note(self, kind: str, fields: dict[str, Any]) -> None:
+        """The program said something; `ir.effects.NOTES`."""
+
+    def effect_start(self, kind: str, args: dict[str, Any]) -> None:
+        """An effect is performed from now on."""
+
+    def output(self, stream: str, text: str) -> None:
+        """The running action wrote."""
+
+    @property
+    def has_person(self) -> bool:
+        """Whether somebody sits there who can be asked: reads what is shown, and has the keyboard."""
+        return False
+
+    def prompt(self, text: str) -> None:
+        """Ask for a line at the keyboard."""
+
+    def beside(self, seq: int) -> Display:
+        """What shows an effect that is performed while others are."""
+        return self
+
+    def tick(self) -> None:
+        """Some time passed while waiting."""
+
+    def effect_end(self, kind: str, result: dict[str, Any]) -> None:
+        """The effect has its result."""
+
+    def effect_cut(self) -> None:
+        """The effect was interrupted."""
+
+    def notice(self, text: str) -> None:
+        """Something the user should know, said by the driver."""
+
+    def end(self, outcome: Outcome) -> None:
+        """The run is over, or was interrupted."""
+
+
+def has_person(screen: Screen) -> bool:
+    """Whether somebody reads a screen and sits at the keyboard of this process."""
+    import os
+
+    try:
+        return screen.is_terminal and os.isatty(0)
+    except OSError:
+        return False
+
+
+class QuietDisplay(Display):
+    """Shows nothing but questions."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._is_asking = False
+
+    @property
+    def has_person(self) -> bool:
+        return has_person(self._screen)
+
+    def effect_start(self, kind: str, args: dict[str, Any]) -> None:
+        if kind == "ask" and self.has_person:
+            self._screen.write(f"{printable(str(args.get('question')))}\n")
+
+    def prompt(self, text: str) -> None:
+        self._screen.write(printable(text))
+        self._is_asking = True
+
+    def effect_end(self, kind: str, result: dict[str, Any]) -> None:
+        if self._is_asking and result.get("by") != "terminal":
+            self._screen.write("\n")
+        self._is_asking = False
+
+    def effect_cut(self) -> None:
+        self.effect_end("ask", {})

@@ -1,0 +1,343 @@
+"""Where the time of a run went: by state and effect, and what llc needed for itself.
+
+Owns how time is divided. At each moment it belongs to the effects that are being performed, in equal parts,
+and only where there are none to llc: so it adds up to the time the run was active. Read of any journal
+(`of_journal`), or measured while a run goes on (`Meter`), which tells the machine from the journal as well.
+How it is shown is the business of `profiles`. Imported only when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from typing import Any
+
+from ...ir.effects import EFFECTS
+from ..journal import journal as journals
+from ..journal.active_time import elapsed_of, seconds
+from ..journal.position import state_shown
+
+MACHINE, JOURNAL, OTHER, ALL = "machine", "journal", "other", "llc"
+# Effects in which nothing is done but waiting.
+WAITING = ("sleep", "ask")
+# Time stamps that go so far beyond what a run says of its time are of a machine that slept.
+_ASLEEP = 1.0
+_STARTS = ("action_start", "effect_start")
+_ENDS = ("action_complete", "effect_complete")
+
+# The states a program is in, outermost first, each with its loop; '' is the program itself.
+Chain = tuple[tuple[str, str], ...]
+Key = tuple[Chain, str]
+
+
+class Cost:
+    """count: how often. total: seconds it took. share: seconds of the run's time that are its own."""
+
+    __slots__ = ("count", "share", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0
+        self.share = 0.0
+
+    def add(self, other: Cost) -> None:
+        self.count += other.count
+        self.total += other.total
+        self.share += other.share
+
+
+class Places:
+    """The states around whatever the program does, by its notes.
+
+    A note says its loop and not what is around that: a loop whose states are entered while another is in a
+    state is taken to be inside it, until an effect of that state shows that they are side by side.
+    """
+
+    def __init__(self) -> None:
+        self._chain: Chain = ()
+        self._shown: dict[str, Chain] = {}
+        self._open: dict[str, Chain] = {}
+        self._beside: set[tuple[str, str]] = set()
+
+    def stand(self, loops: Iterable[tuple[str, str | None]]) -> None:
+        """Where a run is that goes on: the loops under way with their states, as they were heard of."""
+        for loop, state in loops:
+            if state is not None:
+                self._chain = (*self._chain, (loop, state))
+                self._shown[state] = self._open[loop] = self._chain
+
+    def note(self, kind: str, fields: dict[str, Any]) -> None:
+        loop = fields.get("loop") if kind != "loop_start" else None
+        name = loop if isinstance(loop, str) else ""
+        loops = [at_loop for at_loop, _ in self._chain]
+        around = self._chain[: loops.index(name)] if name in loops else self._chain
+        if kind == "state_enter":
+            shown = state_shown(fields)
+            if shown is None:
+                return
+            self._chain = (*around, (name, shown)) if name else (("", shown),)
+            self._shown[shown] = self._open[name] = self._chain
+        elif kind == "loop_complete" and name:
+            self._chain = around
+            self._open.pop(name, None)
+        elif kind in ("evaluate", "route") and not name:
+            self._chain = tuple(part for part in self._chain if part[0] == "")
+        else:
+            return
+        if kind != "loop_complete":  # what was inside of it is over, however it ended
+            self._open = {
+                inner: chain
+                for inner, chain in self._open.items()
+                if inner == name or all(at_loop != name for at_loop, _ in chain)
+            }
+
+    def of_effect(self, state: Any) -> Chain:
+        """Where an effect is asked for; `state` as its event says, else it is the state entered last."""
+        chain = self._chain
+        if isinstance(state, str):
+            chain = self._shown.get(state, (("", state),))
+        if chain:
+            loop = chain[-1][0]
+            for inner, outer in self._open.items():
+                if inner != loop and any(at_loop == loop for at_loop, _ in outer[:-1]):
+                    self._beside.add((inner, loop))
+        return chain
+
+    def names(self, chain: Chain) -> tuple[str, ...]:
+        """The states of a chain as they are shown, without those that turned out to be beside it."""
+        last = chain[-1][0] if chain else ""
+        return tuple(shown for loop, shown in chain if (last, loop) not in self._beside)
+
+
+class Profile:
+    """What is known so far. `costs` by place and kind of effect, `own` by what llc did."""
+
+    def __init__(self, name: str, program: str) -> None:
+        self.name = name
+        self.program = program
+        self.places = Places()
+        # How many lines of the journal could not be read.
+        self.damaged = 0
+        self.own: dict[str, Cost] = {}
+        self._costs: dict[Key, Cost] = {}
+        self._open: dict[int, tuple[Key, float]] = {}
+        self._time: float | None = None
+
+    def advance(self, time: float, own: str) -> None:
+        """It is `time` now. What passed is that of the effects under way; else llc did `own`."""
+        if self._time is None:
+            self._time = time
+        passed = time - self._time
+        if passed <= 0:
+            return
+        self._time = time
+        if not self._open:
+            self.own.setdefault(own, Cost()).share += passed
+        for key, _ in self._open.values():
+            self._costs[key].share += passed / len(self._open)
+
+    def begin(self, seq: int, key: Key, time: float) -> None:
+        self._costs.setdefault(key, Cost())
+        self._open[seq] = (key, time)
+
+    def end(self, seq: int, time: float) -> None:
+        if seq in self._open:
+            key, begun = self._open.pop(seq)
+            cost = self._costs[key]
+            cost.count += 1
+            cost.total += time - begun
+
+    def pause(self, time: float) -> None:
+        """The run stops here: what is under way is cut off, and what follows is not its time."""
+        for seq in list(self._open):
+            self.end(seq, time)
+        self._time = None
+
+    @property
+    def costs(self) -> dict[tuple[tuple[str, ...], str], Cost]:
+        """By the states an effect stands in, outermost first, and its kind; the most expensive first."""
+        found: dict[tuple[tuple[str, ...], str], Cost] = {}
+        for (chain, kind), cost in self._costs.items():
+            found.setdefault((self.places.names(chain), kind), Cost()).add(cost)
+        return dict(sorted(found.items(), key=lambda item: (-item[1].share, item[0])))
+
+    @property
+    def time(self) -> float:
+        """Seconds the run was active."""
+        return sum(cost.share for cost in (*self._costs.values(), *self.own.values()))
+
+
+# --- of a journal -----------------------------------------------------------------------------
+
+
+def of_journal(name: str, path: str) -> Profile:
+    """Where the time went in the run that a journal tells of, which may have been cut off.
+
+    To the millisecond: its time stamps, and the time that actions say they took. Raises JournalError.
+    """
+    profile = Profile(name, name)
+    marks: list[tuple[float, int, int, Key | None]] = []
+    open_keys: dict[int, tuple[Key, float]] = {}
+    now = begin = before = stood = 0.0
+
+    def leave() -> None:
+        """The end of a stretch in which the run was active."""
+        for seq, (key, begun) in open_keys.items():
+            marks.extend(((begun, 0, seq, key), (now, 1, seq, None)))
+        for time, phase, seq, found in sorted(marks, key=lambda mark: mark[:3]):
+            profile.advance(time, ALL)
+            if phase == 0 and found is not None:
+                profile.begin(seq, found, time)
+            else:
+                profile.end(seq, time)
+        if marks:
+            profile.advance(now, ALL)
+        profile.pause(now)
+        marks.clear()
+        open_keys.clear()
+
+    for record in journals.read(path):
+        event = record.event
+        if event is None:
+            damage = record.damage
+            if damage is not None and not (damage.at_end and damage.torn):
+                profile.damaged += damage.last_line - damage.first_line + 1
+            continue
+        kind, seq = event["event"], event.get("seq")
+        time = seconds(event.get("ts"))
+        if time is None:
+            continue
+        if kind == "run_start":
+            profile.program = str(event.get("program", name))
+        if kind == "run_resume":
+            leave()
+            before, now = profile.time, 0.0
+        if not marks:
+            now, stood = time, 0.0
+            begin = time
+            marks.append((now, 1, 0, None))
+        said = elapsed_of(event)
+        if said is not None:  # a machine that slept was not active, though its clock went on
+            asleep = before + time - stood - begin - said / 1000
+            stood += asleep if asleep > _ASLEEP else 0.0
+        now = max(now, time - stood)
+        if kind in _STARTS and isinstance(seq, int):
+            open_keys[seq] = ((profile.places.of_effect(event.get("state")), str(event.get("kind"))), now)
+        elif kind in _ENDS and isinstance(seq, int):
+            if seq in open_keys:
+                key, begun = open_keys.pop(seq)
+                begun = max(begun, now - _said(event))
+                marks.extend(((begun, 0, seq, key), (now, 1, seq, None)))
+        else:
+            profile.places.note(kind, event)
+    leave()
+    return profile
+
+
+def _said(event: dict[str, Any]) -> float:
+    """How many seconds an effect took by its own account, else no end of them."""
+    result = event.get("result")
+    took = result.get("duration_ms") if isinstance(result, dict) else None
+    return took / 1000 if isinstance(took, int | float) and took >= 0 else float("inf")
+
+
+# --- while it runs ----------------------------------------------------------------------------
+
+
+class Meter:
+    """Measures one run: its driver gets `machine(…)` and `journal(…)` in place of the real ones."""
+
+    def __init__(self, name: str, program: str) -> None:
+        self.profile = Profile(name, program)
+        self._pending: dict[int, Key] = {}
+
+    def machine(self, machine: Any) -> Any:
+        self.profile.advance(perf_counter(), OTHER)
+        return _Machine(machine, self)
+
+    def journal(self, journal: Any) -> Any:
+        return _Journal(journal, self)
+
+    def timed(self, own: str, action: Callable[..., Any], *given: Any) -> Any:
+        """Do something of llc's own."""
+        profile = self.profile
+        begun = perf_counter()
+        profile.advance(begun, OTHER)
+        try:
+            return action(*given)
+        finally:
+            now = perf_counter()
+            profile.advance(now, own)
+            cost = profile.own.setdefault(own, Cost())
+            cost.count += 1
+            cost.total += now - begun
+
+    def before(self, kind: str, fields: dict[str, Any]) -> None:
+        """An event is about to be recorded."""
+        if kind in _ENDS:
+            now = perf_counter()
+            self.profile.advance(now, OTHER)
+            if fields["seq"] in self._pending:
+                self.profile.begin(fields["seq"], self._pending.pop(fields["seq"]), now)
+            self.profile.end(fields["seq"], now)
+
+    def after(self, kind: str, fields: dict[str, Any]) -> None:
+        """An event was recorded. What is waited for, or acts, begins when its start is in the file."""
+        if kind in _STARTS:
+            row = EFFECTS[fields["kind"]]
+            self._pending[fields["seq"]] = (self.profile.places.of_effect(fields.get("state")), row.name)
+            if not (row.waits or row.acts):
+                self.begin_pending()
+        elif kind in ("run_end", "run_interrupted"):
+            self.profile.pause(perf_counter())
+        else:
+            self.profile.places.note(kind, fields)
+
+    def begin_pending(self) -> None:
+        if not self._pending:
+            return
+        now = perf_counter()
+        self.profile.advance(now, OTHER)
+        for seq, key in self._pending.items():
+            self.profile.begin(seq, key, now)
+        self._pending.clear()
+
+
+class _Measured:
+    """Something of the run's, with the time taken of what it does."""
+
+    def __init__(self, inner: Any, meter: Meter) -> None:
+        self._inner = inner
+        self._meter = meter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class _Machine(_Measured):
+    def resume(self, *given: Any) -> Any:
+        return self._meter.timed(MACHINE, self._inner.resume, *given)
+
+
+class _Journal(_Measured):
+    def write(self, kind: str, fields: dict[str, Any], ts: str | None = None) -> Any:
+        self._meter.before(kind, fields)
+        try:
+            return self._meter.timed(JOURNAL, self._inner.write, kind, fields, ts)
+        finally:
+            self._meter.after(kind, fields)
+
+    def flush(self) -> None:
+        self._meter.timed(JOURNAL, self._inner.flush)
+        self._meter.begin_pending()
+
+    def sync_later(self) -> None:
+        self._meter.timed(JOURNAL, self._inner.sync_later)
+
+    def settle(self) -> None:
+        self._meter.timed(JOURNAL, self._inner.settle)
+        self._meter.begin_pending()
+
+    def sync(self) -> None:
+        self._meter.timed(JOURNAL, self._inner.sync)
+        self._meter.begin_pending()

@@ -1,0 +1,40 @@
+"""Which way a run's program is run: `--tier`, else `LLC_TIER`; and what is said of it with `--verbose`.
+
+Nothing but time tells the tiers apart (`spec/machine.md`), so no record says which it was.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...vm.machine.machine import TIERS
+from ..host.errors import UserError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...vm.machine.machine import Machine
+
+VARIABLE = "LLC_TIER"
+
+
+def asked(option: str | None) -> str:
+    """What the option says, else the environment. Raises UserError."""
+    name, tier = ("--tier", option) if option is not None else (VARIABLE, os.environ.get(VARIABLE) or "auto")
+    if tier not in TIERS:
+        from ...ir.diagnostics import suggest
+
+        known = "interpreter, direct or auto"
+        raise UserError("bad-option", f"{name} is {known}, not `{tier[:40]}`", suggest(tier, TIERS, "tiers"))
+    return tier
+
+
+def told(machine: Machine, tier: str) -> str:
+    """A sentence for the end of a run that was asked to run in `tier`."""
+    if machine.tier == "direct":
+        return f"the program ran in the direct tier ({machine.ticks:,} ticks)"
+    text = f"the program ran in the interpreter ({machine.ticks:,} ticks)"
+    if tier == "interpreter":
+        return f"{text}, as asked"
+    if machine.obstacle is not None:
+        return f"{text}: it cannot be translated: {machine.obstacle}"
+    return f"{text}: only after {TIERS['auto']:,} ticks and effects is it worth translating"

@@ -1,0 +1,1 @@
+"""The interface to the operating system: files, clock, processes, locks, environment."""

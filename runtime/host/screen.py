@@ -1,0 +1,178 @@
+"""Where progress is written: a terminal, a pipe or a file, and what it can show.
+
+Owns colours, width, encoding and the write itself. A reader that went away is no error: what is
+written after that goes nowhere, because a run's work is not its display.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+from .errors import EXIT_FAILURE, UserError, reason
+from .secrets import masked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO
+
+STYLES = {"dim": "\x1b[2m", "bold": "\x1b[1m", "red": "\x1b[31m", "green": "\x1b[32m", "yellow": "\x1b[33m"}
+_RESET = "\x1b[0m"
+
+# Escape sequences (CSI, OSC, others) and control characters; a tab stays.
+_UNSAFE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-Z\\^-~]"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def printable(text: str) -> str:
+    """Text of unknown origin without what would steer a terminal."""
+    return _UNSAFE.sub("", text) if _UNSAFE.search(text) else text
+
+
+class Screen:
+    """One output stream.
+
+    is_live: lines can be rewritten (a terminal that is not dumb). color, unicode: what may be used.
+    """
+
+    __slots__ = ("_encoding", "_fd", "_gone", "_stream", "color", "is_live", "unicode")
+
+    def __init__(self, stream: IO[str] | None) -> None:
+        environ = os.environ
+        self._stream = stream
+        try:
+            self._fd = stream.fileno() if stream is not None else -1
+        except (OSError, ValueError):
+            self._fd = -1
+        self._gone = self._fd < 0
+        self._encoding = getattr(stream, "encoding", None) or "utf-8"
+        is_terminal = not self._gone and os.isatty(self._fd)
+        self.is_live = is_terminal and environ.get("TERM", "dumb") not in ("dumb", "")
+        self.color = not environ.get("NO_COLOR") and (self.is_live or bool(environ.get("FORCE_COLOR")))
+        try:
+            "✓✗→│…⠋".encode(self._encoding)
+            self.unicode = True
+        except (UnicodeEncodeError, LookupError):
+            self.unicode = False
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody may sit before it, however dumb it is."""
+        return self._fd >= 0 and os.isatty(self._fd)
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal; 80 where it has none."""
+        try:
+            return os.get_terminal_size(self._fd).columns or 80
+        except OSError:
+            return 80
+
+    @property
+    def height(self) -> int:
+        """Lines of the terminal; 24 where it has none."""
+        try:
+            return os.get_terminal_size(self._fd).lines or 24
+        except OSError:
+            return 24
+
+    def paint(self, text: str, style: str) -> str:
+        return f"{STYLES[style]}{text}{_RESET}" if self.color and style and text else text
+
+    def write(self, text: str) -> None:
+        """Write all of a text, without secrets; a reader that is gone is forgotten quietly."""
+        self.write_bytes(self.encode(masked(text)))
+
+    def encode(self, text: str) -> bytes:
+        return text.encode(self._encoding, "replace")
+
+    def write_bytes(self, content: bytes) -> None:
+        if self._gone:
+            return
+        try:
+            self._write_all(content)
+        except OSError:
+            self._gone = True
+
+    def deliver(self, content: bytes) -> None:
+        """Write what the command was asked for: BrokenPipeError, or UserError where it cannot be written."""
+        try:
+            if self._fd < 0 and self._stream is not None:  # it was replaced by something in memory
+                self._stream.write(content.decode(self._encoding))
+                self._stream.flush()
+                return
+            if self._fd < 0:
+                raise UserError("cannot-write", "standard output is closed", exit_code=EXIT_FAILURE)
+            self._write_all(content)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise UserError(
+                "cannot-write", f"cannot write to standard output: {reason(error)}", exit_code=EXIT_FAILURE
+            ) from None
+
+    def _write_all(self, content: bytes) -> None:
+        data = memoryview(content)
+        while data:
+            try:
+                data = data[os.write(self._fd, data) :]
+            except BlockingIOError:
+                _wait_writable(self._fd)
+
+
+def _wait_writable(fd: int) -> None:
+    """Some program sharing our terminal made it non-blocking; wait as if it had not."""
+    import select
+
+    select.select([], [fd], [], 1.0)
+
+
+def is_attended() -> bool:
+    """Whether somebody sits at standard input and output."""
+    try:
+        return sys.stdin.isatty() and sys.stdout.isatty()
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return False
+
+
+def columns(text: str) -> int:
+    """How many terminal columns a text takes."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(ch) else 2 if east_asian_width(ch) in "WF" else 1 for ch in text)
+
+
+def fit(text: str, width: int, mark: str = "…") -> str:
+    """`text` cut to `width` columns, a mark at the end where something was cut."""
+    if columns(text) <= width:
+        return text
+    room = width - len(mark)
+    if room <= 0:
+        return mark[: max(width, 0)]
+    if text.isascii():
+        return text[:room] + mark
+    used = 0
+    for index, ch in enumerate(text):
+        used += columns(ch)
+        if used > room:
+            return text[:index] + mark
+    return text
+
+
+def flush_standard_streams() -> None:
+    """Flush stdout and stderr; a reader that went away is no error, now or at exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            try:
+                fd = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(fd, stream.fileno())
+                os.close(fd)
+            except (OSError, ValueError, AttributeError):
+                continue

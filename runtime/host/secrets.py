@@ -1,0 +1,207 @@
+"""Secrets: the values that are never written nor shown, and what stands for them.
+
+Owns which values those are (environment variables by name) and how they are found in texts. The
+program itself gets the true values and its actions do, so that masking changes nothing that a run does.
+Where it is written for llc to read again (journal, checkpoint), a reference to the variable stands in
+its place, and reading takes the value from the environment of that time; where people read (display,
+log, state file, errors) it is `***`. See `spec/events.md`, Secrets.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .errors import EXIT_FAILURE, UserError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+MASK = "***"
+# Variables that are secret by their names, when their values are long enough to be one.
+SUFFIXES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+NAMES = ("API_KEY", "TOKEN", "SECRET", "PASSWORD", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD")
+SHORTEST = 8
+# A variable that the project names is secret down to this; a shorter value would be found everywhere.
+SHORTEST_NAMED = 4
+# Characters that stand for themselves in a URL.
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~")
+# What stands for a secret that is not set where a run is told again without a world.
+_PLACEHOLDER = "secret-{}-is-not-set"
+
+
+class Secrets:
+    """The secrets of a process. label: the variable's name, with `/form` for another way to write it."""
+
+    __slots__ = ("_labels", "_lenient", "_values", "in_bytes", "texts")
+
+    def __init__(self, values: Mapping[str, str], is_lenient: bool = False) -> None:
+        self._lenient = is_lenient
+        self._values: dict[str, str] = {}
+        self._labels: dict[str, str] = {}
+        self.texts: tuple[str, ...] = ()
+        self.in_bytes: tuple[bytes, ...] = ()
+        self._add(values)
+
+    def _add(self, values: Mapping[str, str]) -> None:
+        for name, value in values.items():
+            for label, text in _forms(name, value):
+                self._values.setdefault(label, text)
+                self._labels.setdefault(text, label)
+        # The longest first: one may be a part of another.
+        self.texts = tuple(sorted(self._labels, key=len, reverse=True))
+        self.in_bytes = tuple(text.encode("utf-8", "surrogatepass") for text in self.texts)
+
+    def __bool__(self) -> bool:
+        return bool(self.texts)
+
+    def occur_in(self, text: str) -> bool:
+        for secret in self.texts:  # noqa: SIM110 - `any` takes three times as long
+            if secret in text:
+                return True
+        return False
+
+    def mask(self, text: str) -> str:
+        """The text for people."""
+        for secret in self.texts:
+            if secret in text:
+                text = text.replace(secret, MASK)
+        return text
+
+    def mask_all(self, value: Any) -> Any:
+        """Plain data for people: every text and every key."""
+        if isinstance(value, str):
+            return self.mask(value) if self.occur_in(value) else value
+        if isinstance(value, dict):
+            return {self.mask_all(name): self.mask_all(item) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.mask_all(item) for item in value]
+        return value
+
+    # --- for llc to read again ----------------------------------------------------------------
+
+    def split(self, text: str) -> list[str]:
+        """The text in parts: what stands between secrets, and at odd places their labels."""
+        parts = [text]
+        for secret in self.texts:
+            for index in range(len(parts) - 1, -1, -2):
+                pieces = parts[index].split(secret)
+                if len(pieces) > 1:
+                    label = self._labels[secret]
+                    parts[index : index + 1] = [part for piece in pieces for part in (piece, label)][:-1]
+        return parts
+
+    def join(self, parts: Iterable[str]) -> str:
+        """The text that `split` took apart. Raises UserError for a secret that is not set here."""
+        return "".join(self._value(str(part)) if index % 2 else str(part) for index, part in enumerate(parts))
+
+    def _value(self, label: str) -> str:
+        found = self._values.get(label)
+        if found is not None:
+            return found
+        name = label.partition("/")[0]
+        if not self._lenient:
+            raise UserError(
+                "missing-secret",
+                f"the run used the secret `{name}`, which is not set here",
+                f"set the environment variable {name} as it was",
+                EXIT_FAILURE,
+            )
+        self._add({name: _PLACEHOLDER.format(name)})
+        return self._values.setdefault(label, _PLACEHOLDER.format(name))
+
+
+class Stream:
+    """A text that comes in parts, or bytes, in which a secret may lie across two parts."""
+
+    __slots__ = ("_empty", "_held", "_mask", "_secrets")
+
+    def __init__(self, is_text: bool) -> None:
+        self._secrets: Any = known.texts if is_text else known.in_bytes
+        self._mask: Any = MASK if is_text else MASK.encode()
+        self._empty: Any = "" if is_text else b""
+        self._held = self._empty
+
+    def feed(self, part: Any) -> Any:
+        """What can be shown now; what may be the beginning of a secret is held back."""
+        data = self._held + part
+        for secret in self._secrets:
+            if secret in data:
+                data = data.replace(secret, self._mask)
+        keep = max((_overlap(data, secret) for secret in self._secrets), default=0)
+        self._held = data[len(data) - keep :]
+        return data[: len(data) - keep]
+
+    def finish(self) -> Any:
+        """What was held back: no secret, as nothing followed."""
+        held, self._held = self._held, self._empty
+        return held
+
+
+def _overlap(data: Any, secret: Any) -> int:
+    """How much at the end of `data` is the beginning of `secret`, and not all of it."""
+    start = max(0, len(data) - len(secret) + 1)
+    while (start := data.find(secret[:1], start)) >= 0:
+        if secret.startswith(data[start:]):
+            return int(len(data) - start)
+        start += 1
+    return 0
+
+
+def _forms(name: str, value: str) -> list[tuple[str, str]]:
+    """The ways in which a secret may stand in a text, each with its label; the value itself first."""
+    import json
+
+    forms = {name: value}
+    stripped = value.strip()
+    if len(stripped) >= SHORTEST_NAMED:
+        forms[f"{name}/stripped"] = stripped
+    forms[f"{name}/json"] = json.dumps(value)[1:-1]
+    forms[f"{name}/utf8-json"] = json.dumps(value, ensure_ascii=False)[1:-1]
+    forms[f"{name}/single"] = value.replace("'", "'\\''")
+    forms[f"{name}/double"] = "".join("\\" + ch if ch in '"$`\\' else ch for ch in value)
+    raw = value.encode("utf-8", "replace")
+    forms[f"{name}/url"] = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in raw)
+    lines = [line.strip() for line in value.splitlines()]
+    if len(lines) > 1:
+        forms |= {f"{name}/line-{n}": line for n, line in enumerate(lines, 1) if len(line) >= SHORTEST}
+    seen: dict[str, str] = {}
+    for label, text in forms.items():
+        seen.setdefault(text, label)
+    return [(label, text) for text, label in seen.items()]
+
+
+def from_environment(named: Iterable[str] = (), is_lenient: bool = False) -> Secrets:
+    """The secrets in this process's environment; `named` are those that the project adds."""
+    values = {}
+    extra = frozenset(named)
+    for raw, content in os.environb.items():
+        name = raw.decode("utf-8", "replace")
+        is_named = name in extra
+        if not is_named and not (name.endswith(SUFFIXES) or name in NAMES):
+            continue
+        value = content.decode("utf-8", "replace")
+        if len(value.strip()) >= (SHORTEST_NAMED if is_named else SHORTEST):
+            values[name] = value
+    return Secrets(values, is_lenient)
+
+
+# The secrets of this process: there is one environment, and what is secret in it is so everywhere.
+known = Secrets({})
+
+
+def begin(named: Iterable[str] = (), is_lenient: bool = False) -> None:
+    """Mask what is secret in the environment from now on; see `from_environment`."""
+    global known
+    known = from_environment(named, is_lenient)
+
+
+def hidden(parts: Iterable[str]) -> str:
+    """The text that `Secrets.split` took apart, for people."""
+    return "".join(MASK if index % 2 else str(part) for index, part in enumerate(parts))
+
+
+def masked(text: str) -> str:
+    """A text for people, without what is secret."""
+    return known.mask(text)

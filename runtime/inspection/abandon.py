@@ -1,0 +1,54 @@
+"""Runs that are given up: cut off or interrupted, and not to go on. `llc clean --unfinished`.
+
+What is still running of their actions is ended, then their folders go; nobody can take one up meanwhile.
+"""
+
+from __future__ import annotations
+
+from ..host.errors import UserError, reason
+from ..runs import locks, retention, runs
+from ..runs.runs import RunFolder, is_run_of
+from .stop import end_leftovers
+
+
+def chosen(target: str | None, keep: int | None, older_than: float | None) -> list[RunFolder]:
+    """The unfinished runs that nobody runs: of a loop, or one, or all; without a bound all of them go.
+
+    Raises UserError where `target` means neither a run nor a loop, or one that lives or has ended.
+    """
+    found = [run for run in locks.unfinished(runs.ROOT) if target is None or _is_meant(run, target)]
+    if target is not None and not found and not runs.is_loop(target):
+        run = runs.look_up(target)  # says what there is to name instead
+        raise UserError("run-ended", f"{run.id} has ended", "without --unfinished it can be removed")
+    dead = []
+    for run in found:
+        if not locks.is_live(run):
+            dead.append(run)
+        elif run.id == target:
+            raise locks.still_live(run)
+    return retention.surplus(dead, 0 if keep is None and older_than is None else keep, older_than)
+
+
+def _is_meant(run: RunFolder, target: str) -> bool:
+    return run.id == target or is_run_of(run, target)
+
+
+def forget(found: list[RunFolder], dry_run: bool) -> tuple[list[str], int, list[str]]:
+    """As `cleaning.clean`, of these runs."""
+    gone, size, problems = [], 0, []
+    for run in found:
+        try:
+            if dry_run:
+                size += retention.size_of(run.path)
+            else:
+                with locks.kept_dead(run):
+                    end_leftovers(run)
+                    size += retention.remove(run)
+        except OSError as error:
+            problems.append(f"cannot remove {run.path}: {reason(error)}")
+            continue
+        except UserError as error:
+            problems.append(error.message)
+            continue
+        gone.append(run.id)
+    return gone, size, problems

@@ -1,0 +1,196 @@
+"""`llc answer`: what runs ask people, and the answer to one question.
+
+A question is one whose effect has started and has no result, in the journal of a run that has not ended.
+The answer is put beside it whole and only once (`people.Mailbox`), and the run is woken; a run that is cut
+off finds it when it is resumed. See `spec/people.md`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import Any
+
+from ...ir.records import frozen
+from ..effects.ask import LONGEST_ANSWER, Mailbox, accepted
+from ..host.errors import EXIT_FAILURE, EXIT_USAGE, UserError, reason
+from ..host.screen import Screen, printable
+from ..journal.journal import sync_folder
+from ..journal.summary import Follower, Summary
+from ..runs import locks, runs
+from ..runs.locks import is_live
+from ..runs.runs import RunFolder
+
+
+@frozen
+class Question:
+    """A question that a run asks: `seq` is its number there; `timeout_s` is from when it was asked."""
+
+    run: RunFolder
+    seq: int
+    text: str
+    choices: tuple[str, ...]
+    default: str | None
+    timeout_s: float | None
+    state: str | None
+    asked_at: str | None
+    alive: bool
+
+    @property
+    def mailbox(self) -> Mailbox:
+        return Mailbox(self.run.path, self.seq, self.text)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "run": self.run.id,
+            "question": self.seq,
+            "text": self.text,
+            "choices": list(self.choices),
+            "default": self.default,
+            "timeout_s": self.timeout_s,
+            "state": self.state,
+            "asked_at": self.asked_at,
+            "running": self.alive,
+        }
+
+    def as_text(self, screen: Screen) -> str:
+        head = f"{self.run.id}" + (f", question {self.seq}" if self.seq else "")
+        where = f" in {printable(self.state)}" if self.state else ""
+        lines = [screen.paint(f"{head}{where}", "bold"), *("  " + line for line in self.text.splitlines())]
+        facts = [f"choices: {' / '.join(self.choices)}"] if self.choices else []
+        facts += [f"default: {self.default}"] if self.default is not None else []
+        lines += ["  " + fact for fact in facts]
+        if not self.alive:
+            lines.append(f"  it is not running; it goes on with: llc resume {self.run.id}")
+        return "".join(printable(line) + "\n" for line in lines)
+
+
+def questions(target: str | None) -> list[Question]:
+    """What a run asks, or all runs here; the oldest question first. Raises UserError."""
+    if target is not None:
+        run = runs.look_up(target)
+        ended = run.end()
+        if ended is not None:
+            message = f"{run.id} has ended: {ended.get('status')}"
+            raise UserError("not-running", message, exit_code=EXIT_FAILURE)
+        return _of(run)
+    found = []
+    for run in locks.unfinished(runs.ROOT):
+        with contextlib.suppress(UserError):
+            found += _of(run)
+    return sorted(found, key=lambda question: (question.asked_at or "", question.seq))
+
+
+def _of(run: RunFolder) -> list[Question]:
+    alive = is_live(run)
+    follower = Follower(run)
+    try:
+        told = Summary()
+        for event in follower.events():
+            told.take(event)
+        found = []
+        for seq, event in sorted(told.pending.items()):
+            args = follower.whole(event.get("args"))
+            if event.get("kind") != "ask" or not isinstance(args, dict):
+                continue
+            question = _question(run, seq, args, event, told, alive)
+            if question.mailbox.take() is None:
+                found.append(question)
+        return found
+    finally:
+        follower.close()
+
+
+def _question(
+    run: RunFolder, seq: int, args: dict[str, Any], event: dict[str, Any], told: Summary, alive: bool
+) -> Question:
+    choices = args.get("choices")
+    default, timeout_s = args.get("default"), args.get("timeout_s")
+    return Question(
+        run,
+        seq,
+        str(args.get("question")),
+        tuple(str(choice) for choice in choices) if isinstance(choices, list) else (),
+        None if default is None else str(default),
+        timeout_s if isinstance(timeout_s, int | float) else None,
+        event.get("state") or told.state,
+        event.get("ts"),
+        alive,
+    )
+
+
+def chosen(target: str, number: int | None) -> Question:
+    """The question to answer: the only one, or the one of that number. Raises UserError."""
+    found = questions(target)
+    if not found:
+        run = runs.look_up(target)
+        raise UserError("nothing-asked", f"{run.id} asks nothing", f"see: llc status {run.id}", EXIT_FAILURE)
+    if number is not None:
+        for question in found:
+            if question.seq == number:
+                return question
+        numbers = ", ".join(str(question.seq) for question in found)
+        raise UserError("nothing-asked", f"there is no question {number}", f"it asks {numbers}", EXIT_FAILURE)
+    if len(found) > 1:
+        told = "; ".join(f"{question.seq}: {printable(question.text)[:80]}" for question in found)
+        raise UserError("several-questions", f"{len(found)} questions wait: {told}", "say --question N")
+    return found[0]
+
+
+def answer(question: Question, text: str) -> str:
+    """Put the answer to a question where its run finds it, and wake the run; the answer as it counts.
+
+    Raises UserError where it is none, or somebody was faster.
+    """
+    if len(text.encode("utf-8", "replace")) > LONGEST_ANSWER:
+        limit = LONGEST_ANSWER >> 10
+        raise UserError("bad-answer", f"an answer has at most {limit} KiB", exit_code=EXIT_USAGE)
+    said = accepted(text, list(question.choices))
+    if said is None:
+        if not question.choices:
+            raise UserError("bad-answer", "the answer is empty", exit_code=EXIT_USAGE)
+        help = f"it may be {', '.join(question.choices)}"
+        raise UserError("bad-answer", f"`{text[:80]}` is none of the choices", help, EXIT_USAGE)
+    mailbox = question.mailbox
+    assert mailbox.answer_path is not None
+    _post(mailbox.answer_path, {"question": question.text, "answer": said})
+    _wake(mailbox)
+    return said
+
+
+def _post(path: str, content: dict[str, Any]) -> None:
+    """Write the file whole, or not at all where there is one already."""
+    scratch = f"{path}.{os.getpid()}.new"
+    folder = os.path.dirname(path)
+    try:
+        if not os.path.isdir(os.path.dirname(folder)):
+            raise UserError("not-running", "the run has ended meanwhile", exit_code=EXIT_FAILURE)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(json.dumps(content).encode("ascii") + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(scratch, path)
+        finally:
+            os.unlink(scratch)
+    except FileExistsError:
+        message = "the question was answered already, by somebody else"
+        raise UserError("answered-already", message, exit_code=EXIT_FAILURE) from None
+    except OSError as error:
+        message = f"cannot write {path}: {reason(error)}"
+        raise UserError("cannot-write", message, exit_code=EXIT_FAILURE) from None
+    sync_folder(folder)
+
+
+def _wake(mailbox: Mailbox) -> None:
+    """Tell whoever waits that there is something to see; nobody may."""
+    assert mailbox.wake_path is not None
+    with contextlib.suppress(OSError):
+        descriptor = os.open(mailbox.wake_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, b"!")
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,188 @@
+"""A profile as people and programs read it: a table, JSON, and files for flame graphs; `spec/profile.md`.
+
+Also owns `llc profile` and the end of a run with `--profile` or `--flame`. What the figures are is the
+business of `profiling`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from ..execution.profiler import WAITING, Profile, of_journal
+from ..host import secrets
+from ..host.errors import EXIT_FAILURE, UserError
+from ..host.screen import Screen, printable
+from ..journal import recording
+from ..journal.journal import JournalError, write_file
+from ..journal.summary import left_out
+from .history import columns
+
+_ARROW = " > "
+_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+
+
+def of_run(target: str) -> Profile:
+    """The profile of a run by its id, its folder or its loop. Raises UserError."""
+    files = recording.find_run(target)
+    profile = of_record(files.name, files.journal)
+    if profile.damaged:
+        Screen(sys.stderr).write(left_out(files.journal, profile.damaged))
+    return profile
+
+
+def of_record(name: str, journal: str) -> Profile:
+    """The profile of the run in a journal. Raises UserError where that cannot be read."""
+    try:
+        return of_journal(name, journal)
+    except JournalError as error:
+        raise UserError("no-record", error.message, exit_code=EXIT_FAILURE) from None
+
+
+# --- the table --------------------------------------------------------------------------------
+
+
+def as_text(profile: Profile, screen: Screen) -> str:
+    """What the time went to, then a row for each state and effect, then llc's own."""
+    whole = profile.time
+    parts = _parts(profile)
+    shares = ", ".join(f"{name} {_percent(share, whole)}" for name, share in parts.items())
+    rows = [["STATE", "EFFECT", "COUNT", "TOTAL", "MEAN", "SHARE"]]
+    is_beside = False
+    for (states, kind), cost in profile.costs.items():
+        mean = _time(cost.total / cost.count) if cost.count else "-"
+        shown = _ARROW.join(_short(states)) or "-"
+        rows.append([shown, kind, str(cost.count), _time(cost.total), mean, _percent(cost.share, whole)])
+        is_beside = is_beside or cost.total - cost.share > 0.0005
+    for name, cost in _own(profile):
+        # Of a journal, llc's time is what is left; measured, it was done so many times.
+        total = _time(cost.total) if cost.count else _time(cost.share)
+        mean = _time(cost.total / cost.count) if cost.count else "-"
+        label = name if name == "llc" else f"llc: {name}"
+        rows.append([label, "-", str(cost.count or "-"), total, mean, _percent(cost.share, whole)])
+    text = f"{printable(profile.name)}: {_time(whole)}; {shares}\n" + columns(rows, screen)
+    if is_beside:
+        text += (
+            "What was done side by side has part of the time as its share, and all it took as its total.\n"
+        )
+    return secrets.masked(text)
+
+
+def _own(profile: Profile) -> list[tuple[str, Any]]:
+    return sorted(profile.own.items(), key=lambda item: -item[1].share)
+
+
+def _parts(profile: Profile) -> dict[str, float]:
+    parts = {"effects": 0.0, "waiting": 0.0, "llc": sum(cost.share for cost in profile.own.values())}
+    for (_, kind), cost in profile.costs.items():
+        parts["waiting" if kind in WAITING else "effects"] += cost.share
+    return parts
+
+
+def _short(states: tuple[str, ...]) -> list[str]:
+    return [printable(" ".join(state.split())) for state in states]
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{part / whole:.1%}" if whole else "-"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:.1f}ms"
+    if seconds < 60:
+        return f"{seconds:.2f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m {rest:02}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02}m"
+
+
+# --- for programs -----------------------------------------------------------------------------
+
+
+def as_json(profile: Profile) -> dict[str, Any]:
+    """All figures, in milliseconds; each `share_ms` is part of `time_ms`."""
+    rows = [
+        {"states": list(states), "effect": kind, **_figures(cost)}
+        for (states, kind), cost in profile.costs.items()
+    ]
+    return {
+        "run": profile.name,
+        "program": profile.program,
+        "time_ms": _ms(profile.time),
+        "parts": {name: _ms(share) for name, share in _parts(profile).items()},
+        "rows": rows,
+        "own": {name: _figures(cost) for name, cost in _own(profile)},
+    }
+
+
+def _figures(cost: Any) -> dict[str, Any]:
+    mean = _ms(cost.total / cost.count) if cost.count else None
+    return {"count": cost.count, "total_ms": _ms(cost.total), "mean_ms": mean, "share_ms": _ms(cost.share)}
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)
+
+
+# --- flame graphs -----------------------------------------------------------------------------
+
+
+def stacks(profile: Profile) -> list[tuple[tuple[str, ...], float]]:
+    """The program, the states inside one another, the effect; with seconds, the most expensive first."""
+    found = [((profile.program, *states, kind), cost.share) for (states, kind), cost in profile.costs.items()]
+    for name, cost in _own(profile):
+        found.append(
+            ((profile.program, "llc") if name == "llc" else (profile.program, "llc", name), cost.share)
+        )
+    return [(tuple(secrets.masked(frame) for frame in stack), share) for stack, share in found if share > 0]
+
+
+def collapsed(profile: Profile) -> str:
+    """A stack in a line and its microseconds, as `flamegraph.pl` and its like read them."""
+    lines = []
+    for stack, share in stacks(profile):
+        frames = (" ".join(frame.replace(";", ",").split()) or "-" for frame in stack)
+        lines.append(f"{';'.join(frames)} {round(share * 1e6)}\n")
+    return "".join(lines)
+
+
+def speedscope(profile: Profile) -> dict[str, Any]:
+    """The file format of speedscope.app."""
+    from ... import __version__
+
+    frames: dict[str, int] = {}
+    samples, weights = [], []
+    for stack, share in stacks(profile):
+        samples.append([frames.setdefault(frame, len(frames)) for frame in stack])
+        weights.append(_ms(share))
+    return {
+        "$schema": _SCHEMA,
+        "shared": {"frames": [{"name": name} for name in frames]},
+        "profiles": [
+            {
+                "type": "sampled",
+                "name": profile.name,
+                "unit": "milliseconds",
+                "startValue": 0,
+                "endValue": round(sum(weights), 3),
+                "samples": samples,
+                "weights": weights,
+            }
+        ],
+        "name": profile.name,
+        "activeProfileIndex": 0,
+        "exporter": f"llc {__version__}",
+    }
+
+
+def write_flame(profile: Profile, path: str) -> None:
+    """A file for viewers; its name says which format. Raises UserError."""
+    if path.endswith(".json"):
+        text = json.dumps(speedscope(profile), ensure_ascii=False) + "\n"
+    else:
+        text = collapsed(profile)
+    try:
+        write_file(path, text.encode("utf-8", "replace"), durable=False)
+    except JournalError as error:
+        raise UserError("cannot-write", error.message, exit_code=EXIT_FAILURE) from None

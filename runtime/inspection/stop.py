@@ -1,0 +1,315 @@
+"""Stopping runs from outside: ask, wait, insist; and say what came of it.
+
+The process that is signalled is the one that holds the run's lock, by its pid *and* start time; one that
+runs others too is told which run is meant. The
+first request lets it finish its journal and end its action, as Ctrl-C does; the second is not patient
+with the action; after that it is killed, and what it had started is ended for it. All leave a run that
+can be resumed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from typing import Any
+
+from ..execution import control_channel
+from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.processes import end_effect, start_time
+from ..journal import summary
+from ..journal.journal import last_event
+from ..runs import runs
+from ..runs.locks import is_live
+from ..runs.runs import HISTORY, RunFolder, is_run_of, runs_in
+
+# Seconds that a second request gets, and a kill.
+INSISTING = 3.0
+_LAST = 5.0
+# Seconds until a run that is just being taken over has said by whom.
+_SETTLING = 1.0
+_POLL = 0.01
+
+
+class Holder:
+    """The process that runs a run; closing lets go of what tells it from a later one.
+
+    host: where it takes requests, if it may run others too.
+    """
+
+    __slots__ = ("_descriptor", "host", "pid", "run")
+
+    def __init__(self, run: RunFolder, pid: int, descriptor: int, host: str | None) -> None:
+        self.run = run
+        self.pid = pid
+        self.host = host
+        self._descriptor = descriptor
+
+    @classmethod
+    def find(cls, run: RunFolder) -> Holder | None:
+        """The holder of a run; None where nobody holds it. Raises UserError where that is not known."""
+        end = time.monotonic() + _SETTLING
+        while is_live(run):
+            about = run.about()
+            pid, begun = about.get("pid"), about.get("start_time")
+            if isinstance(pid, int) and pid > 0:
+                descriptor = _open(pid)
+                # Asked after the process was pinned down: it cannot become another one any more.
+                if start_time(pid) == begun and is_live(run):
+                    host = about.get("host")
+                    return cls(run, pid, descriptor, host if isinstance(host, str) else None)
+                if descriptor >= 0:
+                    os.close(descriptor)
+            if time.monotonic() >= end:
+                raise UserError(
+                    "unknown-holder",
+                    f"{run.id} is held by a process that cannot be found here (pid {pid})",
+                    "it may run in another container or on another machine; stop it there",
+                    EXIT_FAILURE,
+                )
+            time.sleep(_POLL)
+        return None
+
+    def send(self, number: int) -> None:
+        """Raises UserError where the process is not ours to signal."""
+        try:
+            if self._descriptor >= 0:
+                signal.pidfd_send_signal(self._descriptor, number)
+            elif is_live(self.run):
+                os.kill(self.pid, number)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            raise UserError(
+                "not-permitted",
+                f"{self.run.id} (pid {self.pid}) is another user's process",
+                exit_code=EXIT_FAILURE,
+            ) from None
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it has ended within that time, or has let go of the run."""
+        if self._descriptor >= 0 and self.host is None:
+            poller = select.poll()
+            poller.register(self._descriptor, select.POLLIN)
+            return bool(poller.poll(min(max(0, int(seconds * 1000)), 2**31 - 1)))
+        end = time.monotonic() + seconds
+        while is_live(self.run):
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_POLL)
+        return True
+
+    def ask(self) -> None:
+        """Ask it to stop. Raises UserError."""
+        self.insist()
+        # One that was suspended (Ctrl-Z) hears it only when it goes on.
+        self.send(signal.SIGCONT)
+
+    def insist(self) -> None:
+        """Ask it once, or once more. Raises UserError."""
+        if self.host is None:
+            self.send(signal.SIGTERM)
+            return
+        try:
+            control_channel.ask(self.host, self.run.id)
+        except OSError as error:
+            raise UserError(
+                "not-permitted",
+                f"{self.run.id} (pid {self.pid}) cannot be asked by {self.host}: {reason(error)}",
+                exit_code=EXIT_FAILURE,
+            ) from None
+
+    def __enter__(self) -> Holder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _open(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return -1
+
+
+class Stopped:
+    """What came of it for one run.
+
+    how: "stopped" (it left a record of it), "left" (the queue; there is nothing to resume), "ended" (by
+    itself), "killed", "failed".
+    """
+
+    __slots__ = ("how", "iteration", "message", "run", "seconds", "state", "status")
+
+    def __init__(self, run: str, how: str, seconds: float = 0.0, message: str = "") -> None:
+        self.run = run
+        self.how = how
+        self.seconds = seconds
+        self.message = message
+        self.status: str | None = None
+        self.state: str | None = None
+        self.iteration: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "run": self.run,
+            "how": self.how,
+            "status": self.status,
+            "state": self.state,
+            "iteration": self.iteration,
+            "duration_ms": round(self.seconds * 1000),
+            "message": self.message or None,
+        }
+
+    def as_text(self) -> str:
+        where = f" in {self.state}, iteration {self.iteration}" if self.state is not None else ""
+        again = f"\nResume with: llc resume {self.run}"
+        match self.how:
+            case "stopped":
+                return f"Stopped {self.run}{where} (after {self.seconds:.1f}s){again}"
+            case "left":
+                return f"{self.run} has left the queue; it had not begun"
+            case "ended":
+                return f"{self.run} has ended by itself: {self.status}"
+            case "killed":
+                return f"Killed {self.run}{where}: it did not stop within {self.seconds:.1f}s{again}"
+        return f"{self.run} was not stopped: {self.message}"
+
+
+def live_runs(target: str | None) -> list[RunFolder]:
+    """The runs that live now: all, or those that `target` means."""
+    return [
+        run
+        for run in runs_in(runs.ROOT)
+        if (target is None or run.id == target or is_run_of(run, target)) and is_live(run)
+    ]
+
+
+def not_running(run: RunFolder) -> UserError:
+    """That a run can be neither stopped nor attached to, and what can be done."""
+    last = last_event(run.journal) or {}
+    if last.get("event") == "run_end":
+        message = f"{run.id} has ended: {last.get('status')}"
+        return UserError("not-running", message, f"what happened: llc logs {run.id}", EXIT_FAILURE)
+    if runs.has_ended(run.journal):
+        message = f"{run.id} has ended, and how is lost"
+        return UserError("not-running", message, f"what happened: llc logs {run.id}", EXIT_FAILURE)
+    message = f"{how_it_was_left(run)} and is not running"
+    return UserError("not-running", message, f"to go on with it: llc resume {run.id}", EXIT_FAILURE)
+
+
+def how_it_was_left(run: RunFolder) -> str:
+    """Of a run that has not ended and that nobody runs."""
+    last = last_event(run.journal) or {}
+    how = "interrupted" if last.get("event") == "run_interrupted" else "cut off"
+    return f"{run.id} was {how}"
+
+
+def chosen(target: str | None, is_all: bool) -> list[RunFolder]:
+    """The runs to stop. Raises UserError where there is none, or it is not clear which one."""
+    if target is None and not is_all:
+        raise UserError("bad-option", "name a run or a loop to stop, or say --all")
+    found = live_runs(target)
+    if not found:
+        if target is None:
+            return []
+        raise not_running(runs.look_up(target))
+    if len(found) > 1 and not is_all:
+        names = ", ".join(run.id for run in found)
+        raise UserError(
+            "several-runs", f"{len(found)} runs of `{target}` are running: {names}", "name one, or say --all"
+        )
+    return found
+
+
+def stop(found: list[RunFolder], wait: float) -> list[Stopped]:
+    """Stop these runs, all at the same time; each is asked, and after `wait` seconds made to."""
+    begun = time.monotonic()
+    results: dict[str, Stopped] = {}
+    holders: list[Holder] = []
+    for run in found:
+        try:
+            holder = Holder.find(run)
+            if holder is not None:
+                holders.append(holder)
+                holder.ask()
+        except UserError as error:
+            results[run.id] = Stopped(run.id, "failed", message=error.message)
+    left = holders
+    for stage, seconds in ((None, wait), (signal.SIGTERM, INSISTING), (signal.SIGKILL, _LAST)):
+        end = time.monotonic() + seconds
+        if stage == signal.SIGKILL:
+            left, kept = _apart(left, {run.id for run in found})
+            for holder in kept:
+                results[holder.run.id] = Stopped(
+                    holder.run.id,
+                    "failed",
+                    message=f"it does not end, and pid {holder.pid}, which has it, runs others too",
+                )
+        if stage is not None:
+            for holder in left:
+                with contextlib.suppress(UserError):
+                    holder.insist() if stage == signal.SIGTERM else holder.send(stage)
+        still = []
+        for holder in left:
+            if holder.wait(end - time.monotonic()):
+                was_killed = stage == signal.SIGKILL
+                results[holder.run.id] = _what_came(holder.run, time.monotonic() - begun, was_killed)
+            else:
+                still.append(holder)
+        left = still
+    for holder in left:
+        results[holder.run.id] = Stopped(
+            holder.run.id, "failed", message=f"pid {holder.pid} does not end even when it is killed"
+        )
+    for holder in holders:
+        holder.close()
+    return [results[run.id] if run.id in results else _what_came(run, 0.0, False) for run in found]
+
+
+def _apart(holders: list[Holder], wanted: set[str]) -> tuple[list[Holder], list[Holder]]:
+    """Those whose processes run nothing but runs that are to be stopped, and the others."""
+    shared = {holder.host for holder in holders if holder.host is not None}
+    needed = {
+        host
+        for run in (live_runs(None) if shared else ())
+        if run.id not in wanted and (host := run.about().get("host")) in shared
+    }
+    alone = [holder for holder in holders if holder.host not in needed or holder.host is None]
+    return alone, [holder for holder in holders if holder not in alone]
+
+
+def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
+    if was_killed:
+        end_leftovers(run)
+    if not os.path.exists(run.path):
+        run = RunFolder(run.root, os.path.join(run.root, HISTORY, run.id))
+    if not os.path.exists(run.path):
+        return Stopped(run.id, "left", seconds)
+    stopped = Stopped(run.id, "killed" if was_killed else "stopped", seconds)
+    with contextlib.suppress(UserError):
+        told = summary.of(run)
+        stopped.state, stopped.iteration = told.state, told.iteration
+    last = last_event(run.journal) or {}
+    if last.get("event") == "run_end":
+        stopped.how = "ended"
+        stopped.status = last.get("status")
+    else:
+        stopped.status = "interrupted" if last.get("event") == "run_interrupted" else "cut off"
+    return stopped
+
+
+def end_leftovers(run: RunFolder) -> None:
+    """End the actions of a run that was killed: nobody else does before it is resumed."""
+    with contextlib.suppress(UserError):
+        told = summary.of(run)
+        for seq in told.pending:
+            end_effect(f"{run.id}/{seq}", told.processes.get(seq, ()))

@@ -1,0 +1,199 @@
+"""How an event stands on its line of a journal (`spec/events.md`): as bytes, exact to read back.
+
+Owns the line with its checksum, and what is done with values that JSON cannot say or a line should not
+hold: large texts, secrets, numbers that are none, keys that look like ours. What stands in which line
+belongs to `journal`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+
+from ..host import secrets as masking
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+# A string in a result longer than this is kept once, in its own file, under its content's hash.
+BLOB_LIMIT = 32 * 1024
+CRC_TAIL = len(',"crc":"00000000"}')
+CRC_END = len('00000000"}\n')
+_DEEP = 20_000
+
+# --- one event, one line ----------------------------------------------------------------------
+
+_encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), check_circular=False).encode
+
+
+def _deeply(action: Callable[[Any], Any], value: Any) -> Any:
+    """`action(value)`, once more with room for deep nesting where the first try had none."""
+    try:
+        return action(value)
+    except RecursionError:
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, _DEEP))
+        try:
+            return action(value)
+        finally:
+            sys.setrecursionlimit(limit)
+
+
+def to_json(value: Any) -> bytes:
+    """Compact JSON in UTF-8; a string that UTF-8 cannot hold (a lone surrogate) is escaped."""
+    try:
+        return _deeply(_encode_json, value).encode()  # type: ignore[no-any-return]
+    except UnicodeEncodeError:
+        return _deeply(_encode_ascii, value).encode()  # type: ignore[no-any-return]
+
+
+def seal(event: dict[str, Any]) -> bytes:
+    """The line for an event, with its checksum and its newline."""
+    body = to_json(event)[:-1]
+    return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
+
+
+def unseal(line: bytes) -> dict[str, Any] | None:
+    """The event in a line without its newline, or None where the line is damaged."""
+    body, tail = line[:-CRC_TAIL], line[-CRC_TAIL:]
+    if len(tail) != CRC_TAIL or tail != b',"crc":"%08x"}' % zlib.crc32(body):
+        return None
+    try:
+        event = _deeply(json.loads, body + b"}")
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+
+
+# --- values that JSON cannot say, or should not -----------------------------------------------
+
+
+def pack(value: Any, store: Callable[[str], dict[str, Any]]) -> Any:
+    """`value` fit for a line: long strings through `store`, no bare NaN, no key that looks like ours.
+
+    Iterative, because a model's or jq's answer may be nested deeper than Python recurses.
+    """
+    if not needs_packing(value):
+        return value
+    secrets = masking.known
+    root: list[Any] = [value]
+    stack: list[tuple[Any, Any]] = [(root, 0)]
+    while stack:
+        holder, key = stack.pop()
+        item = holder[key]
+        if isinstance(item, str):
+            if secrets and secrets.occur_in(item):
+                parts = secrets.split(item)
+                holder[key] = {"$secret": [store(part) if _is_long(part) else part for part in parts]}
+            elif _is_long(item):
+                holder[key] = store(item)
+        elif isinstance(item, float):
+            if item != item or item in (float("inf"), float("-inf")):
+                holder[key] = {"$float": repr(item)}
+        elif isinstance(item, dict):
+            copy = {secrets.mask(name): entry for name, entry in item.items()} if secrets else dict(item)
+            holder[key] = {"$map": copy} if any(name.startswith("$") for name in copy) else copy
+            stack.extend((copy, name) for name in copy)
+        elif isinstance(item, list | tuple):
+            items = list(item)
+            holder[key] = items
+            stack.extend((items, index) for index in range(len(items)))
+    return root[0]
+
+
+def digest_only(text: str) -> dict[str, Any]:
+    """What stands for a long text; nothing is kept."""
+    from ...ir.digests import sha256
+
+    data = text.encode("utf-8", "surrogatepass")
+    return {"$blob": sha256(data).hexdigest(), "size": len(data)}
+
+
+def _is_long(text: str) -> bool:
+    if len(text) > BLOB_LIMIT or len(text) * 4 <= BLOB_LIMIT:  # a character is one to four bytes
+        return len(text) > BLOB_LIMIT
+    return len(text.encode("utf-8", "surrogatepass")) > BLOB_LIMIT
+
+
+def needs_packing(value: Any) -> bool:
+    """Whether a value has anything that `pack` would change, or may have; most have not."""
+    secrets = masking.known if masking.known else None
+    found = [value]
+    for item in found:
+        kind = type(item)
+        if kind is str:
+            if len(item) > BLOB_LIMIT // 4 or (secrets is not None and secrets.occur_in(item)):
+                return True
+        elif kind is dict:
+            names = "".join(item)
+            if "$" in names or (secrets is not None and secrets.occur_in(names)):
+                return True
+            found += item.values()
+        elif kind is list or kind is tuple:
+            found += item
+        elif kind is float:
+            if item - item != 0:
+                return True
+        elif not (kind is int or kind is bool or item is None):
+            return True
+    return False
+
+
+def unpack(
+    value: Any,
+    fetch: Callable[[str, int], str],
+    secret: Callable[[list[str]], str] | None = None,
+) -> Any:
+    """The value that `pack` was given. Raises what `fetch` raises (BlobError).
+
+    secret: what makes a text with secrets of its parts; for people, `masking.hidden`. Without it they
+    are filled in, which raises UserError for one that is not set here.
+    """
+    secret = secret or masking.known.join
+    root: list[Any] = [value]
+    stack: list[tuple[Any, Any]] = [(root, 0)]
+    while stack:
+        holder, key = stack.pop()
+        item = holder[key]
+        if isinstance(item, list):
+            holder[key] = items = list(item)
+            stack.extend((items, index) for index in range(len(items)))
+        elif isinstance(item, dict):
+            if isinstance(item.get("$blob"), str):
+                holder[key] = fetch(item["$blob"], item.get("size", -1))
+                continue
+            if isinstance(item.get("$secret"), list):
+                texts = [unpack(part, fetch) if isinstance(part, dict) else part for part in item["$secret"]]
+                holder[key] = secret(texts)
+                continue
+            if isinstance(item.get("$float"), str):
+                holder[key] = float(item["$float"])
+                continue
+            inner = item.get("$map", item)
+            holder[key] = copy = dict(inner if isinstance(inner, dict) else item)
+            stack.extend((copy, name) for name in copy)
+    return root[0]
+
+
+def is_same(then: Any, now: Any) -> bool:
+    """Whether two packed values are the same, whatever was secret when each of them was packed."""
+    one, other = to_json(then), to_json(now)
+    return one == other or (
+        bool(masking.known) and to_json(_deeply(_masked, then)) == to_json(_deeply(_masked, now))
+    )
+
+
+def _masked(packed: Any) -> Any:
+    if isinstance(packed, str):
+        return masking.masked(packed)
+    if isinstance(packed, list):
+        return [_masked(item) for item in packed]
+    if not isinstance(packed, dict):
+        return packed
+    if isinstance(packed.get("$secret"), list):
+        return masking.masked(masking.hidden(packed["$secret"]))
+    return {masking.masked(name): _masked(item) for name, item in packed.items()}

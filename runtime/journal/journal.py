@@ -1,0 +1,435 @@
+"""The journal of a run: one checksummed JSON object a line, written ahead of what it tells.
+
+Owns the file (`spec/events.md`): what is durable when, how large strings are kept beside it, and what a
+damaged one still holds. How an event stands on its line belongs to `lines`, what events mean for a run
+to `driver` and `replay`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from ..host.errors import reason
+from .codec import BLOB_LIMIT, CRC_END, is_same, needs_packing, pack, seal, to_json, unpack, unseal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+__all__ = [
+    "BLOB_LIMIT",
+    "BlobError",
+    "Blobs",
+    "Damage",
+    "Journal",
+    "JournalError",
+    "ReadError",
+    "Record",
+    "is_same",
+    "last_event",
+    "pack",
+    "read",
+    "seal",
+    "set_aside",
+    "sync_folder",
+    "to_json",
+    "unpack",
+    "unseal",
+    "write_file",
+]
+
+FORMAT = 1
+# Notes are held back until so many bytes are waiting or something must be on disk.
+BUFFER_LIMIT = 64 * 1024
+# A line that is longer than this was not written by us.
+LINE_LIMIT = 256 * 1024 * 1024
+RESERVED = frozenset(("event", "ts", "crc"))
+
+
+class JournalError(Exception):
+    """The journal cannot be written, or not be read; `message` says why and nothing recorded so far is lost.
+
+    id: what kind of error it is, to whoever meets it.
+    """
+
+    id = "cannot-write"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class ReadError(JournalError):
+    """The journal cannot be read."""
+
+    id = "no-record"
+
+
+class BlobError(Exception):
+    """A string that was kept in its own file is missing or damaged."""
+
+
+# --- blobs ------------------------------------------------------------------------------------
+
+
+# After so many bytes OpenSSL, which is loaded for it, has taken less time.
+_MUCH = 1 << 19
+_digested = 0
+
+
+def _digest(data: bytes) -> str:
+    global _digested
+    _digested += len(data)
+    if _digested < _MUCH:
+        from ...ir.digests import sha256
+    else:
+        from hashlib import sha256
+    return sha256(data).hexdigest()
+
+
+class Blobs:
+    """Strings kept by the hash of their content in a folder, each once."""
+
+    __slots__ = ("folder",)
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def store(self, text: str) -> dict[str, Any]:
+        """Keep `text` durably and give what stands for it. Raises JournalError."""
+        data = text.encode("utf-8", "surrogatepass")
+        name = _digest(data)
+        path = os.path.join(self.folder, name)
+        if not self._holds(path, len(data)):
+            write_file(path, data, mode=0o600)
+        return {"$blob": name, "size": len(data)}
+
+    def fetch(self, name: str, size: int) -> str:
+        """The text kept as `name`. Raises BlobError where it is missing or not what was kept."""
+        if len(name) != 64 or not all(ch in "0123456789abcdef" for ch in name):
+            raise BlobError("a recorded output has no usable name")
+        try:
+            with open(os.path.join(self.folder, name), "rb") as file:
+                data = file.read()
+        except OSError as error:
+            raise BlobError(f"recorded output {name[:12]}… cannot be read: {reason(error)}") from None
+        if _digest(data) != name:
+            raise BlobError(f"recorded output {name[:12]}… is damaged")
+        return data.decode("utf-8", "surrogatepass")
+
+    def known(self, text: str) -> dict[str, Any] | None:
+        """What stands for `text` if it is kept already, else None."""
+        data = text.encode("utf-8", "surrogatepass")
+        name = _digest(data)
+        known = self._holds(os.path.join(self.folder, name), len(data))
+        return {"$blob": name, "size": len(data)} if known else None
+
+    @staticmethod
+    def _holds(path: str, size: int) -> bool:
+        try:
+            return os.stat(path).st_size == size
+        except OSError:
+            return False
+
+
+def write_file(path: str, data: bytes, durable: bool = True, mode: int | None = None) -> None:
+    """Write a file so that it is there whole or not at all, with permissions. Raises JournalError."""
+    folder, name = os.path.split(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    first_mode = 0o666 if mode is None else 0o600
+    scratch = os.path.join(folder, f".{name[:100]}.{os.getpid()}.new")
+    try:
+        try:
+            fd = os.open(scratch, flags, first_mode)
+        except FileNotFoundError:
+            os.makedirs(folder, 0o777 if mode is None else 0o700, exist_ok=True)
+            fd = os.open(scratch, flags, first_mode)
+        try:
+            if mode is not None:
+                os.fchmod(fd, mode)
+            _write_all(fd, data)
+            if durable:
+                os.fdatasync(fd)
+        finally:
+            os.close(fd)
+        os.replace(scratch, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(scratch)
+        raise JournalError(f"cannot write {path}: {reason(error)}") from None
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    done = os.write(fd, data)
+    while done < len(data):
+        done += os.write(fd, memoryview(data)[done:])
+
+
+def sync_folder(path: str) -> None:
+    """Make the names in a folder durable; file systems that cannot do that are let be."""
+    try:
+        fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.fsync(fd)
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+class Journal:
+    """An open journal that is appended to.
+
+    `write` keeps an event until `flush` (it is in the file: kill -9 loses nothing) or `sync` (it is
+    on disk: a power cut loses nothing). `sync_later` is for what need not be on disk before something
+    follows from it: `settle` comes before that, and often one sync does for what was done and for what
+    is to be done next. Each raises JournalError; the file then ends with its last whole line. `now`
+    gives the time stamp of an event. `lines` counts the lines.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_fd",
+        "_is_unsynced",
+        "_last",
+        "_size",
+        "_waiting",
+        "blobs",
+        "lines",
+        "now",
+        "path",
+    )
+
+    def __init__(self, fd: int, path: str, now: Callable[[], str], lines: int = 0) -> None:
+        self._fd = fd
+        self._is_unsynced = False
+        self._size = os.fstat(fd).st_size
+        self.lines = lines
+        self._last = b""
+        self._buffer: list[bytes] = []
+        self._waiting = 0
+        self.path = path
+        self.now = now
+        self.blobs = Blobs(os.path.join(os.path.dirname(path), "outputs"))
+
+    @classmethod
+    def create(cls, path: str, now: Callable[[], str]) -> Journal:
+        """A new journal; there must be none at `path` yet. Raises JournalError."""
+        return cls._open(path, os.O_CREAT | os.O_EXCL, now)
+
+    @classmethod
+    def append(cls, path: str, now: Callable[[], str], lines: int = 0) -> Journal:
+        """An existing journal of so many lines, to go on with; see `set_aside`. Raises JournalError."""
+        return cls._open(path, os.O_CREAT, now, lines)
+
+    @classmethod
+    def _open(cls, path: str, flags: int, now: Callable[[], str], lines: int = 0) -> Journal:
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o600)
+        except OSError as error:
+            raise JournalError(f"cannot write {path}: {reason(error)}") from None
+        return cls(fd, path, now, lines)
+
+    def write(self, kind: str, fields: dict[str, Any], ts: str | None = None) -> dict[str, Any]:
+        """Record an event; gives it as it stands in the journal."""
+        if not RESERVED.isdisjoint(fields):
+            fields = {name: value for name, value in fields.items() if name not in RESERVED}
+        if needs_packing(fields):
+            fields = {name: pack(value, self.blobs.store) for name, value in fields.items()}
+        event = {"event": kind, **fields, "ts": ts or self.now()}
+        line = self._last = seal(event)
+        self._buffer.append(line)
+        self._waiting += len(line)
+        self.lines += 1
+        if self._waiting > BUFFER_LIMIT:
+            self.flush()
+        return event
+
+    @property
+    def last_crc(self) -> str:
+        """The checksum of the last line that was written here."""
+        return self._last[-CRC_END:-3].decode()
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes with what is waiting."""
+        return self._size + self._waiting
+
+    def flush(self) -> None:
+        """Put what is waiting into the file."""
+        if not self._buffer:
+            return
+        data = b"".join(self._buffer)
+        self._wake()
+        try:
+            _write_all(self._fd, data)
+        except OSError as error:
+            self._cut()
+            raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
+        self._size += len(data)
+        self._buffer.clear()
+        self._waiting = 0
+
+    def sync(self) -> None:
+        """Put what is waiting onto the disk."""
+        self.flush()
+        self._wake()
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
+        self._is_unsynced = False
+
+    def sync_later(self) -> None:
+        """Put what is waiting into the file, and onto the disk with the next `settle` or `sync`."""
+        self.flush()
+        self._is_unsynced = True
+
+    def settle(self) -> None:
+        """Put what is waiting into the file, and onto the disk what was left for later."""
+        if self._is_unsynced:
+            self.sync()
+        else:
+            self.flush()
+
+    def _wake(self) -> None:
+        """Open the file again, if it is not."""
+        if self._fd < 0:
+            try:
+                self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            except OSError as error:
+                raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
+
+    def _cut(self) -> None:
+        """After a write that broke off: leave no half line behind, keep nothing for later."""
+        self._buffer.clear()
+        self._waiting = 0
+        with contextlib.suppress(OSError):  # the reader drops a torn tail
+            os.ftruncate(self._fd, self._size)
+
+    def close(self) -> None:
+        """Write what is waiting and let go of the file; it is opened again where there is more to write."""
+        try:
+            self.settle()
+        finally:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+class Damage:
+    """A stretch of a journal that holds no readable event: where, how much, and what follows it."""
+
+    __slots__ = ("at_end", "first_line", "last_line", "offset", "size", "torn")
+
+    def __init__(self, first_line: int, offset: int) -> None:
+        self.first_line = first_line
+        self.last_line = first_line
+        self.offset = offset
+        self.size = 0
+        self.at_end = False
+        self.torn = False
+
+    def __str__(self) -> str:
+        where = f"line {self.first_line}"
+        if self.last_line > self.first_line:
+            where = f"lines {self.first_line} to {self.last_line}"
+        if self.torn and self.first_line == self.last_line:
+            return f"{where} was cut off while it was written"
+        return f"{where} {'is' if self.first_line == self.last_line else 'are'} damaged"
+
+
+class Record:
+    """An intact event and the byte offset its line begins at; `event` None stands for damage."""
+
+    __slots__ = ("damage", "event", "line", "offset")
+
+    def __init__(self, line: int, offset: int, event: dict[str, Any] | None, damage: Damage | None) -> None:
+        self.line = line
+        self.offset = offset
+        self.event = event
+        self.damage = damage
+
+
+def read(path: str, offset: int = 0, lines: int = 0) -> Iterator[Record]:
+    """Every event of a journal in order, and a record for each stretch of damage between them.
+
+    An event has no `crc` any more; `unpack` gives its values. From byte `offset` on, before which there
+    are so many lines. Raises ReadError where the file cannot be read.
+    """
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - closed below, after the last record is taken
+    except OSError as error:
+        raise ReadError(f"cannot read {path}: {reason(error)}") from None
+    with file:
+        file.seek(offset)
+        number = lines
+        damage: Damage | None = None
+        while line := file.readline(LINE_LIMIT):
+            number += 1
+            whole = line.endswith(b"\n")
+            event = unseal(line[:-1]) if whole else None
+            if event is None:
+                damage = damage or Damage(number, offset)
+                damage.last_line = number
+                damage.size += len(line)
+                damage.torn = not whole
+            else:
+                if damage is not None:
+                    yield Record(damage.first_line, damage.offset, None, damage)
+                    damage = None
+                yield Record(number, offset, event, None)
+            offset += len(line)
+        if damage is not None:
+            damage.at_end = True
+            yield Record(damage.first_line, damage.offset, None, damage)
+
+
+def last_event(path: str) -> dict[str, Any] | None:
+    """The event on the last line of a journal; None where that cannot be read or is damaged."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            length = 4096
+            while True:
+                file.seek(max(0, size - length))
+                tail = file.read(length)
+                begin = tail.rfind(b"\n", 0, -1) + 1
+                if begin or length >= size or length >= LINE_LIMIT:
+                    return unseal(tail[begin:-1]) if tail.endswith(b"\n") else None
+                length *= 16
+    except OSError:
+        return None
+
+
+def set_aside(path: str, offset: int) -> str | None:
+    """Cut a journal at `offset`; what stood there goes to a file beside it, whose path is given.
+
+    None where there was nothing to cut. Raises JournalError.
+    """
+    try:
+        with open(path, "r+b") as file:
+            file.seek(offset)
+            rest = file.read()
+            if not rest:
+                return None
+            number = 1
+            while os.path.exists(f"{path}.damaged-{number}"):
+                number += 1
+            kept = f"{path}.damaged-{number}"
+            write_file(kept, rest, mode=0o600)
+            file.truncate(offset)
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise JournalError(f"cannot repair {path}: {reason(error)}") from None
+    return kept

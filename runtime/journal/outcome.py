@@ -1,0 +1,131 @@
+"""How a run ended: what follows from how its program ended, what of it is on record, and the exit code."""
+
+from __future__ import annotations
+
+from ...vm.machine.outcomes import Done
+from ...vm.values.faults import Fault, show_place
+from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ...vm.values.faults import Place
+
+EXIT_CODES = {
+    "success": EXIT_OK,
+    "failure": EXIT_FAILURE,
+    "error": EXIT_FAILURE,
+    "limit": EXIT_LIMIT,
+    "interrupted": EXIT_INTERRUPTED,
+}
+# How a loop can end by what it says itself.
+_STATUSES = tuple(status for status in EXIT_CODES if status != "interrupted")
+# What a loop's value says of its end.
+_OF_LOOP = ("status", "terminated_by", "final_state", "iterations", "steps")
+
+
+def error_of(fault: Fault) -> dict[str, Any]:
+    """What an outcome says of the fault that ended its program."""
+    return {
+        "kind": fault.kind,
+        "message": fault.message,
+        "span": show_place(fault.span),
+        "backtrace": fault.trace_lines(),
+        "details": fault.details,
+    }
+
+
+class Outcome:
+    """How a run ended, or that it was interrupted.
+
+    kind: "loop" or "flow". status: "success", "failure", "error", "limit" or "interrupted".
+    error: {kind, message, span, backtrace, …} where the status is "error", `place` where that was.
+    value: a flow's result. code: the exit code that the program asked for.
+    """
+
+    __slots__ = (
+        "code",
+        "duration_ms",
+        "error",
+        "final_state",
+        "iterations",
+        "kind",
+        "place",
+        "program",
+        "run",
+        "status",
+        "steps",
+        "terminated_by",
+        "value",
+    )
+
+    def __init__(self, run: str | None, program: str | None, kind: str, status: str) -> None:
+        self.run = run
+        self.program = program
+        self.kind = kind
+        self.status = status
+        self.terminated_by: str | None = None
+        self.final_state: str | None = None
+        self.iterations = 0
+        self.steps = 0
+        self.value: Any = None
+        self.code: int | None = None
+        self.error: dict[str, Any] | None = None
+        self.place: Place | None = None
+        self.duration_ms = 0
+
+    def take(self, stop: Done | Fault | int) -> Outcome:
+        """How the program ended: with a value, in a fault, or by asking for an exit code; gives itself."""
+        if isinstance(stop, Fault):
+            self.status = self.terminated_by = "error"
+            self.place = stop.span
+            self.error = error_of(stop)
+        elif isinstance(stop, int):
+            self.status, self.terminated_by = "success" if stop == 0 else "failure", "exit"
+            self.code = stop
+        elif self.kind == "loop" and isinstance(stop.value, dict) and stop.value.get("status") in _STATUSES:
+            for name in _OF_LOOP:
+                setattr(self, name, stop.value.get(name, getattr(self, name)))
+        else:
+            self.status, self.terminated_by = "success", "return"
+            self.value = stop.value
+        return self
+
+    @property
+    def exit_code(self) -> int:
+        if self.terminated_by in ("fuel", "budget"):
+            return EXIT_LIMIT
+        return EXIT_CODES[self.status] if self.code is None else self.code
+
+    def to_json(self) -> dict[str, Any]:
+        """The one object that `llc run --json` writes."""
+        return {
+            "run": self.run,
+            "program": self.program,
+            "status": self.status,
+            "terminated_by": self.terminated_by,
+            "final_state": self.final_state,
+            "iterations": self.iterations,
+            "steps": self.steps,
+            "value": self.value,
+            "error": self.error,
+            "duration_ms": self.duration_ms,
+        }
+
+    def to_event(self) -> dict[str, Any]:
+        """The fields of a `run_end`."""
+        fields = self.to_json()
+        del fields["run"], fields["program"]
+        return fields if self.code is None else {**fields, "code": self.code}
+
+    @classmethod
+    def of_event(cls, run: str, program: str | None, kind: str, event: dict[str, Any]) -> Outcome:
+        """What a `run_end` tells, its values as they were."""
+        outcome = cls(run, program, kind, "error")
+        for name in (*_OF_LOOP, "value", "error", "code"):
+            setattr(outcome, name, event.get(name))
+        if outcome.status not in EXIT_CODES:
+            outcome.status = "error"
+        outcome.duration_ms = event.get("duration_ms") or 0
+        return outcome

@@ -1,0 +1,1 @@
+"""Starting, resuming and finishing runs: single, in the background, in batches."""

@@ -1,0 +1,124 @@
+"""From the words of `llc batch`, or of `run_many`, to a batch and how it is told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..execution.driver import JOBS
+from ..host import secrets
+from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
+from ..host.screen import Screen
+from ..journal.outcome import Outcome
+from ..project.limits import Bounds
+from ..project.options import BATCH, OVERRIDES, RESUME, Values
+from ..runs.runs import RunFolder
+from ..terminal.batch_progress import BatchLines
+from . import jobs as wanted
+from .batch import Batch, unfinished
+from .command import Command
+from .jobs import Job
+from .signals import Stopping
+
+# What goes from the batch to each of its jobs.
+_OF_JOBS = (*(row.name for row in OVERRIDES), "budget", "script")
+
+
+def batch(values: Values, targets: list[str], is_resuming: bool) -> int:
+    """`llc batch`; the exit code."""
+    codes: list[int] = []
+
+    def go(command: Command) -> None:
+        codes.append(_batch(command, values, targets, is_resuming))
+
+    code = Command(_base(values, is_resuming)).guarded(go)
+    return code or codes[0]
+
+
+def _batch(command: Command, values: Values, targets: list[str], is_resuming: bool) -> int:
+    if not targets and not is_resuming:
+        raise UserError("bad-option", "name what is to be run", "loops, a file of jobs (.jsonl), or --resume")
+    _prepare(command, values)
+    if values.script:
+        from ..effects.scripted_world import ScriptedWorld
+
+        ScriptedWorld.load(values.script)  # each run has its own, but what is wrong with it is said once
+    screen = Screen(sys.stderr) if values.json else Screen(sys.stdout)
+    answers = Screen(sys.stdout)
+    lines: BatchLines
+
+    def told(what: Job | RunFolder, outcome: Outcome) -> None:
+        lines.told(what.values.target if isinstance(what, Job) else what.id, outcome)
+        if values.json:
+            job = {"job": what.number, "loop": what.values.target} if isinstance(what, Job) else {}
+            answer = secrets.known.mask_all(job | outcome.to_json())
+            text = json.dumps(answer, ensure_ascii=False, default=str)
+            answers.write_bytes((text + "\n").encode("utf-8", "replace"))
+        statuses.append(outcome.status)
+
+    def on_wait() -> float:
+        assert found.many is not None
+        return lines.count(len(found.many), found.many.pool.working)
+
+    statuses: list[str] = []
+    with Stopping(is_silent=False) as interrupt:
+        found = Batch(command, values.at_once or JOBS, interrupt, told)
+        if is_resuming:
+            found.want_runs(unfinished(targets))
+        else:
+            found.want_jobs(wanted.named(targets, {name: getattr(values, name) for name in _OF_JOBS}))
+        if not found.total:
+            if not values.quiet:
+                screen.write("no run was cut off\n" if is_resuming else "there are no jobs\n")
+            return EXIT_OK
+        lines = BatchLines(screen, found.total, values.quiet)
+        found.go(on_wait)
+    left = len(found.left)
+    lines.end(left)
+    if "interrupted" in statuses:
+        command.warn("Resume with: llc batch --resume")
+    if interrupt.count:
+        return EXIT_INTERRUPTED
+    return EXIT_OK if all(status == "success" for status in statuses) and not left else EXIT_FAILURE
+
+
+def outcomes(jobs: Iterable[str | Mapping[str, Any]], at_once: int) -> list[Outcome]:
+    """What `run_many` gives."""
+    values = Values(BATCH, "", quiet=True)
+    command = Command(_base(values, False), is_silent=True)
+    _prepare(command, values)
+    asked = wanted.from_data(jobs)
+    found: dict[int, Outcome] = {}
+
+    def told(what: Job | RunFolder, outcome: Outcome) -> None:
+        assert isinstance(what, Job)
+        found[what.number] = outcome
+
+    with Stopping(is_silent=True) as interrupt:
+        batch = Batch(command, at_once, interrupt, told)
+        batch.want_jobs(asked)
+        batch.go(lambda: float("inf"))
+    if interrupt.count:
+        raise KeyboardInterrupt
+    return [found[job.number] for job in asked]
+
+
+def _base(values: Values, is_resuming: bool) -> Values:
+    """The values of the command that the runs are made like."""
+    given = dict(vars(values))
+    del given["target"]
+    return Values(RESUME if is_resuming else BATCH, "", **{**given, "queue": True, "quiet": True})
+
+
+def _prepare(command: Command, values: Values) -> None:
+    """Take what holds for all runs, once."""
+    command.bounds = Bounds.asked(values)
+    command.bounds.apply()
+    command.choose_tier()
+    command.configure()
+    if values.budget:
+        from ..project import budget
+
+        command.budget = budget.asked(values.budget, command.budget)

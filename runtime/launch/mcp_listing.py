@@ -1,0 +1,107 @@
+"""`llc mcp`: what the configured MCP servers offer, asked anew or as it was told last."""
+
+from __future__ import annotations
+
+import os
+import sys
+from textwrap import wrap
+from typing import Any
+
+from ...frontend.tasks.mcp import McpServer, McpTools, listing_path, listing_text, offered
+from ...ir.diagnostics import clean, suggest
+from ..effects import mcp
+from ..effects.builtin_tools import ToolError
+from ..effects.world import Context
+from ..host.errors import EXIT_USAGE, UserError
+from ..host.screen import Screen
+from ..journal.journal import JournalError, write_file
+from ..project import configuration
+from ..runs import runs
+from .signals import Stopping
+
+_WIDTH = 100
+
+
+def chosen(names: list[str]) -> list[McpServer]:
+    """The servers of these names, else all. Raises UserError and CompileError."""
+    servers = configuration.load(runs.ROOT).mcp
+    for name in names:
+        if name not in servers:
+            help = suggest(name, servers, "servers are") or "servers stand under `mcp` in .loops/config.yaml"
+            raise UserError("unknown-server", f"no MCP server is called `{name}`", help, EXIT_USAGE)
+    return [servers[name] for name in names] if names else list(servers.values())
+
+
+def refresh(servers: list[McpServer]) -> list[dict[str, Any]]:
+    """Ask the servers and keep what they tell; one entry for each, with `error` where that failed.
+
+    On a terminal it is said which one is asked.
+    """
+    rows = []
+    screen = Screen(sys.stderr)
+    with Stopping(False) as interrupt:
+        for server in servers:
+            if screen.is_live:
+                screen.write(f"\r\x1b[Kasking {server.name} …")
+            context = Context(
+                run_id="mcp",
+                effect_id="mcp/0",
+                loop=None,
+                state=None,
+                iteration=None,
+                elapsed_ms=lambda: 0,
+                interrupt=interrupt,
+            )
+            row: dict[str, Any] = {"server": server.name, "tools": None, "error": None}
+            try:
+                tools = mcp.listed(server, context)
+                path = listing_path(os.path.join(runs.ROOT, runs.LOOPS), server.name)
+                runs.make_private(os.path.join(runs.ROOT, runs.LOOPS, ".cache"))
+                write_file(path, listing_text(server, tools).encode("utf-8", "replace"))
+                found = offered(server.name, tools)
+                row["tools"] = [_row(tool) for tool in found.values()]
+                row["left_out"] = [tool["name"] for tool in tools if tool["name"] not in found]
+            except (ToolError, JournalError) as error:
+                row["error"] = error.message
+            rows.append(row)
+        if screen.is_live:
+            screen.write("\r\x1b[K")
+    return rows
+
+
+def known(servers: list[McpServer]) -> list[dict[str, Any]]:
+    """What is known of the servers; `error` says why nothing is."""
+    tools = McpTools(os.path.join(runs.ROOT, runs.LOOPS))
+    rows: list[dict[str, Any]] = []
+    found = tools.signatures()
+    for server in servers:
+        own = [_row(tool) for tool in found if tool.definition["mcp"]["server"] == server.name]
+        error = None
+        if not own and not tools.is_listed(server.name):
+            message, help = tools.trouble(f"mcp:{server.name}.")
+            error = f"{message}; {help}" if help else message
+        rows.append({"server": server.name, "tools": None if error else own, "error": error})
+    return rows
+
+
+def _row(tool: Any) -> dict[str, Any]:
+    from ..effects.tool_listing import as_json
+
+    (row,) = as_json([tool])
+    return {**row, "usage": tool.usage}
+
+
+def as_text(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for row in rows:
+        if row["error"] is not None:
+            lines.append(f"{row['server']}: {row['error']}")
+            continue
+        count = len(row["tools"])
+        lines.append(f"{row['server']}: {count} tool{'' if count == 1 else 's'}")
+        for tool in row["tools"]:
+            lines += wrap(tool["usage"], _WIDTH - 2, initial_indent="  ", subsequent_indent="    ")
+            lines += wrap(tool["description"], _WIDTH, initial_indent="      ", subsequent_indent="      ")
+        for name in row.get("left_out", ()):
+            lines.append(f"  left out: `{clean(name, 80)}`, which no program could call")
+    return "".join(line + "\n" for line in lines)

@@ -1,0 +1,207 @@
+"""From a run that was cut off, or forked, to one that goes on: `resume`.
+
+Owns the order: what its record tells, its program and its lock, where it stands, and then the same
+driver as any run's. A run that had ended all the same is put away.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...vm.machine.machine import TIERS
+from ..effects.world import Interrupted, timestamp
+from ..host.coroutines import alone
+from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
+from ..journal import journal as journals
+from ..journal.journal import Journal
+from ..journal.outcome import Outcome
+from ..project import program_diff, run_programs
+from ..project.limits import Bounds
+from ..recovery.in_doubt import POLICIES, RESULT, Unknown
+from ..recovery.resumption import Resumption
+from ..runs import locks, runs
+from ..runs.runs import ROOT
+from .signals import Stopping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ...vm.code.image import Image
+    from ..effects.world import Interrupt
+    from ..host.coroutines import Steps
+    from ..runs.locks import Lock
+    from ..runs.runs import RunFolder
+    from .command import Command
+
+# What a lock file tells of the process that holds it, and not of its run.
+_OF_HOLDER = (
+    *("run", "pid", "start_time", "since", "scope", "parent", "background", "host"),
+    *("queued", "ticket", "waits_for"),
+)
+
+
+def resume(command: Command) -> Outcome | None:
+    values = command.values
+    command.choose_tier()
+    command.configure()
+    if values.on_unknown not in (None, *POLICIES):
+        raise UserError("bad-option", f"--on-unknown is one of {', '.join(POLICIES)}")
+    if values.flame:
+        refuse_missing_folder(values.flame)
+    folder = runs.find(values.target, ROOT)
+    with Stopping(command.is_silent, command.is_background) as interrupt:
+        return alone(take_up(command, folder, interrupt))
+
+
+def fork(command: Command, make: Callable[[], RunFolder]) -> Outcome | None:
+    """Go on with a new run that has its past; one that may not is none, unless it is to wait."""
+    command.choose_tier()
+    command.configure()
+    if command.values.budget:
+        from ..project import budget
+
+        budget.asked(command.values.budget, {})
+    with Stopping(command.is_silent) as interrupt:
+        made = make()
+        if interrupt.count:
+            made.discard()
+            raise Interrupted
+    command.values.target = made.id
+    try:
+        return resume(command)
+    except UserError as error:
+        if error.id != locks.CONFLICT:
+            made.discard()
+            command.folder = None
+        raise
+
+
+def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[Outcome]:
+    """A run that was cut off, from where it stands to its end."""
+    values = command.values
+    command.folder = folder
+    start = folder.start()
+    if not start:
+        raise _no_record(folder)
+    command.bounds = Bounds.recorded(start, values.fuel)
+    command.bounds.apply()
+    command.budget = {}
+    if values.budget or "budget" in start:
+        from ..project import budget
+
+        command.budget = budget.recorded(start, values.budget)
+    command.image = image = run_programs.load(folder.id, folder.journal, folder.image_name, command.warn)
+    about = {name: value for name, value in folder.about().items() if name not in _OF_HOLDER}
+    about |= command.held_by()
+    script = start.get("script")
+    scope = [] if script else program_diff.scopes(folder, image, start if values.accept_changes else None)
+    lock = yield from locks.taking_over(folder, scope, about, command.queue(interrupt), command.ours)
+    try:
+        resumption = Resumption(folder, command.warn, command.tier)
+        end = resumption.history.end
+        if end is not None:
+            ended = _recorded(command, folder, image, end)
+            resumption.tidy_up()
+            folder.finish()
+            command.warn(f"note: {folder.id} had ended already; this is how")
+            return ended
+        command.open_world(script)
+        command.prepare(folder)
+        return (yield from _go_on(command, folder, image, resumption, lock, interrupt))
+    finally:
+        lock.close()
+
+
+def _recorded(command: Command, folder: RunFolder, image: Image, end: dict[str, Any]) -> Outcome:
+    """How a run ended that was cut off before it was put away."""
+    try:
+        end = journals.unpack(end, journals.Blobs(folder.outputs).fetch)
+    except journals.BlobError as error:
+        command.warn(f"warning: {error}")
+    return Outcome.of_event(folder.id, image.name, image.meta["kind"], end)
+
+
+def _go_on(
+    command: Command,
+    folder: RunFolder,
+    image: Image,
+    resumption: Resumption,
+    lock: Lock,
+    interrupt: Interrupt,
+) -> Steps[Outcome]:
+    """Replay what is on record, and go on from there."""
+    values, world = command.values, command.world
+    position = resumption.come_back(image, world)
+    machine, history, progress = position.machine, resumption.history, position.progress
+    for sentence in position.lost:
+        command.warn(f"warning: {folder.journal}: {sentence}")
+    change = program_diff.find(folder.start(), machine.image, folder.outputs)
+    is_accepted = change is not None and values.accept_changes
+    if change is not None:
+        if change.image is not None or not is_accepted:
+            command.warn(change.text(folder.id, progress.state, is_accepted))
+        if is_accepted:
+            machine, dropped = program_diff.accept(folder, machine, change)
+            for name in dropped:
+                command.warn(f"note: the new program has no `{name}`; what the run had there is dropped")
+    command.image = image = machine.image
+    unknown = Unknown(folder.id, position, machine.waiting, values.on_unknown, command.errors, interrupt)
+    policies = unknown.settle()
+    kept = journals.set_aside(folder.journal, position.cut) if position.cut is not None else None
+    if kept is not None:
+        command.warn(f"note: what was cut from the journal is kept in {kept}")
+    if is_accepted:
+        program_diff.keep(folder, image)
+    journal = Journal.append(folder.journal, lambda: timestamp(world.time()), history.lines)
+    journal.write(
+        "run_resume",
+        {
+            "state": progress.state,
+            "iteration": progress.iteration,
+            "elapsed_ms": history.active_ms,
+            "unknown": {str(seq): policy for seq, policy in policies.items()},
+            "lost": position.lost,
+            "set_aside": kept,
+            **({"doubtful": position.marks()} if position.doubtful else {}),
+        },
+    )
+    if is_accepted:
+        facts = {"program_hash": image.program_hash, "image": folder.image_name, "state": progress.state}
+        journal.write("program_changed", facts)
+    journal.sync()
+    command.leave(folder)
+    display = command.display(image)
+    display.resume(folder.id, image.name, progress.state, progress.iteration)
+    if machine.direct is None:
+        machine.warm = TIERS[command.tier]
+    driver = command.driven(
+        machine,
+        journal,
+        display,
+        interrupt,
+        resumption.checkpoints(),
+        progress=progress,
+        base_ms=history.active_ms,
+        begun=history.begun,
+        settle=unknown.settle_again,
+        doubtful=position.marks,
+    )
+    answers = {seq: RESULT for seq, policy in policies.items() if policy == "fail"}
+    steps = driver.steps(position.outcome, position.notes, answers, position.places)
+    return (yield from command.drive(steps, journal, lock))
+
+
+def _no_record(folder: RunFolder) -> UserError:
+    """A journal without its beginning: nothing says what was done, nor whether it was done for real."""
+    if not os.path.exists(folder.journal):
+        what = "is missing"
+    else:
+        what = "is empty" if not os.path.getsize(folder.journal) else "has lost its beginning"
+    return UserError(
+        "no-record",
+        f"{folder.id} cannot go on: its journal {what}, so it is not known what was done already",
+        f"nothing was performed; look at {folder.path}; to give it up: llc clean {folder.id} --unfinished",
+        EXIT_FAILURE,
+    )

@@ -1,0 +1,84 @@
+"""What Ctrl-C and its kin do to a run: the first asks it to stop, so that it can be resumed.
+
+The second insists: what runs is killed at once. A third ends this process on the spot.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from ..cli import early_signals
+from ..effects.world import Interrupt
+from ..host.errors import EXIT_INTERRUPTED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+
+class Signals:
+    """Between `take` and `give_back` the stopping signals go to `interrupt`.
+
+    A SIGHUP or SIGINT that is ignored (nohup, `&` in a script) stays ignored. A run in the background
+    does not end with the terminal it came from.
+    """
+
+    __slots__ = ("_before", "_interrupt", "_is_background")
+
+    def __init__(self, interrupt: Interrupt, is_background: bool = False) -> None:
+        self._interrupt = interrupt
+        self._is_background = is_background
+        self._before: dict[int, Any] = {}
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._interrupt.count >= 2:
+            os._exit(EXIT_INTERRUPTED)
+        self._interrupt.set()
+
+    def take(self) -> None:
+        for number in early_signals.STOPPING:
+            before = signal.getsignal(number)
+            if number != signal.SIGTERM and before == signal.SIG_IGN:
+                continue
+            # When the run is over it has begun.
+            self._before[number] = _leave if before is early_signals.leave else before
+            # What is ignored would be so in the run's actions too; what is handled is not.
+            is_hangup = self._is_background and number == signal.SIGHUP
+            signal.signal(number, _pass if is_hangup else self._handle)
+
+    def give_back(self) -> None:
+        # Of an interrupted run nothing is left to do but to say so: one more signal ends that too, and
+        # the exit code stays what it was.
+        was_asked = self._interrupt.count > 0
+        for number, before in self._before.items():
+            signal.signal(number, _leave if was_asked else before)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os._exit(EXIT_INTERRUPTED)
+
+
+def _pass(number: int, frame: FrameType | None) -> None:
+    return
+
+
+class Stopping:
+    """A context in which a request to stop can be made: by the stopping signals, unless `is_silent`."""
+
+    __slots__ = ("_interrupt", "_signals")
+
+    def __init__(self, is_silent: bool, is_background: bool = False) -> None:
+        self._interrupt = Interrupt()
+        self._signals = None if is_silent else Signals(self._interrupt, is_background)
+
+    def __enter__(self) -> Interrupt:
+        if self._signals is not None:
+            self._signals.take()
+        return self._interrupt
+
+    def __exit__(self, *error: object) -> None:
+        if self._signals is not None:
+            self._signals.give_back()
+        self._interrupt.close()

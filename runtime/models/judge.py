@@ -1,0 +1,112 @@
+"""Model evaluation: the `evaluate` effect (seed, `llm_structured`; `loops.md` 11).
+
+The request is the seed's: one message, one tool, that tool forced. Owns it, and what counts as a verdict;
+how a model is asked is the business of `models`, imported when it is first needed. The client starts
+early where that is asked for: its import takes more than a second, which passes while an agent works.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..runs.runs import CONFIG, LOOPS, ROOT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..effects.world import Context
+    from ..project.configuration import ModelEntry
+    from .client import ModelClient
+    from .selection import Model
+    from .worker_pool import SharedWorkers
+
+DEFAULT_TIMEOUT = 30.0
+TOOL = "evaluate"
+_TOOL_DOC = "Provide your evaluation of the action result"
+_CONFIG = os.path.join(ROOT, LOOPS, CONFIG)
+
+
+class Judge:
+    """Answers `evaluate` effects for one run; its environment is read once. shared: as in `ModelClient`."""
+
+    __slots__ = ("_client", "_entries", "_env", "_shared")
+
+    def __init__(self, shared: SharedWorkers | None = None) -> None:
+        self._shared = shared
+        self._env = dict(os.environb)
+        self._client: ModelClient | None = None
+        self._entries: dict[str, ModelEntry] | None = None
+
+    @property
+    def client(self) -> ModelClient:
+        if self._client is None:
+            from .client import ModelClient
+
+            self._client = ModelClient(self._env, self._shared)
+        return self._client
+
+    def start(self) -> None:
+        """Begin to import the client, for a call that is to come."""
+        self.client.start()
+
+    def perform(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
+        """{"reply"} or {"error"}, with `usage` where the model answered.
+
+        `timeout_s` bounds the whole call, the client's retries included.
+        """
+        from . import selection
+        from .prompt import message
+
+        started = time.monotonic()
+        model = self._model(args["model"])
+        content = f"{args['prompt']}\n\n<action_output>\n{args['output']}\n</action_output>"
+        limit = f"`llm.max_tokens` ({args['max_tokens']})"
+        request = {
+            "system": "",
+            "messages": [message("user", (content, False))],
+            "max_tokens": args["max_tokens"],
+            "output": {"schema": args["schema"], "limit": limit, "tool": TOOL, "description": _TOOL_DOC},
+        }
+        limits = {"timeout_s": DEFAULT_TIMEOUT, **_given(args)}
+        said = self.client.complete(model, request, context, limits, is_shown=False)
+        result: dict[str, Any] = {
+            name: said[name] for name in ("error", "usage", "timed_out") if name in said
+        }
+        if "error" not in said:
+            # A model that cannot call tools may say it in words; one of the Messages API can.
+            if not said["called"] and (model.provider == selection.DEFAULT or "problem" in said):
+                cut = f"; it was cut off at {limit}" if said["stop"] == "length" else ""
+                result["error"] = _error("no-tool-call", f"the model did not call the tool `{TOOL}`{cut}")
+            elif "problem" in said:
+                result["error"] = _error("invalid-reply", said["problem"])
+            else:
+                result["reply"] = said["value"]
+        result["duration_ms"] = round((time.monotonic() - started) * 1000)
+        result["elapsed_ms"] = context.elapsed_ms()
+        return result
+
+    def _model(self, name: str) -> Model:
+        from . import selection
+
+        if self._entries is None:
+            self._entries = {}
+            if os.path.lexists(_CONFIG):
+                from ..project import configuration
+
+                self._entries = configuration.load(ROOT).models
+        return selection.choose(name, self._entries)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def _given(args: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in args.items() if value is not None}
+
+
+def _error(kind: str, message: str) -> dict[str, Any]:
+    return {"kind": kind, "message": message}

@@ -1,0 +1,70 @@
+"""What tokens cost: `stdlib/prices.json`, which has its dates, and what a project says of its own models."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from ...stdlib import read_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+# USD per million tokens of input and of output.
+Price = tuple[float, float]
+# What a cache costs where nobody says otherwise, in prices of input.
+CACHE_READ, CACHE_WRITE = 0.1, 1.25
+_DATED = re.compile(r"-(\d{8}|\d{4}-\d\d-\d\d)$")
+
+
+def load_prices() -> dict[str, Any]:
+    """The rows of the file by the model's name: `input`, `output`, `cache_read`, `cache_write`, `long`?"""
+    told: dict[str, Any] = json.loads(read_text("prices.json"))
+    del told["unit"]
+    return {
+        name: {"cache_read": provider["cache_read"], "cache_write": provider["cache_write"], **row}
+        for provider in told.values()
+        for name, row in provider["models"].items()
+    }
+
+
+class Prices:
+    """The known prices, read when first asked for."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] | None = None
+
+    def row(self, model: str, price: Price | None = None) -> dict[str, Any] | None:
+        """What is known of a model's price, that price first; None where nobody knows it."""
+        if price is not None:
+            return {
+                "input": price[0],
+                "output": price[1],
+                "cache_read": CACHE_READ,
+                "cache_write": CACHE_WRITE,
+            }
+        if self._known is None:
+            self._known = load_prices()
+        # `claude-haiku-4-5-20251001` costs what `claude-haiku-4-5` does.
+        found: dict[str, Any] | None = self._known.get(model) or self._known.get(_DATED.sub("", model))
+        return found
+
+    def cost(self, model: str, usage: Mapping[str, Any], price: Price | None = None) -> float | None:
+        """USD for what one call to a model used, at its known price or at that one; None where none is known.
+
+        Of the input, `cache_read_tokens` came from a cache and `cache_write_tokens` went there.
+        """
+        row = self.row(model, price)
+        if row is None:
+            return None
+        read = usage["input_tokens"]
+        if "long" in row and read > row["long"]["above"]:
+            row = {**row, **row["long"]}
+        came, went = usage.get("cache_read_tokens", 0), usage.get("cache_write_tokens", 0)
+        paid = read - came - went + came * row["cache_read"] + went * row["cache_write"]
+        cost: float = round((paid * row["input"] + usage["output_tokens"] * row["output"]) / 1_000_000, 9)
+        return cost

@@ -1,0 +1,283 @@
+"""A helper process that answers one request after another, and can be ended at any moment.
+
+What may hang, grow or take a second to import (libjq, the model client) runs in one: ending a
+process ends all of that, a thread it would not. Requests and answers are lines of JSON over pipes;
+the helper is started when first needed, kept for the run, and ends by itself when the pipe closes.
+An answer may be told in parts before it is given (`serve_in_parts`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+from ..effects.world import TICK, milliseconds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from ..effects.world import Interrupt
+
+# A longer answer is refused: it could not be a value of a loop in any useful way.
+MAX_ANSWER = 32 << 20
+# Seconds a helper may take until it is ready; importing the model client takes one or two.
+START_LIMIT = 60.0
+# `sys.path` is handed over so that the helper finds what we found, wherever it is started.
+_BOOT = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
+    "import importlib; importlib.import_module(sys.argv[2]).main()"
+)
+
+_POLL = 0.005
+# What a line begins with that is a part of an answer, and not the answer.
+_PART = b'{"part":'
+
+
+class WorkerEnded(Exception):
+    """The helper ended without an answer; the text says how. The next request starts a new one."""
+
+
+class WorkerTimeout(Exception):
+    """No answer in time; the helper has been ended."""
+
+
+class Worker:
+    """A helper that runs `main()` of a module of this package; `words` are arguments for it."""
+
+    __slots__ = ("_env", "_module", "_pid", "_read", "_ready", "_words", "_write")
+
+    def __init__(self, module: str, env: Mapping[bytes, bytes], *words: str) -> None:
+        self._words = words
+        self._module = f"{__package__.rpartition('.')[0]}.{module}"
+        self._env = env
+        self._pid = 0
+        self._read = self._write = -1
+        self._ready = False
+
+    def start(self) -> None:
+        """Start the helper if it does not run; does not wait for it."""
+        if self._pid:
+            return
+        pipes: list[int] = []
+        null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            pipes += os.pipe()
+            pipes += os.pipe()
+            requests, self._write, self._read, answers = pipes
+            self._pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), self._module, *self._words],
+                self._env,
+                file_actions=(
+                    (os.POSIX_SPAWN_DUP2, requests, 0),
+                    (os.POSIX_SPAWN_DUP2, answers, 1),
+                    (os.POSIX_SPAWN_DUP2, null, 2),
+                ),
+                setsid=True,  # Ctrl-C at the terminal is ours to handle
+                setsigmask=(),
+            )
+        except OSError as error:
+            for descriptor in pipes:
+                os.close(descriptor)
+            self._read = self._write = -1
+            raise WorkerEnded(f"it could not be started: {error.strerror}") from error
+        finally:
+            os.close(null)
+        os.close(requests)
+        os.close(answers)
+        os.set_blocking(self._write, False)
+        self._ready = False
+
+    def ready(
+        self, seconds: float, interrupt: Interrupt, on_tick: Callable[[], object] | None = None
+    ) -> None:
+        """Wait until the helper has started; raises as `ask` does."""
+        if self._pid and os.waitpid(self._pid, os.WNOHANG)[0]:
+            self._forget()  # it was ended while it had nothing to do
+        try:
+            self.start()
+            if not self._ready:
+                self._exchange(b"", min(seconds, START_LIMIT), interrupt, on_tick)
+                self._ready = True
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(
+        self,
+        request: dict[str, Any],
+        seconds: float,
+        interrupt: Interrupt,
+        on_tick: Callable[[], object] | None = None,
+        on_part: Callable[[Any], object] | None = None,
+    ) -> dict[str, Any]:
+        """The answer to a request, within `seconds` from when the helper is ready.
+
+        on_part: is told what the helper says before it answers.
+        Raises `WorkerTimeout`, `WorkerEnded` and `Interrupted`; the helper has been ended then.
+        """
+        self.ready(START_LIMIT, interrupt, on_tick)
+        line = json.dumps(request).encode() + b"\n"
+        try:
+            answer: dict[str, Any] = json.loads(self._exchange(line, seconds, interrupt, on_tick, on_part))
+        except BaseException:
+            self.close()
+            raise
+        return answer
+
+    def let_go(self) -> None:
+        """Tell the helper that nothing more comes: it ends by itself, when it has put everything away."""
+        if self._write >= 0:
+            os.close(self._write)
+            self._write = -1
+
+    def wait_and_close(self, seconds: float) -> None:
+        """Give a helper that was let go time to end, and end it then."""
+        end = time.monotonic() + seconds
+        while self._pid and time.monotonic() < end:
+            if os.waitpid(self._pid, os.WNOHANG)[0]:
+                self._forget()
+                return
+            time.sleep(_POLL)
+        self.close()
+
+    def close(self) -> None:
+        """End the helper."""
+        if self._pid:
+            self.kill()
+            os.waitpid(self._pid, 0)
+        if self._read >= 0:
+            self._forget()
+
+    # --- for who talks to it otherwise (`shared_worker`) ------------------------------------------
+
+    @property
+    def requests(self) -> int:
+        """Where it is written to."""
+        return self._write
+
+    @property
+    def answers(self) -> int:
+        """Where it is read."""
+        return self._read
+
+    def kill(self) -> None:
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+
+    def reap(self) -> str:
+        """How the helper came to its end, for which it waits."""
+        from ..effects.process import signal_name
+
+        _, status = os.waitpid(self._pid, 0)
+        self._pid = 0
+        code = os.waitstatus_to_exitcode(status)
+        return f"it was ended by {signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
+
+    def _forget(self) -> None:
+        os.close(self._read)
+        self.let_go()
+        self._pid = 0
+        self._read = self._write = -1
+
+    def _exchange(
+        self,
+        line: bytes,
+        seconds: float,
+        interrupt: Interrupt,
+        on_tick: Callable[[], object] | None,
+        on_part: Callable[[Any], object] | None = None,
+    ) -> bytes:
+        """Write `line` and read one line that is no part."""
+        end = time.monotonic() + seconds
+        poller = select.poll()
+        poller.register(self._read, select.POLLIN)
+        poller.register(interrupt, select.POLLIN)
+        if line:
+            poller.register(self._write, select.POLLOUT)
+        rest = memoryview(line)
+        answer = bytearray()
+        while not answer.endswith(b"\n"):
+            interrupt.check()
+            left = end - time.monotonic()
+            if left <= 0:
+                raise WorkerTimeout
+            ready = poller.poll(milliseconds(min(left, TICK) if on_tick else left))
+            for descriptor, _ in ready:
+                if descriptor == self._read:
+                    data = os.read(descriptor, 1 << 16)
+                    if not data:
+                        raise WorkerEnded(self._ending())
+                    answer += data
+                    if on_part is not None and b"\n" in data:
+                        answer = _told(answer, on_part)
+                    if len(answer) > MAX_ANSWER:
+                        raise WorkerEnded(f"its answer is longer than {MAX_ANSWER >> 20} MiB")
+                elif descriptor == self._write:
+                    try:
+                        rest = rest[os.write(descriptor, rest[: 1 << 16]) :]
+                    except BrokenPipeError:
+                        rest = rest[:0]  # it has ended; the read says so
+                    if not rest:
+                        poller.unregister(descriptor)
+            if on_tick is not None and not ready:
+                on_tick()
+        return bytes(answer)
+
+    def _ending(self) -> str:
+        """How the helper came to its end."""
+        why = self.reap()
+        self._forget()
+        return why
+
+
+def _told(lines: bytearray, on_part: Callable[[Any], object]) -> bytearray:
+    """Tell the parts that lines begin with; the rest of them."""
+    start = 0
+    while lines.startswith(_PART, start) and (end := lines.find(b"\n", start)) >= 0:
+        on_part(json.loads(lines[start:end])["part"])
+        start = end + 1
+    return lines[start:]
+
+
+def end_when_alone() -> None:
+    """End this helper once nobody asks it any more, even while it answers: that may take long."""
+    import threading
+
+    poller = select.poll()
+    poller.register(0, 0)  # only that nobody writes any more
+
+    def watch() -> None:
+        poller.poll()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """The helper's side: say ready, then answer each request until the pipe closes."""
+    serve_in_parts(lambda request, say: answer(request))
+
+
+def serve_in_parts(answer: Callable[[dict[str, Any], Callable[[Any], None]], dict[str, Any]]) -> None:
+    """As `serve`; before it answers, `answer(request, say)` may say something, which is told at once."""
+    requests = sys.stdin.buffer
+    # Whatever a library prints must not be taken for an answer.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    answers.write(b"{}\n")
+    answers.flush()
+
+    def say(part: Any) -> None:
+        answers.write(_PART + b" " + json.dumps(part).encode() + b"}\n")
+        answers.flush()
+
+    for line in requests:
+        answers.write(json.dumps(answer(json.loads(line), say)).encode() + b"\n")
+        answers.flush()

@@ -1,0 +1,1 @@
+"""A project and its settings: configuration, loading and caching of programs, validation."""

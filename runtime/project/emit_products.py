@@ -1,0 +1,126 @@
+"""What `llc compile` and `llc disasm` give: the FSM, the IR, the bytecode, an image."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+
+from ...ir.diagnostics import render_all, suggest
+from ..host.errors import UserError, refuse_missing_folder
+from ..journal.journal import write_file
+from ..runs import runs
+from .load import load_image, overrides
+from .options import Values
+
+# By how the file's name ends: what is written to it.
+_SUFFIXES = {".yaml": "fsm", ".yml": "fsm", ".ir": "ir", ".llb": "image"}
+_FORMS = ("ir", "bytecode", "fsm", "expanded")
+
+
+def compile_to(
+    values: Values, form: str | None, output: str | None, with_sources: bool, warn: Callable[[str], None]
+) -> str | None:
+    """Compile a loop; the text to print, None where a file was written instead.
+
+    Raises UserError, CompileError and JournalError.
+    """
+    if form is not None and form not in _FORMS:
+        raise UserError("bad-option", f"--emit cannot be `{form}`", suggest(form, _FORMS, "forms"))
+    path = runs.resolve(values.target)
+    if path.endswith(runs.IMAGE_SUFFIX):
+        raise UserError("already-compiled", f"{path} is an image", f"to look into it: llc disasm {path}")
+    to_file = output is not None and output != "-"
+    if to_file and output is not None:
+        form = _form_of(output, form)
+        if os.path.exists(output) and os.path.samefile(output, path):
+            raise UserError("overwrites-source", f"`{output}` is the loop itself", "name another file")
+    from ...frontend.compile import compile_file
+
+    compiled = compile_file(path, overrides(values))
+    warnings = [diagnostic for diagnostic in compiled.diagnostics if not diagnostic.is_error]
+    if warnings:
+        warn(render_all(warnings, compiled.sources))
+    data: bytes
+    match form:
+        case "fsm":
+            if compiled.loop is None:
+                raise _no_form(path, "fsm", "a flow", "expanded")
+            from ...frontend.loop.fsm_printer import print_fsm
+
+            data = print_fsm(compiled.loop).encode()
+        case "expanded":
+            if compiled.core is None:
+                raise _no_form(path, "expanded", "a loop", "fsm")
+            from ...frontend.core.printer import expanded_text
+
+            data = expanded_text(compiled.core).encode()
+        case "bytecode":
+            from ...vm.code.disassembly import disassemble
+            from ...vm.code.emit import emit
+
+            data = disassemble(emit(compiled.program)).encode()
+        case "image":
+            from ...vm.code.emit import emit
+
+            data = emit(compiled.program, sources=with_sources).to_bytes()
+        case _:
+            from ...ir.text import print_program
+
+            data = print_program(compiled.program).encode()
+    if not to_file or output is None:
+        return data.decode()
+    _write_output(output, data)
+    return None
+
+
+def _no_form(path: str, form: str, what: str, other: str) -> UserError:
+    return UserError(
+        "bad-option", f"{path} is {what}, which has no form `{form}`", f"--emit {other} shows it"
+    )
+
+
+def _form_of(output: str, form: str | None) -> str:
+    """What goes into a file: what its name says; where that says nothing, what was asked for."""
+    found = _SUFFIXES.get(os.path.splitext(output)[1])
+    if found is None and form is None:
+        raise UserError(
+            "bad-option",
+            f"the name `{output}` does not say what to write",
+            "end it in .yaml (the FSM), .llb (an image) or .ir (IR text), or say --emit",
+        )
+    if found is not None and form is not None and found != form:
+        raise UserError("bad-option", f"`{output}` would hold the {found}, but --emit asks for {form}")
+    return found or form or "ir"
+
+
+def _write_output(path: str, data: bytes) -> None:
+    if os.path.lexists(path) and not os.path.isfile(path):
+        from ..host.errors import reason
+        from ..journal.journal import JournalError
+
+        try:  # a device or a pipe cannot be replaced, only written to
+            with open(path, "wb") as file:
+                file.write(data)
+        except OSError as error:
+            raise JournalError(f"cannot write {path}: {reason(error)}") from None
+    else:
+        refuse_missing_folder(path)
+        write_file(path, data, durable=False)
+
+
+def disassembly(values: Values, as_json: bool, warn: Callable[[str], None]) -> str:
+    """The bytecode of an image or a loop as text. Raises UserError and CompileError."""
+    path = runs.resolve(values.target)
+    from ...vm.code import disassembly as disasm
+
+    if path.endswith(runs.IMAGE_SUFFIX):
+        image = load_image(path)
+    else:
+        from ...frontend.compile import compile_file
+        from ...vm.code.emit import emit
+
+        image = emit(compile_file(path, overrides(values)).program)
+    if as_json:
+        return json.dumps(disasm.disassemble_json(image), indent=2, ensure_ascii=False) + "\n"
+    return disasm.disassemble(image)

@@ -1,0 +1,223 @@
+"""Images kept in `.loops/.cache/`: what was compiled or verified before runs without waiting for that again.
+
+An entry's name is a digest of all that the image depends on: the source, its path, the overrides,
+this llc. What is missing, damaged or not ours is compiled again; the folder may be deleted at any
+time. An entry is used without being verified, so it carries a keyed digest: somebody else's
+repository cannot bring an entry that stands in for the loop one has read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from ..journal.journal import JournalError, write_file
+from ..runs.program_file import holds_secret
+from ..runs.runs import LOOPS, make_private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...vm.code.image import Image
+
+FOLDER = os.path.join(LOOPS, ".cache")
+SUFFIX = ".cached"
+# What is empty and says that the image of its name is sound.
+SOUND = ".sound"
+MOST_ENTRIES = 64  # of each
+_MAC = 32
+# What an image is made by; a change in there makes all entries old.
+_MAKERS = ("ir", "frontend", "vm", "stdlib")
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def entry_key(source: bytes, path: str, settings: Iterable[str]) -> str:
+    """The name of the entry for a source compiled under `settings` by this llc."""
+    from ...ir.digests import blake2b
+
+    digest = blake2b(digest_size=20)
+    for part in (b"1", _makers(), path.encode("utf-8", "surrogateescape"), source):
+        digest.update(b"%d:" % len(part) + part)
+    for text in settings:
+        part = text.encode("utf-8", "surrogateescape")
+        digest.update(b"%d:" % len(part) + part)
+    return digest.hexdigest()
+
+
+def declared_files(folder: str) -> dict[str, str]:
+    """The files around flows that declare tools and tasks, and what tells their contents.
+
+    A file that comes or goes counts as a change, and so does one that cannot be read.
+    """
+    from ...ir.digests import blake2b
+
+    tasks = os.path.join(folder, "tasks")
+    paths = [os.path.join(folder, "tools.yaml")]
+    with contextlib.suppress(OSError):
+        paths += sorted(os.path.join(tasks, name) for name in os.listdir(tasks) if name.endswith(".xml"))
+    found = {}
+    for path in paths:
+        if not os.path.lexists(path):
+            continue
+        digest = "unreadable"
+        if os.path.isfile(path):  # a pipe would be waited for
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                digest = blake2b(file.read(), digest_size=16).hexdigest()
+        found[os.path.normpath(path)] = f"{path} {digest}"
+    return found
+
+
+def load(root: str, key: str) -> Image | None:
+    """The image kept under `key`, None where there is none that can be trusted."""
+    data = _read(root, key, SUFFIX)
+    if data is None:
+        return None
+    from ...vm.code.image import Image, ImageError
+
+    try:
+        return Image.from_bytes(data)
+    except ImageError:
+        return None
+
+
+def is_sound(root: str, data: bytes) -> bool:
+    """Whether the image of these bytes was made or verified here before, by this llc."""
+    return _read(root, _sound_key(data), SOUND) == b""
+
+
+def remember_sound(root: str, data: bytes) -> None:
+    """From now on the image of these bytes is known to be sound, where there is a project to know it."""
+    if os.path.isdir(os.path.join(root, LOOPS)):
+        _write(root, _sound_key(data), SOUND, b"")
+
+
+def _sound_key(data: bytes) -> str:
+    return entry_key(data, "", ())
+
+
+def is_current(image: Image) -> bool:
+    """Whether each further file that an image was compiled from still says the same.
+
+    The first is in the entry's key; these are known only once it has been compiled.
+    """
+    from ...ir.digests import sha256
+
+    for source in image.sources[1:]:
+        if not os.path.isfile(source.path):  # a pipe would be waited for
+            return False
+        try:
+            with open(source.path, "rb") as file:
+                text = file.read().decode("utf-8-sig")
+        except (OSError, UnicodeDecodeError):
+            return False
+        if sha256(text.encode()).hexdigest() != source.sha256:
+            return False
+    return True
+
+
+def store(root: str, key: str, image: Image) -> None:
+    """Keep an image that was compiled, which is sound; where that cannot be done, it is not kept."""
+    if holds_secret(image):
+        return
+    data = image.to_bytes()
+    _write(root, key, SUFFIX, data)
+    remember_sound(root, data)
+
+
+def _read(root: str, key: str, suffix: str) -> bytes | None:
+    """What an entry holds, None where there is none that this user made."""
+    try:
+        with open(os.path.join(root, FOLDER, key + suffix), "rb") as file:
+            data = file.read()
+    except OSError:
+        return None
+    secret = _secret(make=False)
+    return data[_MAC:] if secret is not None and data[:_MAC] == _mac(secret, key, data[_MAC:]) else None
+
+
+def _write(root: str, key: str, suffix: str, data: bytes) -> None:
+    secret = _secret(make=True)
+    if secret is None:
+        return
+    folder = os.path.join(root, FOLDER)
+    with contextlib.suppress(OSError, JournalError):
+        make_private(folder)
+        _prune(folder, suffix)
+        write_file(
+            os.path.join(folder, key + suffix), _mac(secret, key, data) + data, durable=False, mode=0o600
+        )
+
+
+def _prune(folder: str, suffix: str) -> None:
+    """Make room: of too many entries, those go that were made first."""
+    entries = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(suffix)]
+    if len(entries) >= MOST_ENTRIES:
+        entries.sort(key=os.path.getmtime)
+        for path in entries[: len(entries) - MOST_ENTRIES + 1]:
+            os.unlink(path)
+
+
+def _makers() -> bytes:
+    """What tells one llc from another, a working copy that is being changed included."""
+    from ... import __version__
+
+    facts = [__version__]
+    for folder in _MAKERS:
+        try:
+            with os.scandir(os.path.join(_PACKAGE, folder)) as found:
+                for item in found:
+                    if item.is_file():
+                        state = item.stat()
+                        facts.append(f"{folder}/{item.name} {state.st_size} {state.st_mtime_ns}")
+        except OSError:
+            facts.append(folder)
+    return "\n".join(sorted(facts)).encode()
+
+
+def _mac(secret: bytes, key: str, data: bytes) -> bytes:
+    from ...ir.digests import blake2b
+
+    return blake2b(
+        data, digest_size=_MAC, key=secret, person=b"llc-image", salt=bytes.fromhex(key)[:16]
+    ).digest()
+
+
+def _secret(make: bool) -> bytes | None:
+    """This user's key, kept where only they can read it; None where there is none to be had."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    path = os.path.join(home, "llc", "key")
+    if not os.path.isabs(path):
+        return None
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return _make_secret(path) if make else None
+    except OSError:
+        return None
+    try:
+        state = os.fstat(fd)
+        secret = os.read(fd, 64)
+    finally:
+        os.close(fd)
+    is_ours = state.st_uid == os.geteuid() and not state.st_mode & 0o077
+    return secret if is_ours and len(secret) == 32 else None
+
+
+def _make_secret(path: str) -> bytes | None:
+    secret = os.urandom(32)
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        scratch = f"{path}.{os.getpid()}"
+        fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, secret)
+        finally:
+            os.close(fd)
+        try:
+            os.link(scratch, path)
+        finally:
+            os.unlink(scratch)
+    except OSError:
+        return None  # or another process was quicker; its key serves the next time
+    return secret

@@ -1,0 +1,95 @@
+"""What bounds a run whatever its program says: fuel, depth of calls, size of values.
+
+They hold by default. `--fuel`, `--max-depth` and `--max-size` set them, else `LLC_FUEL`, `LLC_MAX_DEPTH`
+and `LLC_MAX_SIZE`. A run records those it began with, for they are part of what it does: resumed or
+replayed it keeps to them; only fuel, which no program can see, may be given anew. `spec/flows.md`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from ...vm.values import bounds
+from ..host.errors import UserError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .options import Values
+
+# Hours of nothing but computing: a run that works and waits comes nowhere near it.
+FUEL = 10_000_000_000
+DEPTH = bounds.MAX_CALLS
+SIZE = bounds.MAX_ITEMS
+# For each item that a list may have, so many characters of a text; so many items for a bit of an integer.
+_CHARACTERS = bounds.MAX_TEXT // bounds.MAX_ITEMS
+_PER_BIT = bounds.MAX_ITEMS // bounds.MAX_BITS
+# Integers of a few digits are no use to anybody.
+_LEAST_BITS = 1024
+
+_VARIABLES = (("fuel", "LLC_FUEL"), ("max_depth", "LLC_MAX_DEPTH"), ("max_size", "LLC_MAX_SIZE"))
+
+
+class Bounds:
+    """fuel: ticks a run may use in all. depth: calls inside one another. size: items of a list; texts and
+    integers are bounded in proportion.
+    """
+
+    __slots__ = ("depth", "fuel", "size")
+
+    def __init__(self, fuel: int | None = None, depth: int | None = None, size: int | None = None) -> None:
+        self.fuel = fuel or FUEL
+        self.depth = depth or DEPTH
+        self.size = size or SIZE
+
+    @classmethod
+    def asked(cls, values: Values) -> Bounds:
+        """What a command's options say, else the environment. Raises UserError."""
+        return cls(*(getattr(values, name) or _variable(variable) for name, variable in _VARIABLES))
+
+    @classmethod
+    def recorded(cls, start: dict[str, Any], fuel: int | None = None) -> Bounds:
+        """What a run began with, by its `run_start`; `fuel` is given anew."""
+        limits = start.get("limits")
+        found = limits if isinstance(limits, dict) else {}
+        given = [value if type(value) is int and value > 0 else None for value in map(found.get, _RECORDED)]
+        return cls(fuel or _variable("LLC_FUEL") or given[0], *given[1:])
+
+    def as_record(self) -> dict[str, int]:
+        """Those that are not the default, for `run_start`."""
+        pairs = zip(_RECORDED, ((self.fuel, FUEL), (self.depth, DEPTH), (self.size, SIZE)), strict=True)
+        return {name: value for name, (value, default) in pairs if value != default}
+
+    def apply(self) -> None:
+        """Let them hold in this process. Fuel is the business of whoever runs the machine."""
+        bounds.set_bounds(
+            text=self.size * _CHARACTERS,
+            bits=max(_LEAST_BITS, self.size // _PER_BIT),
+            items=self.size,
+            calls=self.depth,
+        )
+
+
+@contextlib.contextmanager
+def keeping() -> Iterator[None]:
+    """Inside, bounds may be applied; afterwards those hold that did before."""
+    before = {name: getattr(bounds, f"MAX_{name.upper()}") for name in ("text", "bits", "items", "calls")}
+    try:
+        yield
+    finally:
+        bounds.set_bounds(**before)
+
+
+_RECORDED = ("fuel", "depth", "size")
+
+
+def _variable(name: str) -> int | None:
+    text = os.environ.get(name)
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text)):
+        raise UserError("bad-option", f"{name} is a number of 1 or more, not `{text[:40]}`")
+    return int(text)

@@ -1,0 +1,183 @@
+"""A loop that was edited while a run of it was cut off: what differs, and how the run takes it on.
+
+Owns the comparison of the program a run has with what its file says now, state by state, and the files
+of the programs a run went on with. Whether they fit together `vm.renewal` decides.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...ir.digests import sha256
+from ..host.errors import EXIT_FAILURE, UserError
+from ..runs import program_file, runs
+from . import run_programs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ...vm.code.image import Image
+    from ...vm.machine.machine import Machine
+    from ..runs.runs import RunFolder
+
+
+_LIBRARY = "stdlib/"
+_OTHERWISE = "without --accept-changes it goes on with the program it has"
+
+
+class Change:
+    """What became of a run's source. image: the program that it makes now, None where it makes none.
+
+    added, removed, changed: states of a loop or functions of a flow, by name, the changed ones with what
+    is different about them. settings: what else of the loop changed. trouble: why there is no image.
+    """
+
+    def __init__(self, path: str, image: Image | None, trouble: str = "") -> None:
+        self.path = path
+        self.image = image
+        self.trouble = trouble
+        self.added: list[str] = []
+        self.removed: list[str] = []
+        self.changed: dict[str, list[str]] = {}
+        self.settings: list[str] = []
+
+    def compare(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """Note the differences between the parts of two programs, each a map of its properties."""
+        self.added = [name for name in new if name not in old]
+        self.removed = [name for name in old if name not in new]
+        for name in new:
+            if name in old and old[name] != new[name]:
+                self.changed[name] = [key for key in new[name] if old[name].get(key) != new[name][key]]
+
+    def text(self, run: str, state: str | None, is_accepted: bool) -> str:
+        """What the person is told; `state`: where the run is."""
+        if self.image is None:
+            return f"note: {self.path} {self.trouble}; {run} goes on with the program it has"
+        lines = [f"note: {self.path} has changed since {run} took its program from it"]
+        lines += [f"  + {name}" for name in self.added]
+        lines += [f"  - {name}" for name in self.removed]
+        for name, keys in self.changed.items():
+            lines.append(f"  ~ {name}" + (f": {', '.join(keys)}" if keys else ""))
+        if self.settings:
+            lines.append(f"  ~ the loop's {', '.join(self.settings)}")
+        if state is not None:
+            there = "is not there any more" if state in self.removed else "is still there"
+            lines.append(f"  the run is in `{state}`, which {there}")
+        if is_accepted:
+            lines.append("  it is to go on with the new program")
+        else:
+            lines.append("  it goes on with the program it has; with the new one: --accept-changes")
+        return "\n".join(lines)
+
+
+def find(start: Mapping[str, Any], image: Image, outputs: str) -> Change | None:
+    """How the source of a run that began with `start` differs from its program; None where it does not.
+
+    outputs: where long texts of the run are.
+    """
+    path = start.get("path")
+    if not isinstance(path, str) or not path:
+        return None
+    if not os.path.isfile(os.path.join(runs.ROOT, path)):
+        return Change(path, None, "is not there any more")
+    if not path.endswith(runs.IMAGE_SUFFIX) and all(_is_as_it_was(source) for source in image.sources):
+        return None
+    from ...ir.diagnostics import CompileError
+
+    try:
+        new = run_programs.source_now(start, outputs)
+    except (CompileError, UserError):
+        return Change(path, None, "has changed and is not valid now (`llc validate` says why)")
+    if new.program_hash == image.program_hash:
+        return None
+    change = Change(path, new)
+    loops = _loop(image), _loop(new)
+    if loops[0] is not None and loops[1] is not None:
+        change.compare(_states(loops[0]), _states(loops[1]))
+        old, now = (_properties(loop) for loop in loops)
+        change.settings = [name for name in now if name != "states" and old.get(name) != now[name]]
+    else:
+        change.compare(_functions(image), _functions(new))
+    return change
+
+
+def accept(run: RunFolder, machine: Machine, change: Change) -> tuple[Machine, list[str]]:
+    """The machine in the changed program, and which of its variables are not in that. Raises UserError."""
+    from ...vm.machine.migration import RenewalError, renew
+
+    if change.image is None:
+        raise UserError("no-program", f"{change.path} {change.trouble}", _OTHERWISE, EXIT_FAILURE)
+    try:
+        return renew(machine, change.image)
+    except RenewalError as error:
+        raise UserError(
+            "incompatible-program",
+            f"{run.id} cannot go on with {change.path} as it is now: {error}",
+            _OTHERWISE,
+            EXIT_FAILURE,
+        ) from None
+
+
+def keep(run: RunFolder, image: Image) -> None:
+    """Write the program that a run goes on with beside those it had. Raises JournalError."""
+    number = 2
+    while os.path.exists(os.path.join(run.path, f"program-{number}.llb")):
+        number += 1
+    run.image_name = f"program-{number}.llb"
+    program_file.keep(run.image, image)
+
+
+def scopes(run: RunFolder, first: Image, start: Mapping[str, Any] | None) -> list[str]:
+    """All paths that the programs of a run work on; with `start`, one that it may take on included."""
+    own = run.start().get("scope")
+    found = set(own if isinstance(own, list) else first.meta["scope"])
+    number = 2
+    while os.path.exists(os.path.join(run.path, name := f"program-{number}.llb")):
+        found.update(run_programs.load(run.id, run.journal, name).meta["scope"])
+        number += 1
+    change = find(start, first, run.outputs) if start is not None else None
+    if change is not None and change.image is not None:
+        found.update(change.image.meta["scope"])
+    return sorted(found)
+
+
+def _is_as_it_was(source: Any) -> bool:
+    if source.path.startswith(_LIBRARY):
+        return True  # ours, and not in the project
+    try:
+        with open(os.path.join(runs.ROOT, source.path), "rb") as file:
+            return bool(sha256(file.read()).hexdigest() == source.sha256)
+    except OSError:
+        return False
+
+
+def _loop(image: Image) -> Any:
+    """The loop that an image was made from, None where it was not or cannot be read again."""
+    if image.meta["kind"] != "loop" or not image.sources or image.sources[0].text is None:
+        return None
+    from ...frontend.loop.paradigms import loop_of
+    from ...frontend.loop.reader import read_loop
+    from ...frontend.source.yaml_tree import text_source
+
+    spec, document, _ = read_loop(text_source(image.sources[0].text, image.sources[0].path))
+    return None if spec is None else loop_of(spec, document)[0]
+
+
+def _properties(spec: Any) -> dict[str, Any]:
+    """The fields of a block of YAML by their keys, spans left out."""
+    import attrs
+
+    return {field.name: getattr(spec, field.name) for field in attrs.fields(type(spec)) if field.eq}
+
+
+def _states(loop: Any) -> dict[str, dict[str, Any]]:
+    return {name: _properties(state) for name, state in loop.states.items()}
+
+
+def _functions(image: Image) -> dict[str, dict[str, Any]]:
+    """A program's functions, each with its states; no names are told of what differs in them."""
+    from ...vm.code.lift import lift
+
+    return {function.name: {"states": function.states} for function in lift(image).functions}

@@ -1,0 +1,124 @@
+"""The programs of a run: the images in its folder, or what its sources make of them again.
+
+Owns what is trusted to be a run's program: the one with the hash that its journal tells. Where an image
+is missing, damaged or another one, the run's source takes its place if it still makes that program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+
+from ..host.errors import EXIT_FAILURE, UserError
+from ..host.secrets import masked
+from ..journal import journal as journals
+from ..journal.journal import Blobs, JournalError
+from ..runs import program_file, runs
+from .load import load_expression, load_image, load_program
+from .options import RUN, Values, given
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from ...vm.code.image import Image
+
+_NAME = re.compile(r"program(-\d{1,9})?\.llb")
+_CHANGED = b'{"event":"program_changed"'
+
+
+def load(
+    run: str, journal: str, name: str = runs.FIRST_IMAGE, warn: Callable[[str], None] | None = None
+) -> Image:
+    """The program in the file `name` beside a run's journal, put back there if it had to be made again.
+
+    warn: is told so in a sentence. Raises UserError where the program cannot be had.
+    """
+    from ...ir.diagnostics import CompileError
+
+    if not _NAME.fullmatch(name):
+        raise UserError("no-program", f"{run} went on with a program of no usable name", None, EXIT_FAILURE)
+    path = os.path.join(os.path.dirname(journal), name)
+    wanted = _hash(journal, name)
+    try:
+        image = load_image(path, root=runs.ROOT)
+        if wanted in (None, image.program_hash):
+            return image
+        trouble = UserError("wrong-program", f"{path} is not the program that the run had")
+    except UserError as error:
+        if error.id == "changed-secret":
+            raise
+        trouble = error if os.path.exists(path) else UserError("no-program", f"{run} has no {name}")
+    except CompileError as error:
+        trouble = UserError("bad-image", f"{path}: {error.diagnostics[0].message}")
+    source, found = _made_again(journal, wanted)
+    if isinstance(found, str):
+        raise UserError(
+            trouble.id,
+            f"{trouble.message}, and {found}",
+            f"bring back {path} or {source} as it was; {journal} is untouched",
+            EXIT_FAILURE,
+        )
+    if warn is not None:
+        warn(f"note: {trouble.message}; made it again from {source}, which makes the same program")
+    with contextlib.suppress(JournalError):
+        program_file.keep(path, found)
+    return found
+
+
+def source_now(start: Mapping[str, Any], outputs: str) -> Image:
+    """What the source that a run began with (`run_start`) makes now, with the options of then.
+
+    outputs: where its long texts are. Raises UserError and CompileError.
+    """
+    try:
+        told = [start.get(name) for name in ("overrides", "expression")]
+        overrides, expression = journals.unpack(told, Blobs(outputs).fetch)
+    except journals.BlobError as error:
+        raise UserError("damaged-record", str(error), exit_code=EXIT_FAILURE) from None
+    path = str(start.get("path"))
+    values = Values(RUN, path, **given(overrides))
+    if expression is not None:
+        return load_expression(str(expression), values, lambda text: None)
+    return load_program(path, values, lambda text: None)
+
+
+def _made_again(journal: str, wanted: str | None) -> tuple[str, Image | str]:
+    """The path of a run's source, and the wanted program made from it; or why it cannot be."""
+    from ...ir.diagnostics import CompileError
+
+    start = runs.start_of(journal)
+    is_expression = "expression" in start
+    path = "its expression" if is_expression else start.get("path")
+    if not isinstance(path, str) or not path:
+        return "its source", "its journal does not say what it was made from"
+    if wanted is None:
+        return path, "its journal does not say which program that was"
+    if not is_expression and not os.path.isfile(os.path.join(runs.ROOT, path)):
+        return path, f"{path} is not there any more"
+    try:
+        image = source_now(start, os.path.join(os.path.dirname(journal), "outputs"))
+    except CompileError:
+        return path, f"{path} is not valid now"
+    except UserError as error:
+        return path, f"{path} cannot be compiled: {masked(error.message)}"
+    if image.program_hash != wanted:
+        return path, f"{path} makes another program now"
+    return path, image
+
+
+def _hash(journal: str, name: str) -> str | None:
+    """The hash of a run's program as its journal tells it."""
+    told: Any = None
+    if name == runs.FIRST_IMAGE:
+        told = runs.start_of(journal).get("program_hash")
+    else:
+        # Only the lines that may tell it are taken apart: there may be very many.
+        with contextlib.suppress(OSError), open(journal, "rb") as file:
+            for line in file:
+                event = journals.unseal(line[:-1]) if line.startswith(_CHANGED) else None
+                if event is not None and event.get("image") == name:
+                    told = event.get("program_hash")
+    return told if isinstance(told, str) else None

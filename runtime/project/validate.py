@@ -1,0 +1,144 @@
+"""Checking loops without running them: many at once, for people and for CI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from ...ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
+from ...ir.spans import Source
+from ..host.errors import UserError
+from ..runs import runs
+from . import configuration
+from .load import compile_options, load_image
+
+
+class Finding:
+    """What was found in one file."""
+
+    def __init__(self, target: str, diagnostics: Sequence[Diagnostic], sources: Sequence[Source]) -> None:
+        self.target = target
+        self.diagnostics = in_order(diagnostics)
+        self.sources = sources
+
+    def count(self, severity: str) -> int:
+        return sum(diagnostic.severity == severity for diagnostic in self.diagnostics)
+
+    def is_valid(self, strict: bool) -> bool:
+        return not self.count("error") and not (strict and self.diagnostics)
+
+
+def check(
+    targets: Sequence[str], arguments: tuple[tuple[str, str], ...] = (), declare: tuple[str, ...] = ()
+) -> list[Finding]:
+    """Check loops and flows by name or path; without any, all of `.loops/`. UserError where there is nothing.
+
+    arguments: variables of the flows among them, as (name, text). declare: what else they may call.
+    """
+    found = list(targets) or list(runs.loop_files().values())
+    if not found and not _declares():
+        raise UserError("no-loops", f"there are no loops in {runs.LOOPS}/", "name the files to check")
+    findings = [_check_one(target, arguments, declare) for target in dict.fromkeys(found)]
+    return findings if targets else findings + _check_declared(findings) + _check_configuration()
+
+
+def _declares() -> bool:
+    """Whether the project has tools or tasks of its own."""
+    from ...frontend.tasks.registry import project_files
+
+    return bool(project_files(runs.LOOPS))
+
+
+def _check_configuration() -> list[Finding]:
+    """What the project says about all its loops, where something is wrong with it."""
+    try:
+        configuration.load(runs.ROOT)
+    except CompileError as error:
+        return [Finding(os.path.join(runs.LOOPS, runs.CONFIG), error.diagnostics, error.sources)]
+    return []
+
+
+def _check_declared(findings: Sequence[Finding]) -> list[Finding]:
+    """The files that declare tools and tasks, where something is wrong that no flow was told of."""
+    from ...frontend.tasks.registry import read_project
+
+    told = {diagnostic for finding in findings for diagnostic in finding.diagnostics}
+    declared = read_project(runs.LOOPS)
+    wrong = [diagnostic for diagnostic in declared.diagnostics if diagnostic not in told]
+    paths = dict.fromkeys(diagnostic.span.path if diagnostic.span else runs.LOOPS for diagnostic in wrong)
+    return [
+        Finding(
+            path,
+            [found for found in wrong if (found.span.path if found.span else runs.LOOPS) == path],
+            declared.sources,
+        )
+        for path in paths
+    ]
+
+
+def _check_one(target: str, arguments: tuple[tuple[str, str], ...], declare: tuple[str, ...]) -> Finding:
+    path = target
+    try:
+        path = runs.resolve(target)
+        if path.endswith(runs.IMAGE_SUFFIX):
+            load_image(path)
+            return Finding(path, [], [])
+        from ...frontend.compile import compile_file, is_flow_path
+
+        options = compile_options()
+        if is_flow_path(path):
+            options = attrs.evolve(options, arguments=arguments)
+        if is_flow_path(path) or (declare and _may_call(path)):
+            options = attrs.evolve(options, declare=declare)
+        compiled = compile_file(path, options)
+        return Finding(path, compiled.diagnostics, compiled.sources)
+    except UserError as error:
+        return Finding(path, [Diagnostic(error.id, error.message, help=error.help)], [])
+    except CompileError as error:
+        return Finding(path, error.diagnostics, error.sources)
+
+
+def _may_call(path: str) -> bool:
+    """Whether a loop may call functions of flows, to which `--declare` matters."""
+    from ...frontend.source.yaml_tree import read_source
+
+    return "call" in (read_source(path).text or "")
+
+
+def as_text(findings: Sequence[Finding], strict: bool, color: bool) -> str:
+    """All that was found, and a line that sums it up."""
+    parts = [render_all(f.diagnostics, f.sources, color) for f in findings if f.diagnostics]
+    bad = [finding for finding in findings if not finding.is_valid(strict)]
+    errors = sum(finding.count("error") for finding in findings)
+    warnings = sum(finding.count("warning") for finding in findings)
+    facts = [f"{len(findings)} {_plural('loop', len(findings))} checked"]
+    if bad:
+        facts.append(f"{len(bad)} invalid")
+    if errors:
+        facts.append(f"{errors} {_plural('error', errors)}")
+    if warnings:
+        facts.append(f"{warnings} {_plural('warning', warnings)}")
+    return "".join(f"{part}\n\n" for part in parts) + ", ".join(facts) + "\n"
+
+
+def as_json(findings: Sequence[Finding], strict: bool) -> dict[str, Any]:
+    return {
+        "valid": all(finding.is_valid(strict) for finding in findings),
+        "errors": sum(finding.count("error") for finding in findings),
+        "warnings": sum(finding.count("warning") for finding in findings),
+        "files": [
+            {
+                "file": finding.target,
+                "valid": finding.is_valid(strict),
+                "diagnostics": [to_json(diagnostic) for diagnostic in finding.diagnostics],
+            }
+            for finding in findings
+        ],
+    }
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else word + "s"

@@ -1,0 +1,1 @@
+"""Recorded runs: timeline, replay, comparison, fork, trace, recorded test cases."""

@@ -1,0 +1,506 @@
+"""Where a program told again differs from what is on record: the first difference, and how it is shown.
+
+Owns what counts as the same: notes and effects in their order, arguments and fields by value, and how
+the run ends. Durations do not count; a run that was cut off is compared as far as it is recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from typing import Any
+
+from ...ir.diagnostics import Diagnostic, clean, render
+from ...ir.records import frozen
+from ...ir.spans import Source, Span
+from ...vm.code.image import Image
+from ...vm.machine.machine import Machine
+from ...vm.machine.outcomes import Effect
+from ..host import secrets
+from ..journal import journal as journals
+from ..journal.codec import digest_only
+from ..journal.position import state_shown
+from ..journal.recording import Asked, Changed, Note, Recording, bounded, unpacked
+from .re_execution import Endless, Retelling
+
+# What of a run's end is compared; of an error its kind, message and details: its place may move.
+ENDING = ("status", "terminated_by", "final_state", "iterations", "steps", "value", "error", "code")
+_ERROR = ("kind", "message", "details")
+# A text or value longer than this is shown shortened.
+_SHOWN = 160
+_CHANGES = 8
+# The argument of an effect that says the most.
+_SUBJECTS = ("command", "name", "question", "program", "seconds", "model", "names", "code")
+# How many times the ticks of the recorded run another program may use before it counts as endless.
+PATIENCE = 20
+LEAST_TICKS = 10_000_000
+# Where functions of the library come from, and how many of them call each other at most.
+_LIBRARY = "stdlib/"
+_NEAR = 32
+
+Item = Note | Asked | dict[str, Any]
+
+
+@frozen
+class Difference:
+    """The first thing that is not as recorded; None stands for nothing at all.
+
+    number: of the event in the run, from 1. state, iteration: where the program was. place: where in
+    its source. late: the same thing happened, before or after an effect that it had not been before.
+    """
+
+    number: int
+    recorded: Item | None
+    now: Item | None
+    state: str | None = None
+    iteration: int = 0
+    place: Span | None = None
+    endless: bool = False
+
+    @property
+    def seq(self) -> int | None:
+        """The effect that is another one, if it is an effect."""
+        for item in (self.now, self.recorded):
+            if isinstance(item, Asked):
+                return item.seq
+        return None
+
+    @property
+    def what(self) -> str:
+        """effect, verdict, route, state, note or outcome."""
+        item = self.recorded if self.recorded is not None else self.now
+        if isinstance(item, Asked):
+            return "effect"
+        if isinstance(item, Note):
+            return {"evaluate": "verdict", "route": "route", "state_enter": "state"}.get(item.kind, "note")
+        return "outcome"
+
+
+@frozen
+class Comparison:
+    """What came of telling a record again: how many events were the same, the ticks used, what was not."""
+
+    same: int
+    total: int
+    ticks: int
+    difference: Difference | None
+    is_ended: bool
+
+
+class _Comparing:
+    """Events of the record are taken off as the program comes to them.
+
+    While one thing happens after the other, each must be the next on record. Where calls run side by
+    side, effects begin as there is room for them: then notes are in order, and effects go by their number.
+    """
+
+    def __init__(self, recording: Recording, retelling: Retelling, exact: bool) -> None:
+        self.recording = recording
+        self.retelling = retelling
+        self.exact = exact
+        self.same = 0
+        self.events: dict[int, Note | Asked | Changed] = dict(enumerate(recording.events))
+        self.total = len(recording.events) - len(recording.changes)
+        # Where an effect was asked for, once for each program that did.
+        self.effects: dict[int, list[int]] = {}
+        for at, event in self.events.items():
+            if isinstance(event, Asked):
+                self.effects.setdefault(event.seq, []).append(at)
+        self.asked: set[int] = set()
+        self.notes = deque(at for at, event in self.events.items() if isinstance(event, Note))
+        self.is_parallel = False
+
+    def run(self) -> Comparison:
+        difference: Difference | None
+        try:
+            difference = self.tell()
+        except Endless:
+            difference = self.differs(self.next(), None, endless=True)
+        return Comparison(
+            self.same,
+            self.total,
+            self.retelling.machine.ticks,
+            difference,
+            self.recording.end is not None,
+        )
+
+    def tell(self) -> Difference | None:
+        """Tell it up to the first difference, or to the end of the record."""
+        recording, retelling = self.recording, self.retelling
+        for answer in (*recording.answers, None):
+            if answer is None and recording.end is None and not self.events:
+                return None  # it may have been cut off while it computed
+            for event in retelling.events():
+                if isinstance(event, Effect):
+                    self.is_parallel = self.is_parallel or retelling.machine.is_ready
+                    now: Note | Asked = Asked(event.seq, event.kind, _packed(event.args))
+                else:
+                    now = Note(event[0], _packed(event[1], journals.RESERVED))
+                place = event.span if isinstance(event, Effect) else None
+                if isinstance(now, Asked):
+                    if now.seq in self.asked:
+                        self.pass_change()
+                    self.asked.add(now.seq)
+                at = self.find(now)
+                then = self.events.get(at) if at is not None else None
+                if isinstance(then, Changed) and isinstance(now, Asked):
+                    continue  # the run was cut off before it began, and then the program was changed
+                if then is None or isinstance(then, Changed):
+                    if self.is_past_record(now):
+                        continue
+                    return self.differs(self.next(), now, place)
+                if not is_same(then, now):
+                    return self.differs(then, now, place)
+                self.take(at)  # type: ignore[arg-type]
+                if answer is None and recording.end is None and not self.events:
+                    return None
+            if answer is None:
+                break
+            if answer.seq not in retelling.machine.waiting:
+                return self.differs(self.next(), self.ended())
+            retelling.give(answer.seq, recording.result(answer))
+        return self.end()
+
+    def find(self, now: Note | Asked) -> int | None:
+        """Which event of the record this is to be."""
+        if not self.is_parallel:
+            at = next(iter(self.events), None)
+            if isinstance(now, Note) and at is not None and isinstance(self.events[at], Changed):
+                # Notes that were not on record yet when the program was changed stand behind that.
+                return next((at for at in self.events if not isinstance(self.events[at], Changed)), None)
+            return at
+        if isinstance(now, Asked):
+            return next((at for at in self.effects.get(now.seq, ()) if at in self.events), None)
+        return self.notes[0] if self.notes else None
+
+    def pass_change(self) -> None:
+        """An effect is asked for anew: what is on record of the programs before is over."""
+        change = next((at for at, event in self.events.items() if isinstance(event, Changed)), None)
+        if change is not None:
+            for at in [at for at, event in self.events.items() if at < change and isinstance(event, Asked)]:
+                self.take(at)
+            del self.events[change]
+
+    def take(self, at: int) -> None:
+        if isinstance(self.events.pop(at), Note):
+            self.notes.popleft()
+        self.same += 1
+
+    def is_past_record(self, now: Note | Asked) -> bool:
+        """Whether an event that is not on record need not be: the run was cut off, or ended, before it."""
+        recording = self.recording
+        if self.retelling.answers < len(recording.answers):
+            return self.is_parallel and isinstance(now, Asked)  # it waited for its turn
+        return recording.end is None or _was_left(recording.end)
+
+    def end(self) -> Difference | None:
+        """Compare how it ended, once all that is on record was given."""
+        end = self.recording.end
+        if any(not isinstance(event, Changed) for event in self.events.values()):
+            return self.differs(self.next(), self.ended())
+        if end is None:
+            return None
+        then, now = ending(end, self.exact), self.ended()
+        if now is None:
+            return None if was_refused(end) else self.differs(then, None)
+        return None if is_same(then, now) else self.differs(then, now)
+
+    def ended(self) -> dict[str, Any] | None:
+        """How the program has ended, as it is compared; None where it has not."""
+        retelling = self.retelling
+        if retelling.stop is None and retelling.exit is None:
+            return None
+        return ending(_packed(retelling.ending()), self.exact)
+
+    def next(self) -> Item | None:
+        """What the record has next: a note, an effect or its end."""
+        for event in self.events.values():
+            if not isinstance(event, Changed):
+                return event
+        return ending(self.recording.end, self.exact) if self.recording.end is not None else None
+
+    def differs(
+        self, recorded: Item | None, now: Item | None, place: Any = None, endless: bool = False
+    ) -> Difference:
+        progress = self.retelling.progress
+        span = Span(*place) if place is not None else self.place(now)
+        return Difference(self.same + 1, recorded, now, progress.state, progress.iteration, span, endless)
+
+    def place(self, now: Item | None) -> Span | None:
+        """Where the author's state stands that a note tells of, or else the program itself."""
+        retelling = self.retelling
+        if isinstance(now, Note):
+            name = now.fields.get("from") if now.kind == "route" else now.fields.get("state")
+            found = place_of_state(retelling.image, name)
+            if found is not None:
+                return found
+        if retelling.stop is not None:
+            fault_place = getattr(retelling.stop, "span", None)
+            return Span(*fault_place) if fault_place else None
+        return place_of_machine(retelling.image, retelling.machine)
+
+
+def compare(recording: Recording, image: Image, exact: bool = False, most: int | None = None) -> Comparison:
+    """Tell a recording again with the program `image` and compare, up to the first difference.
+
+    exact: the place of an error counts too. most: ticks it may use. Raises UserError where what is on
+    record cannot be read.
+    """
+    with bounded(recording.about):
+        return _Comparing(recording, Retelling(image, most, recording), exact).run()
+
+
+def place_of_machine(image: Image, machine: Machine) -> Span | None:
+    """Where in the author's source a machine stands: the innermost state that is not the library's."""
+    for frame in reversed(machine.frames(_NEAR)):
+        place = frame.place or frame.origin
+        if place is not None and not place[0].startswith(_LIBRARY):
+            return Span(*place)
+    return None
+
+
+def place_of_state(image: Image, name: Any) -> Span | None:
+    """Where the author's state of that name stands in the source."""
+    for function in image.functions:
+        if name in function.states:
+            place = image.place(function.state_spans[function.states.index(name)])
+            return Span(*place) if place is not None else None
+    return None
+
+
+# --- the same ---------------------------------------------------------------------------------
+
+
+def _packed(fields: Mapping[str, Any], but: frozenset[str] = frozenset()) -> dict[str, Any]:
+    return {name: journals.pack(value, digest_only) for name, value in fields.items() if name not in but}
+
+
+def is_same(then: Item, now: Item) -> bool:
+    """Whether two events are the same; the order of names, and what was secret when, do not count."""
+    return type(then) is type(now) and journals.is_same(_plain(then), _plain(now))
+
+
+def as_bytes(item: Item) -> bytes:
+    """What is compared of an event."""
+    return journals.to_json(_plain(item))
+
+
+def _plain(item: Item) -> Any:
+    if isinstance(item, dict):
+        return dict(sorted(item.items()))
+    fields = item.args if isinstance(item, Asked) else item.fields
+    return [item.kind, dict(sorted(fields.items()))]
+
+
+def ending(end: Mapping[str, Any], exact: bool = False) -> dict[str, Any]:
+    found = {name: end[name] for name in ENDING if end.get(name) is not None}
+    error = found.get("error")
+    if isinstance(error, dict) and not exact:
+        found["error"] = {name: error[name] for name in _ERROR if error.get(name)}
+    return found
+
+
+def _was_left(end: Mapping[str, Any]) -> bool:
+    """Whether the run ended while calls side by side may have been doing something."""
+    return end.get("terminated_by") == "exit" or was_refused(end)
+
+
+def was_refused(end: Mapping[str, Any]) -> bool:
+    """Whether the run ended because its world would not perform an effect."""
+    error = end.get("error")
+    return isinstance(error, dict) and error.get("kind") == "not-performed"
+
+
+# --- for people and scripts -------------------------------------------------------------------
+
+
+def describe(item: Item | None) -> str:
+    """An event on one line."""
+    if item is None:
+        return "nothing"
+    if isinstance(item, Asked):
+        args = shown_map(item.args)
+        subject = next((args[key] for key in _SUBJECTS if key in args), None)
+        return item.kind + ("" if subject is None else f" {_shown(subject)}")
+    if isinstance(item, Note):
+        fields = shown_map(item.fields)
+        match item.kind:
+            case "state_enter":
+                return f"enters `{state_shown(fields)}` (iteration {fields.get('iteration')})"
+            case "evaluate":
+                return f"verdict `{fields.get('verdict')}` in `{state_shown(fields)}` ({fields.get('type')})"
+            case "route":
+                verdict = f" ({fields['verdict']})" if fields.get("verdict") is not None else ""
+                return f"route `{fields.get('from')}` → `{fields.get('to')}`{verdict}"
+            case "log":
+                return f"log {_shown(fields.get('message'))}"
+        return f"{item.kind} {_shown(fields)}"
+    ended = shown_map(item)
+    words = f"ends: {ended.get('status')} ({ended.get('terminated_by')})"
+    if ended.get("final_state") is not None:
+        words += f" in `{ended['final_state']}`"
+    if isinstance(ended.get("error"), dict):
+        words += f": {ended['error'].get('message')}"
+    return words
+
+
+def changes(recorded: Item | None, now: Item | None) -> list[tuple[str, Any, Any]]:
+    """What is different between two events of one kind: (path, recorded, now); a missing value is None."""
+    if recorded is None or now is None or type(recorded) is not type(now):
+        return []
+    if isinstance(recorded, dict):
+        return list(_changes("", recorded, now))
+    if recorded.kind != now.kind:  # type: ignore[union-attr]
+        return []
+    if isinstance(recorded, Asked):
+        return list(_changes("", recorded.args, now.args))  # type: ignore[union-attr]
+    return list(_changes("", recorded.fields, now.fields))  # type: ignore[union-attr]
+
+
+def _changes(path: str, then: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    stack = [(path, then, now)]
+    while stack:
+        path, then, now = stack.pop()
+        if (
+            isinstance(then, dict)
+            and isinstance(now, dict)
+            and not any(name.startswith("$") for name in (*then, *now))
+        ):
+            names = [*then, *(name for name in now if name not in then)]
+            stack += [
+                (f"{path}.{name}" if path else name, then.get(name), now.get(name))
+                for name in reversed(names)
+            ]
+        elif isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
+            stack += [(f"{path}[{n}]", then[n], now[n]) for n in reversed(range(len(then)))]
+        elif journals.to_json(then) != journals.to_json(now):
+            yield path, then, now
+
+
+def _shown(value: Any) -> str:
+    value = shown_value(value)
+    if isinstance(value, str):
+        first, _, more = value.partition("\n")
+        return f"`{_cut(first)}`" + (f" and {_more_lines(more)}" if more.strip() else "")
+    return _cut(json.dumps(value, ensure_ascii=False, default=str)) if value is not None else "nothing"
+
+
+def _first_line(path: str, then: Any, now: Any) -> tuple[str, Any, Any]:
+    """Of two texts the first line that differs, and where that is; other values as they are."""
+    if not (isinstance(then, str) and isinstance(now, str)):
+        return path, then, now
+    if "\n" not in then + now:
+        return path, *_around(then, now)
+    pairs = zip_longest(then.split("\n"), now.split("\n"))
+    number, (old, new) = next((n, pair) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1])
+    return f"{path}, line {number}", *_around(old, new)
+
+
+def _around(then: str | None, now: str | None) -> tuple[str | None, str | None]:
+    """Of two long lines what stands around the place from which they differ."""
+    if then is None or now is None:
+        return then, now
+    shorter = min(len(then), len(now))
+    same = next((n for n, (a, b) in enumerate(zip(then, now, strict=False)) if a != b), shorter)
+    if same <= _SHOWN // 2:
+        return then, now
+    begin = same - _SHOWN // 4
+    return f"… {then[begin:]}", f"… {now[begin:]}"
+
+
+def _more_lines(text: str) -> str:
+    count = len(text.rstrip("\n").split("\n"))
+    return f"{count} more line{'' if count == 1 else 's'}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN // 2] + " … " + text[-_SHOWN // 2 :]
+
+
+def shown_value(packed: Any) -> Any:
+    """A recorded value for people and scripts: without secrets, long texts by their hash."""
+    try:
+        return unpacked(packed, lambda name, size: f"<{size} bytes, {name[:12]}…>", secrets.hidden)
+    except journals.BlobError:
+        return "<malformed>"
+
+
+def shown_map(packed: dict[str, Any]) -> dict[str, Any]:
+    """As `shown_value`, of each field by itself."""
+    return {name: shown_value(value) for name, value in packed.items()}
+
+
+def as_text(comparison: Comparison, sources: Mapping[str, Source], color: bool = False) -> str:
+    """The first difference for people, without a final newline."""
+    difference = comparison.difference
+    if difference is None:
+        return ""
+    item = difference.seq
+    what = f"effect {item}" if item is not None else f"event {difference.number}"
+    message = f"{what} is not as recorded"
+    if difference.endless:
+        message = "the program runs on without asking for anything"
+    elif difference.what == "outcome" and difference.now is not None and difference.recorded is not None:
+        message = "the run does not end as recorded"
+    lines = [render(Diagnostic("differs", message, difference.place, "here"), sources, color)]
+    lines.append(f"  recorded: {clean(describe(difference.recorded), 2000)}")
+    lines.append(f"  now:      {clean(describe(difference.now), 2000)}")
+    found = changes(difference.recorded, difference.now)
+    for path, then, now in found[:_CHANGES]:
+        where, then, now = _first_line(path, shown_value(then), shown_value(now))
+        lines.append(clean(f"    {where}: {_shown(then)} → {_shown(now)}", 2000))
+    if len(found) > _CHANGES:
+        lines.append(f"    … {len(found) - _CHANGES} more")
+    before = f"  the same before: {comparison.same} of {comparison.total} events"
+    if difference.state is not None:
+        before += f", to `{clean(difference.state)}` in iteration {difference.iteration}"
+    lines.append(before)
+    return "\n".join(lines)
+
+
+def as_json(comparison: Comparison) -> dict[str, Any]:
+    """The comparison for scripts."""
+    difference = comparison.difference
+    told: dict[str, Any] = {
+        "identical": difference is None,
+        "complete": comparison.is_ended,
+        "same": comparison.same,
+        "events": comparison.total,
+        "difference": None,
+    }
+    if difference is not None:
+        span = difference.place
+        told["difference"] = {
+            "what": difference.what,
+            "event": difference.number,
+            "seq": difference.seq,
+            "state": difference.state,
+            "iteration": difference.iteration,
+            "recorded": item_json(difference.recorded),
+            "now": item_json(difference.now),
+            "endless": difference.endless,
+            "changes": [
+                {"path": path, "recorded": shown_value(then), "now": shown_value(now)}
+                for path, then, now in changes(difference.recorded, difference.now)
+            ],
+            "file": span.path if span else None,
+            "line": span.line if span else None,
+            "column": span.column if span else None,
+        }
+    return told
+
+
+def item_json(item: Item | None) -> dict[str, Any] | None:
+    """An event as data."""
+    if isinstance(item, Asked):
+        return {"effect": item.kind, "seq": item.seq, "args": shown_value(item.args)}
+    if isinstance(item, Note):
+        return {"note": item.kind, "fields": shown_value(item.fields)}
+    return None if item is None else {"outcome": shown_value(item)}
+
+
+def sources_of(image: Image) -> dict[str, Source]:
+    """The texts an image was compiled from, by path."""
+    return {source.path: Source(source.path, source.sha256, source.text) for source in image.sources}

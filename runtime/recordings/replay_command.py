@@ -1,0 +1,102 @@
+"""`llc replay`: a run told again with no world, with its own program or with a changed one.
+
+Owns which program is told, and how the answer is said.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.records import frozen
+from ...vm.code.image import Image
+from ..journal.recording import Recording, find_run
+from ..project.load import load_program
+from ..project.options import RUN, Values, given
+from ..runs import runs
+from . import case_reader, cases, diff
+from .cases import Case, is_case
+from .diff import LEAST_TICKS, PATIENCE, Comparison
+from .make_case import compile_case
+
+
+@frozen
+class Replayed:
+    """What came of it. against: the changed program's path, if it is one."""
+
+    recording: Recording
+    comparison: Comparison
+    image: Image
+    against: str | None = None
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether all that happened is told alike; of a damaged record nobody can say so."""
+        return self.comparison.difference is None and not self.recording.left_out
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "run": self.recording.name,
+            "program": self.image.name,
+            "against": self.against,
+            **diff.as_json(self.comparison),
+            "identical": self.is_identical,
+            "left_out": self.recording.left_out or None,
+        }
+
+    def as_text(self, color: bool) -> str:
+        name, comparison = self.recording.name, self.comparison
+        whom = f"{self.against}, told {name}," if self.against else name
+        if comparison.difference is not None:
+            shown = diff.as_text(comparison, diff.sources_of(self.image), color)
+            return f"{shown}\n{whom} differs\n"
+        effects = len(self.recording.answers)
+        events = f"{comparison.total} event{'' if comparison.total == 1 else 's'}"
+        count = f"{events}, {effects} result{'' if effects == 1 else 's'}"
+        if self.recording.left_out:
+            return f"{whom} is identical as far as its record is sound: {count}\n"
+        if not comparison.is_ended:
+            return f"{whom} is identical as far as it is recorded: {count}; it had not ended\n"
+        end = diff.describe(diff.ending(self.recording.end or {}))
+        return f"{whom} is identical: {count}; {end}\n"
+
+
+def replay(target: str, against: str | None = None) -> Replayed:
+    """Tell the run that `target` means again, with its own program or the one in `against`.
+
+    A recorded case is told with the program that its source is now. Raises UserError, CompileError and
+    JournalError.
+    """
+    case = read_case(target)
+    ticks = 0
+    if case is not None:
+        recording, ticks = case.recording, case.ticks
+        overrides: Any = case.options
+    else:
+        files = find_run(target)
+        recording = files.recording()
+        overrides = recording.about.get("overrides")
+    if case is None or against is None:
+        own = compile_case(case) if case is not None else files.load_image()
+        most = ticks * PATIENCE + LEAST_TICKS if case is not None else None
+        comparison = diff.compare(recording, own, case is None, most)
+        if against is None or comparison.difference is not None:
+            return Replayed(recording, comparison, own)
+        ticks = comparison.ticks
+    path = runs.resolve(against)
+    changed = load_program(path, Values(RUN, path, **given(overrides)), lambda text: None)
+    most = ticks * PATIENCE + LEAST_TICKS
+    return Replayed(recording, diff.compare(recording.as_one(), changed, most=most), changed, path)
+
+
+def load(target: str) -> tuple[Recording, Image]:
+    """The record that `target` means, a run's or a case's, and its program."""
+    case = read_case(target)
+    if case is not None:
+        return case.recording, compile_case(case)
+    files = find_run(target)
+    return files.recording(), files.load_image()
+
+
+def read_case(target: str) -> Case | None:
+    """The case that is meant by its path; None where `target` means a run. Raises CompileError."""
+    return case_reader.read(target) if target.endswith(cases.SUFFIXES) and is_case(target) else None

@@ -1,0 +1,363 @@
+"""A recorded run that can be looked at anywhere: forwards, backwards, at once.
+
+Owns the points of a run (after each of its recorded results) and how the machine comes to one: from the
+nearest snapshot before it, taken as the run is told. What happened at a point is read from the record;
+the machine is needed only for what was in its slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...ir.records import frozen
+from ...ir.spans import Span
+from ...vm.code.image import Image
+from ...vm.machine.machine import Machine
+from ...vm.machine.outcomes import FrameView
+from ...vm.values.values import show, to_host
+from ..host import secrets
+from ..host.errors import EXIT_FAILURE, UserError
+from ..journal import journal
+from ..journal.position import Progress, state_shown
+from ..journal.recording import Answer, Asked, Changed, Note, Recording, each_text, unpacked
+from . import diff
+from .re_execution import Retelling
+
+# Points between two snapshots at first, and how many are kept: then every other one goes.
+_STRIDE = 64
+_MOST = 128
+# A text in a slot or a result that is longer is shown shortened.
+LONGEST = 4096
+# Active functions that are shown, and looked through for a place in the author's source.
+_FRAMES = 3
+_NEAR = 32
+_LIBRARY = "stdlib/"
+_BAD_VERDICTS = ("failure", "error", "blocked")
+
+
+@frozen
+class Frame:
+    """An active function: its name, its state's, and its slots in host form, for people."""
+
+    function: str
+    state: str
+    slots: dict[str, Any]
+
+
+@frozen
+class Point:
+    """A run after so many results.
+
+    number: how many. notes: what the program noted since the point before. asked: the effect whose result
+    comes next, with that result, where it is on record. waiting: the others that wait. outcome: how the
+    run ended, at its last point. frames: innermost last, those of the effect's own call.
+    """
+
+    number: int
+    state: str | None
+    iteration: int
+    notes: list[Note]
+    asked: Asked | None
+    result: dict[str, Any] | None
+    waiting: list[Asked]
+    frames: list[Frame]
+    items: tuple[int, ...]
+    place: Span | None
+    outcome: dict[str, Any] | None
+    is_failure: bool
+
+    def to_json(self) -> dict[str, Any]:
+        span = self.place
+        asked = self.asked
+        told: dict[str, Any] = {
+            "point": self.number,
+            "state": self.state,
+            "iteration": self.iteration,
+            "notes": [{"note": note.kind, "fields": shown(note.fields)} for note in self.notes],
+            "effect": None,
+            "waiting": [{"seq": one.seq, "kind": one.kind, "args": shown(one.args)} for one in self.waiting],
+            "frames": [
+                {"function": frame.function, "state": frame.state, "slots": frame.slots}
+                for frame in self.frames
+            ],
+            "items": list(self.items),
+            "failure": self.is_failure,
+            "outcome": shown(self.outcome) if self.outcome is not None else None,
+            "file": span.path if span else None,
+            "line": span.line if span else None,
+            "column": span.column if span else None,
+        }
+        if asked is not None:
+            told["effect"] = {
+                "seq": asked.seq,
+                "kind": asked.kind,
+                "args": shown(asked.args),
+                "result": shown(self.result) if self.result is not None else None,
+            }
+        return told
+
+
+def shown(packed: Any) -> Any:
+    """A recorded value for people: no secrets, long texts shortened."""
+    return shortened(diff.shown_value(packed))
+
+
+def shortened(value: Any) -> Any:
+    """Plain data with its long texts cut, without secrets."""
+    return each_text(value, _shortened)
+
+
+def _shortened(text: str) -> str:
+    text = secrets.masked(text)
+    half = LONGEST // 2
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:half]}\n… {len(text) - LONGEST} characters …\n{text[-half:]}"
+
+
+class Tape:
+    """The points of a recorded run, numbered from 0; `count` is how many there are.
+
+    image: the program that is told. Raises UserError where it does not repeat the record.
+    """
+
+    def __init__(self, recording: Recording, image: Image) -> None:
+        self.recording = recording
+        self.image = image
+        self.count = len(recording.answers) + 1
+        self.effects = {event.seq: event for event in recording.events if isinstance(event, Asked)}
+        # Which point has the result of an effect coming next.
+        self.points = {answer.seq: number for number, answer in enumerate(recording.answers)}
+        self._stride = _STRIDE
+        self._snapshots: dict[int, tuple[Image, dict[str, Any], list[Any]]] = {}
+        self._retelling = self._begin()
+
+    def _begin(self) -> Retelling:
+        retelling = Retelling(self.image, recording=self.recording)
+        self._run_on(retelling)
+        return retelling
+
+    # --- by the record alone ------------------------------------------------------------------
+
+    def events(self, number: int) -> list[Note | Asked | Changed]:
+        """What was noted and asked for between the point before and this one."""
+        recording = self.recording
+        start = recording.given[number - 1] if number else 0
+        end = recording.given[number] if number < len(recording.given) else len(recording.events)
+        return recording.events[start:end]
+
+    def notes(self, number: int) -> list[Note]:
+        return [event for event in self.events(number) if isinstance(event, Note)]
+
+    def answer(self, number: int) -> Answer | None:
+        """The result that comes next at a point."""
+        answers = self.recording.answers
+        return answers[number] if number < len(answers) else None
+
+    def is_failure(self, number: int) -> bool:
+        """Whether something went wrong there: the effect's result, a verdict, the end."""
+        answer = self.answer(number)
+        if answer is not None and _failed(answer.result):
+            return True
+        if any(
+            note.kind == "evaluate" and note.fields.get("verdict") in _BAD_VERDICTS
+            for note in self.notes(number)
+        ):
+            return True
+        end = self.recording.end
+        return number == self.count - 1 and end is not None and end.get("status") != "success"
+
+    def find_failure(self, number: int, step: int = 1) -> int | None:
+        """The next point after (or before) one where something went wrong."""
+        return next((at for at in self._others(number, step) if self.is_failure(at)), None)
+
+    def find_text(self, number: int, text: str, step: int = 1) -> int | None:
+        """The next point after (or before) one that has a text in its notes, its effect or the result."""
+        wanted = text.lower()
+        return next((at for at in self._others(number, step) if wanted in self._text(at).lower()), None)
+
+    def find_place(self, word: str) -> int | None:
+        """The point that is meant by an effect's number, `iN` for an iteration, or a state's name."""
+        if word.isascii() and word.isdigit():
+            return self.points.get(int(word), self.count - 1 if int(word) in self.effects else None)
+        iteration = word[1:] if word[:1] == "i" and word[1:].isdigit() else None
+        for number in range(self.count):
+            for note in self.notes(number):
+                fields = note.fields
+                if note.kind != "state_enter":
+                    continue
+                if word in (fields.get("state"), state_shown(fields)) or (
+                    iteration is not None and fields.get("iteration") == int(iteration)
+                ):
+                    return number
+        return None
+
+    def _others(self, number: int, step: int) -> range:
+        return range(number + 1, self.count) if step > 0 else range(number - 1, -1, -1)
+
+    def _text(self, number: int) -> str:
+        answer = self.answer(number)
+        parts: list[Any] = [[note.kind, note.fields] for note in self.notes(number)]
+        if answer is not None:
+            asked = self.effects.get(answer.seq)
+            parts += [asked.kind, asked.args] if asked is not None else []
+            parts.append(answer.result)
+        try:
+            plain = unpacked(parts, self.recording.fetch, secrets.hidden)
+        except journal.BlobError:
+            plain = diff.shown_value(parts)
+        return "\n".join(_texts(plain))
+
+    # --- with the machine ---------------------------------------------------------------------
+
+    def at(self, number: int) -> Point:
+        """A point with all that is to be seen there. Raises UserError."""
+        retelling = self._wind(number)
+        machine = retelling.machine
+        answer = self.answer(number)
+        seq = answer.seq if answer is not None else _last_word(machine)
+        asked = self.effects.get(seq) if seq is not None else None
+        frames, items = self._frames(machine, seq)
+        own = [frame for frame in frames if not _is_library(frame)] or frames
+        end = self.recording.end
+        return Point(
+            number,
+            retelling.progress.state,
+            retelling.progress.iteration,
+            self.notes(number),
+            asked,
+            answer.result if answer is not None else None,
+            [self.effects[one] for one in machine.waiting if one != seq and one in self.effects],
+            [_frame(frame) for frame in own[-_FRAMES:]],
+            items,
+            self._place(retelling, frames, seq),
+            diff.ending(end) if end is not None and number == self.count - 1 else None,
+            self.is_failure(number),
+        )
+
+    def __iter__(self) -> Iterator[Point]:
+        return map(self.at, range(self.count))
+
+    def _wind(self, number: int) -> Retelling:
+        """The run at a point: told on from where it stands, or from the nearest snapshot before."""
+        if self._retelling.answers > number:
+            near = max((at for at in self._snapshots if at <= number), default=None)
+            self._retelling = self._begin() if near is None else self._restore(near)
+        else:
+            near = max((at for at in self._snapshots if at <= number), default=0)
+            if near > self._retelling.answers:
+                self._retelling = self._restore(near)
+        retelling = self._retelling
+        while retelling.answers < number:
+            answer = self.recording.answers[retelling.answers]
+            if answer.seq not in retelling.machine.waiting:
+                raise UserError(
+                    "not-repeatable",
+                    f"told again, {self.recording.name} does not come to its effect {answer.seq}",
+                    "`llc replay` tells how it differs",
+                    EXIT_FAILURE,
+                )
+            retelling.give(answer.seq, self.recording.result(answer))
+            self._run_on(retelling)
+            if retelling.answers % self._stride == 0 and retelling.answers not in self._snapshots:
+                self._keep(retelling)
+        return retelling
+
+    def _run_on(self, retelling: Retelling) -> None:
+        """Run until nothing is ready; a run that was cut off may have been computing then."""
+        is_past = self.recording.end is None and retelling.answers == len(self.recording.answers)
+        left = len(self.events(retelling.answers)) if is_past else -1
+        if left == 0:
+            return
+        for _ in retelling.events():
+            left -= 1
+            if left == 0:
+                return
+
+    def _keep(self, retelling: Retelling) -> None:
+        if retelling.stop is not None:
+            return
+        if len(self._snapshots) >= _MOST:
+            self._stride *= 2
+            self._snapshots = {at: kept for at, kept in self._snapshots.items() if at % self._stride == 0}
+            if retelling.answers % self._stride:
+                return
+        kept = (retelling.image, retelling.machine.snapshot(), retelling.progress.to_data())
+        self._snapshots[retelling.answers] = kept
+
+    def _restore(self, number: int) -> Retelling:
+        image, snapshot, progress = self._snapshots[number]
+        retelling = Retelling(image, recording=self.recording)
+        retelling.machine = Machine.restore(image, snapshot)
+        retelling.passed(number)
+        retelling.progress = Progress.from_data(progress)
+        retelling.answers = number
+        return retelling
+
+    def _frames(self, machine: Machine, seq: int | None) -> tuple[list[FrameView], tuple[int, ...]]:
+        """The active functions around an effect, and for which item its call is, side by side with others."""
+        if machine.ended:
+            return [], ()
+        if seq is not None:
+            for strand in machine.strands():
+                if strand.effect is not None and strand.effect.seq == seq:
+                    return strand.frames, strand.items
+        return machine.frames()[-_NEAR:], ()
+
+    def _place(self, retelling: Retelling, frames: list[FrameView], seq: int | None) -> Span | None:
+        """Where the author's source is at: the effect, or else what is around it."""
+        if retelling.stop is not None:
+            place = getattr(retelling.stop, "span", None)
+            return Span(*place) if place else diff.place_of_state(self.image, retelling.progress.state)
+        waiting = retelling.machine.waiting
+        places = [waiting[seq].span] if seq in waiting else []
+        for place in (*places, *(frame.place for frame in reversed(frames))):
+            if place is not None and not place[0].startswith(_LIBRARY):
+                return Span(*place)
+        return None
+
+
+def _last_word(machine: Machine) -> int | None:
+    """The effect that is shown where no result comes next: the one that ends the run, or the first."""
+    waiting = machine.waiting.values()
+    return next(
+        (effect.seq for effect in waiting if effect.kind == "exit"), next(iter(machine.waiting), None)
+    )
+
+
+def _is_library(view: FrameView) -> bool:
+    place = view.place
+    return place is not None and place[0].startswith(_LIBRARY)
+
+
+def _frame(view: FrameView) -> Frame:
+    return Frame(view.function, view.state, {name: _host(value) for name, value in view.slots.items()})
+
+
+def _host(value: Any) -> Any:
+    """A slot's value as plain data where it has such a form, else as it is shown."""
+    try:
+        return shortened(to_host(value))
+    except (TypeError, ValueError):
+        return secrets.masked(show(value))
+
+
+def _failed(result: Any) -> bool:
+    if not isinstance(result, dict):
+        return False
+    code = result.get("exit_code")
+    return bool(code) or any(result.get(name) for name in ("error", "timed_out", "signal"))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in plain data, in order."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack += [part for pair in reversed(item.items()) for part in (pair[1], pair[0])]
+        elif isinstance(item, list | tuple):
+            stack += reversed(item)
+        elif item is not None:
+            yield str(item)

@@ -1,0 +1,137 @@
+"""`llc trace` on one page: a point of a run as lines of text.
+
+Owns what is shown of a point and in which order; keys and the terminal belong to `trace_view`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...ir.spans import Source, Span
+from ..host.screen import printable
+from ..journal.recording import Asked
+from . import diff
+from .timeline import Point, Tape, shown
+
+# Lines of source shown before and after the one the program is at.
+_AROUND = 2
+# Lines of one text, and characters of one value, that are shown.
+_TEXT_LINES = 40
+_VALUE = 400
+
+# A line and how it is painted; see `screen.STYLES`.
+Line = tuple[str, str]
+
+
+def page(point: Point, tape: Tape, sources: Mapping[str, Source]) -> list[Line]:
+    """All that is to be seen at a point."""
+    lines: list[Line] = []
+    if point.place is not None:
+        lines += _source(point.place, sources.get(point.place.path))
+    for note in point.notes:
+        is_bad = note.kind == "evaluate" and note.fields.get("verdict") != "success"
+        lines.append((f"  {diff.describe(note)}", "yellow" if is_bad else "dim"))
+    lines += _effect(point)
+    for asked in point.waiting:
+        lines.append((f"waits     effect {asked.seq}  {diff.describe(asked)}", "dim"))
+    if point.outcome is not None:
+        status = point.outcome.get("status")
+        lines.append((diff.describe(point.outcome), "green" if status == "success" else "red"))
+        value = point.outcome.get("value")
+        if value is not None:
+            lines += _value("value", shown(value), "  ")
+    for frame in reversed(point.frames):
+        lines.append((f"in {frame.function}, {frame.state}", "bold"))
+        for name, value in frame.slots.items():
+            lines += _value(name, value, "  ")
+    return [(printable(text), style) for text, style in lines]
+
+
+def head(point: Point, tape: Tape) -> str:
+    """Where a point is, on one line."""
+    words = [tape.recording.name, f"point {point.number} of {tape.count - 1}"]
+    if point.asked is not None:
+        words.append(f"effect {point.asked.seq}")
+    if point.items:
+        words.append("item " + ".".join(str(item + 1) for item in point.items))
+    if point.state is not None:
+        words += [f"iteration {point.iteration}", f"state {point.state}"]
+    return printable("  ".join(words))
+
+
+def as_text(point: Point, tape: Tape) -> str:
+    """A point for a pipe or a file."""
+    lines = [head(point, tape), *(text for text, _ in page(point, tape, diff.sources_of(tape.image)))]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _source(place: Span, source: Source | None) -> Iterator[Line]:
+    """The source around a place, its line marked."""
+    yield str(place), "dim"
+    text = source.text.split("\n") if source is not None and source.text is not None else []
+    last = min(len(text), place.line + _AROUND)
+    for number in range(max(1, place.line - _AROUND), last + 1):
+        is_here = number == place.line
+        line = text[number - 1].rstrip("\r").replace("\t", "    ")
+        yield f"{'>' if is_here else ' '}{number:>5} | {line}", "bold" if is_here else "dim"
+
+
+def _effect(point: Point) -> Iterator[Line]:
+    asked = point.asked
+    if asked is None:
+        return
+    yield f"effect {asked.seq}  {diff.describe(asked)}", "bold"
+    for name, packed in asked.args.items():
+        value = shown(packed)
+        if name not in ("schema",) and not _is_told(asked, name, value):
+            yield from _value(name, value, "  ")
+    if point.result is None:
+        yield "no result on record", "yellow"
+        return
+    result = {name: shown(value) for name, value in point.result.items()}
+    is_bad = point.is_failure and any(
+        result.get(name) for name in ("exit_code", "error", "timed_out", "signal")
+    )
+    yield f"result    {_summary(result)}", "red" if is_bad else "green"
+    for name, value in result.items():
+        if value not in ("", None) and name not in ("exit_code", "duration_ms", "elapsed_ms"):
+            yield from _value(name, value, "  ")
+
+
+def _is_told(asked: Asked, name: str, value: Any) -> bool:
+    """Whether the line of an effect says an argument already."""
+    return name in ("command", "seconds") and str(value) in diff.describe(asked)
+
+
+def _summary(result: dict[str, Any]) -> str:
+    words = []
+    if "exit_code" in result:
+        words.append(f"exit {result['exit_code']}")
+    if result.get("error"):
+        error = result["error"]
+        words.append(f"error {error.get('kind') if isinstance(error, dict) else error}")
+    if result.get("timed_out"):
+        words.append(f"timed out ({result['timed_out']})")
+    if "duration_ms" in result:
+        words.append(f"{result['duration_ms']} ms")
+    return ", ".join(words) or "done"
+
+
+def _value(name: str, value: Any, indent: str) -> Iterator[Line]:
+    """A named value: on one line, or a text of several lines below its name."""
+    if isinstance(value, str) and "\n" in value.rstrip("\n"):
+        lines = value.rstrip("\n").split("\n")
+        yield f"{indent}{name}:", ""
+        half = _TEXT_LINES // 2
+        if len(lines) > _TEXT_LINES:
+            lines = [*lines[:half], f"… {len(lines) - _TEXT_LINES} lines …", *lines[-half:]]
+        for line in lines:
+            yield f"{indent}│ {line}", "dim"
+        return
+    value = printable(value) if isinstance(value, str) else value
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    if len(text) > _VALUE:
+        text = f"{text[: _VALUE // 2]} … {text[-_VALUE // 2 :]}"
+    yield f"{indent}{name} = {text}", ""

@@ -1,1 +1,0 @@
-"""Runs as records: replayed, compared, kept as cases, forked, looked through."""

@@ -1,0 +1,1 @@
+"""Recovery of interrupted runs: replay of the journal, effects in doubt."""

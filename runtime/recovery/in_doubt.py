@@ -1,0 +1,123 @@
+"""Effects whose outcome is not known, when a run goes on: ended, then run again, failed or asked about.
+
+Owns what `on_unknown` means (`spec/events.md`, Going on). Which effects these are, `replay` finds out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ...ir.effects import EFFECTS
+from ..effects.world import LONGEST_WAIT
+from ..host.errors import EXIT_FAILURE, UserError
+from ..host.processes import end_effect
+from ..host.secrets import masked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ...vm.machine.machine import Effect
+    from ..effects.world import Interrupt
+    from ..host.screen import Screen
+    from ..journal.history import Recorded
+    from .replay import Position
+
+POLICIES = ("rerun", "fail", "ask")
+
+# What an effect that is to fail has for a result.
+RESULT = {
+    "output": "",
+    "stderr": "",
+    "exit_code": 1,
+    "duration_ms": 0,
+    "error": {"kind": "unknown-outcome", "message": "it was cut off, so its outcome is not known"},
+}
+
+
+class Unknown:
+    """What becomes of the effects of a `position` in doubt; `on_unknown` comes before their own word.
+
+    waiting: the effects that the program waits for.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        position: Position,
+        waiting: dict[int, Effect],
+        on_unknown: str | None,
+        screen: Screen,
+        interrupt: Interrupt,
+    ) -> None:
+        self.run = run
+        self.position = position
+        self.waiting = waiting
+        self.on_unknown = on_unknown
+        self.screen = screen
+        self.interrupt = interrupt
+
+    def settle(self) -> dict[int, str]:
+        """End what is left of effects that were cut off; what becomes of those that come next, by number.
+
+        Those that cannot have changed a thing are performed again and not among them.
+        """
+        position = self.position
+        for number, doubted in position.doubtful.items():
+            self._end_leftover(number, doubted)
+        effects = self.waiting
+        begun = [seq for seq, recorded in position.open.items() if recorded is not None and recorded.started]
+        for seq in begun:
+            self._end_leftover(seq, position.open[seq])
+            position.settled(seq)
+        policies = {seq: self._policy(effects[seq]) for seq in begun}
+        return {seq: policy for seq, policy in policies.items() if policy is not None}
+
+    def settle_again(self, effect: Effect) -> dict[str, Any] | None:
+        """The answer to a later effect that what was cut off the journal had; None where it is performed."""
+        if self.position.is_doubtful(effect) and self._policy(effect) == "fail":
+            return RESULT
+        return None
+
+    def _end_leftover(self, seq: int, recorded: Recorded | None) -> None:
+        """End what is still running of an effect that had started, if anything is."""
+        if recorded is None or not recorded.started or recorded.finished:
+            return
+        for pid in end_effect(f"{self.run}/{seq}", recorded.processes):
+            self.screen.write(f"note: what was still running of effect {seq} (pid {pid}) has been ended\n")
+
+    def _policy(self, effect: Effect) -> str | None:
+        """What becomes of an effect whose outcome is unknown; None where it cannot have changed a thing."""
+        if not EFFECTS[effect.kind].acts or effect.kind == "ask":
+            return None
+        policy = self.on_unknown or effect.args.get("on_unknown")
+        if policy == "ask":
+            return self._ask(effect)
+        return "fail" if policy == "fail" else "rerun"
+
+    def _ask(self, effect: Effect) -> str:
+        """Ask the person what to do with an effect whose outcome is unknown."""
+        what = masked(str(effect.args.get("command") or effect.args.get("name") or effect.kind))
+        shown = what if len(what) <= 200 else what[:200] + "…"
+        if not (os.isatty(0) and os.isatty(2)):
+            raise UserError(
+                "unknown-outcome",
+                f"it is not known whether `{shown}` did its work, and somebody is to be asked",
+                "resume in a terminal, or say `--on-unknown rerun` or `--on-unknown fail`",
+                EXIT_FAILURE,
+            )
+        self.screen.write(f"It is not known whether this did its work: {shown}\n")
+        while True:
+            self.screen.write("Run it again, let it fail, or stop here? [r/f/s] ")
+            self.interrupt.wait(LONGEST_WAIT, wake=0)
+            answer = sys.stdin.readline()
+            match answer.strip().lower()[:1]:
+                case "r":
+                    return "rerun"
+                case "f":
+                    return "fail"
+                case "s":
+                    raise UserError("stopped", "not resumed", exit_code=EXIT_FAILURE)
+            if not answer:
+                raise UserError("stopped", "not resumed", exit_code=EXIT_FAILURE)

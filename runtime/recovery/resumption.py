@@ -1,0 +1,110 @@
+"""How far a run had come: from its newest checkpoint that can be trusted, or from its beginning.
+
+Owns the choice of what a replay starts from. The world is not touched here; `launch` goes on from it.
+"""
+
+from __future__ import annotations
+
+from ..host.errors import UserError
+from ..journal import active_time
+from ..journal import journal as journals
+from ..journal.history import History
+from ..journal.position import Progress
+from ..project import run_programs
+from ..runs import checkpoints as checkpoints
+from ..runs.checkpoints import Checkpoints
+from ..runs.runs import FIRST_IMAGE
+from .replay import replay
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ...vm.code.image import Image
+    from ...vm.machine.machine import Machine
+    from ..effects.world import WorldLike
+    from ..runs.checkpoints import Checkpoint
+    from ..runs.runs import RunFolder
+    from .replay import Position
+
+
+class Resumption:
+    """A run that is to go on. history: what its journal holds from the newest checkpoint on.
+
+    warn: is told in a sentence why a checkpoint is not used. tier: how its program is run. Raises
+    JournalError where the journal cannot be read.
+    """
+
+    def __init__(self, run: RunFolder, warn: Callable[[str], None], tier: str = "auto") -> None:
+        self._run = run
+        self._tier = tier
+        self._warn = warn
+        self._candidates, notices = checkpoints.load(run)
+        for notice in notices:
+            warn(f"note: {notice}; it is not used")
+        self.history = History.load(run.journal, self._candidates[0] if self._candidates else None)
+
+    def tidy_up(self) -> None:
+        """Remove what only a run needs that has not ended."""
+        Checkpoints(self._run).discard()
+        active_time.discard(self._run.path)
+
+    def come_back(self, image: Image, world: WorldLike) -> Position:
+        """Where the run stands, which began with the program `image`.
+
+        Raises UserError where the program does not repeat its record.
+        """
+        from ...vm.machine.machine import Machine
+
+        run = self._run
+        blobs = journals.Blobs(run.outputs)
+        for checkpoint in self._candidates:
+            found = self._restored(checkpoint, image, world)
+            if isinstance(found, str):
+                run.image_name = FIRST_IMAGE
+                self._warn(f"note: {found}; it is not used")
+                continue
+            if self.history.checkpoint is not checkpoint:
+                self.history = History.load(run.journal, checkpoint)
+            machine, progress = found
+            return replay(machine, self.history, blobs, world, progress, self._program)
+        if self.history.checkpoint is not None:
+            self.history = History.load(run.journal)
+        return replay(Machine(image, tier=self._tier), self.history, blobs, world, None, self._program)
+
+    def _program(self, name: str) -> Image:
+        """A program that the run went on with. Raises UserError and CompileError."""
+        image = run_programs.load(self._run.id, self._run.journal, name, self._warn)
+        self._run.image_name = name
+        return image
+
+    def checkpoints(self) -> Checkpoints:
+        """For the checkpoints to come: the newest one that is there is written over last."""
+        newest = self.history.checkpoint
+        if newest is None:
+            return Checkpoints(self._run)
+        return Checkpoints(self._run, newest.offset, (newest.turn + 1) % checkpoints.COUNT)
+
+    def _restored(
+        self, checkpoint: Checkpoint, image: Image, world: WorldLike
+    ) -> tuple[Machine, Progress] | str:
+        """The machine and the progress of a checkpoint, and the world put back; or why that cannot be."""
+        from ...vm.machine.machine import Machine
+        from ...vm.machine.snapshot import SnapshotError
+
+        facts = checkpoint.facts
+        name = f"checkpoint-{checkpoint.turn + 1}"
+        try:
+            if facts["image"] != self._run.image_name:
+                image = self._program(facts["image"])
+            snapshot: Any = checkpoints.unpacked(self._run, facts["snapshot"])
+            saved = checkpoints.unpacked(self._run, facts["world"])
+            machine = Machine.restore(image, snapshot, tier=self._tier)
+            progress = Progress.from_data(facts["progress"])
+            is_restored = world.restore(saved)
+        except (SnapshotError, journals.BlobError, UserError) as error:
+            return f"{name}: {error}"
+        except (KeyError, TypeError, ValueError):
+            return f"{name} is malformed"
+        return (machine, progress) if is_restored else f"{name} is of another script"

@@ -1,0 +1,1 @@
+"""The run store: folders, locks, checkpoints, program files, retention."""

@@ -1,0 +1,165 @@
+"""Checkpoints: where a run stood at a place in its journal, so that resuming replays only what follows.
+
+Owns the files (`checkpoint-1` and `checkpoint-2`, written in turns), when one is worth its
+cost, and which of them can be trusted. The journal stays the only truth: a checkpoint says up to which
+byte of it it speaks, and one that is damaged, empty, of another run or of another journal is left
+aside. See `spec/events.md`, Checkpoints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zlib
+from time import monotonic
+
+from ..host.errors import reason
+from ..journal import journal as journals
+from ..journal.journal import LINE_LIMIT, Blobs, JournalError, seal, unseal, write_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..journal.journal import Journal
+    from .runs import RunFolder
+
+FORMAT = 1
+COUNT = 2
+# Bytes of journal between two checkpoints, at least: about a hundred steps, replayed in about 10 ms.
+# A larger checkpoint waits until the journal has grown by as much as the last one was large, so that
+# all that were ever written are never more than the journal is.
+SPACE = 64 * 1024
+# Writing them may take one part in so many of a run's time.
+SHARE = 20
+_TAIL = len('"00000000"}\n')
+
+
+class Checkpoints:
+    """Writes the checkpoints of a run; `size` is the journal's where the last one was written."""
+
+    __slots__ = ("_blobs", "_not_before", "_run", "_size", "_space", "_turn")
+
+    def __init__(self, run: RunFolder, size: int = 0, turn: int = 0) -> None:
+        self._run = run
+        self._blobs = Blobs(run.outputs)
+        self._size = size
+        self._space = SPACE
+        self._not_before = 0.0
+        self._turn = turn
+
+    def is_due(self, size: int) -> bool:
+        """Whether the journal, now of `size` bytes, has grown enough."""
+        return size - self._size >= self._space and monotonic() >= self._not_before
+
+    def write(self, journal: Journal, facts: dict[str, Any]) -> None:
+        """Keep `facts` for the journal as it is now, unless nothing was added to it since.
+
+        Raises JournalError where the journal cannot be written; a checkpoint that cannot is done without.
+        """
+        journal.flush()
+        if journal.size == self._size:
+            return
+        begun = monotonic()
+        line = seal(
+            {
+                "event": "checkpoint",
+                "format": FORMAT,
+                "run": self._run.id,
+                "journal": {"offset": journal.size, "lines": journal.lines, "crc": journal.last_crc},
+                **{name: journals.pack(value, self._keep) for name, value in facts.items()},
+            }
+        )
+        with contextlib.suppress(JournalError):
+            line = zlib.compress(line, 1)
+            write_file(_path(self._run, self._turn), line, durable=False, mode=0o600)
+            self._turn = (self._turn + 1) % COUNT
+        self._size = journal.size
+        self._space = max(SPACE, len(line))
+        self._not_before = begun + (monotonic() - begun) * (1 + SHARE)
+
+    def _keep(self, text: str) -> Any:
+        """A long text by its hash where the journal has kept it already, else as it is."""
+        return self._blobs.known(text) or text
+
+    def discard(self) -> None:
+        """Remove all of them: the run has ended."""
+        for turn in range(COUNT):
+            with contextlib.suppress(OSError):
+                os.unlink(_path(self._run, turn))
+
+
+class Checkpoint:
+    """One that can be trusted. offset, lines: how much of the journal it speaks for; facts: what was kept."""
+
+    __slots__ = ("facts", "lines", "offset", "turn")
+
+    def __init__(self, offset: int, lines: int, turn: int, facts: dict[str, Any]) -> None:
+        self.offset = offset
+        self.lines = lines
+        self.turn = turn
+        self.facts = facts
+
+
+def load(run: RunFolder) -> tuple[list[Checkpoint], list[str]]:
+    """The checkpoints of a run that fit its journal, the newest first; why others do not, a sentence each."""
+    found: list[Checkpoint] = []
+    notices: list[str] = []
+    for turn in range(COUNT):
+        path = _path(run, turn)
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            notices.append(f"{path} cannot be read: {reason(error)}")
+            continue
+        checkpoint = _read(data, run, turn)
+        if isinstance(checkpoint, Checkpoint):
+            found.append(checkpoint)
+        else:
+            notices.append(f"{path} {checkpoint}")
+    found.sort(key=lambda checkpoint: checkpoint.offset, reverse=True)
+    return found, notices
+
+
+def unpacked(run: RunFolder, value: Any) -> Any:
+    """A fact of a checkpoint as it was given. Raises BlobError."""
+    return journals.unpack(value, Blobs(run.outputs).fetch)
+
+
+def _path(run: RunFolder, turn: int) -> str:
+    return os.path.join(run.path, f"checkpoint-{turn + 1}")
+
+
+def _read(data: bytes, run: RunFolder, turn: int) -> Checkpoint | str:
+    """The checkpoint in a file's data, or why it is none."""
+    if not data:
+        return "is empty"
+    try:
+        line = zlib.decompressobj().decompress(data, LINE_LIMIT)
+    except zlib.error:
+        return "is damaged"
+    event = unseal(line[:-1]) if line.endswith(b"\n") else None
+    if event is None:
+        return "is damaged"
+    if event["event"] != "checkpoint" or event.get("format") != FORMAT:
+        return "has a format that this llc does not read"
+    if event.get("run") != run.id:
+        return "is of another run"
+    place = event.get("journal")
+    match place:
+        case {"offset": int(offset), "lines": int(lines), "crc": str(crc)} if _ends_at(run, offset, crc):
+            return Checkpoint(offset, lines, turn, event)
+    return "does not fit the journal"
+
+
+def _ends_at(run: RunFolder, offset: int, crc: str) -> bool:
+    """Whether a line of the journal with that checksum ends at `offset`."""
+    try:
+        with open(run.journal, "rb") as file:
+            file.seek(max(0, offset - _TAIL))
+            return file.read(_TAIL) == b'"%s"}\n' % crc.encode("ascii", "replace")
+    except (OSError, ValueError):
+        return False

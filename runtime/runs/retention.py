@@ -1,0 +1,146 @@
+"""Making room: runs that have ended are removed from the history, by a policy.
+
+A run goes when its loop has more than `keep` later ones and, where `older_than` is given, it began longer
+ago than that. A folder is renamed before its files go, so that no half of a run is ever listed. Runs that
+have not ended are not looked at here (`inspection.forgetting`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from ..host.errors import reason
+from . import runs
+from .runs import HISTORY, RUNNING, RunFolder, is_run_of, runs_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# At the end of a run at most so many are removed: what has piled up goes bit by bit.
+MOST_AT_ONCE = 4
+_GONE = ".gone"
+_FOLDERS = (HISTORY, RUNNING)
+
+
+def begun(run: RunFolder) -> float:
+    """When a run began, in seconds since 1970, by its id."""
+    import calendar
+
+    return float(calendar.timegm(time.strptime(run.id[-20:-5], "%Y%m%d-%H%M%S")))
+
+
+def surplus(found: Iterable[RunFolder], keep: int | None, older_than: float | None) -> list[RunFolder]:
+    """Those of some runs that may go, the oldest first.
+
+    `found` has the latest first. With neither bound none may go.
+    """
+    if keep is None and older_than is None:
+        return []
+    latest = time.time() - older_than if older_than is not None else None
+    counts: dict[str, int] = {}
+    going = []
+    for run in found:
+        counts[run.name] = count = counts.get(run.name, 0) + 1
+        if (keep is None or count > keep) and (latest is None or begun(run) < latest):
+            going.append(run)
+    return going[::-1]
+
+
+def remove(run: RunFolder) -> int:
+    """Remove a run; the bytes its files had. Raises OSError where it cannot be removed."""
+    parent, name = os.path.split(run.path)
+    if os.path.islink(run.path) or os.path.basename(parent) not in map(os.path.basename, _FOLDERS):
+        return 0
+    gone = os.path.join(parent, f".{name}{_GONE}")
+    try:
+        os.rename(run.path, gone)
+    except FileNotFoundError:
+        return 0  # somebody else removed it
+    return _remove_folder(gone)
+
+
+def remove_rest(root: str) -> None:
+    """Remove what is left of removals that were cut off."""
+    for folder in _FOLDERS:
+        parent = os.path.join(root, folder)
+        with contextlib.suppress(OSError):
+            for name in os.listdir(parent):
+                if name.startswith(".") and name.endswith(_GONE):
+                    _remove_folder(os.path.join(parent, name))
+
+
+def _remove_folder(path: str) -> int:
+    """Remove what can be of a folder; how many bytes its files had.
+
+    Not by `shutil`, whose import takes longer than this: most runs remove an old one when they end.
+    """
+    size = 0
+    for folder, folders, names in os.walk(path, topdown=False):
+        for name in names:
+            inner = os.path.join(folder, name)
+            with contextlib.suppress(OSError):
+                size += os.lstat(inner).st_size
+                os.unlink(inner)
+        for name in folders:
+            inner = os.path.join(folder, name)
+            with contextlib.suppress(OSError):
+                (os.unlink if os.path.islink(inner) else os.rmdir)(inner)
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
+    return size
+
+
+def size_of(path: str) -> int:
+    """The bytes of the files in a folder."""
+    size = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                size += os.lstat(os.path.join(folder, name)).st_size
+    return size
+
+
+def after(run: RunFolder, keep: int, older_than: float | None) -> None:
+    """Apply the policy to the loop of a run that has just ended; what cannot be removed stays."""
+    found = [other for other in runs_in(run.root, HISTORY) if other.name == run.name]
+    for other in surplus(found, keep, older_than)[:MOST_AT_ONCE]:
+        with contextlib.suppress(OSError):
+            remove(other)
+
+
+def clean(
+    root: str, target: str | None, keep: int | None, older_than: float | None, dry_run: bool
+) -> tuple[list[str], int, list[str]]:
+    """Remove ended runs by a policy: which, how many bytes they had, and what went wrong.
+
+    Raises UserError where `target` means neither a run nor a loop.
+    """
+    found = [
+        run for run in runs_in(root, HISTORY) if target is None or run.id == target or is_run_of(run, target)
+    ]
+    if target is not None and not found and not runs.is_loop(target, root):
+        runs.look_up(target, root)  # says what there is to name instead
+    if not dry_run:
+        remove_rest(root)
+    gone, size, problems = [], 0, []
+    for run in surplus(found, keep, older_than):
+        try:
+            size += size_of(run.path) if dry_run else remove(run)
+        except OSError as error:
+            problems.append(f"cannot remove {run.path}: {reason(error)}")
+            continue
+        gone.append(run.id)
+    return gone, size, problems
+
+
+def in_bytes(size: int) -> str:
+    """A size for people."""
+    amount = float(size)
+    for unit in ("bytes", "KB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"

@@ -1,0 +1,122 @@
+"""`<name>.state.json`: where a run is, for whoever looks.
+
+Written now and then and never relied on: the journal is the truth, so failing is no harm.
+"""
+
+from __future__ import annotations
+
+import json
+from time import monotonic
+
+from ...vm.values.values import to_host
+from ..host import secrets
+from ..journal.journal import JournalError, write_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ...vm.machine.machine import Machine
+    from ..journal.position import Progress
+    from .runs import RunFolder
+
+# The file may lag behind by so many seconds while much happens, and by one look while little does.
+EVERY = 1.0
+# A text is cut to so many characters; where there are many, all of them together have this much room,
+# but each a line. The file is written again and again, and must not grow with what a run captures.
+_LONGEST_TEXT = 4096
+_SHORTEST_TEXT = 80
+_ROOM = 16 * _LONGEST_TEXT
+# Where functions of the library come from, and how many of them call each other at most.
+_LIBRARY = "stdlib/"
+_NEAR = 32
+
+
+class StateFile:
+    """The state file of a run that is driven. begun: when the run began; now: gives a time stamp.
+
+    is_old: something has happened since it was written.
+    """
+
+    __slots__ = ("_begun", "_kind", "_machine", "_now", "_progress", "_run", "_saved", "is_old")
+
+    def __init__(
+        self, run: RunFolder, machine: Machine, progress: Progress, begun: str, now: Callable[[], str]
+    ) -> None:
+        self._run = run
+        self._machine = machine
+        self._progress = progress
+        self._begun = begun
+        self._now = now
+        self._kind: str = machine.image.meta["kind"]
+        self._saved = 0.0
+        self.is_old = True
+
+    @property
+    def is_due(self) -> bool:
+        return monotonic() - self._saved > EVERY
+
+    def save(self, status: str = "running") -> None:
+        """Write it; where that fails the old one stays."""
+        self._saved = monotonic()
+        self.is_old = False
+        try:
+            data = json.dumps(self._state(status), indent=2, ensure_ascii=False)
+            text = data.encode("utf-8", "replace") + b"\n"
+            write_file(self._run.state, text, durable=False, mode=0o600)
+        except (JournalError, ValueError, TypeError, RecursionError):
+            return
+
+    def _place(self) -> str | None:
+        """Where a flow stands that does not say so itself: the author's innermost function and its state."""
+        if self._kind == "loop":
+            return None
+        # There may be millions of calls; the author's innermost is near the end.
+        for frame in reversed(self._machine.frames(_NEAR)):
+            place = frame.origin
+            if place is None or not place[0].startswith(_LIBRARY):
+                return f"{frame.function}/{frame.state}"
+        return None
+
+    def _loop_slots(self) -> dict[str, Any]:
+        """The slots of the innermost loop under way; what a flow calls `result` is its own affair."""
+        frames = self._machine.frames(_NEAR)
+        loops = {loop["function"] for loop in self._machine.image.meta.get("loops", ())}
+        for frame in reversed(frames):
+            if frame.function in loops:
+                return frame.slots
+        return frames[0].slots if 0 < len(frames) < _NEAR and self._kind == "loop" else {}
+
+    def _state(self, status: str) -> dict[str, Any]:
+        slots = self._loop_slots()
+        kept = [name for name in slots if name.startswith("captured.")]
+        longest = max(_SHORTEST_TEXT, min(_LONGEST_TEXT, _ROOM // max(1, len(kept))))
+        captured = {name[len("captured.") :]: _shortened(to_host(slots[name]), longest) for name in kept}
+        return {
+            "run": self._run.id,
+            "program": self._machine.image.name,
+            "status": status,
+            "current_state": self._progress.state or self._place(),
+            "iteration": self._progress.iteration,
+            "steps": self._progress.steps,
+            "captured": captured,
+            "last_result": _shortened(to_host(slots["result"]), _LONGEST_TEXT) if "result" in slots else None,
+            "started_at": self._begun,
+            "updated_at": self._now(),
+        }
+
+
+def _shortened(value: Any, longest: int) -> Any:
+    """A value with its texts cut that are longer: the state file is for looking at."""
+    if isinstance(value, str):
+        value = secrets.masked(value)
+        if len(value) <= longest:
+            return value
+        half = longest // 2
+        return f"{value[:half]}\n… {len(value) - 2 * half} characters …\n{value[-half:]}"
+    if isinstance(value, dict):
+        return {name: _shortened(item, longest) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_shortened(item, longest) for item in value]
+    return value

@@ -1,0 +1,232 @@
+"""The terminal of `llc repl`: editing over several lines, history, completion, colours.
+
+Imported only where somebody types: `prompt_toolkit` takes its time to load. Must not be in here: what
+an input means (`repl`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import completion_is_selected, has_completions
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout.processors import HighlightMatchingBracketProcessor
+from prompt_toolkit.lexers import Lexer
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.shortcuts import CompleteStyle
+from prompt_toolkit.styles import Style
+
+from ...frontend.core.forms import FORMS
+from ...frontend.core.library import LIBRARY
+from ...frontend.sexp.reader import scan
+from ..launch.repl import COMMANDS, TASK_LINE, Console, Leave, is_complete
+from .keys import no_mouse
+from .task_line import completions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROMPT = "llc> "
+_STYLE = Style.from_dict(
+    {
+        "prompt": "bold",
+        "form": "ansimagenta",
+        "library": "ansiblue",
+        "string": "ansigreen",
+        "number": "ansicyan",
+        "comment": "ansibrightblack",
+        "command": "ansiyellow",
+        "matching-bracket.cursor": "bold",
+        "matching-bracket.other": "bold underline",
+        "completion-menu.completion": "noreverse",
+    }
+)
+# What ends a word, for completion: what ends a symbol.
+_ENDS = frozenset(" \t\n()[]{}\"';,`|")
+
+
+def converse(console: Console) -> None:
+    """Read inputs until somebody leaves. What a program raises to end the session goes through."""
+    prompt: PromptSession[str] = PromptSession(
+        history=_history(),
+        completer=_Names(console),
+        complete_style=CompleteStyle.COLUMN,
+        complete_while_typing=False,
+        lexer=_Colors(),
+        style=_STYLE,
+        color_depth=None if console.has_color else ColorDepth.DEPTH_1_BIT,
+        input_processors=[HighlightMatchingBracketProcessor(chars="()[]")],
+        key_bindings=_keys(),
+        multiline=True,
+        prompt_continuation=lambda width, number, wraps: " " * width,
+        enable_open_in_editor=True,
+    )
+    while True:
+        try:
+            text = prompt.prompt([("class:prompt", PROMPT)])
+        except KeyboardInterrupt:
+            continue  # what was typed is dropped
+        except EOFError:
+            return
+        try:
+            console.enter(text)
+        except Leave:
+            return
+
+
+def _keys() -> KeyBindings:
+    keys = no_mouse()
+
+    @keys.add("enter", filter=~completion_is_selected)
+    def _(event: KeyPressEvent) -> None:
+        """Run what is complete, else go on in a new line, indented."""
+        buffer = event.current_buffer
+        if is_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n" + " " * indentation(buffer.document.text_before_cursor))
+
+    @keys.add("enter", filter=has_completions & completion_is_selected)
+    def _(event: KeyPressEvent) -> None:
+        """Take the completion."""
+        event.current_buffer.complete_state = None
+
+    return keys
+
+
+def indentation(text: str) -> int:
+    """How far the line after a text is indented: two further than the innermost open bracket."""
+    open_at: list[int] = []
+    column = 0
+    for token in scan(text):
+        if token.kind == "open":
+            open_at.append(column)
+        elif token.kind == "close" and open_at:
+            open_at.pop()
+        lines = token.text.split("\n")
+        column = column + len(token.text) if len(lines) == 1 else len(lines[-1])
+    return open_at[-1] + 2 if open_at else 0
+
+
+class _Names(Completer):
+    """The names that mean something here, each with what it is; commands at the beginning."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        start = len(before)
+        while start and before[start - 1] not in _ENDS:
+            start -= 1
+        word = before[start:]
+        if not before[:start].strip() and word.startswith(":"):
+            for command in COMMANDS.values():
+                if command.name.startswith(word):
+                    yield Completion(command.name, -len(word), display_meta=command.doc)
+            return
+        if "/task".startswith(before.strip()) and before.strip():
+            yield Completion("/task ", -len(before.strip()), display_meta="Do a task, show its result.")
+            return
+        if line := TASK_LINE.match(before):
+            toplevel = self._console.session.toplevel
+            for found, start in completions(before[line.end() :], toplevel.declared, toplevel.defined):
+                yield Completion(found, start)
+            return
+        if before.startswith(":load "):
+            yield from _files(before[6:].lstrip())
+            return
+        if not word:
+            return
+        toplevel = self._console.session.toplevel
+        for name in toplevel.names():
+            if name.startswith(word):
+                meaning = toplevel.find(name)
+                about = "" if meaning is None else meaning.doc or meaning.usage
+                yield Completion(name, -len(word), display_meta=about)
+
+
+def _files(start: str) -> Iterable[Completion]:
+    folder, _, begun = start.rpartition("/")
+    with contextlib.suppress(OSError):
+        for file in sorted(os.listdir(os.path.expanduser(folder + "/" if folder else "."))):
+            if file.startswith(begun) and (begun or not file.startswith(".")):
+                is_folder = os.path.isdir(os.path.join(os.path.expanduser(folder), file))
+                if is_folder or file.endswith(".sexp"):
+                    yield Completion(file + ("/" if is_folder else ""), -len(begun))
+
+
+class _Colors(Lexer):
+    """Colours by what a token is. A form's name is one at the head of a list only."""
+
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        lines: list[StyleAndTextTuples] = [[]]
+        is_head = False
+        for token in scan(document.text):
+            style = _style(token.kind, token.text, is_head)
+            if token.kind != "blank":
+                is_head = token.kind == "open"
+            for number, part in enumerate(token.text.split("\n")):
+                if number:
+                    lines.append([])
+                lines[-1].append((style, part))
+        if document.text.startswith(":"):
+            name = document.text.split(maxsplit=1)[0]
+            rest = "".join(part for _, part, *_ in lines[0])[len(name) :]
+            lines[0] = [("class:command", name), ("", rest)]
+        return lambda number: lines[number] if number < len(lines) else []
+
+
+def _style(kind: str, text: str, is_head: bool) -> str:
+    if kind in ("comment", "block-comment", "datum-comment"):
+        return "class:comment"
+    if kind != "atom":
+        return ""
+    if text[0] == '"':
+        return "class:string"
+    if text[0].isdigit() or (text[0] in "+-." and text[1:2].isdigit()):
+        return "class:number"
+    if is_head and text in FORMS:
+        return "class:form"
+    return "class:library" if text in LIBRARY else ""
+
+
+# --- history ----------------------------------------------------------------------------------
+
+
+def history_file() -> str:
+    """Where what was typed is kept: `llc/repl_history` in the user's folder for state."""
+    folder = os.environ.get("XDG_STATE_HOME") or ""
+    if not os.path.isabs(folder):
+        folder = os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(folder, "llc", "repl_history")
+
+
+class _Private(FileHistory):
+    """A history file that only its user can read. Where it cannot be written nothing is kept."""
+
+    def store_string(self, string: str) -> None:
+        with contextlib.suppress(OSError):
+            super().store_string(string)
+
+
+def _history() -> History:
+    path = history_file()
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return InMemoryHistory()
+    return _Private(path)

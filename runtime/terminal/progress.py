@@ -1,0 +1,436 @@
+"""The progress of a run as people see it; `spec/cli.md`, Progress.
+
+    [1/20] check → mypy src/
+           ✗ failure (exit 1)
+           → fix
+
+On a terminal the running action's output follows live, dim and indented, above a line with a
+spinner and the elapsed time. In a pipe the same in plain lines, output behind a bar.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from ...vm.primitives.handlers import duration
+from ..execution.observer import Display, has_person
+from ..host.screen import Screen, columns, fit, printable
+from ..journal.position import state_shown
+from .action_text import MARKS, MOST_LINES, ActionOutput, called, failure_text, refusal, tone
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ..journal.outcome import Outcome
+
+_OPERATORS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
+_ASCII_OPERATORS = {**_OPERATORS, "ne": "!=", "le": "<=", "ge": ">="}
+# What is shown with what it writes and how it ends.
+_ACTIONS = ("shell", "agent", "tool", "task")
+_WAITING = {
+    "agent": "",
+    "shell": "",
+    "context": "looking through the files",
+    "evaluate": "asking the model",
+    "sleep": "waiting",
+}
+
+
+def limits_of(meta: Mapping[str, Any]) -> dict[str, int | None]:
+    """The most iterations of the program, as "", and of each loop that it runs within itself."""
+    most = {loop["name"]: loop["limits"].get("max_iterations") for loop in meta.get("loops", ())}
+    return {**most, "": meta["limits"].get("max_iterations")}
+
+
+class ProgressDisplay(Display):
+    """Shows progress on a screen. `limits`: max_iterations by loop, "" being the program."""
+
+    def __init__(self, screen: Screen, limits: Mapping[str, int | None], verbose: bool = False) -> None:
+        self._screen = screen
+        self._limits = limits
+        self._verbose = verbose
+        self._marks = MARKS[screen.unicode]
+        self._indent = " " * 7
+        self._pending: tuple[str, int] | None = None
+        self._output = ActionOutput(1 << 60 if verbose else MOST_LINES)
+        self._status_shown = False
+        self._waiting_for = ""
+        self._failed = ""
+        self._begun = 0.0
+        self._ticks = 0
+        self._beside = 0
+        self._run_id = ""
+        self._is_watching = False
+        self._hint = ""  # what to say if it takes a while
+        self._prompt = ""
+        self._is_asking = False  # the cursor stands behind it
+        # What calls reported, where all of the run is shown; a run that goes on began elsewhere.
+        self._usages: list[dict[str, Any]] | None = None
+
+    # --- lines --------------------------------------------------------------------------------
+
+    def _line(self, text: str, style: str = "") -> None:
+        self._erase_status()
+        self._break_prompt()
+        self._screen.write(self._screen.paint(text, style) + "\n")
+
+    def _detail(self, text: str, style: str = "") -> None:
+        self._line(self._indent + text, style)
+
+    def _erase_status(self) -> None:
+        if self._status_shown:
+            self._status_shown = False
+            self._screen.write("\r\x1b[K")
+
+    def _break_prompt(self) -> None:
+        """Leave the line where an answer is awaited: something else is shown."""
+        if self._is_asking:
+            self._is_asking = False
+            self._screen.write("\n")
+
+    def _header(self, action: str | None = None) -> None:
+        """`[1/20] check → mypy src/` for the state that was entered last."""
+        if self._pending is None:
+            if action is None:
+                return
+            head = self._indent
+        else:
+            state, iteration = self._pending
+            self._pending = None
+            loop, _, _ = state.rpartition("/")
+            limit = self._limits.get(loop)
+            head = f"[{iteration}/{limit}] " if limit is not None else f"[{iteration}] "
+            self._indent = " " * len(head)
+            head += printable(state)
+        if action is not None:
+            head += f" {self._marks['to']} {self._one_line(action)}"
+        if self._screen.is_live:
+            head = fit(head, self._screen.width - 1, self._marks["more"])
+        self._line(head)
+
+    def _one_line(self, text: str) -> str:
+        """An action's first line, marked where there is more."""
+        lines = [line for line in text.strip().splitlines() if line.strip()]
+        if not lines:
+            return ""
+        shown = printable(lines[0].strip())
+        return f"{shown} {self._marks['more']}" if len(lines) > 1 else shown
+
+    def since(self, seconds: float) -> None:
+        """The effect that was begun last is performed for that long already."""
+        self._begun = monotonic() - seconds
+
+    def detach(self) -> None:
+        """Show nothing more, and leave nothing half shown."""
+        self._erase_status()
+
+    # --- effects that are performed at once (`beside`) ------------------------------------------
+
+    def beside(self, seq: int) -> Display:
+        from .parallel_progress import BesideDisplay
+
+        return BesideDisplay(self, seq, self._verbose)
+
+    def begin_beside(self) -> None:
+        """One more effect is performed at once with others."""
+        self._show_failure()
+        self._header()
+        if self._beside == 0:
+            self._begun = monotonic()
+            self._ticks = 0
+        self._beside += 1
+        self._waiting_for = f"{self._beside} at once"
+
+    def end_beside(self) -> None:
+        self._beside -= 1
+        self._waiting_for = f"{self._beside} at once" if self._beside else ""
+
+    def mark(self, name: str) -> str:
+        return self._marks[name]
+
+    def line_of(self, head: str, text: str, style: str = "") -> None:
+        """The first line of a text after `head`."""
+        line = head + self._one_line(text)
+        if self._screen.is_live:
+            line = fit(line, self._screen.width - 1, self._marks["more"])
+        self._line(line, style)
+
+    def show_lines(self, head: str, lines: list[str]) -> None:
+        """Lines of output that say whose they are."""
+        if lines:
+            self._erase_status()
+            paint = self._screen.paint if self._screen.is_live else lambda text, style: text
+            self._screen.write("".join(paint((head + line).rstrip(), "dim") + "\n" for line in lines))
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def begin(self, run_id: str, program: str) -> None:
+        self._run_id = run_id
+        self._usages = []
+        if self._verbose:
+            self._line(f"Run {run_id}", "dim")
+
+    def resume(self, run_id: str, program: str, state: str | None, iteration: int) -> None:
+        self._run_id = run_id
+        where = f" in {printable(state)}" if state else ""
+        self._line(f"Resuming {run_id}{where}")
+        if state is not None:
+            self._pending = (state, iteration)
+
+    def note(self, kind: str, fields: dict[str, Any]) -> None:
+        if kind == "evaluate":
+            self._failed = ""  # the verdict tells
+        else:
+            self._show_failure()
+        if kind == "state_enter":
+            if self._pending is not None:
+                self._header()
+            self._pending = (state_shown(fields) or "-", int(fields.get("iteration") or 0))
+        elif kind == "evaluate":
+            self._verdict(fields)
+        elif kind == "route":
+            self._header()
+            self._detail(f"{self._marks['to']} {printable(str(fields.get('to')))}")
+        elif kind == "handoff":
+            self._header()
+            about = self._one_line(str(fields.get("text"))) or "the agent says nothing more"
+            text = f"hands over ({fields.get('policy')}): {about}"
+            self._detail(f"{self._marks['other']} {fit(text, 200, self._marks['more'])}", "yellow")
+        elif kind == "log":
+            self._header()
+            self._line(printable(str(fields.get("message"))))
+        elif kind == "cycle":
+            self._pending = None
+            self._line(f"Cycle {fields.get('cycle')}", "bold")
+        elif kind == "loop_complete":
+            self._pending = None
+            if "loop" in fields:
+                self._inner_end(fields)
+
+    def _inner_end(self, fields: dict[str, Any]) -> None:
+        """How a loop within the program ended."""
+        loop, state = printable(str(fields["loop"])), printable(str(fields.get("final_state")))
+        status, count = str(fields.get("status")), fields.get("iterations")
+        words = {"success": "completed", "failure": "failed"}
+        word = words.get(status, f"stopped by {printable(str(fields.get('terminated_by')))}")
+        text = f"{loop} {word}: {state} ({count} iteration{'' if count == 1 else 's'})"
+        self._line(text, "green" if status == "success" else "red")
+
+    def _show_failure(self) -> None:
+        """How the action ended, where it did not end well and nothing judged it."""
+        if self._failed:
+            self._detail(self._screen.paint(f"{self._marks['bad']} {self._failed}", "red"))
+            self._failed = ""
+
+    def _verdict(self, fields: dict[str, Any]) -> None:
+        self._header()
+        verdict = printable(str(fields.get("verdict")))
+        details = fields.get("details")
+        details = details if isinstance(details, dict) else {}
+        mark, style = tone(verdict)
+        about = self._about(str(fields.get("type")), verdict, details)
+        text = self._screen.paint(f"{self._marks[mark]} {verdict}", style) + (f" ({about})" if about else "")
+        self._detail(text)
+        if self._verbose and details.get("reason"):
+            self._detail(self._one_line(str(details["reason"])), "dim")
+
+    def _about(self, type: str, verdict: str, details: dict[str, Any]) -> str:
+        """What a verdict rests on, in a few words."""
+        operators = _OPERATORS if self._screen.unicode else _ASCII_OPERATORS
+        if verdict == "error":
+            text = details.get("message") or details.get("error") or ""
+            if not text and details.get("exit_code") is not None:
+                text = f"exit {details['exit_code']}"
+            return fit(self._one_line(str(text)), 200, self._marks["more"])
+        if type == "exit_code":
+            return f"exit {details.get('exit_code')}"
+        if type == "llm_structured":
+            return f"confidence: {_number(details.get('confidence'))}"
+        if type in ("output_numeric", "output_json"):
+            operator = operators.get(str(details.get("operator", "eq")), "=")
+            value = f"{_number(details.get('value'))} {operator} {_number(details.get('target'))}"
+            return f"{printable(str(details['path']))}: {value}" if "path" in details else value
+        if type == "output_contains":
+            return "found" if details.get("matched") else "not found"
+        if type == "convergence":
+            before = details.get("previous")
+            step = "" if before is None else f"{_number(before)} {self._marks['to']} "
+            return f"{step}{_number(details.get('current'))}, target {_number(details.get('target'))}"
+        return ""
+
+    def effect_start(self, kind: str, args: dict[str, Any]) -> None:
+        self._show_failure()
+        if kind in _ACTIONS:
+            self._header(called(kind, args))
+            self._output.reset()
+        elif kind == "ask":
+            self._ask(str(args.get("question")))
+        elif self._verbose and kind in ("evaluate", "sleep"):
+            self._header()
+            what = f"{args.get('seconds')} s" if kind == "sleep" else printable(str(args.get("model")))
+            self._detail(f"{_WAITING[kind]}: {what}", "dim")
+        self._waiting_for = _WAITING.get(kind, "")
+        self._begun = monotonic()
+        self._ticks = 0
+
+    def _ask(self, question: str) -> None:
+        lines = question.strip().splitlines()
+        self._header(lines[0])
+        for line in lines[1:]:
+            self._detail(printable(line))
+        if not self.has_person:
+            self._hint = f"waiting for: llc answer {self._run_id}"
+
+    @property
+    def has_person(self) -> bool:
+        return not self._is_watching and has_person(self._screen)
+
+    def watch(self, run_id: str) -> None:
+        """Show a run that is another process's: its questions cannot be answered here."""
+        self._run_id = run_id
+        self._is_watching = True
+
+    def prompt(self, text: str) -> None:
+        self._is_asking = False
+        *lines, self._prompt = text.split("\n")
+        for line in lines:
+            self._detail(printable(line), "yellow")
+        self._show_prompt()
+
+    def _show_prompt(self) -> None:
+        if self._prompt:
+            self._erase_status()
+            self._screen.write(self._indent + self._screen.paint(printable(self._prompt), "bold"))
+            self._is_asking = True
+
+    def output(self, stream: str, text: str) -> None:
+        self._show_output(self._output.feed(stream, text))
+
+    def _show_output(self, lines: list[str]) -> None:
+        if not lines:
+            return
+        self._erase_status()
+        self._break_prompt()
+        screen = self._screen
+        if screen.is_live:
+            shown = "".join(screen.paint(self._indent + line, "dim") + "\n" for line in lines)
+        else:
+            head = f"{self._indent}{self._marks['bar']} "
+            shown = "".join((head + line).rstrip() + "\n" for line in lines)
+        screen.write(shown)
+
+    def tick(self) -> None:
+        if self._hint:
+            hint, self._hint = self._hint, ""
+            self._detail(hint, "yellow")
+        if self._prompt and not self._is_asking:
+            self._show_prompt()  # something else was shown since
+        if not self._screen.is_live or self._is_asking:
+            return
+        spin = self._marks["spin"]
+        ms = (monotonic() - self._begun) * 1000
+        parts = [spin[self._ticks % len(spin)], duration(int(ms))]
+        self._ticks += 1
+        text = self._waiting_for or self._output.partial()
+        if text:
+            parts.append(text)
+        width = self._screen.width - 1
+        indent = self._indent[: width // 4]  # on a narrow terminal the time is worth more than looks
+        line = fit(indent + " ".join(parts), width, self._marks["more"])
+        self._screen.write("\r" + self._screen.paint(line, "dim") + "\x1b[K")
+        self._status_shown = columns(line) > 0
+
+    def effect_end(self, kind: str, result: dict[str, Any]) -> None:
+        self.count_usage(result)
+        self._finish_output(kind)
+        if kind == "ask":
+            self._answered(result)
+        if self._verbose and kind in _ACTIONS:
+            self._detail(f"took {duration(result.get('duration_ms') or 0)}", "dim")
+        if kind in _ACTIONS:
+            text = failure_text(result) if kind in ("shell", "agent") else refusal(result)
+            self._failed = fit(self._one_line(text), 200, self._marks["more"])
+
+    def count_usage(self, result: dict[str, Any]) -> None:
+        """Note what a call has used."""
+        usage = result.get("usage")
+        if self._usages is not None and isinstance(usage, dict):
+            self._usages.append(usage)
+
+    def _spent(self) -> str:
+        """What the calls of the run come to, as far as all of them tell it."""
+        text = ""
+        for unit, form in (("usd", ", {:.4f} USD"), ("tokens", ", {:,} tokens")):
+            told = [usage.get(unit) for usage in self._usages or ()]
+            amounts = [amount for amount in told if isinstance(amount, int | float)]
+            if amounts and len(amounts) == len(told):
+                text += form.format(sum(amounts))
+        return text
+
+    def _answered(self, result: dict[str, Any]) -> None:
+        """How a question was answered, where nobody saw it typed."""
+        self.end_prompt(result)
+        if result.get("by") == "terminal":
+            return
+        if result.get("by") is None:
+            self._failed = failure_text(result) or "no answer"
+        else:
+            ways = {"default": "nobody answered in time", "answer": "answered from elsewhere"}
+            why = ways.get(str(result["by"]), "scripted")
+            self._detail(f"{self._one_line(str(result.get('output')))} ({why})")
+
+    def effect_cut(self) -> None:
+        self.end_prompt({})
+        self._finish_output("shell")
+
+    def end_prompt(self, result: dict[str, Any]) -> None:
+        """The question that was asked last has this result."""
+        self._prompt = self._hint = ""
+        if result.get("by") == "terminal":
+            self._is_asking = False  # the cursor is on the next line
+        self._break_prompt()
+
+    def _finish_output(self, kind: str) -> None:
+        self._erase_status()
+        if kind in _ACTIONS:
+            lines, hidden, last = self._output.finish()
+            self._show_output(lines)
+            if hidden:
+                self._detail(f"{self._marks['more']} {hidden} lines not shown", "dim")
+            self._show_output(last)
+
+    def notice(self, text: str) -> None:
+        self._line(printable(text), "yellow")
+
+    def end(self, outcome: Outcome) -> None:
+        self._erase_status()
+        self._show_failure()
+        if outcome.status in ("error", "interrupted"):
+            self._header()
+        if outcome.kind != "loop":
+            return
+        count = outcome.iterations
+        facts = f"{count} iteration{'' if count == 1 else 's'}, {duration(outcome.duration_ms)}"
+        facts = f"({facts}{self._spent()})"
+        state = printable(outcome.final_state or "-")
+        style = "green" if outcome.status == "success" else "red"
+        if outcome.status in ("success", "failure"):
+            word = "completed" if outcome.status == "success" else "failed"
+            text = f"Loop {word}: {state} {facts}"
+        elif outcome.status == "limit":
+            text = f"Loop stopped by {outcome.terminated_by}: {state} {facts}"
+        elif outcome.status == "interrupted":
+            is_paused = outcome.terminated_by == "handoff"
+            text = f"Loop {'paused' if is_paused else 'interrupted'}: {state} {facts}"
+        else:
+            text = f"Loop ended by an error: {state} {facts}"
+        self._line("")
+        self._line(text, style)
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return printable(str(value))[:60]

@@ -1,0 +1,81 @@
+"""What is shown of a run, without its secrets: a display before the display."""
+
+from __future__ import annotations
+
+from ..execution.observer import Display
+from ..host import secrets
+from ..host.secrets import Stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..journal.outcome import Outcome
+
+
+class MaskedDisplay(Display):
+    """Tells `inner` what it is told, masked."""
+
+    __slots__ = ("_inner", "_streams")
+
+    def __init__(self, inner: Display) -> None:
+        self._inner = inner
+        self._streams: dict[str, Stream] = {}
+
+    def effect_start(self, kind: str, args: dict[str, Any]) -> None:
+        self._streams = {}
+        self._inner.effect_start(kind, secrets.known.mask_all(args))
+
+    def output(self, stream: str, text: str) -> None:
+        known = self._streams.get(stream)
+        if known is None:
+            known = self._streams[stream] = Stream(is_text=True)
+        shown = known.feed(text)
+        if shown:
+            self._inner.output(stream, shown)
+
+    def _flush(self) -> None:
+        """Show what was held back: the action is over."""
+        for name, stream in self._streams.items():
+            rest = stream.finish()
+            if rest:
+                self._inner.output(name, rest)
+        self._streams = {}
+
+    def effect_end(self, kind: str, result: dict[str, Any]) -> None:
+        self._flush()
+        self._inner.effect_end(kind, secrets.known.mask_all(result))
+
+    def effect_cut(self) -> None:
+        self._flush()
+        self._inner.effect_cut()
+
+    def note(self, kind: str, fields: dict[str, Any]) -> None:
+        self._inner.note(kind, secrets.known.mask_all(fields))
+
+    def notice(self, text: str) -> None:
+        self._inner.notice(secrets.masked(text))
+
+    def beside(self, seq: int) -> Display:
+        return MaskedDisplay(self._inner.beside(seq))
+
+    # --- told as it is ------------------------------------------------------------------------
+
+    def begin(self, run_id: str, program: str) -> None:
+        self._inner.begin(run_id, program)
+
+    def resume(self, run_id: str, program: str, state: str | None, iteration: int) -> None:
+        self._inner.resume(run_id, program, state, iteration)
+
+    def tick(self) -> None:
+        self._inner.tick()
+
+    @property
+    def has_person(self) -> bool:
+        return self._inner.has_person
+
+    def prompt(self, text: str) -> None:
+        self._inner.prompt(secrets.masked(text))
+
+    def end(self, outcome: Outcome) -> None:
+        self._inner.end(outcome)
