@@ -14,6 +14,7 @@ import attrs
 
 from ...ir.diagnostics import Diagnostic, nearest, suggest
 from ...ir.spans import Span
+from ..source.schema import MAX_NAME
 from ..source.yaml_tree import Document
 from ..template.template import parse
 from .graph import Graph
@@ -22,7 +23,6 @@ from .schema import (
     CURRENT,
     DEFAULT_MODEL_TEXT,
     DEFAULT_VERDICTS,
-    MAX_NAME,
     Answer,
     ExitCode,
     LlmStructured,

@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
+from ..source.schema import Spec, Type, fields_of
 from ..source.yaml_writer import Word, entry
-from .reader import fields_of
-from .schema import Evaluator, Loop, Spec, Type
+from .schema import Evaluator, Loop
 
 _LOOP_KEYS = ("name", "description", "initial", "scope", "context", "llm", "agent", "budget", "states")
 

@@ -18,11 +18,12 @@ from ...ir.digests import sha256
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ..source.files import is_there
+from ..source.schema import fields_of
 from ..source.yaml_tree import Document, Mapping, Node, Scalar, read_document, read_source
 from ..source.yaml_writer import entry
 from .paradigm_schema import NaturalSpec, WrittenSpec
 from .paradigms import to_fsm
-from .reader import fields_of, read_tree
+from .reader import read_tree
 from .schema import Loop, LoopSettings
 
 LOCK = "natural.lock"

@@ -7,21 +7,8 @@ from typing import Any
 import attrs
 
 from ...ir.records import frozen
-from .schema import (
-    ARGUMENTS,
-    BOOLEAN,
-    MEASURE,
-    NAME,
-    TEMPLATE,
-    TEXT,
-    Loop,
-    LoopSettings,
-    Spec,
-    Type,
-    of,
-)
-
-ACTION = Type("action", least=1)
+from ..source.schema import ARGUMENTS, BOOLEAN, MEASURE, NAME, TEMPLATE, TEXT, Spec, Type, block, choice, of
+from .schema import Loop, LoopSettings
 
 
 @frozen(kw_only=True)
@@ -35,6 +22,9 @@ class CallSpec(Spec):
         default=None,
         metadata=of(ARGUMENTS, "What it is called with: a list, or a mapping by parameter names."),
     )
+
+
+ACTION = Type("either", options=(TEMPLATE, block(CallSpec)), says="a template or a call")
 
 
 @frozen(kw_only=True)
@@ -63,9 +53,7 @@ class ConvergenceSpec(LoopSettings):
     )
     direction: str | None = attrs.field(
         default=None,
-        metadata=of(
-            Type("choice", choices=("minimize", "maximize")), "Which way is progress; absent: `minimize`."
-        ),
+        metadata=of(choice("minimize", "maximize"), "Which way is progress; absent: `minimize`."),
     )
 
 
@@ -84,7 +72,7 @@ class InvariantsSpec(LoopSettings):
 
     name: str = attrs.field(metadata=of(NAME, "The loop's name."))
     constraints: tuple[Constraint, ...] = attrs.field(
-        metadata=of(Type("list", Type("spec", specs=(Constraint,)), least=1), "The constraints, in order.")
+        metadata=of(Type("list", block(Constraint), least=1), "The constraints, in order.")
     )
 
 
@@ -106,7 +94,7 @@ class ImperativeSpec(LoopSettings):
     steps: tuple[str | CallSpec, ...] = attrs.field(
         metadata=of(Type("list", ACTION, least=1), "The actions, one after another.")
     )
-    until: Until = attrs.field(metadata=of(Type("spec", specs=(Until,)), "When to stop."))
+    until: Until = attrs.field(metadata=of(block(Until), "When to stop."))
 
 
 @frozen(kw_only=True)

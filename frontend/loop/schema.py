@@ -1,88 +1,40 @@
-"""What a loop may say: one attrs class per block of a YAML loop, one field per key.
+"""Schema of a loop: settings, evaluators and states, one class per block (`source.schema`).
 
-The other paradigms' own keys are in `paradigm_schema`: a loop of states does not wait for them.
-
-Each field's metadata holds its `Type` and its documentation. Reading (`structure`), the JSON Schema
-for editors and the tables of `spec/loops.md` (`json_schema`) are made from them, so nothing about a
-key is said twice. Must not be in here: YAML, templates, checks across fields.
-
-Every object knows where it stands: `span` is the whole block, `spans[field]` the value of a key that
-was given, `spans["key:" + field]` the key itself; entries of maps are `route.success`, items of
-lists `steps[0]`. A state's own name is `spans["name"]`.
+The keys of the other paradigms are in `paradigm_schema`, which a loop of states need not load. Must not
+be in here: YAML, templates, checks across fields.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import attrs
 
 from ...ir.records import frozen
-from ...ir.spans import Span
+from ..source.schema import (
+    ARGUMENTS,
+    BOOLEAN,
+    COUNT,
+    DURATION,
+    EXIT_CODES,
+    JSON,
+    MEASURE,
+    NAME,
+    PAUSE,
+    TARGET,
+    TEMPLATE,
+    TEXT,
+    Spec,
+    Type,
+    block,
+    choice,
+    of,
+)
 
 DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
 CURRENT = "$current"
-# Longer waits than 30 years are a slip, and would overflow the clocks below us.
-MAX_SECONDS = 1e9
-MAX_NAME = 200
-
-
-class Type(NamedTuple):
-    """What the value of a field may be.
-
-    kind: text, template (text with `${…}`), target (a state's name or a template), integer, number,
-    measure (a number or a template), boolean, choice, json (anything), arguments (a list or map of
-    anything, with templates in it), named (a name, or a block), action (a template,
-    or a block with `call`), list, map, spec.
-    item: the type of a list's items or a map's values; specs: the classes a block may be;
-    least, most, above: bounds of a number, `above` being exclusive; `least` of a text, a list or a map
-    is the shortest it may be, `most` of a text the longest.
-    """
-
-    kind: str
-    item: Type | None = None
-    specs: tuple[type[Any], ...] = ()
-    choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
-    above: float | None = None
-
-
-TEXT = Type("text", least=1)
-NAME = Type("text", least=1, most=MAX_NAME)
-TEMPLATE = Type("template", least=1)
-TARGET = Type("target", least=1)
-BOOLEAN = Type("boolean")
-JSON = Type("json")
-MEASURE = Type("measure")
-ARGUMENTS = Type("arguments")
-COUNT = Type("integer", least=1, most=1e12)
-DURATION = Type("number", above=0, most=MAX_SECONDS)
-PAUSE = Type("number", least=0, most=MAX_SECONDS)
-EXIT_CODES = Type("list", Type("integer", least=0, most=255))
-
-
-def of(type: Type, doc: str) -> dict[str, Any]:
-    """The metadata of a field that is a key."""
-    return {"type": type, "doc": doc}
-
-
-@frozen(kw_only=True)
-class Spec:
-    """A block of a document. `flawed`: some of it could not be read, and was reported."""
-
-    span: Span | None = attrs.field(default=None, eq=False, repr=False)
-    spans: Mapping[str, Span] = attrs.field(factory=dict, eq=False, repr=False)
-    flawed: bool = attrs.field(default=False, eq=False, repr=False)
-
-    def span_of(self, *keys: str) -> Span | None:
-        """Where the first of `keys` stands that was given, else the whole block."""
-        for key in keys:
-            if key in self.spans:
-                return self.spans[key]
-        return self.span
 
 
 # --- settings ---------------------------------------------------------------------------------
@@ -142,6 +94,7 @@ class Budget(Spec):
 class Evaluator(Spec):
     """How an action's result becomes a verdict; `type` says which class it is."""
 
+    noun: ClassVar[str] = "evaluator"
     type: ClassVar[str] = ""
     # What it can say apart from `error`; None: whatever a schema allows.
     verdicts: ClassVar[tuple[str, ...] | None] = ("success", "failure")
@@ -185,9 +138,7 @@ class OutputNumeric(OutputEvaluator):
     type: ClassVar[str] = "output_numeric"
     details: ClassVar[tuple[str, ...]] = ("value", "target", "operator")
 
-    operator: str = attrs.field(
-        metadata=of(Type("choice", choices=("eq", "ne", "lt", "le", "gt", "ge")), "The comparison.")
-    )
+    operator: str = attrs.field(metadata=of(choice("eq", "ne", "lt", "le", "gt", "ge"), "The comparison."))
     target: int | float | str = attrs.field(metadata=of(MEASURE, "What to compare with."))
 
 
@@ -202,7 +153,7 @@ class OutputJson(OutputEvaluator):
     operator: str = attrs.field(
         default="eq",
         metadata=of(
-            Type("choice", choices=("eq", "ne", "lt", "le", "gt", "ge")),
+            choice("eq", "ne", "lt", "le", "gt", "ge"),
             "The comparison; order needs numbers.",
         ),
     )
@@ -223,7 +174,7 @@ class OutputContains(OutputEvaluator):
     match: str = attrs.field(
         default="auto",
         metadata=of(
-            Type("choice", choices=("auto", "substring", "regex")),
+            choice("auto", "substring", "regex"),
             "What the pattern is; `auto` takes it as either.",
         ),
     )
@@ -247,7 +198,7 @@ class Convergence(OutputEvaluator):
     )
     direction: str = attrs.field(
         default="minimize",
-        metadata=of(Type("choice", choices=("minimize", "maximize")), "Which way is progress."),
+        metadata=of(choice("minimize", "maximize"), "Which way is progress."),
     )
 
 
@@ -328,6 +279,14 @@ EVALUATORS: dict[str, type[Evaluator]] = {
 class StateSpec(Spec):
     """A state: at most one action or call, a judgement of it, where to go."""
 
+    keyed: ClassVar[bool] = True
+    noun: ClassVar[str] = "state"
+    example: ClassVar[str] = "a state that ends the loop is `{terminal: true}`"
+    # Keys that the reader adds to the fields.
+    json_schema: ClassVar[dict[str, Any]] = {
+        "patternProperties": {"^on_[A-Za-z][A-Za-z0-9_-]*$": {"type": "string", "minLength": 1}}
+    }
+
     name: str
     action: str | None = attrs.field(
         default=None,
@@ -336,7 +295,7 @@ class StateSpec(Spec):
     action_type: str | None = attrs.field(
         default=None,
         metadata=of(
-            Type("choice", choices=("shell", "slash", "ask")),
+            choice("shell", "slash", "ask"),
             "Which it is, where its look does not say it; `ask` puts the action as a question to a person.",
         ),
     )
@@ -366,7 +325,8 @@ class StateSpec(Spec):
     evaluate: Evaluator | None = attrs.field(
         default=None,
         metadata=of(
-            Type("spec", specs=tuple(EVALUATORS.values())), "How to judge the action; see the evaluators."
+            Type("tagged", specs=tuple(EVALUATORS.values()), tag="type"),
+            "How to judge the action; see the evaluators.",
         ),
     )
     route: dict[str, str] | None = attrs.field(
@@ -392,7 +352,7 @@ class StateSpec(Spec):
     status: str | None = attrs.field(
         default=None,
         metadata=of(
-            Type("choice", choices=("success", "failure")),
+            choice("success", "failure"),
             "How the loop ends in this terminal; absent: `success`.",
         ),
     )
@@ -403,15 +363,13 @@ class StateSpec(Spec):
     on_unknown: str | None = attrs.field(
         default=None,
         metadata=of(
-            Type("choice", choices=("rerun", "ask", "fail")),
+            choice("rerun", "ask", "fail"),
             "What a resumed run does with an action that may have run; absent: `rerun`.",
         ),
     )
     budget: Budget | None = attrs.field(
         default=None,
-        metadata=of(
-            Type("spec", specs=(Budget,)), "What the state's own agent and model calls may use; see `budget`."
-        ),
+        metadata=of(block(Budget), "What the state's own agent and model calls may use; see `budget`."),
     )
 
     @property
@@ -495,19 +453,19 @@ class LoopSettings(Spec):
     )
     llm: LlmSettings = attrs.field(
         factory=LlmSettings,
-        metadata=of(Type("spec", specs=(LlmSettings,)), "How a model judges output; see `llm`."),
+        metadata=of(block(LlmSettings), "How a model judges output; see `llm`."),
     )
     agent: str | AgentSettings | None = attrs.field(
         default=None,
         metadata=of(
-            Type("named", least=1, specs=(AgentSettings,)),
+            Type("either", options=(TEXT, block(AgentSettings)), says="a text or a mapping"),
             "What runs slash commands: a name of `.loops/config.yaml`, or see `agent`.",
         ),
     )
     on_handoff: str = attrs.field(
         default="end",
         metadata=of(
-            Type("choice", choices=("end", "pause", "continue")),
+            choice("end", "pause", "continue"),
             "What becomes of the loop when an agent says `CONTEXT_HANDOFF:`.",
         ),
     )
@@ -519,7 +477,7 @@ class LoopSettings(Spec):
     )
     budget: Budget | None = attrs.field(
         default=None,
-        metadata=of(Type("spec", specs=(Budget,)), "What agent and model calls may use; see `budget`."),
+        metadata=of(block(Budget), "What agent and model calls may use; see `budget`."),
     )
     on_error: str | None = attrs.field(
         default=None, metadata=of(TARGET, "The state that takes errors no state routes.")
@@ -533,7 +491,7 @@ class Loop(LoopSettings):
     name: str = attrs.field(metadata=of(NAME, "The loop's name."))
     initial: str = attrs.field(metadata=of(TARGET, "The state to begin in."))
     states: dict[str, StateSpec] = attrs.field(
-        metadata=of(Type("map", Type("spec", specs=(StateSpec,)), least=1), "The states by name.")
+        metadata=of(Type("map", block(StateSpec), least=1), "The states by name.")
     )
     # Outside equality: a printed FSM does not say what it was written in.
     paradigm: str = attrs.field(default="fsm", eq=False)

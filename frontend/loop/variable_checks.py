@@ -14,11 +14,11 @@ from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.records import frozen
 from ...ir.spans import Span
 from ..link.calls import argument_key, argument_texts
+from ..source.schema import Spec, fields_of
 from ..source.yaml_tree import Document
 from ..template.template import NAMESPACES, Constant, Problem, Template, Variable, parse, text_of
 from .graph import Graph
-from .reader import fields_of
-from .schema import EVALUATORS, Loop, Spec, StateSpec
+from .schema import EVALUATORS, Loop, StateSpec
 from .template_cache import template_of
 
 DETAILS = sorted(

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ...frontend.compile import Compiled, compile_text
 from ...frontend.loop.paradigm_schema import PARADIGMS
 from ...frontend.loop.paradigms import slug
-from ...frontend.loop.reader import fields_of
 from ...frontend.loop.schema import LoopSettings
+from ...frontend.source.schema import fields_of
 from ...frontend.source.yaml_writer import Word, bare, entry
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..journal.journal import write_file

@@ -12,8 +12,9 @@ from llc.frontend.loop.checks import check
 from llc.frontend.loop.fsm_printer import print_fsm
 from llc.frontend.loop.paradigm_schema import PARADIGMS
 from llc.frontend.loop.paradigms import to_fsm
-from llc.frontend.loop.reader import fields_of, read_loop
+from llc.frontend.loop.reader import read_loop
 from llc.frontend.loop.schema import EVALUATORS, LoopSettings, StateSpec
+from llc.frontend.source.schema import fields_of
 from llc.frontend.source.yaml_tree import text_source
 from llc.ir.diagnostics import render_all
 from llc.ir.spans import Span

@@ -10,8 +10,9 @@ import pytest
 
 from llc.frontend.loop.json_schema import json_schema
 from llc.frontend.loop.paradigm_schema import PARADIGMS
-from llc.frontend.loop.reader import fields_of, read_loop
+from llc.frontend.loop.reader import read_loop
 from llc.frontend.loop.schema import EVALUATORS, StateSpec
+from llc.frontend.source.schema import fields_of
 from llc.frontend.source.yaml_tree import read_document, text_source
 
 SCHEMA = json_schema()

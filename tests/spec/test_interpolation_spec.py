@@ -13,7 +13,7 @@ from llc.frontend.template.template import NAMESPACES, Namespace, parse
 
 ROOT = Path(__file__).parents[2]
 TEXT = text_of("interpolation.md")
-MODULES = ("templates", "troubles", "rereading")
+MODULES = [*(ROOT / "frontend" / "template").glob("*.py"), *(ROOT / "frontend" / "shell").glob("*.py")]
 
 
 def rows(heading: str) -> list[tuple[str, str]]:
@@ -64,6 +64,6 @@ def test_every_finding_is_listed() -> None:
     listed = set(re.findall(r"`([a-z-]+)`", "".join(re.findall(r"^\|(.*?)\|", table, re.MULTILINE))))
     given: set[str] = set()
     for module in MODULES:
-        code = (ROOT / "frontend" / f"{module}.py").read_text("utf-8")
+        code = module.read_text("utf-8")
         given |= set(re.findall(r"(?:problem|Problem|Trouble)\(\s*\"([a-z]+-[a-z-]+)\"", code))
     assert listed == given

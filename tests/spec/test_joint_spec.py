@@ -46,11 +46,11 @@ def test_every_finding_is_listed() -> None:
     rows = re.findall(r"^\|(.*?)\|", text_of("joint.md").partition("## Findings")[2], re.M)
     listed = set(re.findall(r"`([a-z-]+)`", "".join(rows)))
     given = {"not-a-definition"}  # told by the expander, which tells much else
-    for module in ("joint", "file_calls"):
-        tree = ast.parse((ROOT / "frontend" / f"{module}.py").read_text("utf-8"))
+    for module in (ROOT / "frontend" / "link").glob("*.py"):
+        tree = ast.parse(module.read_text("utf-8"))
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args):
             name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
             first = call.args[0]
             if name in ("Diagnostic", "error") and isinstance(first, ast.Constant):
                 given.add(first.value)
-    assert listed == given
+    assert listed == given - {"unused-argument"}  # in `flows.md`

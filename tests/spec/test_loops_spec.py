@@ -17,10 +17,7 @@ CHAPTER = SPEC / "loops.md"
 TEXT = text_of("loops.md")
 MADE = re.compile(r"```yaml[^\n]*\n(paradigm:.*?)```\n\nbecomes\n\n```yaml[^\n]*\n(.*?)```", re.DOTALL)
 # Where findings about files, keys and states are made; the others' ids are in their own chapters.
-MODULES = (
-    *("documents", "document_values", "yaml_errors", "structure", "check", "evaluator_checks"),
-    *("surroundings", "variables", "natural"),
-)
+MODULES = [*(ROOT / "frontend" / "source").glob("[sy]*.py"), *(ROOT / "frontend" / "loop").glob("*.py")]
 
 
 def test_what_a_paradigm_becomes_is_what_is_printed() -> None:
@@ -49,7 +46,7 @@ def test_every_finding_is_listed() -> None:
     )
     given = set()
     for module in MODULES:
-        tree = ast.parse((ROOT / "frontend" / f"{module}.py").read_text("utf-8"))
+        tree = ast.parse(module.read_text("utf-8"))
         calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
         for call in calls:
             name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
@@ -58,4 +55,4 @@ def test_every_finding_is_listed() -> None:
                 first, ast.Constant
             ):
                 given.add(first.value)
-    assert listed == given
+    assert listed == given - {"too-many-items"}  # of other files

@@ -1,0 +1,207 @@
+"""JSON Schemas for editors, and Markdown tables for the specification, from the classes of `schema`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import attrs
+
+from .schema import Spec, Type, fields_of
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+
+
+# --- for editors ------------------------------------------------------------------------------
+
+
+def document_schema(title: str, root: type[Spec], **more: Any) -> dict[str, Any]:
+    """The JSON Schema (draft 7) of a file that is one block; `more`: further keywords."""
+    definitions: dict[str, Any] = {}
+    found = block_schema(root, definitions)
+    return {"$schema": DRAFT, "title": title, **found, "definitions": definitions, **more}
+
+
+def block_schema(
+    cls: type[Spec], definitions: dict[str, Any], extra: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The JSON Schema of a block. The blocks in it are added to `definitions`; extra: further properties."""
+    fields = fields_of(cls)
+    properties = dict(extra or {})
+    for key, field in fields.items():
+        described = type_schema(field.type, definitions)
+        properties[key] = (
+            {"allOf": [described], "description": field.doc}
+            if "$ref" in described
+            else described | {"description": field.doc}
+        )
+    found: dict[str, Any] = {
+        "type": "object",
+        "description": (cls.__doc__ or "").partition("\n")[0],
+        "properties": properties,
+        "additionalProperties": False,
+    }
+    required = [key for key, field in fields.items() if field.required]
+    if required:
+        found["required"] = required
+    return found | getattr(cls, "json_schema", {})
+
+
+def type_schema(type: Type, definitions: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of a value."""
+    found = _type_schema(type, definitions)
+    return {"anyOf": [found, {"type": "null"}]} if type.nullable else found
+
+
+def _type_schema(type: Type, definitions: dict[str, Any]) -> dict[str, Any]:
+    match type.kind:
+        case "text" | "template" | "target":
+            limits: dict[str, Any] = {"minLength": 1} if type.least else {}
+            if type.most:
+                limits["maxLength"] = int(type.most)
+            if type.pattern:
+                limits["pattern"] = f"^(?:{type.pattern})$"
+            return {"type": "string"} | limits
+        case "scalar":
+            return {"type": ["string", "number", "boolean"]}
+        case "boolean":
+            return {"type": "boolean"}
+        case "integer" | "number":
+            return {"type": type.kind} | _bounds(type)
+        case "measure":
+            return {"anyOf": [{"type": "number"} | _bounds(type), {"type": "string", "minLength": 1}]}
+        case "choice":
+            return {"enum": list(type.choices)}
+        case "either":
+            return {"anyOf": [type_schema(option, definitions) for option in type.options]}
+        case "list":
+            assert type.item is not None
+            sizes = {"minItems": type.least, "maxItems": type.most}
+            return {"type": "array", "items": type_schema(type.item, definitions)} | {
+                name: int(size) for name, size in sizes.items() if size
+            }
+        case "map":
+            assert type.item is not None
+            few: dict[str, Any] = {"minProperties": int(type.least)} if type.least else {}
+            if type.pattern:
+                few["propertyNames"] = {"pattern": f"^(?:{type.pattern})$"}
+            return {"type": "object", "additionalProperties": type_schema(type.item, definitions)} | few
+        case "spec":
+            return _reference(type.specs[0], definitions)
+        case "tagged":
+            return _tagged(type, definitions)
+    return {}
+
+
+def _reference(cls: type[Spec], definitions: dict[str, Any]) -> dict[str, Any]:
+    name = cls.__name__
+    if name not in definitions:
+        definitions[name] = {}  # a block may contain itself
+        definitions[name] = block_schema(cls, definitions)
+    return {"$ref": f"#/definitions/{name}"}
+
+
+def _tagged(type: Type, definitions: dict[str, Any]) -> dict[str, Any]:
+    """A block whose class is selected by a key: one definition for the family, one for each class."""
+    base = type.specs[0].noun
+    family = base.capitalize()
+    if family not in definitions:
+        definitions[family] = {
+            "type": "object",
+            "properties": {type.tag: {"enum": [cls.type for cls in type.specs]}},
+            "required": [type.tag],
+            "allOf": [
+                {
+                    "if": {"properties": {type.tag: {"const": cls.type}}, "required": [type.tag]},
+                    "then": {"$ref": f"#/definitions/{base}-{cls.type}"},
+                }
+                for cls in type.specs
+            ],
+        }
+        for cls in type.specs:
+            found = block_schema(cls, definitions, {type.tag: {"const": cls.type}})
+            found["required"] = [type.tag, *found.get("required", [])]
+            definitions[f"{base}-{cls.type}"] = found
+    return {"$ref": f"#/definitions/{family}"}
+
+
+def _bounds(type: Type) -> dict[str, Any]:
+    names = {"minimum": type.least, "exclusiveMinimum": type.above, "maximum": type.most}
+    return {name: bound for name, bound in names.items() if bound is not None}
+
+
+# --- for readers ------------------------------------------------------------------------------
+
+
+def table(cls: type[Spec], without: type[Spec] | None = None) -> str:
+    """The keys of a block as a Markdown table, those of `without` left out."""
+    rows = ["| key | value | absent | meaning |", "|---|---|---|---|"]
+    left_out = fields_of(without) if without is not None else {}
+    for key, field in fields_of(cls).items():
+        if key not in left_out:
+            absent = "*required*" if field.required else _default(cls, key)
+            rows.append(f"| `{key}` | {_words(field.type)} | {absent} | {field.doc} |")
+    return "\n".join(rows) + "\n"
+
+
+def _default(cls: type[Spec], key: str) -> str:
+    default = getattr(attrs.fields(cls), key).default
+    if default is None or default is attrs.NOTHING or hasattr(default, "factory"):
+        return ""
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if isinstance(default, tuple):
+        return f"`[{', '.join(default)}]`"
+    return f"`{default}`"
+
+
+def _words(type: Type) -> str:
+    match type.kind:
+        case "integer" | "number":
+            return ("whole number" if type.kind == "integer" else "number") + _bound_words(type)
+        case "measure":
+            return "number or template"
+        case "target":
+            return "state"
+        case "boolean":
+            return "true or false"
+        case "choice":
+            return ", ".join(f"`{choice}`" for choice in type.choices)
+        case "json":
+            return "any value"
+        case "either":
+            return (
+                " or ".join(_words(option) for option in type.options) if not type.says else _bare(type.says)
+            )
+        case "list":
+            assert type.item is not None
+            return f"list of {_plural(type.item)}"
+        case "map":
+            assert type.item is not None
+            return f"mapping to {_plural(type.item)}"
+        case "spec" | "tagged":
+            return "mapping"
+        case "scalar":
+            return "text"
+        case "node":
+            return "any value"
+    return _bare(type.says) or type.kind
+
+
+def _bare(words: str) -> str:
+    """Words without their articles."""
+    return re.sub(r"\ban? ", "", words)
+
+
+def _plural(type: Type) -> str:
+    return {"spec": "mappings", "json": "any values", "integer": "whole numbers"}.get(
+        type.kind, _words(type) + "s"
+    )
+
+
+def _bound_words(type: Type) -> str:
+    if type.above is not None:
+        return f" > {type.above:g}"
+    if type.least is not None and type.most is not None and type.most <= 1000:
+        return f", {type.least:g} to {type.most:g}"
+    return f" ≥ {type.least:g}" if type.least is not None else ""

@@ -1,0 +1,411 @@
+"""Reads documents by their schema (`schema`) and reports everything that does not fit, with its place.
+
+What cannot be read is reported and left out, and its block marked `flawed`, so that later checks can
+still examine the rest. Must not be in here: checks that need more than one key, or the keys of any
+particular file; loops extend the reader in `loop.reader`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from ...ir.diagnostics import Diagnostic, nearest, suggest
+from ...ir.spans import Span
+from .schema import Field, Spec, Type, fields_of, required_of
+from .yaml_tree import Document, Mapping, Node, Places, Scalar, Sequence, read_scalar
+
+
+class Bad:
+    """The type of `BAD`."""
+
+
+# Stands for a value that was reported and cannot be used.
+BAD = Bad()
+
+_KINDS = {
+    "text": "a text",
+    "template": "a text",
+    "scalar": "a text",
+    "target": "the name of a state",
+    "integer": "a whole number",
+    "number": "a number",
+    "measure": "a number or a template",
+    "boolean": "true or false",
+    "choice": "a word",
+    "list": "a list",
+    "map": "a mapping",
+    "spec": "a mapping",
+    "tagged": "a mapping",
+}
+# Spellings that other formats, YAML 1.1 among them, read as a boolean.
+_BOOLEAN_HELP = {
+    **dict.fromkeys(("true", "yes", "on", "y", "1"), "write `true`"),
+    **dict.fromkeys(("false", "no", "off", "n", "0"), "write `false`"),
+}
+
+
+def describe(node: Node) -> str:
+    """What kind of value the text contains, in a word or two."""
+    if isinstance(node, Sequence):
+        return "this is a list"
+    if isinstance(node, Mapping):
+        return "this is a mapping"
+    if node.value is None:
+        return "this is null" if node.text else "nothing is here"
+    if isinstance(node.value, bool):
+        return "this is a boolean"
+    return "this is a text" if isinstance(node.value, str) else "this is a number"
+
+
+def wanted(type: Type) -> str:
+    """A type in words, for messages: "a number", "a list or a mapping"."""
+    if type.says:
+        return type.says
+    if type.kind == "either":
+        return " or ".join(dict.fromkeys(wanted(option) for option in type.options))
+    return _KINDS[type.kind]
+
+
+def is_empty(node: Node) -> bool:
+    """Whether a key has no value."""
+    return isinstance(node, Scalar) and node.value is None
+
+
+class SchemaReader:
+    """Reads the blocks and values of one document, to which it reports."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+
+    def error(
+        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+    ) -> Bad:
+        self.document.report(Diagnostic(id, message, span, label, help))
+        return BAD
+
+    def warn(
+        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+    ) -> None:
+        self.document.report(Diagnostic(id, message, span, label, help, "warning"))
+
+    def wrong(self, type: Type, node: Node, path: str, help: str | None = None) -> Bad:
+        """Report a value of another type."""
+        message = f"`{path}` should be {wanted(type)}"
+        return self.error("wrong-type", message, self.document.span(node), describe(node), help or type.hint)
+
+    # --- hooks for particular files -------------------------------------------------------------
+
+    def more_keys(
+        self,
+        cls: type[Spec],
+        others: list[tuple[str, Scalar, Node]],
+        values: dict[str, Any],
+        places: dict[str, Node],
+    ) -> list[tuple[str, Scalar, Node]]:
+        """Read keys that are not fields of `cls`; returns those that are unknown."""
+        return others
+
+    def home_of(self, key: str) -> str | None:
+        """The remedy for a key that belongs elsewhere."""
+        return None
+
+    def stand_in(self, cls: type[Spec], field: Field) -> Any:
+        """The value for a required field that could not be read; BAD: the block cannot be built."""
+        return BAD
+
+    def unknown_class(self, noun: str, text: str, place: Span, help: str | None) -> Bad:
+        """Report a `tag` that selects no class."""
+        return self.error("unknown-value", f"no {noun} `{text}`", place, "", help)
+
+    # --- blocks ---------------------------------------------------------------------------------
+
+    def block(
+        self,
+        cls: type[Spec],
+        node: Mapping,
+        place: Span | None,
+        what: str,
+        *,
+        ignored: str | None = None,
+        named: Scalar | None = None,
+        **fixed: Any,
+    ) -> Spec | None:
+        """An object of `cls` from a mapping; None where a required key has no usable value.
+
+        place: where to report a missing key; None: at `named`, the key that names the block.
+        what: the term for the block in messages. ignored: a key that was read before.
+        fixed: values of fields from elsewhere.
+        """
+        document = self.document
+        fields = fields_of(cls)
+        values: dict[str, Any] = fixed if "span" in fixed else {"span": document.span(node), **fixed}
+        places: dict[str, Node] = {} if named is None else {"name": named}
+        flawed = False
+        others: list[tuple[str, Scalar, Node]] = []
+        for key, (key_node, value_node) in node.entries.items():
+            if key not in fields:
+                if key == ignored:
+                    places[f"key:{key}"], places[key] = key_node, value_node
+                else:
+                    others.append((key, key_node, value_node))
+                continue
+            places[f"key:{key}"] = key_node
+            places[key] = value_node
+            field = fields[key]
+            if is_empty(value_node) and field.type.kind not in ("json", "node") and not field.type.nullable:
+                if not field.required:
+                    self.warn(
+                        "empty-value",
+                        f"`{key}` is empty",
+                        document.span(key_node),
+                        "has no value",
+                        "leave it out",
+                    )
+                continue
+            value = values[key] = self.value(field.type, value_node, key, places)
+            flawed = flawed or value is BAD
+        if others:
+            for key, key_node, _ in self.more_keys(cls, others, values, places):
+                flawed = True
+                self.unknown_key(key, key_node, what, fields)
+        is_lost = False
+        is_whole = not flawed and required_of(cls) <= values.keys()
+        for key, field in () if is_whole else fields.items():
+            if key not in values and field.required:
+                flawed = True
+                values[key] = BAD
+                given = places.get(f"key:{key}")
+                label = "begins here" if given is None else "has no value"
+                where = place
+                if given is not None or where is None:
+                    where = document.span(given or named or node)
+                self.error("missing-field", f"{what} needs `{key}`", where, label)
+            if values.get(key) is BAD:
+                if not field.required:
+                    del values[key]
+                else:
+                    values[key] = self.stand_in(cls, field)
+                    is_lost = is_lost or values[key] is BAD
+        if is_lost:
+            return None
+        return cls(spans=Places(document, places), flawed=flawed, **values)
+
+    def unknown_key(self, key: str, node: Scalar, what: str, fields: dict[str, Field]) -> None:
+        """Report a key that the block may not have."""
+        help = suggest(key, fields, "it may have")
+        if key == "<<":
+            help = "YAML 1.2 has no merge keys; write the keys out"
+        elif nearest(key, fields) is None:
+            help = self.home_of(key) or help
+        self.error(
+            "unknown-key", f"{what} has no key `{key[:200]}`", self.document.span(node), "unknown", help
+        )
+
+    def named_block(self, cls: type[Spec], name: str, key: Scalar, node: Node) -> Any:
+        """A block that takes its name from the key in a map."""
+        what = f"{cls.noun} `{name[:80]}`"
+        if isinstance(node, Mapping):
+            span = self.document.span_at(key.start, node.end)
+            found = self.block(cls, node, None, what, named=key, name=name, span=span)
+            return BAD if found is None else found
+        place = self.document.span(key)
+        help = getattr(cls, "example", None)
+        at = place if isinstance(node, Scalar) and not node.text else self.document.span(node)
+        self.error("wrong-type", f"{what} should be a mapping", at, describe(node), help)
+        if required_of(cls):
+            return BAD
+        return cls(name=name, span=place, spans=Places(self.document, {"name": key}), flawed=True)  # type: ignore[call-arg, unused-ignore]
+
+    def tagged(self, type: Type, node: Node, path: str) -> Any:
+        """A block whose class is selected by one of its keys."""
+        classes = {cls.type: cls for cls in type.specs}
+        noun, tag = type.specs[0].noun, type.tag
+        article = "an" if noun[0] in "aeiou" else "a"
+        place = self.document.span(node)
+        if not isinstance(node, Mapping):
+            return self.wrong(type, node, path, f"such as `{{{tag}: {next(iter(classes))}}}`")
+        given = node.entries.get(tag)
+        if given is None:
+            help = f"one of {', '.join(classes)}"
+            return self.error("missing-field", f"{article} {noun} needs `{tag}`", place, "begins here", help)
+        _, tag_node = given
+        place = self.document.span(tag_node)
+        text = tag_node.text if isinstance(tag_node, Scalar) else ""
+        name: Any = tag_node.value if isinstance(tag_node, Scalar) else None
+        if not isinstance(name, str) or name not in classes:
+            return self.unknown_class(noun, text, place, suggest(text, classes, f"{noun}s"))
+        spec = self.block(classes[name], node, place, f"{noun} `{name}`", ignored=tag)
+        return BAD if spec is None else spec
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def value(self, type: Type, node: Node, path: str, places: dict[str, Node]) -> Any:
+        """The value of a node by its type, or BAD; the places of its parts go into `places`."""
+        if type.nullable and is_empty(node):
+            return None
+        match type.kind:
+            case "text" | "template" | "target":
+                return self.text(type, node, path)
+            case "scalar":
+                if isinstance(node, Scalar) and node.value is not None:
+                    return node.value if isinstance(node.value, str) else node.text
+                return self.wrong(type, node, path)
+            case "boolean":
+                if isinstance(node, Scalar) and isinstance(node.value, bool):
+                    return node.value
+                said = node.text if isinstance(node, Scalar) else ""
+                return self.wrong(type, node, path, _BOOLEAN_HELP.get(said.lower()))
+            case "integer" | "number" | "measure":
+                return self.number(type, node, path)
+            case "choice":
+                return self.choice(type, node, path)
+            case "json":
+                return self.json(node, path)
+            case "node":
+                return node
+            case "list":
+                return self.list(type, node, path, places)
+            case "map":
+                return self.map(type, node, path, places)
+            case "either":
+                return self.either(type, node, path, places)
+            case "tagged":
+                return self.tagged(type, node, path)
+        return self.spec(type, node, path)
+
+    def either(self, type: Type, node: Node, path: str, places: dict[str, Node]) -> Any:
+        """One of several types: the one that is written as this node is."""
+        form = "list" if isinstance(node, Sequence) else "map" if isinstance(node, Mapping) else "scalar"
+        for option in type.options:
+            if _FORMS.get(option.kind, "scalar") == form:
+                return self.value(option, node, path, places)
+        is_short = isinstance(node, Scalar) and node.text and any(o.kind == "list" for o in type.options)
+        return self.wrong(type, node, path, f"write `[{node.text}]`" if is_short else None)  # type: ignore[union-attr]
+
+    def choice(self, type: Type, node: Node, path: str) -> Any:
+        text = self.text(Type("text"), node, path)
+        if text is BAD or text in type.choices:
+            return text
+        help = suggest(text, type.choices, "it may be")
+        message = f"`{path}` cannot be `{text[:80]}`"
+        return self.error("unknown-value", message, self.document.span(node), "", help)
+
+    def text(self, type: Type, node: Node, path: str) -> Any:
+        if not isinstance(node, Scalar):
+            return self.wrong(type, node, path)
+        if not isinstance(node.value, str):
+            return self.wrong(type, node, path, f'write it in quotes: "{node.text}"' if node.text else None)
+        if type.least and not node.value.strip():
+            return self.error(
+                "empty-text", f"`{path}` is empty", self.document.span(node), "nothing is in it"
+            )
+        if type.pattern and re.fullmatch(type.pattern, node.value) is None:
+            return self.wrong(type, node, path)
+        return node.value
+
+    def number(self, type: Type, node: Node, path: str) -> Any:
+        if not isinstance(node, Scalar):
+            return self.wrong(type, node, path)
+        value = node.value
+        if isinstance(value, str):
+            if type.kind == "measure" and "${" in value:
+                return value
+            number = _read_number(value)
+            if number is None or type.kind != "measure":
+                return self.wrong(type, node, path, "write it without quotes" if number is not None else None)
+            value = number
+        if value is None or isinstance(value, bool):
+            return self.wrong(type, node, path)
+        place = self.document.span(node)
+        if isinstance(value, float) and not math.isfinite(value):
+            return self.error("out-of-range", f"`{path}` should be finite", place)
+        if type.kind == "integer":
+            if value != int(value):
+                return self.wrong(type, node, path)
+            value = int(value)
+        bounds = (
+            (type.least is not None and value < type.least, "at least", type.least),
+            (type.above is not None and value <= type.above, "more than", type.above),
+            (type.most is not None and value > type.most, "at most", type.most),
+        )
+        for outside, words, bound in bounds:
+            if outside:
+                return self.error("out-of-range", f"`{path}` should be {words} {bound:,.15g}", place)
+        return value
+
+    def json(self, node: Node, path: str) -> Any:
+        """Plain data; a number that JSON cannot write is refused."""
+        if isinstance(node, Scalar):
+            if isinstance(node.value, float) and not math.isfinite(node.value):
+                return self.error("out-of-range", f"`{path}` should be finite", self.document.span(node))
+            return node.value
+        items = (
+            [(str(i), item) for i, item in enumerate(node.items)]
+            if isinstance(node, Sequence)
+            else [(key, item) for key, (_, item) in node.entries.items()]
+        )
+        values = {key: self.json(item, f"{path}.{key}") for key, item in items}
+        if any(value is BAD for value in values.values()):
+            return BAD
+        return list(values.values()) if isinstance(node, Sequence) else values
+
+    def list(self, type: Type, node: Node, path: str, places: dict[str, Node]) -> Any:
+        assert type.item is not None
+        if not isinstance(node, Sequence):
+            is_short = isinstance(node, Scalar) and node.value is not None and len(node.text) < 40
+            help = f"write `[{node.text}]`" if is_short and isinstance(node, Scalar) else None
+            return self.wrong(type, node, path, help)
+        if type.most is not None and len(node.items) > type.most:
+            message = f"`{path}` has more than {type.most:,.0f} items"
+            return self.error("too-many-items", message, self.document.span(node.items[int(type.most)]))
+        values = []
+        for i, item in enumerate(node.items):
+            places[f"{path}[{i}]"] = item
+            values.append(self.value(type.item, item, f"{path}[{i}]", places))
+        if type.least and not values:
+            return self.error(
+                "empty-list", f"`{path}` is empty", self.document.span(node), "nothing is in it"
+            )
+        return BAD if any(value is BAD for value in values) else tuple(values)
+
+    def map(self, type: Type, node: Node, path: str, places: dict[str, Node]) -> Any:
+        assert type.item is not None
+        if not isinstance(node, Mapping):
+            return self.wrong(type, node, path)
+        cls = type.item.specs[0] if type.item.kind == "spec" else None
+        values: dict[str, Any] = {}
+        for key, (key_node, item) in node.entries.items():
+            if type.pattern and re.fullmatch(type.pattern, key) is None:
+                place = self.document.span(key_node)
+                values[key] = self.error(
+                    "bad-name", f"`{key[:80]}` cannot be a name in `{path}`", place, "", type.says
+                )
+            elif cls is not None and cls.keyed:
+                values[key] = self.named_block(cls, key, key_node, item)
+            else:
+                places[f"key:{path}.{key}"] = key_node
+                places[f"{path}.{key}"] = item
+                values[key] = self.value(type.item, item, f"{path}.{key}", places)
+        return BAD if any(value is BAD for value in values.values()) else values
+
+    def spec(self, type: Type, node: Node, path: str) -> Any:
+        cls = type.specs[0]
+        if not isinstance(node, Mapping):
+            return self.wrong(type, node, path, getattr(cls, "example", None))
+        found = self.block(cls, node, self.document.span(node), cls.noun or f"`{path}`")
+        return BAD if found is None else found
+
+
+# How a type is written where it is not a scalar.
+_FORMS = {"list": "list", "map": "map", "spec": "map", "tagged": "map"}
+
+
+def _read_number(text: str) -> int | float | None:
+    """The number that a quoted text holds, or None."""
+    try:
+        value = read_scalar(text.strip())
+    except ValueError:
+        return None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
