@@ -19,8 +19,7 @@ from .loop.checks import check
 from .loop.paradigms import loop_of
 from .loop.project_checks import Project, check_surroundings
 from .loop.reader import read_loop
-from .loop.schema import Loop
-from .lower.evaluators import model_name
+from .loop.schema import Loop, model_name
 from .lower.loop import lower
 from .source.yaml_tree import Document, read_scalar, read_source, text_source
 
@@ -113,7 +112,8 @@ def _compile_calling(
     loop: Loop, source: Source, document: Document, found: list[Diagnostic], overrides: Overrides
 ) -> Compiled:
     """A loop that calls functions of other files, which become part of its program."""
-    from .link.linker import Joint, LoopPart
+    from .core.parts import LoopPart
+    from .link.linker import Joint
 
     joint = Joint(_settings(overrides), _declared(overrides))
     with joint.reading(source.path):

@@ -31,7 +31,7 @@ from . import task_calls
 from .foreign_names import explain
 
 if TYPE_CHECKING:
-    from ..link.linker import LoopPart, Request
+    from ..core.parts import LoopPart, Request
     from ..link.toplevel import Toplevel
     from .bodies import Unit
 

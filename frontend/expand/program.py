@@ -17,6 +17,7 @@ from ...ir.spans import Source, Span
 from ...ir.symbols import Symbol
 from ..core.checks import check
 from ..core.nodes import Binding, Core, Lambda, Let, Letrec, Literal
+from ..core.parts import Definitions
 from ..core.scope import Scope, identifier_of
 from ..sexp.datum import Datum, Form
 from . import ask_form, control_forms, hybrid_forms, loop_forms, quoting_forms, run_loop_form, task_calls  # noqa: F401
@@ -59,20 +60,6 @@ def expand(data: Sequence[Datum], source: Source, environment: Environment = ALO
         has_errors=any(item.is_error for item in found),
     )
     return Expansion(program, tuple(found[:MAX_FINDINGS]), tuple(expander.sources))
-
-
-@frozen(eq=False)
-class Definitions:
-    """What a file defines, and what was found.
-
-    entries: variables with their values, in the order they get them, what is imported first.
-    names: the variables of the file's own definitions.
-    """
-
-    entries: tuple[tuple[Binding, Core], ...]
-    names: dict[str, Binding]
-    diagnostics: tuple[Diagnostic, ...]
-    sources: tuple[Source, ...]
 
 
 def expand_definitions(data: Sequence[Datum], source: Source, environment: Environment) -> Definitions:

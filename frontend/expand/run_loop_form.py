@@ -12,8 +12,8 @@ from ...ir.diagnostics import suggest
 from ...ir.symbols import Symbol
 from ..core.forms import Steps, form
 from ..core.nodes import Apply, Binding, Core, External, Let, Literal, Operation, Variable
+from ..core.parts import Request
 from ..core.scope import Scope, identifier_of
-from ..link.linker import Request
 from ..sexp.datum import Atom, Datum, Form
 
 if TYPE_CHECKING:

@@ -6,16 +6,15 @@ not load the language unless something is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...ir.call_limits import SPENDERS, References
-from ...ir.diagnostics import Diagnostic, suggest
+from ...ir.diagnostics import suggest
 
 if TYPE_CHECKING:
     from ..core.nodes import Binding
-    from ..expand.program import Definitions
-    from ..loop.schema import Loop, StateSpec
+    from ..core.parts import Definitions
+    from ..loop.schema import StateSpec
 
 # Reports a finding: id, message, place, label, help.
 Report = Callable[..., None]
@@ -89,39 +88,3 @@ def _by_name(
     if wrong:
         return None
     return tuple((f"args.{known}", given[known]) for known in parameters[: last + 1])
-
-
-def spending(loop: Loop, callees: Mapping[str, str], references: References) -> Iterator[Diagnostic]:
-    """Calls of a loop with a budget to functions that may spend; `callees`: the function by state."""
-    if not loop.has_budget:
-        return
-    for state, function in callees.items():
-        reached = {function, *references.reach([function])}
-        kinds = sorted({kind for name in reached for kind in references.performed(name) if kind in SPENDERS})
-        if kinds:
-            shown = ", ".join(f"`{kind}`" for kind in kinds)
-            yield Diagnostic(
-                "unbounded-budget",
-                f"this may ask for {shown}, and the loop has a budget",
-                loop.states[state].span_of("call"),
-                "nothing counts what it spends",
-                "let a state of the loop ask, or bound the run, which counts all of it: --budget UNIT=N",
-            )
-
-
-def argument_texts(value: Any, place: str = "args") -> Iterator[tuple[str, str]]:
-    """Every text among arguments that may hold variables, with its place, such as `args.input/0`."""
-    if isinstance(value, str):
-        if "$" in value:
-            yield place, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from argument_texts(item, f"args.{key}" if place == "args" else f"{place}/{key}")
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from argument_texts(item, f"args[{index}]" if place == "args" else f"{place}/{index}")
-
-
-def argument_key(place: str) -> str:
-    """The argument that a place is in, by the name that its span has."""
-    return place.partition("/")[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,22 +17,19 @@ import attrs
 from ...ir.diagnostics import CompileError, Diagnostic, suggest
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
+from ..core.parts import CallPart, Definitions, FunctionPart, LoopPart, Request
 from ..loop.checks import check
 from ..loop.paradigms import loop_of
 from ..loop.project_checks import Project, check_surroundings
 from ..loop.reader import read_loop
-from ..loop.schema import Loop, StateSpec
-from ..lower.evaluators import model_name
-from ..lower.loop import Within
+from ..loop.schema import Loop, StateSpec, model_name
 from ..source import files
 from ..source.yaml_tree import read_scalar, read_source
 from ..template.template import Given
 from .calls import arguments_of, target_of
 
 if TYPE_CHECKING:
-    from ..core.nodes import Binding
     from ..expand.expander import Limits
-    from ..expand.program import Definitions
     from ..tasks.registry import Declared
 
 LOOPS = ".loops"
@@ -66,56 +63,6 @@ class Settings:
         changes = {"enabled": self.llm_enabled, "model": self.llm_model}
         given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
         return attrs.evolve(loop, llm=attrs.evolve(loop.llm, **given)) if given else loop
-
-
-@frozen(eq=False)
-class LoopPart:
-    """A loop as a function of a program.
-
-    given: the context variables that are its parameters, in their order. calls: what its states call.
-    """
-
-    name: str
-    loop: Loop
-    given: tuple[str, ...]
-    within: Within
-    model: str
-    calls: Mapping[str, CallPart]
-
-
-@frozen(eq=False)
-class FunctionPart:
-    """A function of a file, called with `count` arguments from another language."""
-
-    name: str
-    file: str
-    definitions: Definitions
-    binding: Binding
-    count: int
-
-
-@frozen
-class CallPart:
-    """A state's call: the function, and the arguments as (place, value), in its order."""
-
-    function: FunctionPart
-    arguments: tuple[tuple[str, Any], ...]
-
-
-@frozen
-class Request:
-    """A loop that a program runs, as its form says it; `spans` are the places of the context's keys.
-
-    constants: context known when compiling; a text in it is read as `--context` reads it.
-    given: keys of context that only a run knows.
-    """
-
-    name: str
-    span: Span | None
-    constants: Mapping[str, Any]
-    given: tuple[str, ...]
-    spans: Mapping[str, Span | None]
-    max_iterations: int | None
 
 
 class Joint:

@@ -6,13 +6,10 @@ Checked where the project can be asked; a loop that is compiled by itself has no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ...ir.diagnostics import Diagnostic, suggest
-from ..lower.evaluators import model_name
-
-if TYPE_CHECKING:
-    from .schema import Loop, StateSpec
+from .schema import Loop, StateSpec, model_name
 
 
 class Project(Protocol):

@@ -554,3 +554,9 @@ def is_slash_command(action: str) -> bool:
     `/ll:check_code fix` does; a path such as `/usr/bin/true` or `/setup.sh` does not.
     """
     return _SLASH_COMMAND.match(_VARIABLE.sub("v", action)) is not None
+
+
+def model_name(loop: Loop, default_model: str) -> str:
+    """The model that evaluates: the loop's, or the default if the loop names none."""
+    named = loop.llm.model
+    return default_model if named is None or named == DEFAULT_MODEL_TEXT else named

@@ -13,13 +13,12 @@ from typing import Any
 from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.records import frozen
 from ...ir.spans import Span
-from ..link.calls import argument_key, argument_texts
-from ..source.schema import Spec, fields_of
+from ..source.schema import fields_of
 from ..source.yaml_tree import Document
 from ..template.template import NAMESPACES, Constant, Problem, Template, Variable, parse, text_of
 from .graph import Graph
 from .schema import EVALUATORS, Loop, StateSpec
-from .template_cache import template_of
+from .texts import argument_key, argument_texts, template_of, texts_of_evaluator
 
 DETAILS = sorted(
     {name for cls in EVALUATORS.values() for name in cls.details} | {"message", "error", "reason"}
@@ -81,7 +80,7 @@ def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
             else:
                 yield state, key, "value", value
         if state.evaluate is not None:
-            for key, text in _templates(state.evaluate):
+            for key, text in texts_of_evaluator(state.evaluate):
                 yield state, f"evaluate.{key}", "value", text
     for key in ("initial", "on_error"):
         value = getattr(loop, key)
@@ -96,13 +95,6 @@ def _place(loop: Loop, state: StateSpec | None, field: str) -> Span | None:
     if state.evaluate is not None and field.startswith("evaluate."):
         return state.evaluate.span_of(field.removeprefix("evaluate."))
     return state.span_of(argument_key(field) if field.startswith("args") else field)
-
-
-def _templates(spec: Spec) -> Iterator[tuple[str, str]]:
-    for key, field in fields_of(type(spec)).items():
-        value = getattr(spec, key)
-        if isinstance(value, str) and field.type.kind in ("template", "measure", "json"):
-            yield key, value
 
 
 def check_variables(

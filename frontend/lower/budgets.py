@@ -5,39 +5,38 @@ Which slots there are is in `spec/lowering.md`; that no call gets past them is p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from ...ir.builder import prim, store
+from ...ir.call_limits import SPENDERS, References
+from ...ir.diagnostics import Diagnostic
 from ...ir.nodes import Expr, Slot
-from ..loop.schema import StateSpec
+from ..loop.schema import Loop, StateSpec
 from .chain import Chain
-
-if TYPE_CHECKING:
-    from .loop import Lowering
+from .context import LoopContext
 
 
-def _bounds(lowering: Lowering, state: StateSpec) -> Iterator[tuple[str, str, float]]:
+def _bounds(context: LoopContext, state: StateSpec) -> Iterator[tuple[str, str, float]]:
     """What bounds the calls of a state: unit, the slot that counts it, bound."""
-    if lowering.loop.budget is not None:
-        for unit, bound in lowering.loop.budget.bounds.items():
+    if context.loop.budget is not None:
+        for unit, bound in context.loop.budget.bounds.items():
             yield unit, f"spent.{unit}", bound
-    for unit, bound in lowering.limits.state_budgets.get(state.name, {}).items():
+    for unit, bound in context.limits.state_budgets.get(state.name, {}).items():
         yield unit, f"spent.{unit}.{state.name}", bound
 
 
-def check_budget(lowering: Lowering, chain: Chain, state: StateSpec, phase: str) -> None:
+def check_budget(context: LoopContext, chain: Chain, state: StateSpec, phase: str) -> None:
     """A call that would start over budget does not start."""
-    for unit, slot, bound in _bounds(lowering, state):
-        lowering.ends.add("budget")
+    for unit, slot, bound in _bounds(context, state):
+        context.ends.add("budget")
         name = f"{state.name}/{phase}_{unit}"
         own = "_here" if slot != f"spent.{unit}" else ""
         chain.unless(prim("ge", Slot(slot), bound), "/budget", name + own)
 
 
-def spend(lowering: Lowering, chain: Chain, state: StateSpec, reply: str) -> None:
+def spend(context: LoopContext, chain: Chain, state: StateSpec, reply: str) -> None:
     """Add what a call reported as used to what was spent."""
-    for unit, slot, bound in _bounds(lowering, state):
+    for unit, slot, bound in _bounds(context, state):
         used: Expr | int = 1
         if unit == "seconds":
             used = prim("div", prim("or", prim("lookup_or", Slot(reply), ("duration_ms",), 0), 0), 1000)
@@ -46,3 +45,21 @@ def spend(lowering: Lowering, chain: Chain, state: StateSpec, reply: str) -> Non
             # What nobody knows counts as all there is.
             used = prim("select", prim("is_null", told), bound, told)
         chain.add(store(slot, prim("add", Slot(slot), used)))
+
+
+def unbounded_calls(loop: Loop, callees: Mapping[str, str], references: References) -> Iterator[Diagnostic]:
+    """Calls of a loop with a budget to functions that may spend; `callees`: the function by state."""
+    if not loop.has_budget:
+        return
+    for state, function in callees.items():
+        reached = {function, *references.reach([function])}
+        kinds = sorted({kind for name in reached for kind in references.performed(name) if kind in SPENDERS})
+        if kinds:
+            shown = ", ".join(f"`{kind}`" for kind in kinds)
+            yield Diagnostic(
+                "unbounded-budget",
+                f"this may ask for {shown}, and the loop has a budget",
+                loop.states[state].span_of("call"),
+                "nothing counts what it spends",
+                "let a state of the loop ask, or bound the run, which counts all of it: --budget UNIT=N",
+            )

@@ -10,48 +10,37 @@ The result is in `last` from `check/acted` on, as any action's is. See `spec/low
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.builder import expr, freeze, prim, record, store
-from ...ir.nodes import Call, Closure, Const, Expr, Goto, Handler, Prim, Slot
-from ...ir.records import frozen
+from ...ir.nodes import Call, Const, Expr, Goto, Handler, Prim, Slot
+from ..loop.schema import StateSpec
 from . import templates
+from .chain import Chain
+from .context import LoopContext
 from .deadlines import KIND
 from .templates import Needs
-
-if TYPE_CHECKING:
-    from ..loop.schema import StateSpec
-    from .chain import Chain
-    from .loop import Lowering
 
 BEGAN = prim("get", Slot("began"), "elapsed_ms")
 NOW = prim("get", Slot("now"), "elapsed_ms")
 
 
-@frozen
-class Callee:
-    """A function that a state calls: itself, and its arguments as (place, value), in order."""
-
-    function: Closure
-    arguments: tuple[tuple[str, Any], ...]
-
-
-def act(lowering: Lowering, chain: Chain, state: StateSpec) -> None:
+def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
     """Call the function; its result is in `last` and in the capture."""
     name = state.name
-    callee = lowering.callees[name]
+    callee = context.callees[name]
     needs = Needs()
-    args = [_argument(lowering, state, place, value, needs) for place, value in callee.arguments]
-    lowering.prepare(chain, state, "act", needs)
+    args = [_argument(context, state, place, value, needs) for place, value in callee.arguments]
+    context.prepare(chain, state, "act", needs)
     for number, argument in enumerate(args):
         if not isinstance(argument, Const):
             slot = f"argument.{number + 1}"
             chain.add(store(slot, argument))
             args[number] = Slot(slot)
     chain.perform("clock", {}, "began", f"{name}/call")
-    until = _until(lowering, chain, state)
+    until = _until(context, chain, state)
     if until is not None:
-        lowering.until[f"{name}/call"] = until
+        context.until[f"{name}/call"] = until
     routed = chain.handler
     chain.handler = Handler(f"{name}/failed", "fault")
     span = state.spans.get("call") or state.span
@@ -70,54 +59,44 @@ def act(lowering: Lowering, chain: Chain, state: StateSpec) -> None:
     chain.close(Goto(f"{name}/acted"))
     chain.open(f"{name}/failed")
     chain.perform("clock", {}, "now", f"{name}/faulted")
-    chain.add(store("last", _failure(state, lowering.deadline is not None)))
+    chain.add(store("last", _failure(state, context.deadline is not None)))
     chain.close(Goto(f"{name}/acted"))
     chain.open(f"{name}/acted")
-    lowering.acted.append(f"{name}/acted")
+    context.acted.append(f"{name}/acted")
     if state.capture is not None:
         chain.add(store(f"captured.{state.capture}", Slot("last")))
-    if lowering.deadline is not None:
-        lowering.ends.add("timeout")
+    if context.deadline is not None:
+        context.ends.add("timeout")
         late = prim("eq", prim("get", Slot("last"), "timed_out"), "loop")
-        late = prim("or", late, prim("ge", NOW, lowering.deadline))
+        late = prim("or", late, prim("ge", NOW, context.deadline))
         chain.unless(late, "/timeout", f"{name}/acted_in_time")
 
 
-def refusal(state: StateSpec, unrouted: Expr) -> Expr:
-    """What to fail with where nothing routes an error: the fault that was it, if a call had one."""
-    if state.call is None:
-        return unrouted
-    fault = prim("lookup_or", Slot("last"), ("error", "fault"), None)
-    return prim("select", prim("is_null", fault), unrouted, fault)
-
-
-def _until(lowering: Lowering, chain: Chain, state: StateSpec) -> Expr | None:
+def _until(context: LoopContext, chain: Chain, state: StateSpec) -> Expr | None:
     """When the effects of the function are over: with the state's time, or the loop's."""
     if state.timeout is None:
-        return None if lowering.deadline is None else expr(lowering.deadline)
+        return None if context.deadline is None else expr(context.deadline)
     until = prim("add", BEGAN, max(1, round(state.timeout * 1000)))
-    if lowering.deadline is not None:
-        until = prim("min", until, lowering.deadline)
+    if context.deadline is not None:
+        until = prim("min", until, context.deadline)
     chain.add(store("until", until))
     return Slot("until")
 
 
-def _argument(lowering: Lowering, state: StateSpec, place: str, value: Any, needs: Needs) -> Expr:
+def _argument(context: LoopContext, state: StateSpec, place: str, value: Any, needs: Needs) -> Expr:
     """An argument with its variables filled in; one that is a whole variable keeps its type."""
     if isinstance(value, str):
-        template = lowering.templates.get((state.name, place))
+        template = context.templates.get((state.name, place))
         if template is None:
             return Const(value)
-        return templates.value_of(template, lowering.place(state, place, value), needs)
+        return templates.value_of(template, context.place(state, place, value), needs)
     if isinstance(value, dict):
-        items = {
-            key: _argument(lowering, state, f"{place}/{key}", item, needs) for key, item in value.items()
-        }
+        items = {key: _argument(context, state, f"{place}/{key}", item, needs) for key, item in value.items()}
         if all(isinstance(item, Const) for item in items.values()):
             return Const(freeze(value))
         return record(items)
     if isinstance(value, list | tuple):
-        parts = [_argument(lowering, state, f"{place}/{i}", item, needs) for i, item in enumerate(value)]
+        parts = [_argument(context, state, f"{place}/{i}", item, needs) for i, item in enumerate(value)]
         if all(isinstance(part, Const) for part in parts):
             return Const(freeze(value))
         return prim("list", *parts)

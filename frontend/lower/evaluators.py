@@ -7,21 +7,17 @@ came back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.builder import expr, freeze, prim, record, store
 from ...ir.nodes import Const, Expr, Slot
-from ..link.calls import argument_texts
 from ..loop.schema import (
-    DEFAULT_MODEL_TEXT,
     DEFAULT_PROMPT,
     DEFAULT_SCHEMA,
     Answer,
     Convergence,
     ExitCode,
     LlmStructured,
-    Loop,
     OutputContains,
     OutputJson,
     OutputNumeric,
@@ -29,54 +25,26 @@ from ..loop.schema import (
 )
 from . import templates
 from .budgets import check_budget, spend
+from .chain import Chain
+from .context import LoopContext
 from .templates import Needs
-
-if TYPE_CHECKING:
-    from .chain import Chain
-    from .loop import Lowering
 
 # What the model is shown of an output, from its end: the seed's bound.
 SHOWN_CHARACTERS = 4000
-
-
-def model_name(loop: Loop, default_model: str) -> str:
-    """The model that evaluates: the loop's, where it names one, else the default."""
-    named = loop.llm.model
-    return default_model if named is None or named == DEFAULT_MODEL_TEXT else named
-
-
-def texts(state: StateSpec, loop: Loop) -> Iterator[tuple[str, str, str]]:
-    """Every text of a state that may interpolate: its field, its kind of template, itself."""
-    if state.action is not None:
-        yield "action", "value" if state.asks else loop.kind_of(state), state.action
-    if state.asks and state.default is not None:
-        yield "default", "value", state.default
-    for place, text in argument_texts(state.args):
-        yield place, "value", text
-    if state.evaluate is not None:
-        for field in ("source", "target", "tolerance", "previous", "pattern", "path", "prompt"):
-            value = getattr(state.evaluate, field, None)
-            if isinstance(value, str):
-                yield f"evaluate.{field}", "value", value
-    for verdict, target in state.routes.items():
-        if "${" in target:
-            yield f"route.{verdict}", "value", target
-    if state.next is not None and "${" in state.next:
-        yield "next", "value", state.next
 
 
 def as_text(value: Expr) -> Expr:
     return value if isinstance(value, Const) and isinstance(value.value, str) else prim("text", value)
 
 
-class Judgement:
+class Evaluation:
     """Writes the states in which `result` comes about, from `last` or from the evaluator's source."""
 
-    def __init__(self, lowering: Lowering, chain: Chain, state: StateSpec) -> None:
-        self.lowering = lowering
+    def __init__(self, context: LoopContext, chain: Chain, state: StateSpec) -> None:
+        self.context = context
         self.chain = chain
         self.state = state
-        self.evaluator = lowering.loop.evaluator_of(state)
+        self.evaluator = context.loop.evaluator_of(state)
         self.type = self.evaluator.type
         self.needs = Needs()
 
@@ -110,8 +78,8 @@ class Judgement:
         value = getattr(self.evaluator, name)
         if not isinstance(value, str):
             return expr(freeze(value))
-        template = self.lowering.templates[self.state.name, f"evaluate.{name}"]
-        place = self.lowering.place(self.state, f"evaluate.{name}", value)
+        template = self.context.templates[self.state.name, f"evaluate.{name}"]
+        place = self.context.place(self.state, f"evaluate.{name}", value)
         fill = templates.lenient if lenient else templates.value_of
         return fill(template, place, self.needs)
 
@@ -123,7 +91,7 @@ class Judgement:
 
     def prepared(self, *operands: Expr) -> None:
         """Ask the host for what the operands read, before the judging state uses them."""
-        self.lowering.prepare(self.chain, self.state, "judge", self.needs)
+        self.context.prepare(self.chain, self.state, "judge", self.needs)
 
     @property
     def sees_exit(self) -> bool:
@@ -167,10 +135,10 @@ class Judgement:
         """How much of the subject was cut away, null where it is whole or nobody can say."""
         if self.evaluator.source is None:
             return prim("lookup_or", Slot("last"), ("truncated", "output"), None)
-        template = self.lowering.templates[self.state.name, "evaluate.source"]
+        template = self.context.templates[self.state.name, "evaluate.source"]
         read = template.variables
         if len(read) == 1 and read[0].path[-1] in templates.PRINTED and read[0].namespace != "env":
-            place = self.lowering.place(self.state, "evaluate.source", self.evaluator.source)
+            place = self.context.place(self.state, "evaluate.source", self.evaluator.source)
             base, path = templates.base_of(read[0], place, self.needs)
             return prim("lookup_or", base, (*path[:-1], "truncated", path[-1]), None)
         return expr(None)
@@ -187,7 +155,7 @@ class Judgement:
         subject, target, tolerance = self.subject(), self.field("target"), self.field("tolerance")
         # The convergence paradigm shows the seed's `previous: ${prev.output}`, which would read
         # the output of the *apply* action; what it means is the last value this state measured.
-        if self.lowering.loop.paradigm == "convergence":
+        if self.context.loop.paradigm == "convergence":
             previous = expr(None)
         else:
             previous = self.field("previous", lenient=True)
@@ -198,31 +166,31 @@ class Judgement:
         )
 
     def model(self, evaluator: LlmStructured) -> Expr:
-        lowering, state, chain = self.lowering, self.state, self.chain
-        if not lowering.loop.llm.enabled:
+        context, state, chain = self.context, self.state, self.chain
+        if not context.loop.llm.enabled:
             disabled = {"kind": "llm-disabled", "message": "model evaluation is switched off"}
             return prim("judge_model", expr({"error": disabled}), evaluator.min_confidence, False)
         if state.acts:
             chain.unless(prim("judge_crash", Slot("last")), f"{state.name}/crashed", f"{state.name}/ask")
-            lowering.crashed(state)
+            context.crashed(state)
         subject = self.subject()
         prompt = self.field("prompt") if evaluator.prompt is not None else expr(DEFAULT_PROMPT)
         self.prepared(subject, prompt)
-        check_budget(lowering, chain, state, "ask")
-        settings = lowering.loop.llm
+        check_budget(context, chain, state, "ask")
+        settings = context.loop.llm
         args: dict[str, Any] = {
             "prompt": as_text(prompt),
             "output": prim("tail", as_text(subject), SHOWN_CHARACTERS),
             "schema": freeze(evaluator.schema or DEFAULT_SCHEMA),
-            "model": lowering.model,
+            "model": context.model,
             "max_tokens": settings.max_tokens,
             "timeout_s": settings.timeout,
-            "deadline_ms": lowering.deadline,
+            "deadline_ms": context.deadline,
             "on_unknown": state.on_unknown,
         }
         chain.perform("evaluate", args, "reply", f"{state.name}/judge")
-        spend(lowering, chain, state, "reply")
-        lowering.in_time(chain, "reply", f"{state.name}/judge_in_time")
+        spend(context, chain, state, "reply")
+        context.in_time(chain, "reply", f"{state.name}/judge_in_time")
         return prim(
             "judge_model", Slot("reply"), expr(evaluator.min_confidence), expr(evaluator.uncertain_suffix)
         )

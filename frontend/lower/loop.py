@@ -15,23 +15,16 @@ that `check` found no errors in; knows nothing of YAML.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
-import attrs
-
-from ...ir import call_limits
-from ...ir.builder import FunctionBuilder, prim, record, store
+from ...ir.builder import prim, record, store
 from ...ir.nodes import (
     Branch,
-    Exit,
     Expr,
     Fail,
     Function,
     Goto,
-    Handler,
     Instruction,
-    Limits,
     Meta,
     Note,
     Program,
@@ -39,34 +32,24 @@ from ...ir.nodes import (
     Slot,
     Switch,
 )
-from ...ir.spans import Source, Span
-from ..link.calls import argument_key
+from ...ir.spans import Source
 from ..loop.schema import CURRENT, Loop, StateSpec
-from ..loop.template_cache import template_of
-from ..template.template import Given, Template, parse
-from . import actions, calls, evaluators, templates
-from .calls import Callee
-from .chain import Chain, states_on_cycles
-from .templates import Needs, Place
+from ..loop.texts import Within
+from . import actions, templates
+from .chain import Chain
+from .context import DEADLINE, VERDICT, LoopContext
+from .evaluators import Evaluation
 
-# Nodes that stand in every state alike are made once.
+# Nodes that occur in every state are created once.
 ITERATION, LAP, STEPS = Slot("iteration"), Slot("lap"), Slot("steps")
 COUNT_ITERATION = store("iteration", prim("add", ITERATION, 1))
 COUNT_LAP = store("lap", prim("add", LAP, 1))
 COUNT_STEP = store("steps", prim("add", STEPS, 1))
-VERDICT = prim("get", Slot("result"), "verdict")
-DETAILS = prim("get", Slot("result"), "details")
-CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
 BROKEN = prim("or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error"))
 FORGET_LAST = store("last", None)
-# The active time of the run at which a loop within it is over.
-DEADLINE = Slot(call_limits.DEADLINE)
 
-# The limit where the loop's time ends between two iterations.
+# The limit that is reached when the loop's time ends between two iterations.
 AT_REST = "timeout_at_rest"
-
-NO_CALLEES: Mapping[str, Callee] = {}
-Within = Callable[[Span | None, str, int, int], Span | None]
 
 
 def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model: str) -> Program:
@@ -81,64 +64,8 @@ def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model
     return Program(loop.name, function.name, (function,), meta, sources=sources)
 
 
-def milliseconds(seconds: float | None) -> int | None:
-    return None if seconds is None else max(1, round(seconds * 1000))
-
-
-class Lowering:
-    """Lowers one loop to a function.
-
-    inner: what its notes call the loop in the program that runs it; None where it is the program itself.
-    callees: by state, the functions that are called. until, acted: afterwards, see `deadlines.Calls`.
-    """
-
-    def __init__(
-        self,
-        loop: Loop,
-        within: Within,
-        default_model: str,
-        inner: str | None = None,
-        callees: Mapping[str, Callee] = NO_CALLEES,
-    ) -> None:
-        self.loop = loop
-        self.within = within
-        self.inner = inner
-        self.callees = callees
-        self.until: dict[str, Expr] = {}
-        self.acted: list[str] = []
-        self.model = evaluators.model_name(loop, default_model)
-        timeout = milliseconds(loop.timeout)
-        # A loop that does not begin with the program works out when its time is over.
-        self.deadline: int | Slot | None = timeout if inner is None or timeout is None else DEADLINE
-        self.limits = Limits(
-            max_iterations=loop.max_iterations,
-            max_steps=loop.max_steps,
-            timeout_ms=timeout,
-            budget_usd=loop.budget.usd if loop.budget else None,
-            budget_tokens=loop.budget.tokens if loop.budget else None,
-            budget_calls=loop.budget.calls if loop.budget else None,
-            budget_seconds=loop.budget.seconds if loop.budget else None,
-            state_budgets={
-                state.name: state.budget.bounds
-                for state in loop.states.values()
-                if state.budget is not None and state.budget.bounds
-            },
-        )
-        given = [key for key, value in loop.context.items() if isinstance(value, Given)]
-        self.builder = FunctionBuilder(inner or "main", [f"context.{key}" for key in given])
-        self.looping = states_on_cycles(loop, self.error_route)
-        self.ends: set[str] = set()
-        self.dynamic = False
-        self.templates = {
-            (name, field): template_of(loop, name, kind, text)
-            for name, state in loop.states.items()
-            for field, kind, text in evaluators.texts(state, loop)
-        }
-        used = [v for template in self.templates.values() for v in template.variables]
-        self.reads_prev = any(variable.namespace == "prev" for variable in used)
-        read = {variable.path[0] for variable in used if variable.namespace == "loop"}
-        self.reads_start = "started_at" in read
-        self.reads_elapsed = inner is not None and not read.isdisjoint({"elapsed", "elapsed_ms"})
+class Lowering(LoopContext):
+    """The states of one loop, written to the builder of its context."""
 
     def function(self) -> Function:
         loop = self.loop
@@ -153,10 +80,6 @@ class Lowering:
         for reason in sorted(self.ends):
             self.end_at_limit(reason)
         return self.builder.build(loop.span)
-
-    def note(self, kind: str, fields: dict[str, Any]) -> Note:
-        """A note, which says whose it is where the loop is one among others."""
-        return Note(kind, record({"loop": self.inner, **fields}))
 
     # --- the program's own states -----------------------------------------------------------
 
@@ -230,30 +153,6 @@ class Lowering:
 
     # --- the author's states ----------------------------------------------------------------
 
-    def place(self, state: StateSpec, field: str, text: str) -> Place:
-        block, _, key = field.partition(".")
-        if block == "evaluate" and state.evaluate is not None:
-            span = state.evaluate.span_of(key)
-        else:
-            span = state.span_of(argument_key(field), field, f"on_{key}")
-        within = lambda start, end: self.within(span, text, start, end)  # noqa: E731
-        return Place(state.name, self.loop.name, within, self.inner is not None)
-
-    def error_route(self, state: StateSpec) -> str | None:
-        """Where errors of a state go: its own route, then the loop's `on_error`.
-
-        The state that takes the loop's errors does not take its own: it would fail again and again.
-        """
-        target = state.routes.get("_error")
-        if target is None and self.loop.on_error != state.name:
-            target = self.loop.on_error
-        return state.name if target == CURRENT else target
-
-    def chain(self, state: StateSpec) -> Chain:
-        routed = self.error_route(state) is not None
-        handler = Handler(f"{state.name}/error", "fault") if routed else None
-        return Chain(self.builder, handler, span=state.span)
-
     def gate(self, state: StateSpec) -> str:
         """Count the step and the iteration before a state is entered; see `spec/lowering.md`.
 
@@ -298,42 +197,6 @@ class Lowering:
         if state.acts and self.reads_prev and chain.handler is not None:
             chain.add(FORGET_LAST)  # so that `…/error` can tell whether the action ran
 
-    def sleep(self, chain: Chain, seconds: float, then: str, limit: str = "timeout") -> None:
-        chain.perform("sleep", {"seconds": seconds, "deadline_ms": self.deadline}, "slept", then)
-        if self.deadline is not None:
-            self.ends.add(limit)
-            late = prim("eq", prim("get", Slot("slept"), "timed_out"), "loop")
-            chain.unless(late, f"/{limit}", f"{then}/in_time")
-
-    def prepare(self, chain: Chain, state: StateSpec, phase: str, needs: Needs) -> None:
-        """Ask for the environment and the clock where the texts of a phase name them."""
-        if needs.env:
-            chain.perform("env", {"names": tuple(needs.env)}, "env", f"{state.name}/{phase}_env")
-        if needs.clock:
-            chain.perform("clock", {}, "now", f"{state.name}/{phase}_clock")
-
-    def watch_deadline(self, chain: Chain, state: StateSpec, phase: str = "") -> None:
-        """A way that waits for nothing still sees that the loop's time is over."""
-        if self.deadline is None:
-            return
-        self.ends.add("timeout")
-        chain.perform("clock", {}, "now", f"{state.name}/{phase}time")
-        late = prim("ge", prim("get", Slot("now"), "elapsed_ms"), self.deadline)
-        chain.unless(late, "/timeout", f"{state.name}/{phase}in_time")
-
-    def in_time(self, chain: Chain, slot: str, then: str) -> None:
-        """To `/timeout` where an effect was ended because the loop's time was over."""
-        if self.deadline is not None:
-            self.ends.add("timeout")
-            late = prim("eq", prim("get", Slot(slot), "timed_out"), "loop")
-            chain.unless(late, "/timeout", then)
-
-    def remember(self, state: StateSpec) -> list[Instruction]:
-        """Make the action that ran the `prev` of the states to come."""
-        if not self.reads_prev or not state.acts:
-            return []
-        return [store("prev", prim("put", Slot("last"), "state", state.name))]
-
     def working(self, state: StateSpec) -> None:
         """A state that is left again."""
         chain = self.chain(state)
@@ -348,39 +211,16 @@ class Lowering:
                 self.crashed(state)
             self.go(chain, state, state.next, verdict=False)
         else:
-            self.judge(chain, state)
+            self.evaluate(chain, state)
         if chain.handler is not None:
             self.error(state)
 
-    def crashed(self, state: StateSpec) -> None:
-        """The action was ended or could not start, where no evaluator says what that means."""
-        chain = self.chain(state)
-        chain.open(f"{state.name}/crashed")
-        chain.add(store("result", prim("judge_crash", Slot("last"))))
-        self.note_verdict(chain, state, self.loop.evaluator_of(state).type)
-        target = self.error_route(state)
-        if target is None:
-            chain.close(Fail(self.unrouted_fault(state), span=state.spans.get("action")))
-        else:
-            self.go(chain, state, target)
-
-    def judge(self, chain: Chain, state: StateSpec) -> None:
+    def evaluate(self, chain: Chain, state: StateSpec) -> None:
         """The verdict on what the action gave, and where it leads."""
-        judgement = evaluators.Judgement(self, chain, state)
-        judgement.lower()
-        self.note_verdict(chain, state, judgement.type)
+        evaluation = Evaluation(self, chain, state)
+        evaluation.lower()
+        self.note_verdict(chain, state, evaluation.type)
         self.route(chain, state)
-
-    def note_verdict(self, chain: Chain, state: StateSpec, kind: str) -> None:
-        fields: dict[str, Any] = {"state": state.name, "type": kind}
-        fields["verdict"] = VERDICT
-        if kind == "llm_structured":
-            fields["confidence"] = CONFIDENCE
-        fields["details"] = DETAILS
-        note = self.note("evaluate", fields)
-        if kind == "llm_structured":
-            note = attrs.evolve(note, fields=prim("without_nulls", note.fields))
-        chain.add(note)
 
     def route(self, chain: Chain, state: StateSpec) -> None:
         """The verdict's target: an exact entry, for errors the error route, else the default."""
@@ -408,46 +248,6 @@ class Lowering:
             self.go(chain, state, target)
         if default is None or "error" not in table:
             self.unrouted(chain, state)
-
-    def go(
-        self,
-        chain: Chain,
-        state: StateSpec,
-        target: str,
-        verdict: bool = True,
-        remember: list[Instruction] | None = None,
-    ) -> None:
-        """Note the way taken and take it; what ran here becomes `prev` once the target is known."""
-        fields: dict[str, Any] = {"from": state.name, "to": target}
-        if target == CURRENT:
-            fields["to"] = target = state.name
-        exit: Exit = Goto(target)
-        if "${" in target:
-            template, field = self.target(state, target)
-            needs = Needs()
-            goal = templates.text_of(template, self.place(state, field, target), needs)
-            self.prepare(chain, state, f"to_{len(self.builder.states)}", needs)
-            goal = prim("select", prim("eq", goal, CURRENT), state.name, goal)
-            chain.add(store("goal", goal))
-            fields["to"] = Slot("goal")
-            exit = Goto("/dispatch")
-            self.dynamic = True
-        if verdict:
-            fields["verdict"] = VERDICT
-        chain.add(*(self.remember(state) if remember is None else remember))
-        chain.add(self.note("route", fields))
-        chain.close(exit)
-
-    def target(self, state: StateSpec, text: str) -> tuple[Template, str]:
-        """The parsed template of a target that is worked out at run time, and its field."""
-        for field in (*(f"route.{verdict}" for verdict in state.routes), "next"):
-            template = self.templates.get((state.name, field))
-            if template is not None and template.text == text:
-                return template, field
-        return parse(text, kind="value", context=self.loop.context), "on_error"
-
-    def unrouted_fault(self, state: StateSpec) -> Expr:
-        return calls.refusal(state, prim("unrouted", state.name, Slot("result")))
 
     def unrouted(self, chain: Chain, state: StateSpec) -> None:
         chain.open(f"{state.name}/unrouted")

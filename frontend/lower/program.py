@@ -19,10 +19,10 @@ from ...ir.nodes import Closure, Function, InnerLoop, Meta, Perform, Program, Re
 from ...ir.spans import Source
 from ..core.library import LIBRARY, Defined, Primitive, Spread
 from ..core.nodes import Apply, Binding, Core, External, Lambda, Letrec, Variable, walk
-from ..link.calls import spending
-from ..link.linker import FunctionPart, LoopPart
-from .calls import Callee
+from ..core.parts import FunctionPart, LoopPart
+from .budgets import unbounded_calls
 from .closure_analysis import Captures
+from .context import Callee
 from .deadlines import Calls, hand_down
 from .function import Body
 from .loop import Lowering
@@ -153,7 +153,7 @@ class _Flow:
             found: list[Diagnostic] = []
             for part in self.loops:
                 callees = {state: self.called(call.function).function for state, call in part.calls.items()}
-                found += spending(part.loop, callees, references)
+                found += unbounded_calls(part.loop, callees, references)
             if found:
                 raise CompileError(found, sources)
 

@@ -1,0 +1,81 @@
+"""The parts that a program of several files is linked from: loops as functions, functions that loops call.
+
+The expander requests loops, the linker finds the files and makes the parts, lowering turns them into
+functions of the program. Must not contain: files, forms, states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...ir.diagnostics import Diagnostic
+from ...ir.records import frozen
+from ...ir.spans import Source, Span
+from ..loop.schema import Loop
+from ..loop.texts import Within
+from .nodes import Binding, Core
+
+
+@frozen
+class Request:
+    """A loop that a form runs. spans: the places of the keys of its context.
+
+    constants: context known at compile time; a text in it is read as `--context` reads it.
+    given: keys of context whose values are known only at run time.
+    """
+
+    name: str
+    span: Span | None
+    constants: Mapping[str, Any]
+    given: tuple[str, ...]
+    spans: Mapping[str, Span | None]
+    max_iterations: int | None
+
+
+@frozen(eq=False)
+class Definitions:
+    """The definitions of a file of functions, with the findings.
+
+    entries: variables with their values in the order of evaluation, imported ones first.
+    names: the variables of the file's own definitions.
+    """
+
+    entries: tuple[tuple[Binding, Core], ...]
+    names: dict[str, Binding]
+    diagnostics: tuple[Diagnostic, ...]
+    sources: tuple[Source, ...]
+
+
+@frozen(eq=False)
+class FunctionPart:
+    """A function of a file that a loop calls with `count` arguments."""
+
+    name: str
+    file: str
+    definitions: Definitions
+    binding: Binding
+    count: int
+
+
+@frozen
+class CallPart:
+    """A call of a state: the function, and the arguments as (place, value) in the function's order."""
+
+    function: FunctionPart
+    arguments: tuple[tuple[str, Any], ...]
+
+
+@frozen(eq=False)
+class LoopPart:
+    """A loop as a function of a program.
+
+    given: the context variables that are its parameters, in order. calls: the calls by state.
+    """
+
+    name: str
+    loop: Loop
+    given: tuple[str, ...]
+    within: Within
+    model: str
+    calls: Mapping[str, CallPart]

@@ -1,0 +1,76 @@
+"""The texts of a loop that may contain variables, each parsed as a template once.
+
+Owns which texts of a state are templates, the names of their fields (`action`, `evaluate.target`,
+`route.success`, `args.input/0`), and the cache of parsed templates. Must not contain: what a template
+consists of (`template`), checks, expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...ir.spans import Span
+from ..source.schema import fields_of
+from ..template.template import Template, parse
+from .schema import Evaluator, Loop, StateSpec
+
+# The span of a part of a text, given the span of the text, the text, and two offsets (`Document.within`).
+Within = Callable[[Span | None, str, int, int], Span | None]
+
+
+def template_of(loop: Loop, state: str | None, kind: str, text: str) -> Template:
+    """The template of a text of a state; state None: of a text of the loop itself."""
+    key = (state, kind, text)
+    found: Template | None = loop.parsed.get(key)
+    if found is None:
+        known = {"loop.name": loop.name}
+        if state is not None:
+            known["state.name"] = state
+        found = parse(text, kind=kind, context=loop.context, known=known)
+        loop.parsed[key] = found
+    return found
+
+
+def texts_of_state(loop: Loop, state: StateSpec) -> Iterator[tuple[str, str, str]]:
+    """Each text of a state that is evaluated at run time, as (field, kind of template, text)."""
+    if state.action is not None:
+        yield "action", "value" if state.asks else loop.kind_of(state), state.action
+    if state.asks and state.default is not None:
+        yield "default", "value", state.default
+    for place, text in argument_texts(state.args):
+        yield place, "value", text
+    if state.evaluate is not None:
+        for key, text in texts_of_evaluator(state.evaluate):
+            yield f"evaluate.{key}", "value", text
+    for verdict, target in state.routes.items():
+        if "${" in target:
+            yield f"route.{verdict}", "value", target
+    if state.next is not None and "${" in state.next:
+        yield "next", "value", state.next
+
+
+def texts_of_evaluator(evaluator: Evaluator) -> Iterator[tuple[str, str]]:
+    """Each field of an evaluator that is a template and holds a text, as (key, text)."""
+    for key, field in fields_of(type(evaluator)).items():
+        value = getattr(evaluator, key)
+        if isinstance(value, str) and field.type.kind in ("template", "measure", "json"):
+            yield key, value
+
+
+def argument_texts(value: Any, place: str = "args") -> Iterator[tuple[str, str]]:
+    """Each text with variables among the arguments of a call, as (place, text); such as `args.input/0`."""
+    if isinstance(value, str):
+        if "$" in value:
+            yield place, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from argument_texts(item, f"args.{key}" if place == "args" else f"{place}/{key}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from argument_texts(item, f"args[{index}]" if place == "args" else f"{place}/{index}")
+
+
+def argument_key(place: str) -> str:
+    """The key in `StateSpec.spans` of the argument that a place is inside."""
+    return place.partition("/")[0]
