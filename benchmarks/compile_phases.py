@@ -45,13 +45,13 @@ def loop(path: str, phase: Phases) -> Any:
         from llc.frontend.loop import paradigms
         from llc.frontend.loop import reader as structure
         from llc.frontend.lower import loop as lower
-        from llc.frontend.source import yaml_tree as documents
+        from llc.frontend.source import files
         from llc.vm.code import emit
 
-        return check, documents, lower, paradigms, structure, emit
+        return check, files, lower, paradigms, structure, emit
 
-    check, documents, lower, paradigms, structure, _ = phase("import", imports)
-    source = phase("read the file", lambda: documents.read_source(path))
+    check, files, lower, paradigms, structure, _ = phase("import", imports)
+    source = phase("read the file", lambda: files.read_source(path))
     spec, document, _ = phase("YAML to a loop", lambda: structure.read_loop(source))
     loop = phase("desugar", lambda: paradigms.to_fsm(spec))
     phase("check", lambda: list(check.check(loop, document)))
@@ -64,13 +64,13 @@ def flow(path: str, phase: Phases) -> Any:
         from llc.frontend.link import flow as flow_source
         from llc.frontend.lower import program as flows
         from llc.frontend.sexp import reader
-        from llc.frontend.source import yaml_tree as documents
+        from llc.frontend.source import files
         from llc.vm.code import emit
 
-        return documents, expand, flow_source, flows, reader, emit
+        return files, expand, flow_source, flows, reader, emit
 
-    documents, expand, flow_source, flows, reader, _ = phase("import", imports)
-    source = phase("read the file", lambda: documents.read_source(path))
+    files, expand, flow_source, flows, reader, _ = phase("import", imports)
+    source = phase("read the file", lambda: files.read_source(path))
     data, _ = phase("text to data", lambda: reader.read(source))
     expansion = phase("expand and check", lambda: expand.expand(data, source))
     body = expansion.program.body

@@ -14,12 +14,12 @@ from place import Place
 from report import Section, row
 from sizes import Sizes
 
-from llc.frontend.sexp.datum import Atom, Datum, Form, Lines
+from llc.frontend.sexp.datum import Atom, Datum, Form
 from llc.frontend.sexp.formatter import format_source
 from llc.frontend.sexp.lexer import read_string, read_word
 from llc.frontend.sexp.reader import read
-from llc.frontend.source.yaml_tree import text_source
-from llc.ir.spans import Source
+from llc.frontend.source.files import text_source
+from llc.ir.spans import Lines, Source
 from llc.ir.symbols import Symbol
 
 _UNIT = """\

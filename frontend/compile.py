@@ -21,7 +21,9 @@ from .loop.project_checks import Project, check_surroundings
 from .loop.reader import read_loop
 from .loop.schema import Loop, model_name
 from .lower.loop import lower
-from .source.yaml_tree import Document, read_scalar, read_source, text_source
+from .source.document import Document
+from .source.files import read_source, text_source
+from .source.yaml_tree import read_scalar
 
 if TYPE_CHECKING:
     from .core import nodes as core

@@ -5,6 +5,9 @@ Owns positions only; how a span is shown belongs to `diagnostics`.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
+
 import attrs
 
 from .records import frozen
@@ -35,3 +38,25 @@ class Span:
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}:{self.column}"
+
+
+class Lines:
+    """Line table of a source: converts character offsets to spans and back."""
+
+    __slots__ = ("path", "starts")
+
+    def __init__(self, source: Source) -> None:
+        self.path = source.path
+        self.starts = [0, *(match.end() for match in re.finditer("\n", source.text or ""))]
+
+    def span(self, start: int, end: int) -> Span:
+        """The span of the characters from offset `start` to `end`, exclusive."""
+        starts = self.starts
+        line = bisect_right(starts, start)
+        is_one_line = line == len(starts) or end < starts[line] or end <= start
+        end_line = line if is_one_line else bisect_right(starts, end, line)
+        return Span(self.path, line, start - starts[line - 1] + 1, end_line, end - starts[end_line - 1] + 1)
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a line and a column, both counted from 1."""
+        return self.starts[line - 1] + column - 1

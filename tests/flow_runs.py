@@ -6,7 +6,7 @@ from typing import Any
 
 from llc.frontend.compile import EXPRESSION
 from llc.frontend.link.flow import compile_flow
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.machine.machine import Done, Effect, Machine

@@ -13,7 +13,7 @@ from llc.frontend.expand.program import ALONE, Environment, Expansion, expand
 from llc.frontend.link.flow import compile_flow
 from llc.frontend.sexp.datum import Form
 from llc.frontend.sexp.reader import read
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import Diagnostic, render_all
 from llc.ir.nodes import Program
 from llc.ir.verify import verify

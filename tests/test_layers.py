@@ -26,7 +26,7 @@ WORLD = {
 }  # fmt: skip
 WORLDLY_NAMES = {("os", "environ"), ("os", "getenv"), ("os", "system"), ("datetime", "now")}
 # Reading a file that the user named, and finding it, is the frontend's work: all it wants of `os`.
-MAY_USE_OS = {"frontend/source/yaml_tree.py", "frontend/source/files.py"}
+MAY_USE_OS = {"frontend/source/files.py"}
 
 
 def modules(folder: str) -> list[Path]:

@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...ir.diagnostics import suggest
-from ...ir.spans import Source, Span
+from ...ir.spans import Lines, Source, Span
 from ...ir.symbols import Symbol
 from ..core.forms import Steps, form
 from ..core.scope import Identifier, Scope, identifier_of, value_of
-from ..sexp.datum import Atom, Datum, Form, Lines
+from ..sexp.datum import Atom, Datum, Form
 from ..tasks.atomic_task import (
     HISTORY_SETTINGS,
     OUTPUTS,

@@ -24,7 +24,7 @@ from ..core.library import LIBRARY, Defined
 from ..expand.program import Environment, expand, expand_library
 from ..lower.program import lower_flow
 from ..sexp.reader import read
-from ..source.yaml_tree import read_source, text_source
+from ..source.files import read_source, text_source
 from ..tasks.registry import Declared
 from .error_recovery import is_worth_expanding, said_beside
 from .linker import Joint, Settings

@@ -24,8 +24,9 @@ from ..loop.project_checks import Project, check_surroundings
 from ..loop.reader import read_loop
 from ..loop.schema import Loop, StateSpec, model_name
 from ..source import files
-from ..source.yaml_tree import read_scalar, read_source
-from ..template.template import Given
+from ..source.files import read_source
+from ..source.yaml_tree import read_scalar
+from ..template.parts import Given
 from .calls import arguments_of, target_of
 
 if TYPE_CHECKING:

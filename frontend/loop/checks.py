@@ -14,8 +14,8 @@ import attrs
 
 from ...ir.diagnostics import Diagnostic, nearest, suggest
 from ...ir.spans import Span
+from ..source.document import Document
 from ..source.schema import MAX_NAME
-from ..source.yaml_tree import Document
 from ..template.template import parse
 from .graph import Graph
 from .project_checks import is_judged_by_model

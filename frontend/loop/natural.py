@@ -17,9 +17,10 @@ from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.digests import sha256
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
-from ..source.files import is_there
+from ..source.document import Document, Mapping, Node, Scalar
+from ..source.files import is_there, read_source
 from ..source.schema import fields_of
-from ..source.yaml_tree import Document, Mapping, Node, Scalar, read_document, read_source
+from ..source.yaml_tree import read_document
 from ..source.yaml_writer import entry
 from .paradigm_schema import NaturalSpec, WrittenSpec
 from .paradigms import to_fsm

@@ -17,7 +17,7 @@ from ...ir.spans import Span
 from .schema import Convergence, Loop, LoopSettings, StateSpec
 
 if TYPE_CHECKING:
-    from ..source.yaml_tree import Document
+    from ..source.document import Document
     from .paradigm_schema import (
         ConvergenceSpec,
         GoalSpec,

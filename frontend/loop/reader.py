@@ -14,9 +14,10 @@ import attrs
 
 from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.spans import Source, Span
+from ..source.document import Document, Mapping, Node, Refused, Scalar
 from ..source.schema import Field, Spec, Type, fields_of
 from ..source.schema_reader import BAD, Bad, SchemaReader, describe
-from ..source.yaml_tree import Document, Mapping, Node, Refused, Scalar, read_document
+from ..source.yaml_tree import read_document
 from .schema import Loop, LoopSettings, StateSpec
 
 if TYPE_CHECKING:

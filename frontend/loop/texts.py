@@ -12,7 +12,8 @@ from typing import Any
 
 from ...ir.spans import Span
 from ..source.schema import fields_of
-from ..template.template import Template, parse
+from ..template.parts import Template
+from ..template.template import parse
 from .schema import Evaluator, Loop, StateSpec
 
 # The span of a part of a text, given the span of the text, the text, and two offsets (`Document.within`).

@@ -13,9 +13,10 @@ from typing import Any
 from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.records import frozen
 from ...ir.spans import Span
+from ..source.document import Document
 from ..source.schema import fields_of
-from ..source.yaml_tree import Document
-from ..template.template import NAMESPACES, Constant, Problem, Template, Variable, parse, text_of
+from ..template.parts import NAMESPACES, Constant, Problem, Template, Variable, text_of
+from ..template.template import parse
 from .graph import Graph
 from .schema import EVALUATORS, Loop, StateSpec
 from .texts import argument_key, argument_texts, template_of, texts_of_evaluator

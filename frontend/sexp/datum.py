@@ -7,37 +7,13 @@ Must not be in here: how text becomes data (`reader`) and data become text (`pri
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from ...ir.spans import Source, Span
+from ...ir.spans import Lines, Span
 from ...ir.symbols import Symbol
 
 Value: TypeAlias = bool | int | float | str | Symbol | None
-
-
-class Lines:
-    """Where the lines of a text begin: its offsets as spans."""
-
-    __slots__ = ("path", "starts")
-
-    def __init__(self, source: Source) -> None:
-        self.path = source.path
-        self.starts = [0, *(match.end() for match in re.finditer("\n", source.text or ""))]
-
-    def span(self, start: int, end: int) -> Span:
-        """The span of the characters from offset `start` to `end`, exclusive."""
-        starts = self.starts
-        line = bisect_right(starts, start)
-        is_one_line = line == len(starts) or end < starts[line] or end <= start
-        end_line = line if is_one_line else bisect_right(starts, end, line)
-        return Span(self.path, line, start - starts[line - 1] + 1, end_line, end - starts[end_line - 1] + 1)
-
-    def offset(self, line: int, column: int) -> int:
-        """The offset of a place in a span."""
-        return self.starts[line - 1] + column - 1
 
 
 # A place: a span; or lines with two offsets, which become a span when somebody asks, for most never do.
@@ -79,10 +55,10 @@ class _Placed:
         return hash((type(value), value if value == value else "nan"))
 
     def __repr__(self) -> str:
-        from .printer import show
-
-        assert isinstance(self, Datum)
-        return f"<{type(self).__name__.lower()} {show(self, limit=200)}>"
+        if isinstance(self, Form):
+            return f"<form of {len(self.items)} at {self.span}>"
+        assert isinstance(self, Atom)
+        return f"<atom {self.value!r:.200} at {self.span}>"
 
 
 class Atom(_Placed):

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from ...ir.diagnostics import CompileError
 from ...ir.gc_pause import CollectorRests
-from ..source.yaml_tree import text_source
+from ..source.files import text_source
 from . import lexer as lexis
 from .lexer import kind_of
 from .reader import read

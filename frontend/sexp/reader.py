@@ -12,11 +12,11 @@ from typing import Any
 
 from ...ir.diagnostics import Diagnostic, in_order
 from ...ir.gc_pause import CollectorRests
-from ...ir.spans import Source
+from ...ir.spans import Lines, Source
 from ...ir.symbols import Symbol
 from . import lexer as lexis
 from .bracket_recovery import Missing, close_by_indentation
-from .datum import Atom, Datum, Form, Lines
+from .datum import Atom, Datum, Form
 from .lexer import CLOSERS, QUOTES, Problem, Token, kind_of
 
 MAX_DEPTH = 1000

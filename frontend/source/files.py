@@ -1,8 +1,18 @@
-"""Which files there are: what the frontend asks the file system, apart from what `documents` reads."""
+"""Source files: reading them, and the questions that the frontend asks the file system.
+
+Owns encodings and the limit of a file's size. Must not contain: any syntax.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
+
+from ...ir.diagnostics import CompileError, Diagnostic
+from ...ir.digests import sha256
+from ...ir.spans import Source, Span
+
+MAX_BYTES = 16 * 1024 * 1024
 
 
 def real(path: str) -> str:
@@ -26,3 +36,55 @@ def names_in(folder: str) -> list[str]:
         return sorted(os.listdir(folder or "."))
     except OSError:
         return []
+
+
+def text_source(text: str, path: str = "<text>") -> Source:
+    """A source made from a text that is already here."""
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return Source(path, digest, text)
+
+
+def read_source(path: str) -> Source:
+    """The text of a file; CompileError where it cannot be read, is too large or is not UTF-8."""
+    try:
+        # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                raise OSError(0, "it is a folder" if stat.S_ISDIR(mode) else "it is a device")
+            os.set_blocking(descriptor, True)
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    if len(data) > MAX_BYTES:
+        message = f"`{path}` is larger than {MAX_BYTES // (1024 * 1024)} MiB"
+        raise CompileError([Diagnostic("file-too-large", message, Span(path, 1, 1, 1, 1))])
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        good = data[: error.start].decode("utf-8-sig", "replace")
+        line = good.count("\n") + 1
+        column = len(good) - (good.rfind("\n") + 1) + 1
+        raise CompileError(
+            [
+                Diagnostic(
+                    "not-utf-8",
+                    f"byte 0x{data[error.start]:02x} is not UTF-8",
+                    Span(path, line, column, line, column + 1),
+                    help="save the file as UTF-8",
+                )
+            ],
+            [Source(path, "", data.decode("utf-8-sig", "replace"))],
+        ) from None
+    return text_source(text, path)
+
+
+def _unreadable(path: str, error: Exception) -> CompileError:
+    if isinstance(error, FileNotFoundError):
+        return CompileError([Diagnostic("file-not-found", f"no file `{path}`")])
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return CompileError([Diagnostic("unreadable-file", f"cannot read `{path}`: {reason.lower()}")])

@@ -14,8 +14,7 @@ import attrs
 
 from ...ir.diagnostics import Diagnostic
 from ...ir.records import define
-from ...ir.spans import Source, Span
-from ..sexp.datum import Lines
+from ...ir.spans import Lines, Source, Span
 
 MAX_DEPTH = 50
 MAX_ELEMENTS = 10_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .yaml_tree import Document
+from .document import Document
 
 
 def report_syntax(document: Document, error: Any) -> None:

@@ -1,236 +1,24 @@
-"""YAML texts to trees whose nodes know where they stand.
+"""YAML parser: texts to documents whose nodes have positions.
 
-Owns files, encodings, YAML's syntax and its scalars (YAML 1.2 core schema: `yes`, `no`, `on`, `off`
-are text). Built without recursion from libyaml's events, because composing deep nesting overflows
-the C stack. Must not be in here: what the keys mean.
+Owns YAML's syntax and its scalars (YAML 1.2 core schema: `yes`, `no`, `on`, `off` are text). Trees are
+built without recursion from libyaml's events, because composing deep nesting overflows the C stack.
+Must not contain: the meaning of keys.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import stat
-from bisect import bisect_right
 from collections.abc import Iterator
-from collections.abc import Mapping as Map
 from typing import Any
 
-from ...ir.diagnostics import CompileError, Diagnostic
-from ...ir.spans import Source, Span
+from ...ir.spans import Source
+from .document import Document, Mapping, Node, Refused, Scalar, Sequence
+from .yaml_errors import report_syntax
 
-MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 100
 MAX_DIRECTIVES = 100
-# After so many findings nobody reads on, and a hostile file could make millions.
-MAX_FINDINGS = 1000
 # Nodes counted with aliases written out; a loop of 10,000 states has about 150,000.
 MAX_NODES = 1_000_000
-
-
-class Scalar:
-    """A scalar: `value` as YAML 1.2 reads it, `text` as it was before that."""
-
-    __slots__ = ("end", "plain", "start", "text", "value")
-    height = 0
-    weight = 1
-
-    def __init__(self, value: Any, text: str, plain: bool, start: int, end: int) -> None:
-        self.value = value
-        self.text = text
-        self.plain = plain
-        self.start = start
-        self.end = end
-
-
-class Sequence:
-    __slots__ = ("end", "height", "items", "start", "weight")
-
-    def __init__(self, start: int) -> None:
-        self.items: list[Node] = []
-        self.start = start
-        self.end = start
-        self.height = 0
-        self.weight = 1
-
-
-class Mapping:
-    """A mapping: its entries in order, keys being text and distinct."""
-
-    __slots__ = ("end", "entries", "height", "start", "weight")
-
-    def __init__(self, start: int) -> None:
-        self.entries: dict[str, tuple[Scalar, Node]] = {}
-        self.start = start
-        self.end = start
-        self.height = 0
-        self.weight = 1
-
-
-Node = Scalar | Sequence | Mapping
-
-
-class Refused(Exception):
-    """Reading ended early; the document's diagnostics say why."""
-
-
-class Document:
-    """A YAML document: its tree, and positions in its text as spans.
-
-    root: the tree; None where there was nothing to build one from.
-    diagnostics: what was wrong with it as YAML.
-    """
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.text = source.text or ""
-        self.root: Node | None = None
-        self.diagnostics: list[Diagnostic] = []
-        self._starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """The texts that it is made of."""
-        return (self.source,)
-
-    def span_at(self, start: int, end: int) -> Span:
-        """The span of the characters from `start` to `end`."""
-        starts = self._starts
-        line = bisect_right(starts, start)
-        end_line = line if line == len(starts) or end < starts[line] else bisect_right(starts, end)
-        return Span(
-            self.source.path,
-            line,
-            start - starts[line - 1] + 1,
-            end_line,
-            end - starts[end_line - 1] + 1,
-        )
-
-    def span(self, node: Node) -> Span:
-        return self.span_at(node.start, node.end)
-
-    def offset(self, line: int, column: int) -> int:
-        """The offset in the text of a place in a span."""
-        if not 0 < line <= len(self._starts):
-            return len(self.text)
-        return min(self._starts[line - 1] + column - 1, len(self.text))
-
-    def within(self, span: Span | None, text: str, start: int, end: int) -> Span | None:
-        """The span of `text[start:end]`, `text` being what the scalar at `span` reads as.
-
-        The same characters are looked for in the source; where escapes or line folding hide them,
-        the whole scalar is the answer.
-        """
-        if span is None or span.path != self.source.path or not start < end:
-            return span
-        needle = text[start:end]
-        before = text.count(needle, 0, start)
-        last = self.offset(span.end_line, span.end_column)
-        at = self.offset(span.line, span.column) - 1
-        for _ in range(before + 1):
-            at = self.text.find(needle, at + 1, last)
-            if at < 0:
-                return span
-        return self.span_at(at, at + len(needle))
-
-    def plain(self, node: Node) -> Any:
-        """The node as plain data: None, booleans, numbers, texts, lists, dicts."""
-        if isinstance(node, Scalar):
-            return node.value
-        if isinstance(node, Sequence):
-            return [self.plain(item) for item in node.items]
-        return {key: self.plain(value) for key, (_, value) in node.entries.items()}
-
-    def report(self, finding: Diagnostic) -> None:
-        """Keep a finding; `Refused` when there are too many."""
-        if len(self.diagnostics) >= MAX_FINDINGS:
-            message = f"there are more than {MAX_FINDINGS:,} findings; the others are left out"
-            self.diagnostics.append(Diagnostic("too-many-findings", message, finding.span))
-            raise Refused
-        self.diagnostics.append(finding)
-
-    def fail(
-        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
-    ) -> None:
-        self.report(Diagnostic(id, message, span, label, help))
-
-
-class Places(Map[str, Span]):
-    """Spans by name, each made when it is asked for: most never are."""
-
-    __slots__ = ("document", "nodes")
-
-    def __init__(self, document: Document, nodes: dict[str, Node]) -> None:
-        self.document = document
-        self.nodes = nodes
-
-    def __getitem__(self, name: str) -> Span:
-        return self.document.span(self.nodes[name])
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.nodes
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.nodes)
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-
-# --- files ------------------------------------------------------------------------------------
-
-
-def text_source(text: str, path: str = "<text>") -> Source:
-    """A source made from a text that is already here."""
-    from ...ir.digests import sha256
-
-    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return Source(path, digest, text)
-
-
-def read_source(path: str) -> Source:
-    """The text of a file; CompileError where it cannot be read, is too large or is not UTF-8."""
-    try:
-        # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            mode = os.fstat(descriptor).st_mode
-            if stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-                raise OSError(0, "it is a folder" if stat.S_ISDIR(mode) else "it is a device")
-            os.set_blocking(descriptor, True)
-            with open(descriptor, "rb", closefd=False) as file:
-                data = file.read(MAX_BYTES + 1)
-        finally:
-            os.close(descriptor)
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
-    if len(data) > MAX_BYTES:
-        message = f"`{path}` is larger than {MAX_BYTES // (1024 * 1024)} MiB"
-        raise CompileError([Diagnostic("file-too-large", message, Span(path, 1, 1, 1, 1))])
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        good = data[: error.start].decode("utf-8-sig", "replace")
-        line = good.count("\n") + 1
-        column = len(good) - (good.rfind("\n") + 1) + 1
-        raise CompileError(
-            [
-                Diagnostic(
-                    "not-utf-8",
-                    f"byte 0x{data[error.start]:02x} is not UTF-8",
-                    Span(path, line, column, line, column + 1),
-                    help="save the file as UTF-8",
-                )
-            ],
-            [Source(path, "", data.decode("utf-8-sig", "replace"))],
-        ) from None
-    return text_source(text, path)
-
-
-def _unreadable(path: str, error: Exception) -> CompileError:
-    if isinstance(error, FileNotFoundError):
-        return CompileError([Diagnostic("file-not-found", f"no file `{path}`")])
-    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return CompileError([Diagnostic("unreadable-file", f"cannot read `{path}`: {reason.lower()}")])
 
 
 # --- scalars ----------------------------------------------------------------------------------
@@ -310,8 +98,6 @@ def read_document(source: Source) -> Document:
         document.root = None
     except yaml.MarkedYAMLError as error:
         document.root = None
-        from .yaml_errors import report_syntax
-
         report_syntax(document, error)
     except yaml.YAMLError as error:
         document.root = None

@@ -18,8 +18,9 @@ from ...ir.diagnostics import CompileError, clean, suggest
 from ...ir.digests import sha256
 from ...ir.records import frozen
 from ...ir.spans import Source
-from ..source.files import is_file, is_there
-from ..source.yaml_tree import Document, Mapping, Node, read_document, read_source
+from ..source.document import Document, Mapping, Node
+from ..source.files import is_file, is_there, read_source
+from ..source.yaml_tree import read_document
 from .signature import Parameter, Signature, is_name, is_parameter_name, type_named
 
 PREFIX = "mcp:"

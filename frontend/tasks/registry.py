@@ -126,7 +126,7 @@ def library_task(name: str) -> Signature | None:
     if file is None:
         return None
     from ...stdlib import read_text
-    from ..source.yaml_tree import text_source
+    from ..source.files import text_source
     from .task_file import read_task
 
     source = text_source(read_text(file), f"stdlib/{file}")
@@ -146,7 +146,7 @@ def project_files(folder: str) -> list[str]:
 
 def read_project(folder: str) -> Found:
     """What the files of a project declare, with everything that is wrong with them."""
-    from ..source.yaml_tree import read_source
+    from ..source.files import read_source
 
     tools: list[Signature] = []
     tasks: dict[str, Signature] = {}

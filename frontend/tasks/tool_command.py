@@ -14,7 +14,7 @@ from typing import Any
 from ...ir.diagnostics import Diagnostic, suggest
 from ..shell.contexts import places
 from ..shell.expansions import HOLE
-from ..source.yaml_tree import Document, Node, Scalar, Sequence
+from ..source.document import Document, Node, Scalar, Sequence
 from .signature import Parameter
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[^\W\d][\w-]*)\}")

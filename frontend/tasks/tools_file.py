@@ -21,7 +21,8 @@ from typing import Any
 
 from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.spans import Source
-from ..source.yaml_tree import Document, Mapping, Node, Refused, Scalar, Sequence, read_document
+from ..source.document import Document, Mapping, Node, Refused, Scalar, Sequence
+from ..source.yaml_tree import read_document
 from .signature import (
     MAX_PARAMETERS,
     POLICIES,

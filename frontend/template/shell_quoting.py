@@ -12,7 +12,7 @@ import attrs
 from ..shell.contexts import Place, places
 from ..shell.expansions import HOLE
 from ..shell.hazards import AFTER_BACKSLASH, AFTER_DOLLAR
-from .template import Literal, Part, Problem, Variable
+from .parts import Literal, Part, Problem, Variable
 
 
 def quoted(parts: Sequence[Part], problems: list[Problem]) -> Iterator[Part]:

@@ -10,7 +10,6 @@ Must not be in here: where texts stand in a file, what a loop's states are.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,171 +17,17 @@ from typing import Any
 import attrs
 
 from ...ir.diagnostics import suggest
-from ...ir.records import frozen
+from .parts import NAMESPACES, Constant, Given, Literal, Part, Problem, Template, Variable, text_of
 
 KINDS = ("shell", "slash", "value")
 # No command can contain it.
 _NUL = "\0"
 
 
-@frozen
-class Namespace:
-    """Where variables come from. `is_data`: values of unknown origin, quoted in shell actions.
-
-    `fields`: the names that may follow the first dot, or the second if `is_keyed`; None: any.
-    """
-
-    name: str
-    is_data: bool
-    is_keyed: bool
-    fields: tuple[str, ...] | None
-    doc: str
-
-
-NAMESPACES = {
-    row.name: row
-    for row in (
-        Namespace("context", False, True, None, "The author's variables from the `context:` block."),
-        Namespace(
-            "captured",
-            True,
-            True,
-            ("output", "stderr", "exit_code", "duration_ms", "value", "session", "handoff"),
-            "Results of actions and calls whose state says `capture:`; a call's has its `value`, "
-            "an agent's its `session` and `handoff` where it tells them.",
-        ),
-        Namespace(
-            "prev",
-            True,
-            False,
-            ("output", "stderr", "exit_code", "duration_ms", "state", "value", "session", "handoff"),
-            "The result of the last action or call that ran before this state.",
-        ),
-        Namespace("result", True, False, ("verdict", "details"), "The latest evaluation."),
-        Namespace("state", False, False, ("name", "iteration"), "The state that runs."),
-        Namespace(
-            "loop", False, False, ("name", "started_at", "elapsed_ms", "elapsed"), "The loop that runs."
-        ),
-        Namespace("env", True, True, None, "Environment variables."),
-    )
-}
-
-# The primitive that quotes a value for where it stands (`ir.primitives`).
-QUOTING_PRIMITIVES = {
-    "word": "shell_word",
-    "single": "shell_single",
-    "double": "shell_double",
-    "heredoc": "shell_heredoc",
-    "number": "shell_number",
-}
-
-# Fields that are whole numbers, which are safe also where nothing can be quoted; the machine checks.
-_NUMBERS = frozenset({"exit_code", "duration_ms"})
-
 # Bounds on what context may expand to, so that a few lines cannot grow without end.
 MAX_EXPANDED = 1 << 20
 MAX_EXPANSIONS = 10_000
 MAX_CONTEXT_DEPTH = 50
-
-
-@frozen
-class Problem:
-    """What is wrong between two offsets of the template's text."""
-
-    id: str
-    message: str
-    start: int
-    end: int
-    help: str | None = None
-    severity: str = "error"
-
-
-@frozen
-class Given:
-    """Stands in a `context` for a value that a program gives the loop when it runs it."""
-
-
-@frozen(eq=True)
-class Literal:
-    """Text as it stands."""
-
-    text: str
-
-
-@frozen(eq=True)
-class Constant:
-    """A value known when compiling that is no text; only ever a template's single part."""
-
-    value: Any
-
-
-@frozen
-class Variable:
-    """A value looked up when the template is used.
-
-    quoting: "none", or how the text must be quoted: a key of `QUOTING_PRIMITIVES`.
-    start, end: offsets of `${…}` in the template's text; for a variable inside a context value, of
-    the outermost variable that brought it in. is_given: a `context` value known only to a run.
-    """
-
-    namespace: str
-    path: tuple[str, ...]
-    default: str | None = None
-    raw: bool = False
-    quoting: str = "none"
-    start: int = attrs.field(default=0, eq=False)
-    end: int = attrs.field(default=0, eq=False)
-    is_given: bool = False
-
-    @property
-    def name(self) -> str:
-        """Such as `captured.errors.output`."""
-        return ".".join((self.namespace, *self.path))
-
-    @property
-    def text(self) -> str:
-        """The variable as an author writes it, without its default."""
-        return f"${{{'raw:' if self.raw else ''}{self.name}}}"
-
-    @property
-    def is_number(self) -> bool:
-        """Whether its value is a whole number, whatever a program or a model says."""
-        is_result = self.namespace in ("captured", "prev") or self.path[:1] == ("details",)
-        has_number = self.default is None or re.fullmatch(r"[0-9]{1,18}", self.default) is not None
-        return is_result and self.path[-1] in _NUMBERS and has_number
-
-    @property
-    def is_data(self) -> bool:
-        """Whether its value must be quoted in a shell action."""
-        return (NAMESPACES[self.namespace].is_data or self.is_given) and not self.raw
-
-
-Part = Literal | Constant | Variable
-
-
-@frozen
-class Template:
-    """A parsed text. Adjacent literals are joined and none is empty, so no parts means no text."""
-
-    text: str
-    parts: tuple[Part, ...]
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def single(self) -> Part | None:
-        """The only part, if there is one: a value that keeps its type when no text is asked for."""
-        return self.parts[0] if len(self.parts) == 1 else None
-
-    @property
-    def variables(self) -> tuple[Variable, ...]:
-        return tuple(part for part in self.parts if isinstance(part, Variable))
-
-    @property
-    def fixed(self) -> str | None:
-        """The text it always gives, or None where that is known only to a run."""
-        if not all(isinstance(part, Literal) for part in self.parts):
-            return None
-        return "".join(part.text for part in self.parts if isinstance(part, Literal))
 
 
 def parse(
@@ -209,18 +54,6 @@ def parse(
     if kind == "shell":
         parts = _placed(parts, problems)
     return Template(text, tuple(parts), tuple(problems))
-
-
-def text_of(value: Any) -> str:
-    """A value as interpolation shows it: strings bare, null empty, lists and maps as JSON.
-
-    Must agree with the machine's primitive `text`; a test holds the two together.
-    """
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    return json.dumps(value, ensure_ascii=False)
 
 
 _VARIABLE = re.compile(
@@ -484,6 +317,7 @@ def _placed(parts: list[Part], problems: list[Problem]) -> list[Part]:
         return parts
     if not any(isinstance(part, Variable) and part.is_data for part in parts):
         return parts
-    from .shell_quoting import quoted  # it reads shell: a command without variables does without
+    # The shell parser takes 20 ms to load, and a command without variables does not need it.
+    from .shell_quoting import quoted
 
     return _joined(quoted(parts, problems))

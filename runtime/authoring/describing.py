@@ -216,7 +216,8 @@ def _data_of(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         pass
-    from ...frontend.source.yaml_tree import read_document, text_source
+    from ...frontend.source.files import text_source
+    from ...frontend.source.yaml_tree import read_document
 
     document = read_document(text_source(text))
     return None if document.root is None or document.diagnostics else document.plain(document.root)

@@ -17,7 +17,8 @@ from typing import Any
 from ...frontend.loop.natural import Pin, key_of, lock_path, pins_in, print_lock
 from ...frontend.loop.paradigm_schema import NaturalSpec
 from ...frontend.loop.reader import read_loop
-from ...frontend.source.yaml_tree import Document, read_source
+from ...frontend.source.document import Document
+from ...frontend.source.files import read_source
 from ...ir.diagnostics import CompileError
 from ..effects.world import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError

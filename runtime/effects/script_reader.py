@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from ...frontend.source.yaml_tree import Document, Mapping, Node, Scalar, Sequence, read_document
+from ...frontend.source.document import Document, Mapping, Node, Scalar, Sequence
+from ...frontend.source.yaml_tree import read_document
 from ...frontend.tasks.signature import spellings
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.spans import Source

@@ -92,7 +92,7 @@ class ScriptedWorld:
     @classmethod
     def load(cls, path: str) -> ScriptedWorld:
         """The world in a file; CompileError with every problem found in it."""
-        from ...frontend.source.yaml_tree import read_source
+        from ...frontend.source.files import read_source
 
         return cls.read(read_source(path))
 

@@ -16,7 +16,7 @@ def loops() -> list[dict[str, Any]]:
     from ...frontend.compile import compile_file, is_flow_path
     from ...frontend.loop.paradigms import loop_of
     from ...frontend.loop.reader import read_loop
-    from ...frontend.source.yaml_tree import read_source
+    from ...frontend.source.files import read_source
 
     rows = []
     for name, path in runs.loop_files().items():

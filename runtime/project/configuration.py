@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...frontend.source.yaml_tree import Document, Mapping, Node
+    from ...frontend.source.document import Document, Mapping, Node
     from ...frontend.tasks.mcp import McpServer
 
 _AGE = re.compile(r"(\d{1,6})\s*(m|h|d|w)")
@@ -108,7 +108,8 @@ def load(root: str) -> Configuration:
     path = os.path.join(root, LOOPS, CONFIG)
     if not os.path.lexists(path):
         return Configuration()
-    from ...frontend.source.yaml_tree import read_document, read_source
+    from ...frontend.source.files import read_source
+    from ...frontend.source.yaml_tree import read_document
 
     return _Reader(read_document(read_source(path))).configuration()
 
@@ -125,7 +126,7 @@ class _Reader:
         self.named_agent: Node | None = None
 
     def configuration(self) -> Configuration:
-        from ...frontend.source.yaml_tree import Mapping, Scalar
+        from ...frontend.source.document import Mapping, Scalar
         from ...ir.diagnostics import CompileError
 
         found = Configuration()
@@ -156,7 +157,7 @@ class _Reader:
         return [(key, node) for key, (_, node) in mapping.entries.items() if key in known]
 
     def secrets(self, node: Node, found: Configuration) -> None:
-        from ...frontend.source.yaml_tree import Sequence
+        from ...frontend.source.document import Sequence
 
         if not isinstance(node, Sequence):
             self.error("wrong-type", "`secrets` is a list of names of environment variables", node)
@@ -172,7 +173,7 @@ class _Reader:
         found.secrets = (*found.secrets, *names)
 
     def history(self, node: Node, found: Configuration) -> None:
-        from ...frontend.source.yaml_tree import Mapping
+        from ...frontend.source.document import Mapping
 
         if not isinstance(node, Mapping):
             self.error("wrong-type", "`history` is a mapping of `keep` and `older_than`", node)
@@ -197,7 +198,7 @@ class _Reader:
     # --- agents ---------------------------------------------------------------------------------
 
     def agents(self, node: Node, found: Configuration) -> None:
-        from ...frontend.source.yaml_tree import Mapping
+        from ...frontend.source.document import Mapping
 
         if not isinstance(node, Mapping):
             help = "such as: codex: {argv: [codex, exec, '{prompt}'], output: text}"
@@ -256,7 +257,7 @@ class _Reader:
     # --- models, tasks, budgets -----------------------------------------------------------------
 
     def models(self, node: Node, found: Configuration) -> None:
-        from ...frontend.source.yaml_tree import Mapping, Sequence
+        from ...frontend.source.document import Mapping, Sequence
 
         if not isinstance(node, Sequence):
             self.error("wrong-type", "`models` is a list of models, each with a `name`", node)
@@ -302,7 +303,7 @@ class _Reader:
         return None
 
     def tasks(self, node: Node, found: Configuration) -> None:
-        from ...frontend.source.yaml_tree import Mapping
+        from ...frontend.source.document import Mapping
 
         if not isinstance(node, Mapping):
             self.error("wrong-type", "`tasks` is a mapping", node)
@@ -336,7 +337,7 @@ class _Reader:
                 self.error("wrong-type", f"`{key}` is a whole number above 0", item)
 
     def budget(self, node: Node, found: Configuration) -> None:
-        from ...frontend.source.yaml_tree import Mapping
+        from ...frontend.source.document import Mapping
 
         if not isinstance(node, Mapping):
             self.error("wrong-type", f"`budget` is a mapping of {', '.join(BUDGET)}", node)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from ...frontend.sexp.formatter import format_source
-from ...frontend.source.yaml_tree import read_source
+from ...frontend.source.files import read_source
 from ...ir.diagnostics import CompileError, Diagnostic, suggest
 from ...ir.spans import Source
 from ..host.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError

@@ -159,7 +159,7 @@ def _loop(image: Image) -> Any:
         return None
     from ...frontend.loop.paradigms import loop_of
     from ...frontend.loop.reader import read_loop
-    from ...frontend.source.yaml_tree import text_source
+    from ...frontend.source.files import text_source
 
     spec, document, _ = read_loop(text_source(image.sources[0].text, image.sources[0].path))
     return None if spec is None else loop_of(spec, document)[0]

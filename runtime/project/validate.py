@@ -103,7 +103,7 @@ def _check_one(target: str, arguments: tuple[tuple[str, str], ...], declare: tup
 
 def _may_call(path: str) -> bool:
     """Whether a loop may call functions of flows, to which `--declare` matters."""
-    from ...frontend.source.yaml_tree import read_source
+    from ...frontend.source.files import read_source
 
     return "call" in (read_source(path).text or "")
 

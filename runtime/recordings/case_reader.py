@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from ...frontend.source.yaml_tree import Document, Mapping, Node, Scalar, Sequence, read_document, read_source
+from ...frontend.source.document import Document, Mapping, Node, Scalar, Sequence
+from ...frontend.source.files import read_source
+from ...frontend.source.yaml_tree import read_document
 from ...ir.diagnostics import CompileError, suggest
 from ..journal import journal as journals
 from ..journal.codec import digest_only

@@ -18,7 +18,7 @@ from ...frontend.link.linker import Settings
 from ...frontend.link.toplevel import Input, Name, Toplevel, names_defined
 from ...frontend.sexp.datum import Atom
 from ...frontend.sexp.reader import read
-from ...frontend.source.yaml_tree import read_source, text_source
+from ...frontend.source.files import read_source, text_source
 from ...ir.diagnostics import CompileError, nearest
 from ...ir.nodes import Meta, Program
 from ...ir.spans import Source

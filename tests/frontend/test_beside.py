@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llc.frontend.link.flow import compile_flow
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import CompileError, in_order
 
 

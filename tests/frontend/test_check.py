@@ -8,7 +8,7 @@ import pytest
 from llc.frontend.loop.checks import check
 from llc.frontend.loop.paradigms import to_fsm
 from llc.frontend.loop.reader import read_loop
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import Diagnostic
 from llc.ir.spans import Span
 

@@ -8,7 +8,7 @@ from flow_texts import findings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.frontend.tasks.task_file import read_task
 from llc.frontend.tasks.tools_file import read_tools
 

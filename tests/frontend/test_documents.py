@@ -10,18 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.frontend.source.yaml_tree import (
-    MAX_BYTES,
-    MAX_FINDINGS,
-    Document,
-    Mapping,
-    Node,
-    Scalar,
-    Sequence,
-    read_document,
-    read_source,
-    text_source,
-)
+from llc.frontend.source.document import MAX_FINDINGS, Document, Mapping, Node, Scalar, Sequence
+from llc.frontend.source.files import MAX_BYTES, read_source, text_source
+from llc.frontend.source.yaml_tree import read_document
 from llc.ir.diagnostics import CompileError
 from llc.ir.spans import Span
 

@@ -11,7 +11,7 @@ from llc.frontend.sexp.datum import Datum
 from llc.frontend.sexp.formatter import WIDTH, format_source
 from llc.frontend.sexp.printer import show
 from llc.frontend.sexp.reader import read, scan
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import CompileError
 
 

@@ -14,8 +14,8 @@ from llc.frontend.loop.paradigm_schema import PARADIGMS
 from llc.frontend.loop.paradigms import to_fsm
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.loop.schema import EVALUATORS, LoopSettings, StateSpec
+from llc.frontend.source.files import text_source
 from llc.frontend.source.schema import fields_of
-from llc.frontend.source.yaml_tree import text_source
 from llc.ir.diagnostics import render_all
 from llc.ir.spans import Span
 

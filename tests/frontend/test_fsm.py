@@ -12,7 +12,8 @@ from llc.frontend.loop.fsm_printer import print_fsm
 from llc.frontend.loop.paradigms import to_fsm
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.loop.schema import Loop
-from llc.frontend.source.yaml_tree import read_document, text_source
+from llc.frontend.source.files import text_source
+from llc.frontend.source.yaml_tree import read_document
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=30)
 WORDY = st.one_of(TEXT, st.text(alphabet="ab \n\t#:-'\"|>é\x85\u2028\x7f\ufeff\\", max_size=20))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llc.frontend.link.flow import compile_flow
-from llc.frontend.source.yaml_tree import read_source
+from llc.frontend.source.files import read_source
 from llc.ir.diagnostics import CompileError
 from llc.vm.code.emit import emit
 from llc.vm.machine.machine import Done, Machine

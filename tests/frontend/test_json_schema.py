@@ -12,8 +12,9 @@ from llc.frontend.loop.json_schema import json_schema
 from llc.frontend.loop.paradigm_schema import PARADIGMS
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.loop.schema import EVALUATORS, StateSpec
+from llc.frontend.source.files import text_source
 from llc.frontend.source.schema import fields_of
-from llc.frontend.source.yaml_tree import read_document, text_source
+from llc.frontend.source.yaml_tree import read_document
 
 SCHEMA = json_schema()
 

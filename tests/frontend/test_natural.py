@@ -13,7 +13,7 @@ from llc.frontend.loop.fsm_printer import print_fsm
 from llc.frontend.loop.natural import LOCK, Pin, key_of, pins_in, print_lock
 from llc.frontend.loop.paradigm_schema import NaturalSpec
 from llc.frontend.loop.reader import read_loop
-from llc.frontend.source.yaml_tree import read_source
+from llc.frontend.source.files import read_source
 from llc.ir.diagnostics import CompileError, Diagnostic, render_all
 from llc.runtime.project import image_cache
 from llc.vm.code.emit import emit

@@ -10,7 +10,9 @@ from llc.frontend.loop.fsm_printer import print_fsm
 from llc.frontend.loop.paradigms import slug, to_fsm
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.loop.schema import Loop
-from llc.frontend.source.yaml_tree import Document, read_document, text_source
+from llc.frontend.source.document import Document
+from llc.frontend.source.files import text_source
+from llc.frontend.source.yaml_tree import read_document
 
 GOAL = """\
 paradigm: goal

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from llc.frontend.sexp.completeness import Pending
 from llc.frontend.sexp.reader import read
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 
 COMPLETE = (
     "1", "(+ 1 2)", "(f) (g)", '"a b"', '(f ")")', "; (\n", "(f ; )\n)", "#| ( |# 1", "'x", "'(a)", "[a]",

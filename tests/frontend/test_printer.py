@@ -10,7 +10,7 @@ from sexp_texts import data
 from llc.frontend.sexp.datum import Atom, Datum, Form
 from llc.frontend.sexp.printer import show
 from llc.frontend.sexp.reader import read
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.ir.symbols import Symbol
 
 

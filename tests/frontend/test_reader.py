@@ -13,7 +13,7 @@ from sexp_texts import any_texts, broken, good_texts, scraps
 from llc.frontend.sexp.datum import Atom, Datum, Form
 from llc.frontend.sexp.printer import show
 from llc.frontend.sexp.reader import MAX_FINDINGS, read, scan
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import Diagnostic, render_all
 from llc.ir.spans import Span
 from llc.ir.symbols import Symbol

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from shell_programs import SHELLS, run
 
-from llc.frontend.template.template import Problem, parse
+from llc.frontend.template.parts import Problem
+from llc.frontend.template.template import parse
 
 V = "${captured.v.output}"
 BASH = [shell for shell in SHELLS if "bash" in shell]

@@ -7,7 +7,7 @@ import pytest
 from llc.frontend.loop.paradigm_schema import GoalSpec, LoopSpec
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.loop.schema import Convergence, ExitCode, Loop, OutputJson, StateSpec, is_slash_command
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import Diagnostic
 
 HEAD = "name: x\ninitial: a\nstates:\n  a:\n"

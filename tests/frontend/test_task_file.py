@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.frontend.tasks.signature import Signature
 from llc.frontend.tasks.task_file import read_task
 from llc.ir.diagnostics import Diagnostic, render_all

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.frontend.tasks.task_file import read_task
 from llc.frontend.tasks.task_xsd import task_schema
 

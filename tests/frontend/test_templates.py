@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.frontend.template.template import (
-    KINDS,
+from llc.frontend.template.parts import (
     NAMESPACES,
     QUOTING_PRIMITIVES,
     Constant,
@@ -17,9 +16,9 @@ from llc.frontend.template.template import (
     Problem,
     Template,
     Variable,
-    parse,
     text_of,
 )
+from llc.frontend.template.template import KINDS, parse
 from llc.ir.primitives import PRIMITIVES
 from llc.vm.primitives.handlers import text as machine_text
 from llc.vm.values.values import from_host

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.frontend.tasks.registry import read_project
 from llc.frontend.tasks.signature import Signature
 from llc.frontend.tasks.tools_file import read_tools

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.frontend.source.yaml_tree import read_document, text_source
+from llc.frontend.source.files import text_source
+from llc.frontend.source.yaml_tree import read_document
 from llc.frontend.source.yaml_writer import Inline, bare, entry
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from memory_projects import repository
 
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import CompileError
 from llc.runtime.effects.scripted_world import NoRule, ScriptedWorld
 from llc.runtime.effects.world import Context, Interrupt, Interrupted, World

@@ -403,7 +403,7 @@ def test_a_script_cannot_answer_what_is_no_choice() -> None:
 
 
 def _source(text: str) -> Any:
-    from llc.frontend.source.yaml_tree import text_source
+    from llc.frontend.source.files import text_source
 
     return text_source(text)
 

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.source.yaml_tree import read_document, read_source
+from llc.frontend.source.files import read_source
+from llc.frontend.source.yaml_tree import read_document
 from llc.ir.diagnostics import CompileError
 from llc.runtime.host.errors import UserError
 from llc.runtime.journal import journal

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import CompileError
 from llc.runtime.effects.script_reader import _TYPES, RULE_FIELDS
 from llc.runtime.effects.scripted_world import NoRule, ScriptedWorld

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.frontend.tasks.tools_file import read_tools
 from llc.runtime.effects import builtin_tools
 from llc.runtime.effects.world import Context, Interrupt, Interrupted, World

@@ -33,7 +33,7 @@ def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
 
 def test_the_pin_is_that_of_the_words() -> None:
     """The lock file of the chapter is one for its loop."""
-    from llc.frontend.source.yaml_tree import text_source
+    from llc.frontend.source.files import text_source
 
     words = next(block.text for block in BLOCKS if block.info == ".loops/tidy.yaml")
     spec, _, _ = read_loop(text_source(words))

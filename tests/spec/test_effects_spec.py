@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from spec.blocks import SPEC, take, text_of
 
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.ir.effects import EFFECT_ROWS, NOTE_ROWS
 from llc.runtime.effects.scripted_world import NoRule, ScriptedWorld
 from llc.runtime.effects.world import Context, Interrupt, World

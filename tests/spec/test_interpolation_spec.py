@@ -9,7 +9,8 @@ import pytest
 from shell_programs import filled_with
 from spec.blocks import text_of
 
-from llc.frontend.template.template import NAMESPACES, Namespace, parse
+from llc.frontend.template.parts import NAMESPACES, Namespace
+from llc.frontend.template.template import parse
 
 ROOT = Path(__file__).parents[2]
 TEXT = text_of("interpolation.md")

@@ -12,7 +12,7 @@ import llc.frontend.expand.program  # noqa: F401  the forms register with it
 from llc.frontend.core.forms import FORMS
 from llc.frontend.core.printer import expanded_text
 from llc.frontend.sexp.reader import read
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 
 BLOCKS = [block for block in take("language.md", "sexp") if not block.info]
 EXPANSIONS = take("language.md", "sexp expands")

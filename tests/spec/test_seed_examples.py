@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import llc
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.runtime.effects.scripted_world import ScriptedWorld
 
 WORLD = """

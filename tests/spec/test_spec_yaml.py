@@ -10,7 +10,7 @@ import pytest
 from spec.blocks import CHAPTERS, Block, blocks, is_taken, parameters, take, text_of
 
 from llc.frontend.compile import compile_text
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import CompileError, Diagnostic
 from llc.runtime.effects.scripted_world import ScriptedWorld
 

@@ -12,7 +12,7 @@ from spec.blocks import Block, blocks, parameters, take, text_of
 
 from llc.frontend.sexp.formatter import format_source
 from llc.frontend.sexp.reader import read
-from llc.frontend.source.yaml_tree import text_source
+from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import render_all
 
 CHAPTER = "syntax.md"

@@ -1,0 +1,156 @@
+"""Document tree of a YAML text: nodes with positions, and the findings about them.
+
+Must not contain: YAML's syntax (`yaml_tree`), or the meaning of keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping as Map
+from typing import Any
+
+from ...ir.diagnostics import Diagnostic
+from ...ir.spans import Lines, Source, Span
+
+# Limit of findings in one document: a hostile file could produce millions.
+MAX_FINDINGS = 1000
+
+
+class Scalar:
+    """A scalar: `value` as YAML 1.2 reads it, `text` as it was before that."""
+
+    __slots__ = ("end", "plain", "start", "text", "value")
+    height = 0
+    weight = 1
+
+    def __init__(self, value: Any, text: str, plain: bool, start: int, end: int) -> None:
+        self.value = value
+        self.text = text
+        self.plain = plain
+        self.start = start
+        self.end = end
+
+
+class Sequence:
+    __slots__ = ("end", "height", "items", "start", "weight")
+
+    def __init__(self, start: int) -> None:
+        self.items: list[Node] = []
+        self.start = start
+        self.end = start
+        self.height = 0
+        self.weight = 1
+
+
+class Mapping:
+    """A mapping: its entries in order, keys being text and distinct."""
+
+    __slots__ = ("end", "entries", "height", "start", "weight")
+
+    def __init__(self, start: int) -> None:
+        self.entries: dict[str, tuple[Scalar, Node]] = {}
+        self.start = start
+        self.end = start
+        self.height = 0
+        self.weight = 1
+
+
+Node = Scalar | Sequence | Mapping
+
+
+class Refused(Exception):
+    """Reading ended early; the document's diagnostics say why."""
+
+
+class Document:
+    """A YAML document: its tree, and positions in its text as spans.
+
+    root: the tree; None where there was nothing to build one from.
+    diagnostics: what was wrong with it as YAML.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.text = source.text or ""
+        self.root: Node | None = None
+        self.diagnostics: list[Diagnostic] = []
+        self._lines = Lines(source)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The texts that it is made of."""
+        return (self.source,)
+
+    def span_at(self, start: int, end: int) -> Span:
+        """The span of the characters from `start` to `end`."""
+        return self._lines.span(start, end)
+
+    def span(self, node: Node) -> Span:
+        return self.span_at(node.start, node.end)
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset in the text of a place in a span."""
+        if not 0 < line <= len(self._lines.starts):
+            return len(self.text)
+        return min(self._lines.offset(line, column), len(self.text))
+
+    def within(self, span: Span | None, text: str, start: int, end: int) -> Span | None:
+        """The span of `text[start:end]`, `text` being what the scalar at `span` reads as.
+
+        The same characters are looked for in the source; where escapes or line folding hide them,
+        the whole scalar is the answer.
+        """
+        if span is None or span.path != self.source.path or not start < end:
+            return span
+        needle = text[start:end]
+        before = text.count(needle, 0, start)
+        last = self.offset(span.end_line, span.end_column)
+        at = self.offset(span.line, span.column) - 1
+        for _ in range(before + 1):
+            at = self.text.find(needle, at + 1, last)
+            if at < 0:
+                return span
+        return self.span_at(at, at + len(needle))
+
+    def plain(self, node: Node) -> Any:
+        """The node as plain data: None, booleans, numbers, texts, lists, dicts."""
+        if isinstance(node, Scalar):
+            return node.value
+        if isinstance(node, Sequence):
+            return [self.plain(item) for item in node.items]
+        return {key: self.plain(value) for key, (_, value) in node.entries.items()}
+
+    def report(self, finding: Diagnostic) -> None:
+        """Keep a finding; `Refused` when there are too many."""
+        if len(self.diagnostics) >= MAX_FINDINGS:
+            message = f"there are more than {MAX_FINDINGS:,} findings; the others are left out"
+            self.diagnostics.append(Diagnostic("too-many-findings", message, finding.span))
+            raise Refused
+        self.diagnostics.append(finding)
+
+    def fail(
+        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+    ) -> None:
+        self.report(Diagnostic(id, message, span, label, help))
+
+
+class Places(Map[str, Span]):
+    """Spans by name, each made when it is asked for: most never are."""
+
+    __slots__ = ("document", "nodes")
+
+    def __init__(self, document: Document, nodes: dict[str, Node]) -> None:
+        self.document = document
+        self.nodes = nodes
+
+    def __getitem__(self, name: str) -> Span:
+        return self.document.span(self.nodes[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.nodes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
