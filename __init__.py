@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from .runtime.journal.outcome import Outcome
     from .runtime.launch.api import FlowError, compile, evaluate, run, run_many
     from .vm.code.image import Image, ImageError
-    from .vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
+    from .vm.jit.runtime.tiered import Machine
+    from .vm.machine.machine import Done, Effect, OutOfFuel, Waiting
     from .vm.values.faults import Fault
 
 __all__ = [
@@ -56,7 +57,7 @@ _HOMES = {
     "Image": "vm.code.image",
     "ImageError": "vm.code.image",
     "JournalError": "runtime.journal.journal",
-    "Machine": "vm.machine.machine",
+    "Machine": "vm.jit.runtime.tiered",
     "OutOfFuel": "vm.machine.machine",
     "Outcome": "runtime.journal.outcome",
     "UserError": "runtime.host.errors",

@@ -21,7 +21,7 @@ from llc.runtime.runs import locks
 from llc.runtime.runs.checkpoints import Checkpoints
 from llc.runtime.runs.runs import RunFolder
 from llc.vm.code.image import Image
-from llc.vm.machine.machine import Machine
+from llc.vm.jit.runtime.tiered import Machine
 
 _FEW = 10
 _PORTION = 1000

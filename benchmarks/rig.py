@@ -19,7 +19,8 @@ from llc.runtime.journal.outcome import Outcome
 from llc.runtime.runs import locks
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.machine.machine import Effect, Machine
+from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.machine.machine import Effect
 
 # What an action that did its work gives, at once.
 ANSWER = {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}

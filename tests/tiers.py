@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, Phase, settings
 from smaller import smallest
 
 from llc.vm.code.image import Image
-from llc.vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
+from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.machine.machine import Done, Effect, OutOfFuel, Waiting
 from llc.vm.values.faults import Fault
 
 # How many programs each law is tried on: `make fuzz` asks for many, and for longer runs of them.

@@ -161,7 +161,8 @@ def _world(given: WorldLike | str | os.PathLike[str]) -> WorldLike:
 
 
 def _evaluate(image: Image, performing: WorldLike, fuel: int) -> Any:
-    from ...vm.machine.machine import Done, Effect, Machine
+    from ...vm.jit.runtime.tiered import Machine
+    from ...vm.machine.machine import Done, Effect
     from ...vm.values.faults import Fault
     from ..effects.world import Context, Interrupt
 

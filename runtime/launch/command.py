@@ -255,7 +255,7 @@ class Command:
         self.leave(folder)
         display = self.display(image)
         display.begin(folder.id, image.name)
-        from ...vm.machine.machine import Machine
+        from ...vm.jit.runtime.tiered import Machine
 
         machine = Machine(image, tier=self.tier)
         driver = self.driven(machine, journal, display, interrupt, Checkpoints(folder), begun=begun)

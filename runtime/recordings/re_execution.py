@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...vm.code.image import Image
-from ...vm.machine.machine import Machine
+from ...vm.jit.runtime.tiered import Machine
 from ...vm.machine.outcomes import NO_ANSWER, Done, Effect, OutOfFuel
 from ...vm.values.faults import Fault
 from ..effects.world import exit_code

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...vm.code.image import Image
-    from ...vm.machine.machine import Machine
+    from ...vm.jit.runtime.tiered import Machine
     from ..effects.world import WorldLike
     from ..runs.checkpoints import Checkpoint
     from ..runs.runs import RunFolder
@@ -55,7 +55,7 @@ class Resumption:
 
         Raises UserError where the program does not repeat its record.
         """
-        from ...vm.machine.machine import Machine
+        from ...vm.jit.runtime.tiered import Machine
 
         run = self._run
         blobs = journals.Blobs(run.outputs)
@@ -90,7 +90,7 @@ class Resumption:
         self, checkpoint: Checkpoint, image: Image, world: WorldLike
     ) -> tuple[Machine, Progress] | str:
         """The machine and the progress of a checkpoint, and the world put back; or why that cannot be."""
-        from ...vm.machine.machine import Machine
+        from ...vm.jit.runtime.tiered import Machine
         from ...vm.machine.snapshot import SnapshotError
 
         facts = checkpoint.facts

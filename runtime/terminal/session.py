@@ -26,6 +26,7 @@ from ...ir.symbols import Symbol
 from ...ir.text import print_program
 from ...vm.code import linking
 from ...vm.code.disassembly import disassemble_functions
+from ...vm.jit.runtime.tiered import start
 from ...vm.machine.machine import Done, Effect, OutOfFuel
 from ...vm.values.faults import Fault
 from ...vm.values.text_form import written
@@ -169,7 +170,7 @@ class Session:
         boxes = [self._box(binding) for binding in compiled.captures]
         function = self._linker.function(compiled.functions[0].name, boxes)
         try:
-            stop = self._drive(linking.start(self._linker.image, function, tier=self._tier), interrupt)
+            stop = self._drive(start(self._linker.image, function, tier=self._tier), interrupt)
         finally:
             unset = [binding for binding in compiled.captures if not _is_set(self._boxes[binding])]
             self.toplevel.retract(unset)

@@ -18,7 +18,8 @@ from llc.frontend.tasks.signature import declared_on_the_side
 from llc.ir.diagnostics import CompileError, render_all
 from llc.ir.verify import verify
 from llc.vm.code.emit import emit
-from llc.vm.machine.machine import Done, Effect, Machine
+from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.machine.machine import Done, Effect
 
 TOOLS = """
 tools:

@@ -20,7 +20,8 @@ from llc.frontend.compile import compile_text
 from llc.frontend.template.parts import Problem
 from llc.frontend.template.template import parse
 from llc.vm.code.emit import emit
-from llc.vm.machine.machine import Effect, Machine
+from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.machine.machine import Effect
 
 V = "${captured.v.output}"
 bash = [shell for shell in SHELLS if "bash" in shell]

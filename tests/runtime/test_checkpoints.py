@@ -78,7 +78,7 @@ def cut_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> runs.RunFo
     book = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
     about = {"run": run.id, "program": image.name, "path": ".loops/count.yaml"}
     book.write("run_start", {"format": 1, **about, "program_hash": image.program_hash, "llc": ""})
-    from llc.vm.machine.machine import Machine
+    from llc.vm.jit.runtime.tiered import Machine
 
     interrupt = Interrupt()
     driver = Driver(Machine(image), world, book, run, Display(), interrupt, checkpoints=Checkpoints(run))
@@ -214,7 +214,7 @@ def test_an_interrupted_run_leaves_a_checkpoint(project: Path) -> None:
     run = runs.RunFolder.create("", "count")
     book = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
     interrupt = Interrupt()
-    from llc.vm.machine.machine import Machine
+    from llc.vm.jit.runtime.tiered import Machine
 
     class Stopping(Told):
         def perform(self, effect: Any, context: Context) -> dict[str, Any]:

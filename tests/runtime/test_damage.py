@@ -27,7 +27,7 @@ from llc.runtime.runs import locks, runs
 from llc.runtime.runs.checkpoints import Checkpoints
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.machine.machine import Machine
+from llc.vm.jit.runtime.tiered import Machine
 
 SEQUENCE = """
 name: job

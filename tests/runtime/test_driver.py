@@ -38,7 +38,7 @@ from llc.runtime.journal.outcome import Outcome
 from llc.runtime.runs import runs
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.machine.machine import Machine
+from llc.vm.jit.runtime.tiered import Machine
 
 
 class ToldWorld(World):

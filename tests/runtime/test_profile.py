@@ -21,7 +21,7 @@ from llc.runtime.execution.profiler import Profile, of_journal
 from llc.runtime.inspection import profile_report
 from llc.runtime.journal import journal
 from llc.vm.code.emit import emit
-from llc.vm.machine.machine import Machine
+from llc.vm.jit.runtime.tiered import Machine
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from llc.vm.machine.machine import Done, Effect, Fault, Machine, OutOfFuel, Waiting
+from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.machine.machine import Done, Effect, Fault, OutOfFuel, Waiting
 
 MachineOf = Callable[..., Machine]
 

@@ -16,7 +16,8 @@ from wild_programs import PROGRAMS
 from llc.ir.nodes import Program
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
-from llc.vm.machine.machine import Done, Effect, Fault, Machine, OutOfFuel
+from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.machine.machine import Done, Effect, Fault, OutOfFuel
 from llc.vm.machine.snapshot import FORMAT, SnapshotError
 
 # --- running them -----------------------------------------------------------------------------

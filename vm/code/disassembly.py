@@ -12,18 +12,16 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from functools import lru_cache
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.constants import constant_problem
 from ...ir.diagnostics import clean
 from ...ir.primitives import PRIMITIVES
 from ...ir.text import print_constant
+from ..values.faults import Place
 from ..values.values import show
 from .image import FunctionCode, Image
 from .opcodes import BY_NUMBER, NO_STATE, Opcode
-
-if TYPE_CHECKING:
-    from ..values.faults import Place
 
 # How much of a name, a constant or a source line a line of the listing shows.
 _WIDTH = 60

@@ -23,20 +23,18 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 
+from ..values.faults import Place
 from ..values.heap import HeapError, HeapReader, HeapWriter
+from ..values.values import Value
 from .packing import PackingError, pack, unpack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
+    from typing import Any, TypeAlias
 
-    from ..machine.machine import Functions
-    from ..values.faults import Place
-    from ..values.values import Value
-
-    Words = array[int]
+Words: TypeAlias = "array[int]"
 
 MAGIC = b"\x89LLB\r\n\x1a\n"
 VERSION = 2
@@ -154,7 +152,7 @@ class Image:
     constants: plain values (no functions or boxes).
     spans: span i ≥ 1 is five words from 5 * (i - 1): path, line, column, end line, end column,
     where path is an index into `paths`.
-    loaded: its functions as machines run them, for the first machine to make.
+    loaded: its functions in the form in which machines run them; the first machine makes them.
     """
 
     __slots__ = (
@@ -189,7 +187,7 @@ class Image:
         self.paths = tuple(paths)
         self.spans = words() if spans is None else spans
         self.sources = tuple(sources)
-        self.loaded: Functions | None = None
+        self.loaded: object = None
         self._hash: str | None = None
 
     @property

@@ -8,23 +8,18 @@ Must not be in here: what a session is (`runtime/terminal/session.py`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 
 from ...ir.builder import FunctionBuilder
 from ...ir.nodes import Function, Meta, Slot, TailCall
 from ...ir.spans import Source
-from ..machine.machine import Machine
 from ..values.lists import Pair
-from ..values.values import Box, FunctionValue
+from ..values.values import Box, FunctionValue, Value
 from .emit import Constants, FunctionEmitter, Spans
 from .image import FunctionCode, Image, SourceText, words
 from .lift import Lifter
 from .opcodes import decode
-
-if TYPE_CHECKING:
-    from ..values.values import Value
 
 # The entry of every image: it calls the function that it is given.
 ENTRY = "session"
@@ -127,13 +122,6 @@ class Linker:
         renumbered = {old: new for new, old in enumerate(kept)}
         for value in held:
             value.function = renumbered[value.function]
-
-
-def start(image: Image, function: FunctionValue, fuel: int | None = None, tier: str = "auto") -> Machine:
-    """A machine that calls a function value of the image."""
-    machine = Machine(image, [None], fuel, tier)
-    machine.calls[0].slots[0] = function
-    return machine
 
 
 def functions_in(values: Iterable[Value]) -> list[FunctionValue]:

@@ -12,21 +12,19 @@ Must not import what a run of an image does not need: diagnostics are loaded whe
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Iterator
 from itertools import pairwise
 
 from ...ir.constants import constant_problem
 from ...ir.effects import EFFECTS, NOTES
 from ...ir.primitives import PRIMITIVES
-from .opcodes import BY_NUMBER, NO_STATE
+from ..values.values import Value
+from .image import FunctionCode, Image
+from .opcodes import BY_NUMBER, NO_STATE, Opcode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
-
     from ...ir.diagnostics import Diagnostic
-    from ..values.values import Value
-    from .image import FunctionCode, Image
-    from .opcodes import Opcode
 
 # Stacks and frames beyond this are refused: a state that needs one was not written by a compiler.
 MAX_STACK = 1 << 20

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from ..code.image import FunctionCode, Image
 from ..values.faults import PrimitiveFault
 from ..values.values import to_host
-from .machine import Functions, Machine
+from .frames import Functions
+from .machine import Machine
 from .outcomes import Effect
 from .snapshot import SnapshotError
 from .steps import STEPS
-from .strands import walk
+from .strands import Strand, walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
 
-    from ..code.image import FunctionCode, Image
-    from .strands import Strand
+    M = TypeVar("M", bound=Machine)
 
 # Steps after which the operand stack is empty: what follows the last of them in a state is its exit.
 _ENDS = (STEPS["STORE"], STEPS["NOTE"], STEPS["SETBOX"])
@@ -34,7 +35,7 @@ class RenewalError(Exception):
     """The machine cannot go on with the other program; the message says what is in the way."""
 
 
-def renew(machine: Machine, image: Image) -> tuple[Machine, list[str]]:
+def renew(machine: M, image: Image) -> tuple[M, list[str]]:
     """The machine in another program, and the slots that have no place there any more, by name.
 
     It must wait for effects. Raises RenewalError; the machine stays what it was.
@@ -61,7 +62,7 @@ def renew(machine: Machine, image: Image) -> tuple[Machine, list[str]]:
     data["program_hash"] = image.program_hash
     data["program"] = image.name
     try:
-        renewed = Machine.restore(image, data)
+        renewed = type(machine).restore(image, data)
     except SnapshotError as error:
         raise RenewalError(str(error)) from None
     _begin_counters(renewed, {code.name: code for code in machine.image.functions})
@@ -75,7 +76,7 @@ class _Functions:
     """The functions of the new program."""
 
     def __init__(self, image: Image) -> None:
-        self._loaded = Functions(image)
+        self._loaded = Functions(image, STEPS)
         self._index = {code.name: index for index, code in enumerate(image.functions)}
 
     def code(self, name: str) -> FunctionCode:

@@ -1,23 +1,18 @@
-"""What a host sees of a machine: what `resume` gives, and views of what is active, for displays."""
+"""Outcomes of `Machine.resume`: an effect to perform, waiting, the end, or exhausted fuel."""
 
 from __future__ import annotations
 
-from .strands import chain
+from ..values.faults import Fault, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from ..values.faults import Place
-    from ..values.values import Value
-    from .machine import Frame
-    from .strands import Strand
+    from typing import Any, TypeAlias
 
 
 class Effect:
-    """The program asks for something; `resume` goes on with the host's answer.
+    """A request to the host; `resume` takes the answer.
 
-    `seq` counts effects from 1, `args` is plain data, `span` is where it was asked for.
+    `seq` counts effects from 1, `args` is plain data, `span` is the source place of the request.
     """
 
     __slots__ = ("args", "kind", "seq", "span")
@@ -45,7 +40,7 @@ class Done:
 
 
 class Waiting:
-    """Nothing can run until one of the effects that wait (`Machine.waiting`) is answered."""
+    """Nothing can run until one of the pending effects (`Machine.waiting`) is answered."""
 
     __slots__ = ()
 
@@ -54,7 +49,7 @@ class Waiting:
 
 
 class OutOfFuel:
-    """All ticks are used; after `refuel`, `resume` goes on."""
+    """All fuel is used; after `refuel`, `resume` continues."""
 
     __slots__ = ()
 
@@ -63,7 +58,7 @@ class OutOfFuel:
 
 
 class NoAnswer:
-    """What `resume` is given where it is given no answer: null is one."""
+    """Type of the default argument of `resume`: null is an answer, this is none."""
 
     __slots__ = ()
 
@@ -73,64 +68,5 @@ class NoAnswer:
 
 NO_ANSWER = NoAnswer()
 
-
-class FrameView:
-    """One active function, for displays: its name, its state's name and its slots."""
-
-    __slots__ = ("_frame",)
-
-    def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-
-    @property
-    def function(self) -> str:
-        return self._frame.function.code.name
-
-    @property
-    def origin(self) -> Place | None:
-        """Where its function stands in the source."""
-        return self._frame.function.image.place(self._frame.function.code.span)
-
-    @property
-    def state(self) -> str:
-        return self._frame.function.code.states[self._frame.state]
-
-    @property
-    def slots(self) -> dict[str, Value]:
-        """The slots that are set, by name. Values as they are, not in host form."""
-        names = self._frame.function.code.slots
-        return {
-            name: value for name, value in zip(names, self._frame.slots, strict=True) if value is not None
-        }
-
-    @property
-    def place(self) -> Place | None:
-        """Where in the source it stands: the exit of its state, or else the state."""
-        function, state = self._frame.function, self._frame.state
-        return function.exit_place(state) or function.image.place(function.code.state_spans[state])
-
-
-class StrandView:
-    """One of the calls that run side by side, for displays.
-
-    `items` is its place: which item of the first fork, of the fork inside it and so on; empty for the
-    run's own. `effect` is what it waits for. It shows the strand as it is when asked.
-    """
-
-    __slots__ = ("_strand",)
-
-    def __init__(self, strand: Strand) -> None:
-        self._strand = strand
-
-    @property
-    def items(self) -> tuple[int, ...]:
-        return tuple(strand.item for strand in chain(self._strand)[1:])
-
-    @property
-    def effect(self) -> Effect | None:
-        return self._strand.effect
-
-    @property
-    def frames(self) -> list[FrameView]:
-        """Its own active functions, innermost last."""
-        return [FrameView(frame) for frame in self._strand.calls]
+# What stops a machine, other than exhausted fuel.
+Outcome: TypeAlias = "Effect | Waiting | Done | Fault"

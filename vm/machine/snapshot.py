@@ -8,10 +8,12 @@ snapshot may of course say that a loop has only begun.
 
 from __future__ import annotations
 
+from ..code.image import FunctionCode
 from ..values.faults import TRACE_ENDS, PrimitiveFault
 from ..values.heap import HeapError, HeapReader, HeapWriter
 from ..values.values import from_host, to_host
-from .machine import Frame, Machine
+from .control import Control
+from .frames import Frame, Functions
 from .outcomes import Effect
 from .steps import STEPS
 from .strands import Fork, Raised, Strand, walk
@@ -19,9 +21,6 @@ from .strands import Fork, Raised, Strand, walk
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from ..code.image import FunctionCode, Image
-    from .machine import Functions
 
 FORMAT = 1
 OLDEST = 1
@@ -31,7 +30,7 @@ class SnapshotError(Exception):
     """Data is no snapshot, or none of this program; the message says why."""
 
 
-def take(machine: Machine) -> dict[str, Any]:
+def take(machine: Control) -> dict[str, Any]:
     """All there is to a machine that has not ended. RuntimeError if it has."""
     if machine.ended:
         raise RuntimeError("the program has ended")
@@ -70,7 +69,7 @@ def _frames(strand: Strand, heap: HeapWriter) -> list[dict[str, Any]]:
     return frames
 
 
-def _strands(machine: Machine, strands: list[Strand], heap: HeapWriter) -> dict[str, Any]:
+def _strands(machine: Control, strands: list[Strand], heap: HeapWriter) -> dict[str, Any]:
     """What a snapshot has only while calls run side by side. Strands are numbered; the run's own is 0."""
     numbers = {id(strand): number for number, strand in enumerate(strands)}
     rows = []
@@ -109,17 +108,17 @@ def _raised(raised: Raised, heap: HeapWriter) -> dict[str, Any]:
     }
 
 
-def restore(image: Image, data: Any, fuel: int | None = None) -> Machine:
-    """The machine a snapshot was taken of; see `Machine.restore`."""
+def restore(machine: Control, data: Any) -> None:
+    """Set a new machine to the state of a snapshot. Raises SnapshotError (`Machine.restore`)."""
     version: Any = data.get("format") if type(data) is dict else None
     if type(version) is not int:
         raise SnapshotError("this is not a snapshot")
     if not OLDEST <= version <= FORMAT:
         raise SnapshotError(f"the snapshot has format {version}; this llc reads {OLDEST} to {FORMAT}")
-    if data.get("program_hash") != image.program_hash:
+    if data.get("program_hash") != machine.image.program_hash:
         raise SnapshotError("the snapshot was taken of another program, or of another version of it")
     try:
-        return _Restoring(image, data).machine(fuel)
+        _Restoring(machine, data).run()
     except HeapError as error:
         raise SnapshotError(f"the snapshot is malformed: {error}") from None
 
@@ -127,8 +126,9 @@ def restore(image: Image, data: Any, fuel: int | None = None) -> Machine:
 class _Restoring:
     """One restoration: names resolved against the image, values read from the snapshot's heap."""
 
-    def __init__(self, image: Image, data: dict[str, Any]) -> None:
-        self.image = image
+    def __init__(self, machine: Control, data: dict[str, Any]) -> None:
+        self.machine = machine
+        self.image = image = machine.image
         self.data = data
         self.functions = {code.name: index for index, code in enumerate(image.functions)}
         # By function: names to indices, made for the functions that have frames.
@@ -147,9 +147,8 @@ class _Restoring:
             raise HeapError(f"`{key}` is missing or no list")
         return value
 
-    def machine(self, fuel: int | None) -> Machine:
-        entry = self.image.functions[self.image.entry]
-        machine = Machine(self.image, [None] * entry.parameters)
+    def run(self) -> None:
+        machine = self.machine
         machine.seq = _count(self.data, "seq")
         machine.ticks = _count(self.data, "ticks")
         first = machine.strand = Strand(self.frames(self.data.get("frames"), machine.functions))
@@ -160,10 +159,8 @@ class _Restoring:
             self.ask(machine, first, effect, machine.seq)
         if "strands" in self.data:
             self.strands(machine, first)
-        machine.refuel(fuel)
-        return machine
 
-    def strands(self, machine: Machine, first: Strand) -> None:
+    def strands(self, machine: Control, first: Strand) -> None:
         """The strands beside the first, and how far their forks have come."""
         rows, forks, ready = self.rows("strands"), self.rows("forks"), self.rows("ready")
         results: dict[int, Any] = {}
@@ -299,7 +296,7 @@ class _Restoring:
             raise HeapError(str(error)) from None
         return host
 
-    def ask(self, machine: Machine, strand: Strand, row: Any, seq: int) -> None:
+    def ask(self, machine: Control, strand: Strand, row: Any, seq: int) -> None:
         """An effect waits: the one that the strand's state performs."""
         frame = strand.calls[-1]
         step, operands = frame.function.block(frame.state)[-1]

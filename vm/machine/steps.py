@@ -1,7 +1,7 @@
-"""What each opcode does: one step for each row of `opcodes.ROWS`, paired at import.
+"""Steps: the implementation of each opcode, one for each row of `opcodes.ROWS`, checked at import.
 
 A step takes the machine, the running frame and its operand (a list where it has several). An exit may
-return an outcome, which stops the machine. What concerns more than the running frame is the machine's.
+return an outcome, which stops the machine. Operations on more than the running frame belong to `control`.
 """
 
 from __future__ import annotations
@@ -10,39 +10,21 @@ from ..code.opcodes import BY_NAME
 from ..primitives.operands import items as items_of
 from ..values import bounds
 from ..values.faults import PrimitiveFault
-from ..values.values import MAX_HOST_DEPTH, Box, FunctionValue, show, small_map, to_host
-from .outcomes import Effect
+from ..values.values import Box, FunctionValue, Value, show, small_map
+from .control import Control, plain
+from .frames import Frame, Step
+from .outcomes import Effect, Outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
-
-    from ..values.faults import Fault
-    from ..values.values import Value
-    from .machine import Frame, Machine
-    from .outcomes import Done, Waiting
-
-    # What stops a machine, but for want of fuel.
-    Outcome = Effect | Waiting | Done | Fault
-    Step = Callable[["Machine", "Frame", Any], Outcome | None]
 
 NOTE_FIELDS = "the fields of note"
 EFFECT_ARGUMENTS = "the arguments of effect"
 
 
-def plain(value: Value, what: str) -> Any:
-    """A value in host form; a fault where it has none."""
-    try:
-        return to_host(value, MAX_HOST_DEPTH)
-    except TypeError as error:
-        raise PrimitiveFault("type-error", f"{what}: {error}") from None
-    except ValueError as error:
-        raise PrimitiveFault("too-large", f"{what}: {error}") from None
-
-
 def plain_map(value: Value, what: str, kind: str) -> dict[str, Any]:
-    """What an effect or a note tells, in host form."""
+    """The fields of an effect or a note, in host form."""
     made = small_map(value)
     if made is not None:
         return made
@@ -51,33 +33,33 @@ def plain_map(value: Value, what: str, kind: str) -> dict[str, Any]:
     return plain(value, f"{what} `{kind}`")  # type: ignore[no-any-return]
 
 
-def _const(machine: Machine, frame: Frame, value: Value) -> None:
+def _const(machine: Control, frame: Frame, value: Value) -> None:
     machine.stack.append(value)
 
 
-def _load(machine: Machine, frame: Frame, slot: int) -> None:
+def _load(machine: Control, frame: Frame, slot: int) -> None:
     machine.stack.append(frame.slots[slot])
 
 
-def _store(machine: Machine, frame: Frame, slot: int) -> None:
+def _store(machine: Control, frame: Frame, slot: int) -> None:
     frame.slots[slot] = machine.stack.pop()
 
 
-def _prim(machine: Machine, frame: Frame, operands: Any) -> None:
+def _prim(machine: Control, frame: Frame, operands: Any) -> None:
     primitive, count = operands
     stack = machine.stack
     first = len(stack) - count
     stack[first:] = [primitive(*stack[first:])]
 
 
-def _closure(machine: Machine, frame: Frame, operands: Any) -> None:
+def _closure(machine: Control, frame: Frame, operands: Any) -> None:
     function, count = operands
     stack = machine.stack
     first = len(stack) - count
     stack[first:] = [FunctionValue(function, tuple(stack[first:]))]
 
 
-def _setbox(machine: Machine, frame: Frame, operands: Any) -> None:
+def _setbox(machine: Control, frame: Frame, operands: Any) -> None:
     value = machine.stack.pop()
     box = machine.stack.pop()
     if type(box) is not Box:
@@ -85,20 +67,20 @@ def _setbox(machine: Machine, frame: Frame, operands: Any) -> None:
     box.value = value
 
 
-def _note(machine: Machine, frame: Frame, kind: str) -> None:
+def _note(machine: Control, frame: Frame, kind: str) -> None:
     machine.notes.append((kind, plain_map(machine.stack.pop(), NOTE_FIELDS, kind)))
 
 
-def _jump(machine: Machine, frame: Frame, target: int) -> None:
+def _jump(machine: Control, frame: Frame, target: int) -> None:
     frame.go(machine, target)
 
 
-def _branch(machine: Machine, frame: Frame, targets: Any) -> None:
+def _branch(machine: Control, frame: Frame, targets: Any) -> None:
     then, otherwise = targets
     frame.go(machine, then if machine.stack.pop() else otherwise)
 
 
-def _switch(machine: Machine, frame: Frame, operands: Any) -> None:
+def _switch(machine: Control, frame: Frame, operands: Any) -> None:
     table, default = operands
     subject = machine.stack.pop()
     target = table.get(subject, default) if type(subject) is str else default
@@ -108,18 +90,18 @@ def _switch(machine: Machine, frame: Frame, operands: Any) -> None:
     frame.go(machine, target)
 
 
-def _call(machine: Machine, frame: Frame, operands: Any) -> None:
+def _call(machine: Control, frame: Frame, operands: Any) -> None:
     if len(machine.calls) >= machine.room:
         raise PrimitiveFault("too-deep", f"more than {bounds.MAX_CALLS} calls inside one another")
     # Slot and state are read again on return: until then this frame stands at this exit.
     machine.calls.append(machine.call(operands[0]))
 
 
-def _tailcall(machine: Machine, frame: Frame, count: int) -> None:
+def _tailcall(machine: Control, frame: Frame, count: int) -> None:
     machine.calls[-1] = machine.call(count)
 
 
-def _perform(machine: Machine, frame: Frame, operands: Any) -> Effect:
+def _perform(machine: Control, frame: Frame, operands: Any) -> Effect:
     kind = operands[0]
     args = plain_map(machine.stack.pop(), EFFECT_ARGUMENTS, kind)
     machine.seq += 1
@@ -131,7 +113,7 @@ def _perform(machine: Machine, frame: Frame, operands: Any) -> Effect:
     return effect
 
 
-def _parallel(machine: Machine, frame: Frame, operands: Any) -> None:
+def _parallel(machine: Control, frame: Frame, operands: Any) -> None:
     items = items_of(machine.stack.pop())
     callee = machine.stack.pop()
     if items:
@@ -142,7 +124,7 @@ def _parallel(machine: Machine, frame: Frame, operands: Any) -> None:
         frame.go(machine, target)
 
 
-def _return(machine: Machine, frame: Frame, operands: Any) -> Outcome | None:
+def _return(machine: Control, frame: Frame, operands: Any) -> Outcome | None:
     value = machine.stack.pop()
     if len(machine.calls) == 1:
         if machine.strand.within is not None:
@@ -156,7 +138,7 @@ def _return(machine: Machine, frame: Frame, operands: Any) -> Outcome | None:
     return None
 
 
-def fail(machine: Machine, frame: Frame, operands: Any) -> None:
+def fail(machine: Control, frame: Frame, operands: Any) -> None:
     error = machine.stack.pop()
     if type(error) is not dict:
         raise PrimitiveFault("user", error if type(error) is str else show(error))

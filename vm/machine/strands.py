@@ -1,32 +1,38 @@
-"""Strands: calls of one function for many items that run side by side, and how they come together.
+"""Strands: concurrent calls of one function for many items, and how their results are joined.
 
-A machine runs one strand at a time, until that asks for an effect, forks or ends; then the one that
-has been ready longest. So the order in which things happen follows from the order of the host's
-answers alone (`spec/machine.md`, Strands). The first strand is the run itself.
+A machine runs one strand until it requests an effect, forks or ends, then the one that has been ready
+longest. The order of execution therefore depends only on the order of the host's answers
+(`spec/machine.md`, Strands). The first strand is the run itself.
 
-Must not be in here: steps, frames and what a host sees of a machine (`machine`).
+Must not contain: steps, scheduling (`control`), views for hosts.
 """
 
 from __future__ import annotations
 
-from ..values.faults import TRACE_ENDS, fault_map, show_place
+from collections.abc import Iterator, Sequence
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from ..values.faults import TRACE_ENDS, Place, PrimitiveFault, fault_map, show_place
+from ..values.values import Value
+from .frames import Frame, FuelMeter, LoadedFunction
+from .outcomes import Effect
 
-    from ..jit.runtime.tier import Live
-    from ..values.faults import Place, PrimitiveFault
-    from ..values.values import Value
-    from .machine import Frame, LoadedFunction, Machine
-    from .outcomes import Effect
+
+class CompiledStrand:
+    """The running part of a strand in a compiled tier, which defines it (`jit/runtime/tier.py`)."""
+
+    __slots__ = ()
+
+    def take(self, meter: FuelMeter, value: Value) -> None:
+        """Give the answer to the pending effect."""
+        raise NotImplementedError
 
 
 class Strand:
-    """Frames that run one after another, innermost last.
+    """A call stack, innermost frame last.
 
-    effect: what it asked for and waits for. fork: what it waits for, at the exit it stands at.
-    within, item: the fork it belongs to, None for the first strand, and which item it is called for.
+    effect: the pending effect. fork: the pending fork, at the exit of the innermost frame's state.
+    within, item: the fork that it belongs to, None for the first strand, and the index of its item.
+    live: its running part above `calls`, in the compiled tier.
     """
 
     __slots__ = ("calls", "effect", "fork", "item", "live", "within")
@@ -35,8 +41,7 @@ class Strand:
         self.calls = calls
         self.effect: Effect | None = None
         self.fork: Fork | None = None
-        # What runs above `calls` in the direct tier (`direct`).
-        self.live: Live | None = None
+        self.live: CompiledStrand | None = None
         self.within = within
         self.item = item
 
@@ -44,8 +49,8 @@ class Strand:
 class Fork:
     """A strand that waits for others, one for each item of a list.
 
-    strands: by item; None for those that ended, of which `results` has what they returned. `left`
-    counts the others. `raised` is the fault of the first item, in order, that failed.
+    strands: by item, None once ended; `results` has their values. `left` counts the unfinished ones.
+    `raised` is the fault of the first item, in item order, that failed.
     """
 
     __slots__ = ("left", "parent", "raised", "results", "strands")
@@ -58,7 +63,7 @@ class Fork:
         self.raised: Raised | None = None
 
     def end(self, item: int, value: Value, raised: Raised | None) -> bool:
-        """The strand of an item has ended, by a fault or with a value; whether it was the last."""
+        """Record the end of an item's strand, with a value or a fault. True if it was the last."""
         self.strands[item] = None
         self.left -= 1
         if raised is None:
@@ -72,7 +77,7 @@ class Fork:
 class Raised:
     """A fault that ended the strand of an item.
 
-    `trace` has function and state of the frames it went through, at most so many at each end and
+    `trace` has function and state of the frames that it left, at most TRACE_ENDS at each end and
     `omitted` between them; it happened at the instruction of index `at` of the last one's state.
     """
 
@@ -86,7 +91,7 @@ class Raised:
         omitted: int = 0,
         item: int = 0,
     ) -> None:
-        # It may be kept long: not with it the Python frames it came through.
+        # Without the traceback, which would keep Python frames alive.
         self.fault = fault.with_traceback(None)
         self.at = at
         self.item = item
@@ -99,7 +104,7 @@ class Raised:
         return function.place(state, self.at)
 
     def under(self, calls: Sequence[Frame]) -> Raised:
-        """The same fault as it leaves these frames, which are outside of its own."""
+        """The same fault after it has left these frames, which are outside its own."""
         outer = calls if len(calls) <= 2 * TRACE_ENDS else [*calls[:TRACE_ENDS], *calls[-TRACE_ENDS:]]
         trace = [*((frame.function, frame.state) for frame in outer), *self.trace]
         shown = trace
@@ -109,8 +114,8 @@ class Raised:
         return Raised(self.fault, shown, self.at, omitted, self.item)
 
 
-def catch(machine: Machine, calls: list[Frame], fault: PrimitiveFault, place: Place | None) -> bool:
-    """Control to the innermost handler among `calls`, if there is one; frames inside it are dropped."""
+def catch(meter: FuelMeter, calls: list[Frame], fault: PrimitiveFault, place: Place | None) -> bool:
+    """Move control to the innermost handler in `calls`, dropping the frames inside it; False if none."""
     for index in range(len(calls) - 1, -1, -1):
         frame = calls[index]
         handler = frame.function.code.handlers.get(frame.state)
@@ -120,13 +125,13 @@ def catch(machine: Machine, calls: list[Frame], fault: PrimitiveFault, place: Pl
             frame.slots[slot] = fault_map(
                 fault.kind, fault.message, fault.place or show_place(place), fault.details
             )
-            frame.go(machine, target)
+            frame.go(meter, target)
             return True
     return False
 
 
 def walk(strand: Strand) -> Iterator[Strand]:
-    """All strands of the tree that `strand` is in: each before those it forked, in order of items."""
+    """All strands of the tree that contains `strand`: each before those it forked, in order of items."""
     while strand.within is not None:
         strand = strand.within.parent
     todo = [strand]
@@ -138,7 +143,7 @@ def walk(strand: Strand) -> Iterator[Strand]:
 
 
 def chain(strand: Strand) -> list[Strand]:
-    """The strands that a strand was forked from, outermost first, and itself."""
+    """The ancestors of a strand, outermost first, then the strand itself."""
     found = [strand]
     while strand.within is not None:
         strand = strand.within.parent

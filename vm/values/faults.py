@@ -8,12 +8,12 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeAlias
 
-    # path, line, column, end line, end column, as in `ir.spans.Span`
-    Place = tuple[str, int, int, int, int]
-    # function, state, place
-    TraceFrame = tuple[str, str, Place | None]
+# path, line, column, end line, end column, as in `ir.spans.Span`
+Place: TypeAlias = tuple[str, int, int, int, int]
+# function, state, place
+TraceFrame: TypeAlias = "tuple[str, str, Place | None]"
 
 # How many frames a backtrace keeps at each end.
 TRACE_ENDS = 8

@@ -17,14 +17,12 @@ from __future__ import annotations
 
 from ...ir.symbols import Symbol
 from .lists import Pair, is_list, pairs
-from .values import ATOMS, SCALARS, Box, FunctionValue
+from .values import ATOMS, SCALARS, Box, FunctionValue, Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
-
-    from .values import Value
 
     Reference = Any
 

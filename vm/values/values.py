@@ -18,9 +18,9 @@ from .lists import Pair, iterate, length
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeAlias
 
-    Value = Any
+Value: TypeAlias = "Any"
 
 # What `to_host` writes out at most: containers and scalars, plus the characters of strings, with
 # shared parts counted each time they stand. A few doublings of a list would otherwise fill memory

@@ -7,18 +7,17 @@ is function 3, whose captures are of these kinds and which has no arguments fill
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ...code.image import Image
 from ...values.lists import Pair
-from ...values.values import Box, FunctionValue
+from ...values.values import Box, FunctionValue, Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any, TypeAlias
 
-    from ...code.image import Image
-    from ...values.values import Value
-
-    Kind: TypeAlias = "str | tuple[str, int, tuple[Any, ...]]"
+Kind: TypeAlias = "str | tuple[str, int, tuple[Any, ...]]"
 
 _OF_TYPES: dict[type, Kind] = {
     int: "int",

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Iterator
 from itertools import islice
 from operator import length_hint
+from types import CodeType, FrameType
 
 from greenlet import getcurrent
 
 from ...code.opcodes import BY_NAME
-from ...machine.machine import DEEPER, SLICE
+from ...machine.machine import DEEPER, SLICE, Machine
 from ...machine.outcomes import OutOfFuel
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import CodeType, FrameType
-
-    from ...machine.machine import Machine
-    from .library import Library
+from .library import Library
 
 TAILCALL = BY_NAME["TAILCALL"].number
 # Frames left over from tail calls are looked for from this depth on, among so many.

@@ -8,36 +8,35 @@ in a list; `C2` is a table, by function, of what calls each with two arguments, 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, repeat
 from operator import length_hint
 from sys import getrefcount
+from types import CodeType
 
 from ....ir.symbols import Symbol
-from ...machine.machine import takes
+from ...code.image import Image
+from ...machine.control import takes
+from ...machine.frames import Functions
 from ...machine.steps import fail
 from ...primitives.handlers import HANDLERS
+from ...values.faults import Place as Span
 from ...values.faults import PrimitiveFault
 from ...values.lists import Pair
-from ...values.values import Box, FunctionValue, show
+from ...values.values import Box, FunctionValue, Value, show
 from ..analysis import uniqueness
 from ..codegen.inline import trust
+from ..codegen.python_text import Places, Text
 from ..codegen.translate import Made, Translator
 from ..model import type_lattice
+from ..model.type_lattice import Kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import CodeType
-    from typing import Any
+    from typing import Any, TypeAlias
 
-    from ...code.image import Image
-    from ...values.faults import Place as Span
-    from ...values.values import Value
-    from ..codegen.python_text import Places, Text
-    from ..model.type_lattice import Kind
-
-    Entry = Callable[[Sequence[Value]], Value]
+Entry: TypeAlias = "Callable[[Sequence[Value]], Value]"
 
 # So many ways there are to enter a function at a state, by what its slots hold.
 _ENTRIES = 8
@@ -237,8 +236,8 @@ class Library:
 def translator_of(image: Image) -> Translator:
     """The one that machines of an image share, as long as the same bounds hold."""
     loaded = image.loaded
-    assert loaded is not None
-    translator = loaded.translators.get(trust())
+    assert isinstance(loaded, Functions)
+    translator: Translator | None = loaded.translators.get(trust())
     if translator is None:
         translator = loaded.translators[trust()] = Translator(image)
     return translator

@@ -12,17 +12,21 @@ Must not be in here: what instructions become (`translate`), order of strands (`
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from types import FrameType, TracebackType
 
 from greenlet import getcurrent, greenlet
 
 from ...code.opcodes import decode
-from ...machine.machine import DEEPER, NEAR, SLICE, Frame, is_library
+from ...machine.control import NEAR, is_library
+from ...machine.frames import Frame, FuelMeter
+from ...machine.machine import DEEPER, SLICE, CompiledTier, Machine
 from ...machine.outcomes import Effect, OutOfFuel
 from ...machine.steps import EFFECT_ARGUMENTS, NOTE_FIELDS, plain_map
-from ...machine.strands import Raised, Strand, catch, walk
+from ...machine.strands import CompiledStrand, Raised, Strand, catch, walk
 from ...primitives.operands import items as items_of
-from ...values.faults import TRACE_ENDS, PrimitiveFault, fault_map, show_place
-from ...values.values import small_map
+from ...values.faults import TRACE_ENDS, Place, PrimitiveFault, fault_map, show_place
+from ...values.values import Value, small_map
 from ..analysis.uniqueness import grown
 from .fuel import DEEP, OUT, SETTLE, TAILCALL, Ticks
 from .library import Library, Untranslatable
@@ -30,13 +34,7 @@ from .process_state import RUNNING, SHALLOW
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import FrameType, TracebackType
     from typing import Any
-
-    from ...machine.machine import Machine
-    from ...values.faults import Place
-    from ...values.values import Value
 
 
 class _Fork:
@@ -65,7 +63,7 @@ class _Failed:
         self.raised = raised
 
 
-class Live:
+class Live(CompiledStrand):
     """The running part of a strand: its greenlet; answer: what it goes on with, once it is answered."""
 
     __slots__ = ("answer", "greenlet", "is_back")
@@ -76,14 +74,14 @@ class Live:
         self.is_back = False
         self.answer: list[Value] = []
 
-    def take(self, machine: Machine, value: Value) -> None:
+    def take(self, meter: FuelMeter, value: Value) -> None:
         """The answer to the effect; the jump that follows has its tick at once."""
         self.answer.append(value)
         if self.is_back:
-            machine.ticks += 1
+            meter.ticks += 1
 
 
-class Direct(Ticks):
+class Direct(Ticks, CompiledTier):
     """Runs the strands of a machine."""
 
     def __init__(self, machine: Machine) -> None:
@@ -125,7 +123,7 @@ class Direct(Ticks):
             machine.asked[machine.seq] = strand
         effect = strand.effect = Effect(machine.seq, kind, given, site[1])
         live = strand.live
-        assert live is not None
+        assert isinstance(live, Live)
         live.is_back = site[0]
         self.count()
         self.host.switch(effect)
@@ -244,7 +242,7 @@ class Direct(Ticks):
         self.host = getcurrent()
         self.allow()
         with self.running:
-            live = strand.live
+            live: Live | None = strand.live  # type: ignore[assignment]
             if live is None:
                 live = strand.live = Live(greenlet(self.main))
                 self.depth = len(strand.calls)
@@ -268,7 +266,7 @@ class Direct(Ticks):
                 machine.fork(said.callee, said.items)
             except PrimitiveFault as fault:
                 frame = machine.calls[-1]
-                return machine._unwind(fault, len(frame.function.block(frame.state)) - 1)
+                return machine.unwind(fault, len(frame.function.block(frame.state)) - 1)
             return None
         if kind is _Left:
             self.settle_all()
@@ -281,7 +279,7 @@ class Direct(Ticks):
                 return machine.end_strand(said.value)
             strand.calls += self.last
             return machine.end(said.value)
-        return machine._fail(said.raised) if strand.within is None else machine.end_strand(None, said.raised)
+        return machine.fail(said.raised) if strand.within is None else machine.end_strand(None, said.raised)
 
     def main(self, strand: Strand) -> Any:
         """A strand's greenlet: enter its innermost frame, then those it returns to."""
@@ -343,7 +341,7 @@ class Direct(Ticks):
 
     def settle(self, strand: Strand, callee: Frame | None = None) -> None:
         """Make the frames of a strand the machine's own; `callee` is of a function that they just called."""
-        live = strand.live
+        live: Live | None = strand.live  # type: ignore[assignment]
         if live is None:
             return
         strand.live = None

@@ -1,0 +1,235 @@
+"""Control operations of a machine: calls, strands, and the end of a run.
+
+`Control` holds the complete state of a run, and the operations that change more than the running frame.
+Steps (`steps`), the machine and the compiled tier work on it.
+Must not contain: the loop that runs steps, tiers, what a host calls (`machine`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from ..code.image import FunctionCode, Image
+from ..values import bounds
+from ..values.faults import Fault, Place, PrimitiveFault, show_place
+from ..values.values import MAX_HOST_DEPTH, FunctionValue, Value, from_host, show, to_host
+from .frames import Frame, FuelMeter, Functions
+from .outcomes import Done, Waiting
+from .strands import Fork, Raised, Strand, catch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Path prefix of library functions: a fault in one is reported at the author's call of it, which is
+# searched for at most NEAR calls outwards.
+LIBRARY = "stdlib/"
+NEAR = 32
+
+
+def plain(value: Value, what: str) -> Any:
+    """A value in host form. Raises PrimitiveFault where it has none."""
+    try:
+        return to_host(value, MAX_HOST_DEPTH)
+    except TypeError as error:
+        raise PrimitiveFault("type-error", f"{what}: {error}") from None
+    except ValueError as error:
+        raise PrimitiveFault("too-large", f"{what}: {error}") from None
+
+
+class Control(FuelMeter):
+    """The state of a run.
+
+    `calls` are the frames of `strand`, the one that runs or ran last: it can continue, or waits for an
+    answer. `ready` are the other strands that can run, `asked` all that wait except the first, by effect
+    number; both in order. `outside` counts the frames of all strands but `strand`; `room` is how many
+    frames that strand may have. `limit` is the number of ticks after which the machine stops.
+    """
+
+    __slots__ = (
+        "asked",
+        "calls",
+        "ended",
+        "functions",
+        "image",
+        "limit",
+        "notes",
+        "outside",
+        "ready",
+        "room",
+        "seq",
+        "stack",
+        "strand",
+    )
+
+    def __init__(self, image: Image, functions: Functions, args: Sequence[Any], fuel: int | None) -> None:
+        super().__init__()
+        self.image = image
+        self.functions = functions
+        self.stack: list[Value] = []
+        self.calls = [Frame(functions[image.entry], [from_host(arg) for arg in args])]
+        self.strand = Strand(self.calls)
+        self.ready: deque[Strand] = deque()
+        self.asked: dict[int, Strand] = {}
+        self.outside = 0
+        self.room = bounds.MAX_CALLS
+        self.notes: list[tuple[str, dict[str, Any]]] = []
+        self.seq = 0
+        self.ended = False
+        self.limit = float("inf") if fuel is None else fuel
+
+    def call(self, count: int) -> Frame:
+        """Make a frame for the callee and its `count` arguments on the stack. Costs one tick."""
+        stack = self.stack
+        arguments = stack[len(stack) - count :]
+        callee = stack[-1 - count]
+        stack.clear()
+        if type(callee) is not FunctionValue:
+            raise PrimitiveFault("not-a-function", f"cannot call {show(callee)}: it is no function")
+        function = self.functions[callee.function]
+        code = function.code
+        captures = callee.captures
+        if len(captures) > code.captures:  # `applied` has filled arguments in
+            filled = len(captures) - code.captures
+            arguments += captures[:filled]
+            captures = captures[filled:]
+            count += filled
+        if code.rest and count >= code.parameters - 1:
+            arguments[code.parameters - 1 :] = [tuple(arguments[code.parameters - 1 :])]
+        elif count != code.parameters:
+            raise PrimitiveFault("arity", f"`{code.name}` takes {takes(code)}, not {count}")
+        self.ticks += 1
+        return Frame(function, (*arguments, *captures))
+
+    def switch(self) -> None:
+        """Make the strand that has been ready longest the running one."""
+        self.outside += len(self.calls)
+        self.strand = self.ready.popleft()
+        self.calls = self.strand.calls
+        self.outside -= len(self.calls)
+        self.room = bounds.MAX_CALLS - self.outside
+
+    def fork(self, callee: Value, items: Sequence[Value]) -> None:
+        """Call `callee` for each item (at least one) in a strand of its own. Costs one tick each."""
+        if len(self.calls) + len(items) > self.room:
+            raise PrimitiveFault(
+                "too-deep", f"more than {bounds.MAX_CALLS} calls inside one another or at once"
+            )
+        frames = []
+        for item in items:
+            self.stack[:] = [callee, item]
+            frames.append(self.call(1))
+        fork = self.strand.fork = Fork(self.strand, frames)
+        self.ready += fork.strands  # type: ignore[arg-type]
+        self.outside += len(frames)
+        self.switch()
+
+    def end_strand(self, value: Value, raised: Raised | None = None) -> Waiting | Fault | None:
+        """End the running strand with a value or a fault, and run another one, perhaps its parent."""
+        strand = self.strand
+        self.calls.clear()
+        while True:
+            fork = strand.within
+            assert fork is not None
+            if not fork.end(strand.item, value, raised):
+                break
+            # The last one: the strand that forked continues.
+            strand = fork.parent
+            strand.fork = None
+            frame = strand.calls[-1]
+            if fork.raised is None:
+                slot, target = frame.function.block(frame.state)[-1][1]
+                frame.slots[slot] = tuple(fork.results)
+                frame.go(self, target)
+                self.ready.append(strand)
+                break
+            raised = fork.raised
+            before = len(strand.calls)
+            if catch(self, strand.calls, raised.fault, raised.place):
+                self.outside -= before - len(strand.calls)
+                self.ready.append(strand)
+                break
+            raised = raised.under(strand.calls)
+            if strand.within is None:
+                self.strand, self.calls = strand, strand.calls
+                return self.fail(raised)
+            self.outside -= before
+            strand.calls.clear()
+        if self.ready:
+            self.switch()
+            return None
+        # Displays show the one that asked last.
+        self.ready.append(next(reversed(self.asked.values())))
+        self.switch()
+        return Waiting()
+
+    def end(self, value: Value) -> Done | Fault:
+        """End the run with a value; a fault of the whole program if the value has no host form."""
+        self.ended = True
+        try:
+            return Done(plain(value, "the program's result"))
+        except PrimitiveFault as fault:
+            span = self.image.place(self.image.functions[self.image.entry].span)
+            return Fault(fault.kind, fault.message, span)
+
+    def unwind(self, fault: PrimitiveFault, index: int) -> Waiting | Fault | None:
+        """Move control to the nearest handler, or end the strand; `index` of the faulting instruction."""
+        self.stack.clear()
+        frame = self.calls[-1]
+        place = frame.function.place(frame.state, index)
+        if fault.place is None and is_library(place):
+            fault.place = show_place(self.author_place(self.calls[-2 : -2 - NEAR : -1]))
+        if catch(self, self.calls, fault, place):
+            return None
+        raised = Raised(fault, (), index).under(self.calls)
+        return self.fail(raised) if self.strand.within is None else self.end_strand(None, raised)
+
+    def author_place(self, frames: list[Frame]) -> Place | None:
+        """Source place where the author's code called the running library function, or None if unknown.
+
+        `frames` are the nearest frames of the strand, innermost first.
+        """
+        strand = self.strand
+        while strand.within is not None and len(frames) < NEAR:
+            strand = strand.within.parent
+            frames += strand.calls[: -1 - NEAR : -1]
+        for frame in frames[:NEAR]:
+            place = frame.function.exit_place(frame.state)
+            if place is not None and not is_library(place):
+                return place
+        return None
+
+    def fail(self, raised: Raised) -> Fault:
+        """End the run with a fault."""
+        self.ended = True
+        fault, place = raised.fault, raised.place
+        try:
+            details = to_host(fault.details, MAX_HOST_DEPTH)
+        except (TypeError, ValueError):
+            details = {}
+        first = place if fault.place is None else _find_place(self.image, fault.place) or place
+        # All frames but the innermost are at the exit of their state.
+        places = [function.exit_place(state) for function, state in raised.trace[:-1]]
+        trace = [
+            (function.code.name, function.code.states[state], here)
+            for (function, state), here in zip(raised.trace, [*places, place], strict=True)
+        ]
+        return Fault(fault.kind, fault.message, first, tuple(trace), raised.omitted, details)
+
+
+def is_library(place: Place | None) -> bool:
+    return place is not None and place[0].startswith(LIBRARY)
+
+
+def _find_place(image: Image, text: str) -> Place | None:
+    """The widest place of the image that `show_place` prints as `text`."""
+    found = [image.place(span) for span in range(1, len(image.spans) // 5 + 1)]
+    return max((p for p in found if show_place(p) == text), key=lambda p: p[3:], default=None)  # type: ignore[index]
+
+
+def takes(code: FunctionCode) -> str:
+    """The number of arguments of a function, for a message."""
+    count = code.parameters - code.rest
+    least = "at least " if code.rest else ""
+    return f"{least}{count} argument{'' if count == 1 else 's'}"
