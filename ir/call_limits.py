@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from .analysis import expressions
 from .diagnostics import Diagnostic, clean
-from .effects import EFFECTS
+from .effects import EFFECTS, SPENDERS
 from .nodes import (
     Call,
     Closure,
@@ -38,7 +38,6 @@ from .shapes import deadline_of, is_slot, writers
 # When the effects of a function must be over, as active time of the run: a capture, and in a loop
 # that has a time of its own the slot that it works out, beside the capture for the loop around it.
 DEADLINE, OUTER = "/deadline", "/outer"
-SPENDERS = tuple(row.name for row in EFFECTS.values() if "usage?" in row.result.split())
 NEVER = float("inf")
 
 

@@ -1,40 +1,151 @@
-"""What a program may ask of the world, and what it may tell it: effect and note kinds.
+"""Effect kinds and note kinds: what a program may request of its host, and what it may report.
 
-Each kind is declared once, with the fields of its arguments and of its result; the verifier, the
-host and `spec/effects.md` read these rows. A field that ends in `?` may be absent.
+One row per kind declares every fact about the kind: the verifier, the machine, the host, the displays,
+scripted worlds, recorded cases and `spec/effects.md` read these rows, and no other list of kinds exists.
+`runtime.effects.performers` names the function that performs each kind; a test compares the two tables.
+A field name that ends in `?` may be absent; `FIELD_TYPES` gives the type of each field.
+
+Plain classes: a run of a compiled image reads these rows and must not pay for `typing`.
 """
 
 from __future__ import annotations
 
+# The type of each argument and result field. `value` is any plain data.
+FIELD_TYPES = {
+    "args": "map", "argv": "texts", "agent": "text", "by": "text", "choices": "texts", "code": "integer",
+    "command": "text", "context": "map", "context_relevance": "map", "cwd": "text", "deadline_ms": "number",
+    "default": "text", "definition": "map", "duration_ms": "number", "elapsed_ms": "number",
+    "error": "map", "exit_code": "integer", "files": "texts", "fresh_context": "value", "handoff": "text",
+    "history": "text", "history_config": "map", "inherited_context": "text", "input": "text", "inputs": "map",
+    "limit": "integer", "limit_ms": "number", "matches": "list", "matching_strategy": "text",
+    "max_tokens": "integer", "model": "text", "name": "text", "names": "texts", "on_unknown": "text",
+    "output": "text", "previous_outputs": "text", "program": "text", "prompt": "text", "query": "text",
+    "question": "text", "reason": "text", "reply": "map", "rerank": "value", "result": "map",
+    "schema": "map", "seconds": "number", "session": "text", "signal": "text", "stderr": "text",
+    "summary": "text", "template_description": "text", "template_name": "text", "template_subtype": "text",
+    "template_type": "text", "time": "text", "timed_out": "text", "timeout_s": "number",
+    "truncated": "map", "turn": "map", "usage": "map", "value": "value", "values": "map",
+}  # fmt: skip
+# The fields of a TaskResult (`spec/tools.md`).
+TASK_RESULT = ("status", "content", "parsedContent", "criteria", "notes")
+# Policies for an effect whose outcome is unknown; `ask` asks the person who resumes the run.
+ON_UNKNOWN = ("rerun", "ask", "fail")
+# What a result has where a recorded case leaves the field out.
+_DEFAULTS = {"text": "", "integer": 0, "number": 0}
+_ACTION_RULE = "output stderr exit_code duration_ms signal timed_out truncated error"
+
 
 class EffectKind:
-    """`waits`: it may take long, so it is shown, bounded by `timeout_s` and `deadline_ms`.
-    `acts`: it changes the world, so `effect started` must be on disk before it is performed.
+    """One kind of effect.
 
-    Plain classes: a run of a compiled image reads these rows and must not pay for `typing`.
+    args, result: field names, separated by blanks.
+    waits: may take long; displays show it, and `timeout_s` and `deadline_ms` bound it.
+    acts: may change the outside world; `effect started` is on disk before it is performed.
+    is_slow: performed in the effect pool although it neither waits nor acts.
+    is_action: a command that runs as a process; journaled as `action_start` and `action_complete`.
+    is_work: the main work of a state; displays show its header, output and failure, and a program
+    that replaces another one may change one such kind to another.
+    is_idle: nothing works meanwhile; takes no room in the effect pool, and profiles count it as waiting.
+    is_model_call: always calls a model or an agent, and counts as a call in budgets.
+    may_prompt: may ask the person at the terminal.
+    subject: the argument that tells one such effect from another in displays.
+    inputs: the argument that holds the caller's values by parameter, "" if there is none.
+    waiting: words for the status line while it is performed.
+    scripted: the result fields that a rule of a scripted world may give, "" if no rule answers the kind.
+    optional: the result fields that a recorded case may leave out.
     """
 
-    __slots__ = ("acts", "args", "doc", "name", "result", "waits")
+    __slots__ = (
+        "acts",
+        "args",
+        "doc",
+        "inputs",
+        "is_action",
+        "is_idle",
+        "is_model_call",
+        "is_slow",
+        "is_work",
+        "may_prompt",
+        "name",
+        "optional",
+        "result",
+        "scripted",
+        "subject",
+        "waiting",
+        "waits",
+    )
 
-    def __init__(self, name: str, waits: bool, acts: bool, args: str, result: str, doc: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: str,
+        result: str,
+        doc: str,
+        *,
+        subject: str,
+        waits: bool = False,
+        acts: bool = False,
+        is_slow: bool = False,
+        is_action: bool = False,
+        is_work: bool = False,
+        is_idle: bool = False,
+        is_model_call: bool = False,
+        may_prompt: bool = False,
+        inputs: str = "",
+        waiting: str = "",
+        scripted: str = "",
+        optional: str = "",
+    ) -> None:
         self.name = name
-        self.waits = waits
-        self.acts = acts
         self.args = args
         self.result = result
         self.doc = doc
+        self.subject = subject
+        self.waits = waits
+        self.acts = acts
+        self.is_slow = waits or acts or is_slow
+        self.is_action = is_action
+        self.is_work = is_work
+        self.is_idle = is_idle
+        self.is_model_call = is_model_call
+        self.may_prompt = may_prompt
+        self.inputs = inputs
+        self.waiting = waiting
+        self.scripted = tuple(scripted.split())
+        self.optional = {field: _DEFAULTS[FIELD_TYPES[field]] for field in optional.split()}
+
+    @property
+    def spends(self) -> bool:
+        """Whether it may use the budget of a run: its result can have a `usage`."""
+        return "usage?" in self.result.split()
+
+    @property
+    def on_unknown(self) -> str | None:
+        """Default policy if its outcome is unknown; None if a resumed run simply performs it again."""
+        return "rerun" if "on_unknown?" in self.args.split() else None
 
     def __repr__(self) -> str:
         return f"<effect {self.name}({self.args})>"
 
 
 class NoteKind:
-    __slots__ = ("doc", "fields", "name")
+    """One kind of note.
 
-    def __init__(self, name: str, fields: str, doc: str) -> None:
+    more: fields that the journal adds to the note's own. noun: the word for such a note in messages about
+    recorded runs. is_shown: displays show it.
+    """
+
+    __slots__ = ("doc", "fields", "is_shown", "more", "name", "noun")
+
+    def __init__(
+        self, name: str, fields: str, doc: str, *, more: str = "", noun: str = "note", is_shown: bool = True
+    ) -> None:
         self.name = name
         self.fields = fields
         self.doc = doc
+        self.more = more
+        self.noun = noun
+        self.is_shown = is_shown
 
     def __repr__(self) -> str:
         return f"<note {self.name}({self.fields})>"
@@ -42,78 +153,108 @@ class NoteKind:
 
 EFFECT_ROWS = (
     EffectKind(
-        "shell", True, True,
+        "shell",
         "command cwd? timeout_s? deadline_ms? on_unknown?",
         "output stderr exit_code duration_ms elapsed_ms signal? timed_out? limit_ms? truncated? error?",
         "Run a command in a shell, in its own process group, with standard input closed.",
+        subject="command", waits=True, acts=True, is_action=True, is_work=True,
+        scripted=_ACTION_RULE, optional="output stderr exit_code duration_ms elapsed_ms",
     ),
     EffectKind(
-        "tool", True, True,
+        "tool",
         "name args definition? timeout_s? deadline_ms? on_unknown?",
         "value? error? duration_ms elapsed_ms timed_out?",
-        "Use a tool: what it gives, or why it gave nothing.",
+        "Use a tool; the result has its value, or an error.",
+        subject="name", waits=True, acts=True, is_work=True, may_prompt=True, inputs="args",
+        scripted="value duration_ms timed_out error",
     ),
     EffectKind(
-        "task", True, True,
+        "task",
         "name inputs files? context? history_config? definition? timeout_s? deadline_ms? on_unknown?",
         "result? turn? usage? error? duration_ms elapsed_ms timed_out?",
-        "Have a task done; its TaskResult.",
+        "Have a model or an agent do a task; the result has its TaskResult.",
+        subject="name", waits=True, acts=True, is_work=True, is_model_call=True, inputs="inputs",
+        scripted=f"{' '.join(TASK_RESULT)} usage duration_ms timed_out error",
     ),
     EffectKind(
-        "context", True, True,
+        "context",
         "query? history? inputs? matching_strategy? limit? template_description? template_type? "
         "template_subtype? template_name? context_relevance? inherited_context? previous_outputs? "
         "fresh_context? rerank? model? timeout_s? deadline_ms? on_unknown?",
         "matches summary? usage? error? duration_ms elapsed_ms timed_out?",
-        "Find the files of the project that matter for something, best first.",
+        "Find the project's files that are relevant to a query, best match first.",
+        subject="query", waits=True, acts=True, waiting="searching the files",
+        scripted="matches summary usage duration_ms timed_out error",
     ),
     EffectKind(
-        "agent", True, True,
+        "agent",
         "command argv? agent? timeout_s? deadline_ms? on_unknown?",
         "output stderr exit_code duration_ms elapsed_ms usage? session? handoff? signal? timed_out? "
         "limit_ms? truncated? error?",
-        "Give a slash command to the agent program.",
+        "Pass a slash command to the agent program.",
+        subject="command", waits=True, acts=True, is_action=True, is_work=True, is_model_call=True,
+        scripted=f"{_ACTION_RULE} usage session handoff",
+        optional="output stderr exit_code duration_ms elapsed_ms",
     ),
     EffectKind(
-        "ask", True, True,
+        "ask",
         "question choices? default? timeout_s? deadline_ms?",
         "output stderr exit_code duration_ms elapsed_ms by? timed_out? limit_ms? error?",
         "Ask a person; the answer is the output.",
+        subject="question", waits=True, acts=True, is_idle=True, may_prompt=True,
+        scripted="answer duration_ms timed_out error",
+        optional="stderr exit_code duration_ms elapsed_ms",
     ),
     EffectKind(
-        "evaluate", True, True,
+        "evaluate",
         "prompt output schema model max_tokens timeout_s? deadline_ms? on_unknown?",
         "reply? usage? duration_ms elapsed_ms timed_out? error?",
         "Ask a model for a structured verdict on an output.",
+        subject="model", waits=True, acts=True, is_model_call=True, waiting="asking the model",
+        scripted="verdict confidence reason reply usage duration_ms timed_out error",
+        optional="duration_ms elapsed_ms",
     ),
     EffectKind(
-        "jq", False, False,
+        "jq",
         "program input",
         "value? error?",
-        "Run a jq program on a JSON text, bounded in time; the first value it gives.",
+        "Run a jq program on a JSON text, with a time limit; the result has the first value it yields.",
+        subject="program", is_slow=True, scripted="value error",
     ),
     EffectKind(
-        "sleep", True, False,
+        "sleep",
         "seconds deadline_ms?",
         "elapsed_ms timed_out?",
         "Wait.",
+        subject="seconds", waits=True, is_idle=True, waiting="waiting", optional="elapsed_ms",
     ),
-    EffectKind("clock", False, False, "", "time elapsed_ms", "Read the clock."),
-    EffectKind("env", False, False, "names", "values", "Read environment variables."),
-    EffectKind("pause", False, False, "reason", "elapsed_ms", "Stop the run here; resumed, it goes on."),
-    EffectKind("exit", False, False, "code", "", "End the run with an exit code; nothing answers."),
+    EffectKind("clock", "", "time elapsed_ms", "Read the clock.", subject=""),
+    EffectKind("env", "names", "values", "Read environment variables.", subject="names"),
+    EffectKind(
+        "pause", "reason", "elapsed_ms", "Stop the run; a resumed run continues here.", subject="reason"
+    ),
+    EffectKind("exit", "code", "", "End the run with an exit code; there is no result.", subject="code"),
 )  # fmt: skip
 
 NOTE_ROWS = (
-    NoteKind("loop_start", "loop", "A loop begins."),
-    NoteKind("state_enter", "loop? state iteration", "Control enters one of the author's states."),
-    NoteKind("evaluate", "loop? state type verdict details", "An evaluator gave its verdict."),
-    NoteKind("route", "loop? from to verdict?", "Control goes to another of the author's states."),
+    NoteKind("loop_start", "loop", "A loop begins.", is_shown=False),
+    NoteKind(
+        "state_enter", "loop? state iteration", "Control enters one of the author's states.", noun="state"
+    ),
+    NoteKind(
+        "evaluate", "loop? state type verdict details", "An evaluator gave its verdict.",
+        more="confidence?", noun="verdict",
+    ),
+    NoteKind(
+        "route", "loop? from to verdict?", "Control moves to another of the author's states.", noun="route"
+    ),
     NoteKind("handoff", "loop? state policy text", "An agent's context is full, and it hands over."),
     NoteKind("cycle", "loop? cycle", "A maintained loop begins its next cycle."),
-    NoteKind("log", "message", "The program says something."),
+    NoteKind("log", "message", "The program logs a message."),
     NoteKind("loop_complete", "loop? final_state iterations status terminated_by", "A loop ended."),
-)
+)  # fmt: skip
 
 EFFECTS = {row.name: row for row in EFFECT_ROWS}
 NOTES = {row.name: row for row in NOTE_ROWS}
+# Kinds that may use the budget of a run.
+SPENDERS = frozenset(row.name for row in EFFECT_ROWS if row.spends)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .analysis import cycles, graph
-from .call_limits import SPENDERS, loops_of, verify_called
+from .call_limits import loops_of, verify_called
 from .diagnostics import Diagnostic, clean
-from .effects import EFFECTS
+from .effects import EFFECTS, SPENDERS
 from .nodes import (
     Branch,
     Call,

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...ir.builder import prim, store
-from ...ir.call_limits import SPENDERS, References
+from ...ir.call_limits import References
 from ...ir.diagnostics import Diagnostic
+from ...ir.effects import SPENDERS
 from ...ir.nodes import Expr, Slot
 from ..loop.schema import Loop, StateSpec
 from .chain import Chain

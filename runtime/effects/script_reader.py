@@ -13,25 +13,17 @@ from ...frontend.source.document import Document, Mapping, Node, Scalar, Sequenc
 from ...frontend.source.yaml_tree import read_document
 from ...frontend.tasks.signature import spellings
 from ...ir.diagnostics import CompileError, suggest
+from ...ir.effects import EFFECTS
 from ...ir.spans import Source
 from .process import signal_number
-from .scripted_world import EPOCH, TASK_FIELDS, Rule, ScriptedWorld
+from .scripted_world import EPOCH, Rule, ScriptedWorld
 
-_ACTION = ("output", "stderr", "exit_code", "duration_ms", "signal", "timed_out", "truncated", "error")
-# What a rule may say of a result, by kind of effect; `verdict`, `confidence`, `reason` stand for a reply.
-RESULT_FIELDS = {
-    "shell": _ACTION,
-    "agent": (*_ACTION, "usage", "session", "handoff"),
-    "ask": ("answer", "duration_ms", "timed_out", "error"),
-    "evaluate": ("verdict", "confidence", "reason", "reply", "usage", "duration_ms", "timed_out", "error"),
-    "context": ("matches", "summary", "usage", "duration_ms", "timed_out", "error"),
-    "jq": ("value", "error"),
-    "tool": ("value", "duration_ms", "timed_out", "error"),
-    "task": (*TASK_FIELDS, "usage", "duration_ms", "timed_out", "error"),
-}
+# The fields of a result that a rule may give, by kind; `verdict`, `confidence`, `reason` stand for a reply.
+RESULT_FIELDS = {row.name: row.scripted for row in EFFECTS.values() if row.scripted}
 RULE_FIELDS = ("state", "kind", "command", "times", "tool", "task", "args", "result", "results")
-# Kinds that a rule has to name.
-_NAMED = ("tool", "task")
+# Kinds that a rule has to name, and kinds that it answers if it gives no field of another kind.
+_NAMED = tuple(row.name for row in EFFECTS.values() if row.inputs)
+_ACTIONS = tuple(row.name for row in EFFECTS.values() if row.is_action)
 _TYPES = {
     "state": "a text",
     "kind": "a text",
@@ -215,7 +207,7 @@ class _Reader:
             return
         # A rule that tells nothing of a reply or a value means an action.
         tells = set(given) - {"duration_ms", "error", "timed_out", "usage"}
-        kinds = tuple(RESULT_FIELDS) if tells and rule.command is None else ("shell", "agent")
+        kinds = tuple(RESULT_FIELDS) if tells and rule.command is None else _ACTIONS
         kinds = tuple(kind for kind in kinds if kind not in _NAMED)
         if "answer" in given:
             kinds = ("ask",)

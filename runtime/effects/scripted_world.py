@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ...ir.effects import EFFECTS, TASK_RESULT
 from .agent import handoff_of
 from .process import failure, signal_number
 from .world import leave, pause, timestamp
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
 
 # When a scripted clock starts where the script does not say: the day of the seed's examples.
 EPOCH = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
-
-_ANSWERED = ("shell", "agent", "ask", "evaluate", "context", "jq", "tool", "task")
-
-
-# What a rule may say of a task's TaskResult.
-TASK_FIELDS = ("status", "content", "parsedContent", "criteria", "notes")
 
 
 class NoRule(Exception):
@@ -58,11 +53,11 @@ class Rule:
             reasons.append(f"is for {' or '.join(f'`{kind}`' for kind in self.kinds)}")
         if self.state is not None and self.state != state:
             reasons.append(f"is for state `{self.state}`")
-        if self.pattern is not None and not self.pattern.search(_command(effect)):
+        if self.pattern is not None and not self.pattern.search(_subject(effect)):
             reasons.append(f"wants a command with `{self.command}`")
         if self.name is not None and self.name != effect.args.get("name"):
             reasons.append(f"is for `{self.name}`")
-        given = effect.args.get("inputs" if effect.kind == "task" else "args")
+        given = effect.args.get(EFFECTS[effect.kind].inputs)
         for name, value in self.args.items():
             if not isinstance(given, dict) or name not in given or not _is_same(given[name], value):
                 reasons.append(f"wants another `{name}`")
@@ -139,7 +134,7 @@ class ScriptedWorld:
         if kind == "agent" and (handed := handoff_of(result["output"])) is not None:
             result["handoff"] = handed
         result["elapsed_ms"] = context.elapsed_ms()
-        if context.on_output is not None and kind in ("shell", "agent"):
+        if context.on_output is not None and EFFECTS[kind].is_action:
             for stream in ("output", "stderr"):
                 if result[stream]:
                     context.on_output(stream, result[stream])
@@ -149,7 +144,7 @@ class ScriptedWorld:
         """Use up the rule that answered an effect when it was recorded, and let its time pass."""
         if effect.kind == "sleep":
             self._passed += effect.args["seconds"]
-        rule = self._rule(effect, state) if effect.kind in _ANSWERED else None
+        rule = self._rule(effect, state) if EFFECTS[effect.kind].scripted else None
         if rule is not None:
             rule.take()
         self._passed += result.get("duration_ms", 0) / 1000
@@ -218,11 +213,10 @@ class ScriptedWorld:
         asked = f"no rule answers `{effect.kind}`"
         if state is not None:
             asked += f" in state `{state}`"
-        command = _command(effect)
-        if effect.kind in ("tool", "task"):
-            asked += f" (`{effect.args.get('name')}`)"
-        elif command:
-            asked += f" (command `{command if len(command) <= 200 else command[:200] + '…'}`)"
+        subject = _subject(effect)
+        if subject:
+            name = EFFECTS[effect.kind].subject
+            asked += f" ({name} `{subject if len(subject) <= 200 else subject[:200] + '…'}`)"
         if not self.rules:
             return f"{asked}: the script has no rules"
         # The rule with the least against it; of several the first, but one for the state before others.
@@ -231,11 +225,11 @@ class ScriptedWorld:
         return f"{asked}; the nearest rule, {self._path}:{nearest.line}, {reasons}"
 
 
-def _command(effect: EffectLike) -> str:
-    """What `command` of a rule is searched in: an action's command, a query, a question."""
-    command = effect.args.get({"context": "query", "ask": "question"}.get(effect.kind, "command"))
-    # RE2 takes UTF-8, which cannot say a lone surrogate.
-    return command.encode("utf-8", "replace").decode() if isinstance(command, str) else ""
+def _subject(effect: EffectLike) -> str:
+    """The text that `command` of a rule is searched in: an action's command, a query, a question."""
+    subject = effect.args.get(EFFECTS[effect.kind].subject)
+    # RE2 takes UTF-8, which has no lone surrogates.
+    return subject.encode("utf-8", "replace").decode() if isinstance(subject, str) else ""
 
 
 def _with_error(given: dict[str, Any]) -> dict[str, Any]:
@@ -302,7 +296,7 @@ def _done(given: dict[str, Any]) -> dict[str, Any]:
     """A task's result from what a rule says of it: the fields of a TaskResult, or an error."""
     given = _in_time(_with_error(given))
     task: dict[str, Any] = {"status": "COMPLETE", "content": "", "notes": {}}
-    task |= {name: given.pop(name) for name in TASK_FIELDS if name in given}
+    task |= {name: given.pop(name) for name in TASK_RESULT if name in given}
     if "error" in given:
         return {"duration_ms": 0, **given}
     if task["status"] == "FAILED" and "error" not in task["notes"]:

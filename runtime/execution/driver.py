@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 JOBS = 8
 # A run that shares its process looks after its files less and less often while nothing happens, down to this.
 _SELDOM = 30.0
-# What may need somebody at the terminal.
-_TALKING = ("ask", "tool")
 
 
 class Driver:
@@ -275,8 +273,7 @@ class Driver:
                 return answered
 
     def _takes_long(self, effect: Effect) -> bool:
-        row = EFFECTS[effect.kind]
-        return (row.waits or row.acts or effect.kind == "jq") and effect.seq not in self._answers
+        return EFFECTS[effect.kind].is_slow and effect.seq not in self._answers
 
     def _perform(self, effect: Effect) -> dict[str, Any]:
         """Perform one effect while all else waits; its result, which is on record then."""
@@ -341,7 +338,7 @@ class Driver:
         wants_room = False
         later: list[Effect] = []
         for effect in self._queued:
-            if effect.kind not in ("sleep", "ask") and room <= 0:
+            if room <= 0 and not EFFECTS[effect.kind].is_idle:
                 wants_room = True
                 later.append(effect)
                 continue
@@ -360,7 +357,7 @@ class Driver:
                 seconds, is_cut = sleep_time(effect.args, context)
                 lanes.sleep(effect.seq, seconds, lambda c=context, cut=is_cut: slept(c, cut))  # type: ignore[misc]
             else:
-                if effect.kind != "ask":
+                if not EFFECTS[effect.kind].is_idle:
                     room -= 1
                     lanes.take_room()
                 begun.append((effect, context))
@@ -474,6 +471,7 @@ class Driver:
     def _context(self, effect: Effect) -> Context:
         run, seq = self._run, effect.seq
         state, iteration = self._record.places[seq]
+        may_prompt = EFFECTS[effect.kind].may_prompt
         return Context(
             run_id=run.id,
             effect_id=f"{run.id}/{seq}",
@@ -487,7 +485,7 @@ class Driver:
             on_process=lambda pid, begun: self._record.process(seq, pid, begun),
             on_tick=self._tick,
             folder=run.path,
-            on_prompt=self._display.prompt if effect.kind in _TALKING and self._display.has_person else None,
+            on_prompt=self._display.prompt if may_prompt and self._display.has_person else None,
         )
 
     def _write_checkpoint(self) -> None:

@@ -6,6 +6,7 @@ of the driver.
 
 from __future__ import annotations
 
+from ...ir.effects import EFFECTS
 from ..host import secrets
 
 TYPE_CHECKING = False
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 # A longer command stands whole among the arguments, and shortened as `action`.
 LONGEST_ACTION = 4096
-_ACTIONS = ("shell", "agent")
 
 
 class EffectRecord:
@@ -47,7 +47,7 @@ class EffectRecord:
             self._spending.begin(effect.seq, effect.kind)
         self.last = max(self.last, effect.seq)
         state, _ = self.places[effect.seq]
-        if effect.kind not in _ACTIONS:
+        if not EFFECTS[effect.kind].is_action:
             if state != entered:  # another call, side by side with its own, was somewhere last
                 fields["state"] = state
             self._journal.write("effect_start", {**fields, "args": args})
@@ -68,7 +68,7 @@ class EffectRecord:
     def end(self, effect: Effect, result: dict[str, Any]) -> None:
         """An effect has its result."""
         fields: dict[str, Any] = {"seq": effect.seq, "kind": effect.kind, "result": result}
-        if effect.kind in _ACTIONS:
+        if EFFECTS[effect.kind].is_action:
             facts = {"exit_code": result.get("exit_code"), "duration_ms": result.get("duration_ms")}
             self._journal.write("action_complete", {**facts, **fields})
         else:

@@ -17,6 +17,7 @@ import threading
 from itertools import count
 from time import monotonic
 
+from ...ir.effects import EFFECTS
 from ..effects.world import TICK, Context, Interrupt, Interrupted, milliseconds
 from .threads import Threads
 
@@ -233,7 +234,7 @@ class Lanes:
         context.on_tick = None
         if context.on_prompt is not None:
             context.on_prompt = lambda text: pool.say(self, (seq, PROMPT, text))
-        lane.is_asking = effect.kind == "ask"
+        lane.is_asking = EFFECTS[effect.kind].is_idle
         self._taken -= not lane.is_asking
         self._busy[seq] = lane
         pool.do(lambda: self._perform(lane, effect, context))

@@ -18,8 +18,6 @@ from ..journal.active_time import elapsed_of, seconds
 from ..journal.position import state_shown
 
 MACHINE, JOURNAL, OTHER, ALL = "machine", "journal", "other", "llc"
-# Effects in which nothing is done but waiting.
-WAITING = ("sleep", "ask")
 # Time stamps that go so far beyond what a run says of its time are of a machine that slept.
 _ASLEEP = 1.0
 _STARTS = ("action_start", "effect_start")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from ...ir.effects import EFFECTS, NOTES
 from ..effects.world import TICK
 from ..execution.observer import Display
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
@@ -28,7 +29,11 @@ from .stop import Holder, not_running
 
 _STARTS = ("action_start", "effect_start")
 _ENDS = ("action_complete", "effect_complete")
-_SILENT = ("clock", "env", "jq", "exit")
+
+
+def _is_shown(kind: Any) -> bool:
+    """Whether displays show effects of this kind."""
+    return kind in EFFECTS and EFFECTS[kind].waits
 
 
 class _Shown:
@@ -73,12 +78,12 @@ class Attached:
             self._begin(event, bool(self.effects) or _overlaps(event, later))
         elif kind in _ENDS:
             self._end(event.get("seq", 0), told.get("result") or {})
-        elif kind in ("state_enter", "evaluate", "route", "handoff", "cycle", "log", "loop_complete"):
+        elif kind in NOTES and NOTES[kind].is_shown:
             self.display.note(kind, told)
 
     def _begin(self, event: dict[str, Any], is_beside: bool) -> None:
         seq, kind = event.get("seq", 0), str(event.get("kind"))
-        if kind in _SILENT:
+        if not _is_shown(kind):
             return
         told = self.follower.whole(event)
         args = told.get("args")
@@ -136,7 +141,7 @@ def _overlaps(event: dict[str, Any], later: Iterable[dict[str, Any]]) -> bool:
     for other in later:
         if other["event"] in _ENDS and other.get("seq") == event.get("seq"):
             return False
-        if other["event"] in _STARTS and other.get("kind") not in _SILENT:
+        if other["event"] in _STARTS and _is_shown(other.get("kind")):
             return True
     return False
 

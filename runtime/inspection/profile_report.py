@@ -10,7 +10,8 @@ import json
 import sys
 from typing import Any
 
-from ..execution.profiler import WAITING, Profile, of_journal
+from ...ir.effects import EFFECTS
+from ..execution.profiler import Profile, of_journal
 from ..host import secrets
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.screen import Screen, printable
@@ -76,8 +77,13 @@ def _own(profile: Profile) -> list[tuple[str, Any]]:
 def _parts(profile: Profile) -> dict[str, float]:
     parts = {"effects": 0.0, "waiting": 0.0, "llc": sum(cost.share for cost in profile.own.values())}
     for (_, kind), cost in profile.costs.items():
-        parts["waiting" if kind in WAITING else "effects"] += cost.share
+        parts["waiting" if _is_idle(kind) else "effects"] += cost.share
     return parts
+
+
+def _is_idle(kind: str) -> bool:
+    """Whether nothing works while an effect of this kind is performed."""
+    return kind in EFFECTS and EFFECTS[kind].is_idle
 
 
 def _short(states: tuple[str, ...]) -> list[str]:

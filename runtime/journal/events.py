@@ -85,10 +85,8 @@ OWN_ROWS = (
         "The run has ended, as `llc run --json` says it. `code`: the exit code that a flow asked for.",
     ),
 )
-# What an event has beyond its note's fields (`progress.event_fields`).
-_MORE_FIELDS = {"evaluate": " confidence?"}
 NOTE_EVENTS = tuple(
-    EventKind(row.name, row.fields + _MORE_FIELDS.get(row.name, ""), row.doc, "program") for row in NOTE_ROWS
+    EventKind(row.name, f"{row.fields} {row.more}".strip(), row.doc, "program") for row in NOTE_ROWS
 )
 EVENT_ROWS = OWN_ROWS + NOTE_EVENTS
 OWN = frozenset(row.name for row in OWN_ROWS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...ir.effects import EFFECTS
+from ...ir.effects import EFFECTS, SPENDERS
 from ..host.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 UNITS = ("usd", "tokens", "calls", "seconds")
-# Effects that may be paid for, and those of them that always are a call of a model or an agent.
-SPENDERS = frozenset(row.name for row in EFFECTS.values() if "usage?" in row.result.split())
-CALLS = SPENDERS - {"context"}
+# Kinds of effects that always call a model or an agent.
+CALLS = frozenset(row.name for row in EFFECTS.values() if row.is_model_call)
 
 
 class Refusal(NamedTuple):

@@ -251,15 +251,8 @@ def _limit(name: str, value: Any) -> str:
 def _performed_lines(performed: dict[str, Any]) -> list[str]:
     facts = dict(performed)
     kind = facts.pop("kind")
-    kind = "ask" if kind == "evaluate" else kind  # an evaluator's name follows
-    main = next(
-        (
-            facts[name]
-            for name in ("command", "question", "program", "name", "model")
-            if facts.get(name) is not None
-        ),
-        "",
-    )
+    main = facts.get(EFFECTS[kind].subject) or ""
+    kind = "ask" if kind == "evaluate" else kind  # the name of an evaluator follows
     lines = [
         f"  {kind}: {line}" if not index else f"    {line}"
         for index, line in enumerate(str(main).split("\n"))

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from ...ir.diagnostics import suggest
+from ...ir.effects import EFFECTS
 from ...ir.records import define
 from ..host.errors import UserError
 from ..journal.recording import Recording
@@ -28,14 +29,8 @@ SUFFIXES = (".yaml", ".yml")
 # What of a record is made the same wherever it was made, in this order.
 NORMALIZED = ("times", "texts")
 OPTIONS = {**{row.name: row.kind for row in options.OVERRIDES}, "default_model": options.TEXT}
-# Fields of a result that go without saying, by their value; null says that there is none.
-USUAL: dict[str, dict[str, Any]] = {
-    "shell": {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 0, "elapsed_ms": 0},
-    "agent": {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 0, "elapsed_ms": 0},
-    "ask": {"stderr": "", "exit_code": 0, "duration_ms": 0, "elapsed_ms": 0},
-    "evaluate": {"duration_ms": 0, "elapsed_ms": 0},
-    "sleep": {"elapsed_ms": 0},
-}
+# Fields of a result that a case may leave out, with their values; null says that a field is absent.
+USUAL = {row.name: row.optional for row in EFFECTS.values() if row.optional}
 
 
 @define

@@ -13,6 +13,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic, clean, render
+from ...ir.effects import EFFECTS, NOTES
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ...vm.code.image import Image
@@ -31,8 +32,6 @@ _ERROR = ("kind", "message", "details")
 # A text or value longer than this is shown shortened.
 _SHOWN = 160
 _CHANGES = 8
-# The argument of an effect that says the most.
-_SUBJECTS = ("command", "name", "question", "program", "seconds", "model", "names", "code")
 # How many times the ticks of the recorded run another program may use before it counts as endless.
 PATIENCE = 20
 LEAST_TICKS = 10_000_000
@@ -74,7 +73,7 @@ class Difference:
         if isinstance(item, Asked):
             return "effect"
         if isinstance(item, Note):
-            return {"evaluate": "verdict", "route": "route", "state_enter": "state"}.get(item.kind, "note")
+            return NOTES[item.kind].noun if item.kind in NOTES else "note"
         return "outcome"
 
 
@@ -322,7 +321,7 @@ def describe(item: Item | None) -> str:
         return "nothing"
     if isinstance(item, Asked):
         args = shown_map(item.args)
-        subject = next((args[key] for key in _SUBJECTS if key in args), None)
+        subject = args.get(EFFECTS[item.kind].subject) if item.kind in EFFECTS else None
         return item.kind + ("" if subject is None else f" {_shown(subject)}")
     if isinstance(item, Note):
         fields = shown_map(item.fields)

@@ -89,9 +89,10 @@ class Unknown:
 
     def _policy(self, effect: Effect) -> str | None:
         """What becomes of an effect whose outcome is unknown; None where it cannot have changed a thing."""
-        if not EFFECTS[effect.kind].acts or effect.kind == "ask":
+        default = EFFECTS[effect.kind].on_unknown
+        if default is None:
             return None
-        policy = self.on_unknown or effect.args.get("on_unknown")
+        policy = self.on_unknown or effect.args.get("on_unknown") or default
         if policy == "ask":
             return self._ask(effect)
         return "fail" if policy == "fail" else "rerun"

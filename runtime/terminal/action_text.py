@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...ir.effects import EFFECTS
 from ...vm.primitives.verdicts import judge_crash
 from ..host.screen import printable
 
@@ -31,11 +32,10 @@ def tone(verdict: str) -> tuple[str, str]:
 
 def called(kind: str, args: dict[str, Any]) -> str:
     """An action as it is shown: the command, or the tool or task with what it is given."""
-    if kind in ("shell", "agent"):
-        return str(args.get("command", ""))
-    given = args.get("inputs" if kind == "task" else "args")
+    row = EFFECTS[kind]
+    given = args.get(row.inputs)
     shown = [f"({name} {_brief(value)})" for name, value in given.items()] if isinstance(given, dict) else []
-    return " ".join([str(args.get("name")), *shown])
+    return " ".join([str(args.get(row.subject, "")), *shown])
 
 
 def _brief(value: Any) -> str:

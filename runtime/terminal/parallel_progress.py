@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 
+from ...ir.effects import EFFECTS
 from ...vm.primitives.handlers import duration
 from ..execution.observer import Display
 from .action_text import MOST_LINES, ActionOutput, failure_text
@@ -28,9 +29,8 @@ class BesideDisplay(Display):
 
     def effect_start(self, kind: str, args: dict[str, Any]) -> None:
         self._run.begin_beside()
-        command = args.get("command")
-        if kind == "ask":
-            command = args.get("question")
+        row = EFFECTS[kind]
+        command = args.get(row.subject) if row.is_action or row.is_idle else None
         if isinstance(command, str):
             self._is_shown = True
             self._run.line_of(self._head + self._run.mark("to") + " ", command)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from time import monotonic
 
+from ...ir.effects import EFFECTS
 from ...vm.primitives.handlers import duration
 from ..execution.observer import Display, has_person
 from ..host.screen import Screen, columns, fit, printable
@@ -27,15 +28,6 @@ if TYPE_CHECKING:
 
 _OPERATORS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
 _ASCII_OPERATORS = {**_OPERATORS, "ne": "!=", "le": "<=", "ge": ">="}
-# What is shown with what it writes and how it ends.
-_ACTIONS = ("shell", "agent", "tool", "task")
-_WAITING = {
-    "agent": "",
-    "shell": "",
-    "context": "looking through the files",
-    "evaluate": "asking the model",
-    "sleep": "waiting",
-}
 
 
 def limits_of(meta: Mapping[str, Any]) -> dict[str, int | None]:
@@ -262,16 +254,17 @@ class ProgressDisplay(Display):
 
     def effect_start(self, kind: str, args: dict[str, Any]) -> None:
         self._show_failure()
-        if kind in _ACTIONS:
+        row = EFFECTS[kind]
+        if row.is_work:
             self._header(called(kind, args))
             self._output.reset()
         elif kind == "ask":
             self._ask(str(args.get("question")))
-        elif self._verbose and kind in ("evaluate", "sleep"):
+        elif self._verbose and row.waiting:
             self._header()
-            what = f"{args.get('seconds')} s" if kind == "sleep" else printable(str(args.get("model")))
-            self._detail(f"{_WAITING[kind]}: {what}", "dim")
-        self._waiting_for = _WAITING.get(kind, "")
+            unit = " s" if row.subject == "seconds" else ""
+            self._detail(f"{row.waiting}: {printable(str(args.get(row.subject)))}{unit}", "dim")
+        self._waiting_for = row.waiting
         self._begun = monotonic()
         self._ticks = 0
 
@@ -347,10 +340,11 @@ class ProgressDisplay(Display):
         self._finish_output(kind)
         if kind == "ask":
             self._answered(result)
-        if self._verbose and kind in _ACTIONS:
+        row = EFFECTS[kind]
+        if self._verbose and row.is_work:
             self._detail(f"took {duration(result.get('duration_ms') or 0)}", "dim")
-        if kind in _ACTIONS:
-            text = failure_text(result) if kind in ("shell", "agent") else refusal(result)
+        if row.is_work:
+            text = failure_text(result) if row.is_action else refusal(result)
             self._failed = fit(self._one_line(text), 200, self._marks["more"])
 
     def count_usage(self, result: dict[str, Any]) -> None:
@@ -394,7 +388,7 @@ class ProgressDisplay(Display):
 
     def _finish_output(self, kind: str) -> None:
         self._erase_status()
-        if kind in _ACTIONS:
+        if EFFECTS[kind].is_work:
             lines, hidden, last = self._output.finish()
             self._show_output(lines)
             if hidden:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from ...ir.effects import EFFECTS
 from ..code.image import FunctionCode, Image
 from ..values.faults import PrimitiveFault
 from ..values.values import to_host
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 # Steps after which the operand stack is empty: what follows the last of them in a state is its exit.
 _ENDS = (STEPS["STORE"], STEPS["NOTE"], STEPS["SETBOX"])
 # Kinds that a state's action may change between.
-_ACTIONS = ("shell", "agent", "tool", "task")
+_WORK = tuple(row.name for row in EFFECTS.values() if row.is_work)
 
 
 class RenewalError(Exception):
@@ -100,7 +101,7 @@ class _Functions:
         own = {name: performed for name, performed in found.items() if _author(name) == _author(state)}
         if not own and _author(state) not in map(_author, code.states):
             raise RenewalError(f"the state `{_author(state)}`, in which it is, is not there any more")
-        for kinds in ((kind,), _ACTIONS if kind in _ACTIONS else ()):
+        for kinds in ((kind,), _WORK if kind in _WORK else ()):
             same = [name for name, performed in own.items() if performed in kinds]
             if len(same) == 1:
                 return same[0], own[same[0]]
