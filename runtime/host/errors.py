@@ -5,7 +5,9 @@ Owns the exit codes (`spec/cli.md`). A `UserError` is shown as a diagnostic, nev
 
 from __future__ import annotations
 
-import os
+import os.path
+
+from . import files
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
@@ -31,7 +33,7 @@ class UserError(Exception):
 def refuse_missing_folder(path: str) -> None:
     """Raise UserError where the folder of a file that is to be written is not there."""
     folder = os.path.dirname(path)
-    if folder and not os.path.isdir(folder):
+    if folder and not files.isdir(folder):
         raise UserError("unknown-directory", f"there is no directory `{folder}`")
 
 

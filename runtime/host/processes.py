@@ -1,18 +1,96 @@
-"""Processes of an earlier run: told from later ones that got their pid, and ended.
+"""Processes: start, wait for, signal and identify them; end what an earlier run left behind.
 
-Reads /proc; where there is none, nothing can be known and nothing is ended.
+A process is identified by its start time (`start_time`): a later process with the same pid has another.
+That is read from /proc; where there is none, nothing is known and nothing is ended.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
+from os import (
+    POSIX_SPAWN_DUP2,
+    WIFSTOPPED,
+    WNOHANG,
+    WUNTRACED,
+    fork,
+    getpgrp,
+    getpid,
+    kill,
+    killpg,
+    posix_spawn,
+    posix_spawnp,
+    setsid,
+    waitpid,
+    waitstatus_to_exitcode,
+)
+from os import _exit as exit_now
+
+from . import clock, files, signals
+from .deferred import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from os import pidfd_open
+    from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_CORE, RLIMIT_NOFILE, getrlimit, setrlimit
+    from signal import pidfd_send_signal
+    from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
+    from typing import Any
+else:
+    # Linux only: elsewhere the caller sees AttributeError.
+    if hasattr(os, "pidfd_open"):
+        from os import pidfd_open
+
+    def __getattr__(name: str) -> Any:
+        return load(globals(), _DEFERRED, name)
+
+
+_DEFERRED = {
+    "resource": ("RLIMIT_AS", "RLIMIT_CORE", "RLIMIT_NOFILE", "RLIM_INFINITY", "getrlimit", "setrlimit"),
+    "signal": ("pidfd_send_signal",),
+    "subprocess": ("DEVNULL", "PIPE", "Popen", "TimeoutExpired"),
+}
+
+__all__ = [
+    "DEVNULL",
+    "PIPE",
+    "POSIX_SPAWN_DUP2",
+    "RLIMIT_AS",
+    "RLIMIT_CORE",
+    "RLIMIT_NOFILE",
+    "RLIM_INFINITY",
+    "WIFSTOPPED",
+    "WNOHANG",
+    "WUNTRACED",
+    "Popen",
+    "TimeoutExpired",
+    "end_effect",
+    "end_leftover",
+    "exit_now",
+    "find_leaders",
+    "fork",
+    "getpgrp",
+    "getpid",
+    "getrlimit",
+    "group_members",
+    "has_living",
+    "is_alive",
+    "kill",
+    "killpg",
+    "new_start_time",
+    "pidfd_open",
+    "pidfd_send_signal",
+    "posix_spawn",
+    "posix_spawnp",
+    "setrlimit",
+    "setsid",
+    "start_time",
+    "tick_now",
+    "waitpid",
+    "waitstatus_to_exitcode",
+]
 
 # Seconds between TERM and KILL, and between two looks at who is left.
 GRACE = 2.0
@@ -72,20 +150,20 @@ def end_leftover(pid: int, started: str, effect_id: str) -> bool:
     leader = _stat(pid)
     if leader is not None and start_time(pid) != started:
         return False  # the pid belongs to somebody else, and with it no group of ours can exist
-    found = members = _members(pid, effect_id)
-    number = signal.SIGTERM
-    end = time.monotonic() + GRACE
+    found = members = group_members(pid, effect_id)
+    number = signals.SIGTERM
+    end = clock.monotonic() + GRACE
     while members:
         for member in members:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(member, number)
-        time.sleep(POLL_EXIT)
-        members = _members(pid, effect_id)
-        if time.monotonic() >= end:
-            if number == signal.SIGKILL:
+                kill(member, number)
+        clock.sleep(POLL_EXIT)
+        members = group_members(pid, effect_id)
+        if clock.monotonic() >= end:
+            if number == signals.SIGKILL:
                 break
-            number = signal.SIGKILL
-            end = time.monotonic() + GRACE
+            number = signals.SIGKILL
+            end = clock.monotonic() + GRACE
     return bool(found)
 
 
@@ -118,7 +196,7 @@ def has_living(group: int) -> bool:
         return True  # no /proc: the caller knows that the group exists
 
 
-def _members(group: int, effect_id: str) -> list[int]:
+def group_members(group: int, effect_id: str) -> list[int]:
     """The living processes of a group or session that carry an effect's id."""
     number = b"%d" % group
     # The leader's own identity is settled by its start time; it may have wiped its environment.
@@ -133,7 +211,7 @@ def _is_marked(pid: int, effect_id: str) -> bool:
     """Whether a process carries an effect's id in its environment."""
     mark = b"LLC_EFFECT_ID=" + effect_id.encode("utf-8", "replace")
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
+        with files.open(f"/proc/{pid}/environ", "rb") as file:
             return mark in file.read().split(b"\0")
     except OSError:
         return False
@@ -141,7 +219,7 @@ def _is_marked(pid: int, effect_id: str) -> bool:
 
 def _living() -> Iterator[tuple[int, list[bytes]]]:
     """Every process that is no zombie, with its `_stat`."""
-    for name in os.listdir("/proc"):
+    for name in files.listdir("/proc"):
         if name.isdigit():
             fields = _stat(int(name))
             if fields is not None and fields[0] not in (b"Z", b"X"):
@@ -151,15 +229,15 @@ def _living() -> Iterator[tuple[int, list[bytes]]]:
 def _stat(pid: int) -> list[bytes] | None:
     """The fields of /proc/<pid>/stat from the state on (the third) as the kernel gives them."""
     try:
-        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = files.open_handle(f"/proc/{pid}/stat", files.O_RDONLY | files.O_CLOEXEC)
     except OSError:
         return None
     try:
-        data = os.read(descriptor, 4096)
+        data = files.read(descriptor, 4096)
     except OSError:
         return None
     finally:
-        os.close(descriptor)
+        files.close(descriptor)
     # The second field is the program's name in parentheses and may hold anything.
     return data[data.rindex(b")") + 2 :].split()
 
@@ -168,7 +246,7 @@ def _boot_id() -> str:
     global _boot
     if _boot is None:
         try:
-            with open("/proc/sys/kernel/random/boot_id") as file:
+            with files.open("/proc/sys/kernel/random/boot_id") as file:
                 _boot = file.read().strip()
         except OSError:
             _boot = ""

@@ -6,10 +6,10 @@ written after that goes nowhere, because a run's work is not its display.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 
+from . import environment, files, pipes, terminal
 from .errors import EXIT_FAILURE, UserError, reason
 from .secrets import masked
 
@@ -41,7 +41,7 @@ class Screen:
     __slots__ = ("_encoding", "_fd", "_gone", "_stream", "color", "is_live", "unicode")
 
     def __init__(self, stream: IO[str] | None) -> None:
-        environ = os.environ
+        environ = environment.environ
         self._stream = stream
         try:
             self._fd = stream.fileno() if stream is not None else -1
@@ -49,7 +49,7 @@ class Screen:
             self._fd = -1
         self._gone = self._fd < 0
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
-        is_terminal = not self._gone and os.isatty(self._fd)
+        is_terminal = not self._gone and terminal.isatty(self._fd)
         self.is_live = is_terminal and environ.get("TERM", "dumb") not in ("dumb", "")
         self.color = not environ.get("NO_COLOR") and (self.is_live or bool(environ.get("FORCE_COLOR")))
         try:
@@ -61,13 +61,13 @@ class Screen:
     @property
     def is_terminal(self) -> bool:
         """Whether somebody may sit before it, however dumb it is."""
-        return self._fd >= 0 and os.isatty(self._fd)
+        return self._fd >= 0 and terminal.isatty(self._fd)
 
     @property
     def width(self) -> int:
         """Columns of the terminal; 80 where it has none."""
         try:
-            return os.get_terminal_size(self._fd).columns or 80
+            return terminal.get_terminal_size(self._fd).columns or 80
         except OSError:
             return 80
 
@@ -75,7 +75,7 @@ class Screen:
     def height(self) -> int:
         """Lines of the terminal; 24 where it has none."""
         try:
-            return os.get_terminal_size(self._fd).lines or 24
+            return terminal.get_terminal_size(self._fd).lines or 24
         except OSError:
             return 24
 
@@ -118,16 +118,14 @@ class Screen:
         data = memoryview(content)
         while data:
             try:
-                data = data[os.write(self._fd, data) :]
+                data = data[files.write(self._fd, data) :]
             except BlockingIOError:
                 _wait_writable(self._fd)
 
 
 def _wait_writable(fd: int) -> None:
     """Some program sharing our terminal made it non-blocking; wait as if it had not."""
-    import select
-
-    select.select([], [fd], [], 1.0)
+    pipes.select([], [fd], [], 1.0)
 
 
 def is_attended() -> bool:
@@ -171,8 +169,8 @@ def flush_standard_streams() -> None:
             stream.flush()
         except (OSError, ValueError, AttributeError):
             try:
-                fd = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(fd, stream.fileno())
-                os.close(fd)
+                fd = files.open_handle(files.devnull, files.O_WRONLY)
+                pipes.dup2(fd, stream.fileno())
+                files.close(fd)
             except (OSError, ValueError, AttributeError):
                 continue

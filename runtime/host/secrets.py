@@ -9,8 +9,7 @@ log, state file, errors) it is `***`. See `spec/events.md`, Secrets.
 
 from __future__ import annotations
 
-import os
-
+from . import environment
 from .errors import EXIT_FAILURE, UserError
 
 TYPE_CHECKING = False
@@ -176,7 +175,7 @@ def from_environment(named: Iterable[str] = (), is_lenient: bool = False) -> Sec
     """The secrets in this process's environment; `named` are those that the project adds."""
     values = {}
     extra = frozenset(named)
-    for raw, content in os.environb.items():
+    for raw, content in environment.environb.items():
         name = raw.decode("utf-8", "replace")
         is_named = name in extra
         if not is_named and not (name.endswith(SUFFIXES) or name in NAMES):

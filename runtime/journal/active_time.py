@@ -8,11 +8,11 @@ back. It may be lost: the journal's own account serves then.
 from __future__ import annotations
 
 import contextlib
-import os
+import os.path
 import re
-import time
 from functools import lru_cache
 
+from ..host import clock, files
 from .journal import seal, unseal
 
 TYPE_CHECKING = False
@@ -93,7 +93,7 @@ def _day(text: str) -> int | None:
     import calendar
 
     try:
-        return calendar.timegm(time.strptime(text, "%Y-%m-%d"))
+        return calendar.timegm(clock.strptime(text, "%Y-%m-%d"))
     except (ValueError, OverflowError):
         return None
 
@@ -110,11 +110,11 @@ class ActiveFile:
         self._path = os.path.join(folder, FILE)
         self._elapsed_ms = elapsed_ms
         self._fd = -1
-        self._next = time.monotonic() + EVERY
+        self._next = clock.monotonic() + EVERY
 
     def tick(self) -> None:
         """Write it if that is due; to be called often."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if now < self._next:
             return
         self._next = now + EVERY
@@ -122,12 +122,14 @@ class ActiveFile:
         line = seal({"event": FILE, "elapsed_ms": self._elapsed_ms()})
         with contextlib.suppress(OSError):
             if self._fd < 0:
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.pwrite(self._fd, line, 0)
+                self._fd = files.open_handle(
+                    self._path, files.O_WRONLY | files.O_CREAT | files.O_CLOEXEC, 0o600
+                )
+            files.pwrite(self._fd, line, 0)
 
     def close(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            files.close(self._fd)
             self._fd = -1
 
     def discard(self) -> None:
@@ -139,13 +141,13 @@ class ActiveFile:
 def discard(folder: str) -> None:
     """Remove the file in a run's folder."""
     with contextlib.suppress(OSError):
-        os.unlink(os.path.join(folder, FILE))
+        files.unlink(os.path.join(folder, FILE))
 
 
 def told(folder: str) -> int:
     """What the file in a run's folder says; 0 where there is none to be trusted."""
     try:
-        with open(os.path.join(folder, FILE), "rb") as file:
+        with files.open(os.path.join(folder, FILE), "rb") as file:
             event = unseal(file.read(_LONGEST).partition(b"\n")[0])
     except OSError:
         return 0

@@ -5,7 +5,7 @@ Owns how events are put together; what follows from them for a run that is to go
 
 from __future__ import annotations
 
-import os
+import os.path
 
 from ..runs.runs import begun_at
 from . import active_time, journal

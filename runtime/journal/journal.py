@@ -8,8 +8,9 @@ to `driver` and `replay`.
 from __future__ import annotations
 
 import contextlib
-import os
+import os.path
 
+from ..host import files, processes
 from ..host.errors import reason
 from .codec import BLOB_LIMIT, CRC_END, is_same, needs_packing, pack, seal, to_json, unpack, unseal
 
@@ -111,7 +112,7 @@ class Blobs:
         if len(name) != 64 or not all(ch in "0123456789abcdef" for ch in name):
             raise BlobError("a recorded output has no usable name")
         try:
-            with open(os.path.join(self.folder, name), "rb") as file:
+            with files.open(os.path.join(self.folder, name), "rb") as file:
                 data = file.read()
         except OSError as error:
             raise BlobError(f"recorded output {name[:12]}… cannot be read: {reason(error)}") from None
@@ -129,7 +130,7 @@ class Blobs:
     @staticmethod
     def _holds(path: str, size: int) -> bool:
         try:
-            return os.stat(path).st_size == size
+            return files.stat(path).st_size == size
         except OSError:
             return False
 
@@ -137,48 +138,48 @@ class Blobs:
 def write_file(path: str, data: bytes, durable: bool = True, mode: int | None = None) -> None:
     """Write a file so that it is there whole or not at all, with permissions. Raises JournalError."""
     folder, name = os.path.split(path)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    flags = files.O_WRONLY | files.O_CREAT | files.O_TRUNC | files.O_CLOEXEC
     first_mode = 0o666 if mode is None else 0o600
-    scratch = os.path.join(folder, f".{name[:100]}.{os.getpid()}.new")
+    scratch = os.path.join(folder, f".{name[:100]}.{processes.getpid()}.new")
     try:
         try:
-            fd = os.open(scratch, flags, first_mode)
+            fd = files.open_handle(scratch, flags, first_mode)
         except FileNotFoundError:
-            os.makedirs(folder, 0o777 if mode is None else 0o700, exist_ok=True)
-            fd = os.open(scratch, flags, first_mode)
+            files.makedirs(folder, 0o777 if mode is None else 0o700, exist_ok=True)
+            fd = files.open_handle(scratch, flags, first_mode)
         try:
             if mode is not None:
-                os.fchmod(fd, mode)
+                files.fchmod(fd, mode)
             _write_all(fd, data)
             if durable:
-                os.fdatasync(fd)
+                files.fdatasync(fd)
         finally:
-            os.close(fd)
-        os.replace(scratch, path)
+            files.close(fd)
+        files.replace(scratch, path)
     except OSError as error:
         with contextlib.suppress(OSError):
-            os.unlink(scratch)
+            files.unlink(scratch)
         raise JournalError(f"cannot write {path}: {reason(error)}") from None
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    done = os.write(fd, data)
+    done = files.write(fd, data)
     while done < len(data):
-        done += os.write(fd, memoryview(data)[done:])
+        done += files.write(fd, memoryview(data)[done:])
 
 
 def sync_folder(path: str) -> None:
     """Make the names in a folder durable; file systems that cannot do that are let be."""
     try:
-        fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = files.open_handle(path or ".", files.O_RDONLY | files.O_DIRECTORY | files.O_CLOEXEC)
     except OSError:
         return
     try:
-        os.fsync(fd)
+        files.fsync(fd)
     except OSError:
         pass
     finally:
-        os.close(fd)
+        files.close(fd)
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -210,7 +211,7 @@ class Journal:
     def __init__(self, fd: int, path: str, now: Callable[[], str], lines: int = 0) -> None:
         self._fd = fd
         self._is_unsynced = False
-        self._size = os.fstat(fd).st_size
+        self._size = files.fstat(fd).st_size
         self.lines = lines
         self._last = b""
         self._buffer: list[bytes] = []
@@ -222,17 +223,17 @@ class Journal:
     @classmethod
     def create(cls, path: str, now: Callable[[], str]) -> Journal:
         """A new journal; there must be none at `path` yet. Raises JournalError."""
-        return cls._open(path, os.O_CREAT | os.O_EXCL, now)
+        return cls._open(path, files.O_CREAT | files.O_EXCL, now)
 
     @classmethod
     def append(cls, path: str, now: Callable[[], str], lines: int = 0) -> Journal:
         """An existing journal of so many lines, to go on with; see `set_aside`. Raises JournalError."""
-        return cls._open(path, os.O_CREAT, now, lines)
+        return cls._open(path, files.O_CREAT, now, lines)
 
     @classmethod
     def _open(cls, path: str, flags: int, now: Callable[[], str], lines: int = 0) -> Journal:
         try:
-            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o600)
+            fd = files.open_handle(path, files.O_WRONLY | files.O_APPEND | files.O_CLOEXEC | flags, 0o600)
         except OSError as error:
             raise JournalError(f"cannot write {path}: {reason(error)}") from None
         return cls(fd, path, now, lines)
@@ -282,7 +283,7 @@ class Journal:
         self.flush()
         self._wake()
         try:
-            os.fdatasync(self._fd)
+            files.fdatasync(self._fd)
         except OSError as error:
             raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
         self._is_unsynced = False
@@ -303,7 +304,7 @@ class Journal:
         """Open the file again, if it is not."""
         if self._fd < 0:
             try:
-                self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+                self._fd = files.open_handle(self.path, files.O_WRONLY | files.O_APPEND | files.O_CLOEXEC)
             except OSError as error:
                 raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
 
@@ -312,7 +313,7 @@ class Journal:
         self._buffer.clear()
         self._waiting = 0
         with contextlib.suppress(OSError):  # the reader drops a torn tail
-            os.ftruncate(self._fd, self._size)
+            files.ftruncate(self._fd, self._size)
 
     def close(self) -> None:
         """Write what is waiting and let go of the file; it is opened again where there is more to write."""
@@ -320,7 +321,7 @@ class Journal:
             self.settle()
         finally:
             if self._fd >= 0:
-                os.close(self._fd)
+                files.close(self._fd)
                 self._fd = -1
 
 
@@ -368,7 +369,7 @@ def read(path: str, offset: int = 0, lines: int = 0) -> Iterator[Record]:
     are so many lines. Raises ReadError where the file cannot be read.
     """
     try:
-        file = open(path, "rb")  # noqa: SIM115 - closed below, after the last record is taken
+        file = files.open(path, "rb")
     except OSError as error:
         raise ReadError(f"cannot read {path}: {reason(error)}") from None
     with file:
@@ -398,8 +399,8 @@ def read(path: str, offset: int = 0, lines: int = 0) -> Iterator[Record]:
 def last_event(path: str) -> dict[str, Any] | None:
     """The event on the last line of a journal; None where that cannot be read or is damaged."""
     try:
-        with open(path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
+        with files.open(path, "rb") as file:
+            size = file.seek(0, files.SEEK_END)
             length = 4096
             while True:
                 file.seek(max(0, size - length))
@@ -418,18 +419,18 @@ def set_aside(path: str, offset: int) -> str | None:
     None where there was nothing to cut. Raises JournalError.
     """
     try:
-        with open(path, "r+b") as file:
+        with files.open(path, "r+b") as file:
             file.seek(offset)
             rest = file.read()
             if not rest:
                 return None
             number = 1
-            while os.path.exists(f"{path}.damaged-{number}"):
+            while files.exists(f"{path}.damaged-{number}"):
                 number += 1
             kept = f"{path}.damaged-{number}"
             write_file(kept, rest, mode=0o600)
             file.truncate(offset)
-            os.fsync(file.fileno())
+            files.fsync(file.fileno())
     except OSError as error:
         raise JournalError(f"cannot repair {path}: {reason(error)}") from None
     return kept

@@ -7,7 +7,7 @@ Owns how a journal becomes a `Recording`, and which run a user means by a name o
 from __future__ import annotations
 
 import contextlib
-import os
+import os.path
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -16,6 +16,7 @@ import attrs
 
 from ...ir.records import define, frozen
 from ...vm.code.image import Image
+from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError
 from ..project import run_programs
 from ..project.limits import Bounds, keeping
@@ -266,7 +267,7 @@ def find_run(target: str, root: str = runs.ROOT) -> RunFiles:
     Raises UserError.
     """
     path = os.path.join(root, target)
-    if os.sep in target and os.path.isdir(path):
+    if os.path.sep in target and files.isdir(path):
         return run_at(path)
     found = runs.look_up(target, root)
     if found.id != target:
@@ -279,7 +280,7 @@ def find_run(target: str, root: str = runs.ROOT) -> RunFiles:
 def run_at(path: str) -> RunFiles:
     """The run in a folder. Raises UserError."""
     try:
-        journals_there = sorted(file for file in os.listdir(path) if file.endswith(JOURNAL_SUFFIX))
+        journals_there = sorted(file for file in files.listdir(path) if file.endswith(JOURNAL_SUFFIX))
     except OSError:
         journals_there = []
     if len(journals_there) != 1:

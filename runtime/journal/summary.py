@@ -7,9 +7,10 @@ the program means; `replay` does that.
 from __future__ import annotations
 
 import contextlib
-import os
+import os.path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.secrets import hidden
 from ..project.budget import CALLS
@@ -50,7 +51,7 @@ class Follower:
     def _open(self) -> BinaryIO | None:
         try:
             # Open for good: when the run ends its folder moves, and the file with it.
-            return open(self._run.journal, "rb")
+            return files.open(self._run.journal, "rb")
         except OSError as error:
             if isinstance(error, FileNotFoundError) and is_live(self._run):
                 return None
@@ -67,8 +68,8 @@ class Follower:
             self._file = self._open()
             if self._file is None:
                 return
-        if os.fstat(self._file.fileno()).st_size < self._file.tell():
-            self._file.seek(0, os.SEEK_END)  # it was repaired: what was cut off is gone
+        if files.fstat(self._file.fileno()).st_size < self._file.tell():
+            self._file.seek(0, files.SEEK_END)  # it was repaired: what was cut off is gone
             self._rest = b""
         while data := self._file.read(_CHUNK):
             *lines, self._rest = (self._rest + data).split(b"\n")

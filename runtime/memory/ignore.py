@@ -7,14 +7,14 @@ project is seen. Paths are bytes, as the system has them: a name may be anything
 
 from __future__ import annotations
 
-import os
+import os.path
 import re
-import shutil
 import stat
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Any, NamedTuple
+
+from ..host import environment, files, processes
 
 MOST_FILES = 100_000
 LARGEST_FILE = 1 << 20
@@ -59,7 +59,7 @@ class Listing(NamedTuple):
 
 def list_files(root: str, check: Callable[[], object]) -> Listing:
     """The project's files. check: called now and then, raises to stop. Raises OSError for the root."""
-    base = os.fsencode(root) if root else os.getcwdb()  # which tells a folder that is gone
+    base = files.fsencode(root) if root else environment.getcwdb()  # which tells a folder that is gone
     by = "git"
     paths: Iterable[bytes] | None = _git_paths(base, check)
     if paths is None:
@@ -74,7 +74,7 @@ def list_files(root: str, check: Callable[[], object]) -> Listing:
             if seen == "folder":
                 # A repository in the repository, which git lists as one name.
                 inner = os.path.join(base, path)
-                if by == "git" and os.path.lexists(os.path.join(inner, b".git")):
+                if by == "git" and files.lexists(os.path.join(inner, b".git")):
                     todo.append([os.path.join(path, name) for name in _git_paths(inner, check) or ()])
             elif seen is not None:
                 found[path] = seen
@@ -95,7 +95,7 @@ def _look(base: bytes, path: bytes, guard: _Guard) -> Entry | str | None:
     if not guard.is_inside(path.rpartition(b"/")[0]):
         return "link"
     try:
-        state = os.lstat(base + b"/" + path)
+        state = files.lstat(base + b"/" + path)
     except OSError as error:
         return None if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
     mode = state.st_mode
@@ -133,33 +133,35 @@ class _Guard:
 
     def _is_folder(self, folder: bytes) -> bool:
         try:
-            return not stat.S_ISLNK(os.lstat(os.path.join(self._base, folder)).st_mode)
+            return not stat.S_ISLNK(files.lstat(os.path.join(self._base, folder)).st_mode)
         except OSError:
             return True  # it is gone: looking at the file will say so
 
 
 def read_entry(root: str, path: bytes) -> bytes | None:
     """A file's bytes, at most one more than may be indexed; None where it cannot be read any more."""
-    base = os.fsencode(root or ".")
+    base = files.fsencode(root or ".")
     if not _Guard(base).is_inside(os.path.dirname(path)):
         return None
     try:
-        fd = os.open(os.path.join(base, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = files.open_handle(
+            os.path.join(base, path), files.O_RDONLY | files.O_NOFOLLOW | files.O_NONBLOCK | files.O_CLOEXEC
+        )
     except OSError:
         return None
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        if not stat.S_ISREG(files.fstat(fd).st_mode):
             return None
         pieces = []
         room = LARGEST_FILE + 1
-        while room and (piece := os.read(fd, room)):
+        while room and (piece := files.read(fd, room)):
             pieces.append(piece)
             room -= len(piece)
         return b"".join(pieces)
     except OSError:
         return None
     finally:
-        os.close(fd)
+        files.close(fd)
 
 
 # --- by git -----------------------------------------------------------------------------------
@@ -177,20 +179,20 @@ def _git_paths(base: bytes, check: Callable[[], object]) -> list[bytes] | None:
 
 def _git(base: bytes, check: Callable[[], object], *words: str) -> bytes | None:
     """What a git command prints; None where it fails."""
-    program = shutil.which("git")
+    program = environment.which("git")
     if program is None:
         return None
     # A repository's own settings must not start programs, and variables of a hook mean another one.
-    env = {name: value for name, value in os.environb.items() if not name.startswith(b"GIT_")}
+    env = {name: value for name, value in environment.environb.items() if not name.startswith(b"GIT_")}
     for name in (b"GIT_CONFIG_GLOBAL", b"GIT_CONFIG_SYSTEM", b"GIT_CONFIG_NOSYSTEM"):
-        if name in os.environb:
-            env[name] = os.environb[name]
+        if name in environment.environb:
+            env[name] = environment.environb[name]
     env |= {b"GIT_OPTIONAL_LOCKS": b"0", b"LC_ALL": b"C"}
     command = [program, "-c", "core.fsmonitor=false", *words]
     try:
-        process = subprocess.Popen(
-            command, cwd=base, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, start_new_session=True,
+        process = processes.Popen(
+            command, cwd=base, env=env, stdin=processes.DEVNULL, stdout=processes.PIPE,
+            stderr=processes.DEVNULL, start_new_session=True,
         )  # fmt: skip
     except OSError:
         return None
@@ -200,7 +202,7 @@ def _git(base: bytes, check: Callable[[], object], *words: str) -> bytes | None:
                 try:
                     output, _ = process.communicate(timeout=_LOOK)
                     break
-                except subprocess.TimeoutExpired:
+                except processes.TimeoutExpired:
                     check()
         except BaseException:
             process.kill()
@@ -213,14 +215,14 @@ def _git(base: bytes, check: Callable[[], object], *words: str) -> bytes | None:
 
 def _walk(base: bytes, check: Callable[[], object]) -> Iterator[bytes]:
     """The files below `base` that the ignore files in it leave."""
-    os.stat(base)
+    files.stat(base)
     specs = {b"": _specs_of_user(base)}
     todo = [b""]
     while todo:
         folder = todo.pop()
         check()
         try:
-            with os.scandir(os.path.join(base, folder)) as found:
+            with files.scandir(os.path.join(base, folder)) as found:
                 items = sorted(found, key=lambda item: item.name)
         except OSError:
             continue
@@ -257,18 +259,18 @@ def _is_ignored(path: bytes, is_folder: bool, specs: list[tuple[bytes, Any]]) ->
 def _specs_of_user(base: bytes) -> list[tuple[bytes, Any]]:
     """The ignore files that stand in no folder of the project: the user's own, and the repository's."""
     home = os.path.expanduser("~")
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    config = environment.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     users = os.path.join(config, "git", "ignore")
     for path in (os.path.join(home, ".gitconfig"), os.path.join(config, "git", "config")):
         users = _excludes_file(path) or users
-    found = [*_specs(os.fsencode(users)), *_specs(os.path.join(base, b".git", b"info", b"exclude"))]
+    found = [*_specs(files.fsencode(users)), *_specs(os.path.join(base, b".git", b"info", b"exclude"))]
     return [(b"", spec) for spec in found]
 
 
 def _excludes_file(path: str) -> str | None:
     """`core.excludesFile` of a file of git's settings."""
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        with files.open(path, encoding="utf-8", errors="surrogateescape") as file:
             text = file.read(LARGEST_FILE)
     except (OSError, ValueError):
         return None
@@ -284,7 +286,7 @@ def _excludes_file(path: str) -> str | None:
 def _specs(path: bytes) -> list[Any]:
     """The patterns of an ignore file, in portions; what the last one says of a path counts."""
     try:
-        with open(path, "rb") as file:
+        with files.open(path, "rb") as file:
             lines = file.read(LARGEST_FILE).decode(_BYTES).split("\n")
     except (OSError, ValueError):
         return []

@@ -15,16 +15,15 @@ A lock beside it is shared by all that have the database open, and taken alone t
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
+import os.path
 import sqlite3
-import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from ..host import clock, files
 from ..runs.runs import LOOPS, make_private
 from .ignore import LARGEST_FILE, Entry, Listing, read_entry
 from .terms import term_text
@@ -151,7 +150,7 @@ class Index:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
         if self._lock >= 0:
-            os.close(self._lock)
+            files.close(self._lock)
             self._lock = -1
 
     def __enter__(self) -> Index:
@@ -172,7 +171,7 @@ class Index:
 
     def execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         """One statement; it waits for the lock that it needs. Raises `Unusable` where it never gets it."""
-        end = time.monotonic() + _TURNS
+        end = clock.monotonic() + _TURNS
         while True:
             try:
                 return self.connection.execute(statement, values)
@@ -180,9 +179,9 @@ class Index:
                 if error.sqlite_errorcode & 0xFF not in _WAITING:
                     raise
             self._check()
-            if time.monotonic() > end:
+            if clock.monotonic() > end:
                 raise Unusable(f"another process has had it locked for {_TURNS:g} s")
-            time.sleep(_PAUSE)
+            clock.sleep(_PAUSE)
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
@@ -225,7 +224,7 @@ class Index:
 
     def update(self, listing: Listing, on_file: Callable[[int, int], object] | None = None) -> Update:
         """Make the index say what the listed files say now. on_file: (done, of how many) after each."""
-        began = time.monotonic()
+        began = clock.monotonic()
         with self.guarded():
             rows = self.execute("SELECT path, size, mtime_ns, inode FROM files NOT INDEXED").fetchall()
             known = {row[0]: row[1:] for row in rows}
@@ -244,7 +243,7 @@ class Index:
             unfit = self.execute("SELECT path, reason FROM files WHERE reason IS NOT NULL").fetchall()
             files = self.execute("SELECT count(*) FROM files WHERE reason IS NULL").fetchone()[0]
             left_out = sorted([*listing.left_out, *unfit])
-        seconds = time.monotonic() - began
+        seconds = clock.monotonic() - began
         return Update(files, counts["new"], counts["changed"], counts["removed"], left_out, seconds)
 
     def _write_batch(
@@ -280,7 +279,7 @@ class Index:
         ).fetchone()
         if row is not None and row[1:4] == entry[1:]:
             return "same"  # another process was quicker
-        looked = time.time_ns()
+        looked = clock.time_ns()
         data = read_entry(self._root, entry.path)
         if data is None:
             return "same" if row is None else self._remove(entry.path)
@@ -376,7 +375,7 @@ def _fields(path: bytes, text: str) -> list[str]:
     # Its patterns take longer to compile than an update takes where nothing changed.
     from .outline import outline
 
-    shown = os.fsdecode(path)
+    shown = files.fsdecode(path)
     about, symbols = outline(shown, text)
     return [term_text(part) for part in (shown, shown.rpartition("/")[2], about, symbols, text)]
 
@@ -402,16 +401,18 @@ def index_path(root: str) -> str:
 def _create(path: str) -> None:
     """Make the file, for its owner alone: SQLite makes those beside it like it."""
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        files.close(
+            files.open_handle(path, files.O_RDWR | files.O_CREAT | files.O_CLOEXEC | files.O_NOFOLLOW, 0o600)
+        )
     except OSError as error:
         raise Unusable(error.strerror or str(error)) from None
 
 
 def _open_lock(path: str) -> int:
     try:
-        return os.open(
+        return files.open_handle(
             os.path.join(os.path.dirname(path), LOCK),
-            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+            files.O_RDWR | files.O_CREAT | files.O_CLOEXEC | files.O_NOFOLLOW,
             0o600,
         )
     except OSError as error:
@@ -422,9 +423,9 @@ def _shared_lock(path: str) -> int:
     """Keep the file from being thrown away; waits only while that happens."""
     fd = _open_lock(path)
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH)
+        files.flock(fd, files.LOCK_SH)
     except OSError as error:
-        os.close(fd)
+        files.close(fd)
         raise Unusable(error.strerror or str(error)) from None
     return fd
 
@@ -433,20 +434,20 @@ def throw_away(path: str, check: Callable[[], object]) -> None:
     """Delete the database once nobody has it open. Raises `Unusable`."""
     fd = _open_lock(path)
     try:
-        end = time.monotonic() + _PATIENCE
+        end = clock.monotonic() + _PATIENCE
         while True:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                files.flock(fd, files.LOCK_EX | files.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() > end:
+                if clock.monotonic() > end:
                     raise Unusable("other processes are using it") from None
             check()
-            time.sleep(_PAUSE)
+            clock.sleep(_PAUSE)
         for suffix in ("", "-wal", "-shm", "-journal"):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(path + suffix)
+                files.unlink(path + suffix)
     except OSError as error:
         raise Unusable(error.strerror or str(error)) from None
     finally:
-        os.close(fd)
+        files.close(fd)

@@ -7,11 +7,12 @@ made again, and where none can be kept, one is made in memory for this once. Eit
 from __future__ import annotations
 
 import json
-import time
+import os.path
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...ir.diagnostics import nearest
+from ..host import clock
 from . import search
 from .ignore import Listing, list_files
 from .index import Damaged, Index, Unusable, Update, index_path, throw_away
@@ -177,7 +178,6 @@ def with_index(
 
 def search_place(root: str) -> str:
     """Where the index stands, for messages."""
-    import os
 
     from .index import FOLDER
 
@@ -216,7 +216,7 @@ def _bounded(matches: list[Match], notices: list[str]) -> list[Match]:
 
 def perform(args: dict[str, Any], context: Context, rank: Callable[..., Any]) -> dict[str, Any]:
     """The effect `context`: `matches`, or `error`. rank: as `World.model.perform`, for re-ranking."""
-    began = time.monotonic()
+    began = clock.monotonic()
     seconds, limited_by = context.limit(args, own="action")
     end = None if seconds is None else began + seconds
     looked = began
@@ -224,7 +224,7 @@ def perform(args: dict[str, Any], context: Context, rank: Callable[..., Any]) ->
     def check() -> None:
         nonlocal looked
         context.interrupt.check()
-        now = time.monotonic()
+        now = clock.monotonic()
         if end is not None and now >= end:
             raise OutOfTime
         if context.on_tick is not None and now - looked > 0.1:
@@ -240,7 +240,7 @@ def perform(args: dict[str, Any], context: Context, rank: Callable[..., Any]) ->
         if request.rerank and matches:
             from . import rerank
 
-            left = None if end is None else end - time.monotonic()
+            left = None if end is None else end - clock.monotonic()
             matches, usage = rerank.rerank(request, matches, left, context, rank, notices)
             if usage is not None:
                 result["usage"] = usage
@@ -260,6 +260,6 @@ def perform(args: dict[str, Any], context: Context, rank: Callable[..., Any]) ->
     except OSError as error:
         message = f"the project's files cannot be listed: {error.strerror or error}"
         result["error"] = {"kind": "unreadable", "message": message}
-    result["duration_ms"] = round((time.monotonic() - began) * 1000)
+    result["duration_ms"] = round((clock.monotonic() - began) * 1000)
     result["elapsed_ms"] = context.elapsed_ms()
     return result

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import os.path
 import sys
 from collections.abc import Callable
-from time import monotonic
 from typing import Any
 
 from ...ir.diagnostics import nearest
+from ..host import clock, files
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.screen import Screen, printable
 from . import search
@@ -37,10 +37,10 @@ class Progress:
     def __init__(self) -> None:
         self._screen = Screen(sys.stderr)
         self._shown = 0.0
-        self._began = monotonic()
+        self._began = clock.monotonic()
 
     def __call__(self, done: int, count: int) -> None:
-        now = monotonic()
+        now = clock.monotonic()
         if self._screen.is_live and now - self._began > 0.5 and now - self._shown > 0.1:
             self._shown = now
             self._screen.write(f"\r\x1b[Kindexing {done:,} of {count:,} files")
@@ -111,7 +111,7 @@ def index_json(root: str, update: Update, listing: Listing, notices: list[str]) 
         "removed": update.removed,
         "left_out": dict(sorted(update.reasons.items())),
         "left_out_files": [
-            {"path": os.fsdecode(path), "reason": why} for path, why in update.left_out[:_MOST_NAMED]
+            {"path": files.fsdecode(path), "reason": why} for path, why in update.left_out[:_MOST_NAMED]
         ],
         "listed_by": listing.by,
         "index": os.path.join(search_place(root), "memory.sqlite"),
@@ -139,12 +139,12 @@ def look_up(root: str, request: Request) -> Answer:
         from ..models.judge import Judge
         from .rerank import rerank
 
-        began = monotonic()
+        began = clock.monotonic()
         interrupt = Interrupt()
         judge = Judge()
         context = Context(
             run_id="", effect_id="", loop=None, state=None, iteration=None,
-            elapsed_ms=lambda: round((monotonic() - began) * 1000), interrupt=interrupt,
+            elapsed_ms=lambda: round((clock.monotonic() - began) * 1000), interrupt=interrupt,
         )  # fmt: skip
         try:
             matches, _ = rerank(request, answer.matches, None, context, judge.perform, answer.notices)

@@ -8,11 +8,11 @@ looked for by itself, with BM25 as SQLite has it; a file's score is the weighted
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
+from ..host import files
 from .ignore import read_entry
 from .index import Index, decode, unfit
 from .terms import LONGEST_WORD, terms
@@ -114,7 +114,7 @@ def _ranks(index: Index, table: str, chosen: list[str]) -> list[tuple[int, float
 
 def _match(root: str, path: bytes, score: float, worth: dict[str, float]) -> Match:
     line, snippet = _best_line(read_entry(root, path), worth)
-    return Match(os.fsdecode(path), score, line, snippet)
+    return Match(files.fsdecode(path), score, line, snippet)
 
 
 def _best_line(data: bytes | None, worth: dict[str, float]) -> tuple[int | None, str | None]:

@@ -9,10 +9,10 @@ aside. See `spec/events.md`, Checkpoints.
 from __future__ import annotations
 
 import contextlib
-import os
+import os.path
 import zlib
-from time import monotonic
 
+from ..host import clock, files
 from ..host.errors import reason
 from ..journal import journal as journals
 from ..journal.journal import LINE_LIMIT, Blobs, JournalError, seal, unseal, write_file
@@ -50,7 +50,7 @@ class Checkpoints:
 
     def is_due(self, size: int) -> bool:
         """Whether the journal, now of `size` bytes, has grown enough."""
-        return size - self._size >= self._space and monotonic() >= self._not_before
+        return size - self._size >= self._space and clock.monotonic() >= self._not_before
 
     def write(self, journal: Journal, facts: dict[str, Any]) -> None:
         """Keep `facts` for the journal as it is now, unless nothing was added to it since.
@@ -60,7 +60,7 @@ class Checkpoints:
         journal.flush()
         if journal.size == self._size:
             return
-        begun = monotonic()
+        begun = clock.monotonic()
         line = seal(
             {
                 "event": "checkpoint",
@@ -76,7 +76,7 @@ class Checkpoints:
             self._turn = (self._turn + 1) % COUNT
         self._size = journal.size
         self._space = max(SPACE, len(line))
-        self._not_before = begun + (monotonic() - begun) * (1 + SHARE)
+        self._not_before = begun + (clock.monotonic() - begun) * (1 + SHARE)
 
     def _keep(self, text: str) -> Any:
         """A long text by its hash where the journal has kept it already, else as it is."""
@@ -86,7 +86,7 @@ class Checkpoints:
         """Remove all of them: the run has ended."""
         for turn in range(COUNT):
             with contextlib.suppress(OSError):
-                os.unlink(_path(self._run, turn))
+                files.unlink(_path(self._run, turn))
 
 
 class Checkpoint:
@@ -108,7 +108,7 @@ def load(run: RunFolder) -> tuple[list[Checkpoint], list[str]]:
     for turn in range(COUNT):
         path = _path(run, turn)
         try:
-            with open(path, "rb") as file:
+            with files.open(path, "rb") as file:
                 data = file.read()
         except FileNotFoundError:
             continue
@@ -158,7 +158,7 @@ def _read(data: bytes, run: RunFolder, turn: int) -> Checkpoint | str:
 def _ends_at(run: RunFolder, offset: int, crc: str) -> bool:
     """Whether a line of the journal with that checksum ends at `offset`."""
     try:
-        with open(run.journal, "rb") as file:
+        with files.open(run.journal, "rb") as file:
             file.seek(max(0, offset - _TAIL))
             return file.read(_TAIL) == b'"%s"}\n' % crc.encode("ascii", "replace")
     except (OSError, ValueError):

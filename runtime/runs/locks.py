@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
-import os
-import select
-import time
+import os.path
 
+from ..host import clock, environment, files, pipes, processes, threads
 from ..host.coroutines import alone
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.processes import is_alive, start_time
@@ -50,7 +48,7 @@ def overlap(a: str, b: str) -> bool:
 
 def resolve_scope(scope: Iterable[str], root: str) -> list[str]:
     """The absolute paths of a scope, links followed; paths need not exist."""
-    return sorted({os.path.realpath(os.path.join(root, path)) for path in scope})
+    return sorted({files.realpath(os.path.join(root, path)) for path in scope})
 
 
 class Lock:
@@ -68,12 +66,12 @@ class Lock:
         known = {name: value for name, value in self._about.items() if value is not None}
         data = json.dumps(known).encode("utf-8", "surrogateescape") + b"\n"
         # Cut to length last: where this is cut off, the old text or the new one is there, or an error.
-        os.pwrite(self._fd, data, 0)
-        os.ftruncate(self._fd, len(data))
+        files.pwrite(self._fd, data, 0)
+        files.ftruncate(self._fd, len(data))
 
     def close(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            files.close(self._fd)
             self._fd = -1
 
 
@@ -241,7 +239,7 @@ def _is_held(run: RunFolder) -> bool:
         pid, began = about.get("pid"), about.get("start_time")
         if not began or (isinstance(pid, int) and is_alive(pid, str(began))):
             return True
-        time.sleep(_PAUSE)
+        clock.sleep(_PAUSE)
     return True
 
 
@@ -255,13 +253,13 @@ class _Gate:
     def __enter__(self) -> None:
         self._fd = _open(self._path)
         try:
-            _flock(self._fd, fcntl.LOCK_EX)
+            _flock(self._fd, files.LOCK_EX)
         except BaseException:
-            os.close(self._fd)
+            files.close(self._fd)
             raise
 
     def __exit__(self, *error: object) -> None:
-        os.close(self._fd)
+        files.close(self._fd)
 
 
 def _turn(
@@ -314,17 +312,16 @@ class Release:
     __slots__ = ("_interrupt", "_read", "path")
 
     def __init__(self, path: str, interrupt: Interrupt) -> None:
-        import threading
 
         self.path = path
         self._interrupt = interrupt
-        self._read, write = os.pipe()
-        threading.Thread(target=_await, args=(path, write), daemon=True).start()
+        self._read, write = pipes.pipe()
+        threads.Thread(target=_await, args=(path, write), daemon=True).start()
 
     @property
     def is_over(self) -> bool:
         """Whether it was let go."""
-        return bool(select.select([self._read], [], [], 0)[0])
+        return bool(pipes.select([self._read], [], [], 0)[0])
 
     def wait(self) -> None:
         """Wait for that, for a while. Raises Interrupted."""
@@ -335,35 +332,35 @@ class Release:
         return self._read
 
     def close(self) -> None:
-        os.close(self._read)
+        files.close(self._read)
 
 
 def _await(path: str, write: int) -> None:
     """In a thread: close `write` once nobody holds the file. Where that cannot be known it stays open."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = files.open_handle(path, files.O_RDONLY | files.O_CLOEXEC)
     except OSError:
-        os.close(write)  # it has ended meanwhile
+        files.close(write)  # it has ended meanwhile
         return
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH)
+        files.flock(fd, files.LOCK_SH)
     except OSError:
         return
     finally:
-        os.close(fd)
-    os.close(write)
+        files.close(fd)
+    files.close(write)
 
 
 def is_live(run: RunFolder) -> bool:
     """Whether some process holds the run now."""
     try:
-        fd = os.open(run.lock, os.O_RDONLY | os.O_CLOEXEC)
+        fd = files.open_handle(run.lock, files.O_RDONLY | files.O_CLOEXEC)
     except OSError:
         return False
     try:
-        return not _try_flock(fd, fcntl.LOCK_SH)
+        return not _try_flock(fd, files.LOCK_SH)
     finally:
-        os.close(fd)
+        files.close(fd)
 
 
 def _in_the_way(
@@ -431,7 +428,7 @@ def _conflict(others: list[Holder], root: str) -> UserError:
 
 def _ancestors(root: str) -> dict[str, RunFolder | None]:
     """The runs whose actions we are part of: they hold their paths for us too."""
-    return _climb(os.environ.get("LLC_RUN_ID"), root)
+    return _climb(environment.environ.get("LLC_RUN_ID"), root)
 
 
 def _climb(parent: Any, root: str) -> dict[str, RunFolder | None]:
@@ -444,7 +441,7 @@ def _climb(parent: Any, root: str) -> dict[str, RunFolder | None]:
 
 
 def _shown(path: str, root: str) -> str:
-    base = os.path.realpath(root)
+    base = files.realpath(root)
     if path == base:
         return "the whole project"
     return (
@@ -457,34 +454,34 @@ def _hold(run: RunFolder, scope: list[str], about: dict[str, Any], ticket: int |
     fd = _open(run.lock)
     try:
         for attempt in range(_TRIES):
-            if _try_flock(fd, fcntl.LOCK_EX):
+            if _try_flock(fd, files.LOCK_EX):
                 break
             if attempt == _TRIES - 1:
                 raise UserError("run-is-live", f"{run.id} is still running", exit_code=EXIT_FAILURE)
-            time.sleep(_PAUSE)
-        pid = os.getpid()
+            clock.sleep(_PAUSE)
+        pid = processes.getpid()
         known = {"run": run.id, "pid": pid, "start_time": start_time(pid), "since": _now()}
         lock = Lock(fd, known)
         queued = {"queued": True, "ticket": ticket} if ticket is not None else {}
-        lock.tell(parent=os.environ.get("LLC_RUN_ID"), **about, scope=scope, **queued)
+        lock.tell(parent=environment.environ.get("LLC_RUN_ID"), **about, scope=scope, **queued)
     except OSError as error:
-        os.close(fd)
+        files.close(fd)
         raise UserError(
             "cannot-write", f"cannot write {run.lock}: {reason(error)}", exit_code=EXIT_FAILURE
         ) from None
     except BaseException:
-        os.close(fd)
+        files.close(fd)
         raise
     return lock
 
 
 def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return clock.strftime("%Y-%m-%dT%H:%M:%SZ", clock.gmtime())
 
 
 def _open(path: str) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return files.open_handle(path, files.O_RDWR | files.O_CREAT | files.O_CLOEXEC, 0o600)
     except OSError as error:
         raise UserError(
             "cannot-write", f"cannot write {path}: {reason(error)}", exit_code=EXIT_FAILURE
@@ -493,7 +490,7 @@ def _open(path: str) -> int:
 
 def _try_flock(fd: int, operation: int) -> bool:
     try:
-        fcntl.flock(fd, operation | fcntl.LOCK_NB)
+        files.flock(fd, operation | files.LOCK_NB)
     except OSError as error:
         if error.errno in _BUSY:
             return False
@@ -503,6 +500,6 @@ def _try_flock(fd: int, operation: int) -> bool:
 
 def _flock(fd: int, operation: int) -> None:
     try:
-        fcntl.flock(fd, operation)
+        files.flock(fd, operation)
     except OSError as error:
         raise UserError("no-locks", f"file locks do not work here: {reason(error)}") from None

@@ -8,9 +8,9 @@ have not ended are not looked at here (`inspection.forgetting`).
 from __future__ import annotations
 
 import contextlib
-import os
-import time
+import os.path
 
+from ..host import clock, files
 from ..host.errors import reason
 from . import runs
 from .runs import HISTORY, RUNNING, RunFolder, is_run_of, runs_in
@@ -29,7 +29,7 @@ def begun(run: RunFolder) -> float:
     """When a run began, in seconds since 1970, by its id."""
     import calendar
 
-    return float(calendar.timegm(time.strptime(run.id[-20:-5], "%Y%m%d-%H%M%S")))
+    return float(calendar.timegm(clock.strptime(run.id[-20:-5], "%Y%m%d-%H%M%S")))
 
 
 def surplus(found: Iterable[RunFolder], keep: int | None, older_than: float | None) -> list[RunFolder]:
@@ -39,7 +39,7 @@ def surplus(found: Iterable[RunFolder], keep: int | None, older_than: float | No
     """
     if keep is None and older_than is None:
         return []
-    latest = time.time() - older_than if older_than is not None else None
+    latest = clock.time() - older_than if older_than is not None else None
     counts: dict[str, int] = {}
     going = []
     for run in found:
@@ -52,11 +52,11 @@ def surplus(found: Iterable[RunFolder], keep: int | None, older_than: float | No
 def remove(run: RunFolder) -> int:
     """Remove a run; the bytes its files had. Raises OSError where it cannot be removed."""
     parent, name = os.path.split(run.path)
-    if os.path.islink(run.path) or os.path.basename(parent) not in map(os.path.basename, _FOLDERS):
+    if files.islink(run.path) or os.path.basename(parent) not in map(os.path.basename, _FOLDERS):
         return 0
     gone = os.path.join(parent, f".{name}{_GONE}")
     try:
-        os.rename(run.path, gone)
+        files.rename(run.path, gone)
     except FileNotFoundError:
         return 0  # somebody else removed it
     return _remove_folder(gone)
@@ -67,7 +67,7 @@ def remove_rest(root: str) -> None:
     for folder in _FOLDERS:
         parent = os.path.join(root, folder)
         with contextlib.suppress(OSError):
-            for name in os.listdir(parent):
+            for name in files.listdir(parent):
                 if name.startswith(".") and name.endswith(_GONE):
                     _remove_folder(os.path.join(parent, name))
 
@@ -78,28 +78,28 @@ def _remove_folder(path: str) -> int:
     Not by `shutil`, whose import takes longer than this: most runs remove an old one when they end.
     """
     size = 0
-    for folder, folders, names in os.walk(path, topdown=False):
+    for folder, folders, names in files.walk(path, topdown=False):
         for name in names:
             inner = os.path.join(folder, name)
             with contextlib.suppress(OSError):
-                size += os.lstat(inner).st_size
-                os.unlink(inner)
+                size += files.lstat(inner).st_size
+                files.unlink(inner)
         for name in folders:
             inner = os.path.join(folder, name)
             with contextlib.suppress(OSError):
-                (os.unlink if os.path.islink(inner) else os.rmdir)(inner)
+                (files.unlink if files.islink(inner) else files.rmdir)(inner)
     with contextlib.suppress(OSError):
-        os.rmdir(path)
+        files.rmdir(path)
     return size
 
 
 def size_of(path: str) -> int:
     """The bytes of the files in a folder."""
     size = 0
-    for folder, _, names in os.walk(path):
+    for folder, _, names in files.walk(path):
         for name in names:
             with contextlib.suppress(OSError):
-                size += os.lstat(os.path.join(folder, name)).st_size
+                size += files.lstat(os.path.join(folder, name)).st_size
     return size
 
 

@@ -16,10 +16,10 @@ a folder without one, left by a start that was killed, is none. Who may run is d
 from __future__ import annotations
 
 import json
-import os
+import os.path
 import re
-import time
 
+from ..host import clock, files
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..journal.journal import last_event, unseal
 
@@ -67,11 +67,11 @@ _LONGEST_START = 1 << 20
 def loop_files(root: str = ROOT) -> dict[str, str]:
     """The loops of a project: name → path as shown (relative to `root`), sorted by name."""
     try:
-        files = sorted(os.listdir(os.path.join(root, LOOPS)))
+        names = sorted(files.listdir(os.path.join(root, LOOPS)))
     except OSError:
         return {}
     found: dict[str, str] = {}
-    for file in files:
+    for file in names:
         stem, suffix = os.path.splitext(file)
         # `x.fsm.yaml` is what `llc compile -o` writes; it can be run by its path.
         if (
@@ -86,24 +86,24 @@ def loop_files(root: str = ROOT) -> dict[str, str]:
 
 def is_path(target: str) -> bool:
     """Whether a target is meant as a file's path and not as a loop's name."""
-    return os.sep in target or target.endswith((*SOURCE_SUFFIXES, IMAGE_SUFFIX))
+    return os.path.sep in target or target.endswith((*SOURCE_SUFFIXES, IMAGE_SUFFIX))
 
 
 def resolve(target: str, root: str = ROOT) -> str:
     """The file that a loop's name or a path means. Raises UserError."""
     if is_path(target):
-        if os.path.isfile(os.path.join(root, target)):
+        if files.isfile(os.path.join(root, target)):
             return target
-        if os.path.isdir(os.path.join(root, target)):
+        if files.isdir(os.path.join(root, target)):
             raise UserError("not-a-loop", f"`{target}` is a directory", "name a loop file in it")
-        if not os.path.lexists(os.path.join(root, target)):
+        if not files.lexists(os.path.join(root, target)):
             raise UserError("unknown-file", f"there is no file `{target}`", _suggest_path(target, root))
         return target  # a pipe or a device: reading it will tell
     for suffix in SOURCE_SUFFIXES:
         path = os.path.join(LOOPS, target + suffix)
-        if not target or target + suffix == CONFIG or not os.path.lexists(os.path.join(root, path)):
+        if not target or target + suffix == CONFIG or not files.lexists(os.path.join(root, path)):
             continue
-        if os.path.isfile(os.path.join(root, path)):
+        if files.isfile(os.path.join(root, path)):
             return path
         raise UserError("not-a-loop", f"`{path}` is {_what(os.path.join(root, path))}", "a loop is a file")
     raise UserError("unknown-loop", f"no loop named `{target}` in {LOOPS}/", _suggest_name(target, root))
@@ -111,17 +111,17 @@ def resolve(target: str, root: str = ROOT) -> str:
 
 def _what(path: str) -> str:
     """What stands where a file was looked for."""
-    if os.path.isdir(path):
+    if files.isdir(path):
         return "a directory"
     return (
-        "no regular file" if os.path.exists(path) else f"a link to `{os.readlink(path)}`, which is not there"
+        "no regular file" if files.exists(path) else f"a link to `{files.readlink(path)}`, which is not there"
     )
 
 
 def _suggest_name(target: str, root: str) -> str:
     from ...ir.diagnostics import suggest
 
-    if os.path.isfile(os.path.join(root, target)):
+    if files.isfile(os.path.join(root, target)):
         return f"to run the file `{target}`, write `./{target}`"
     return suggest(target, loop_files(root), "loops here") or (
         f"write the loop to {LOOPS}/{target or 'name'}.yaml, or give a path"
@@ -136,7 +136,7 @@ def _suggest_path(target: str, root: str) -> str | None:
     if loop in loop_files(root).values():
         return f"did you mean `{loop}`?"
     try:
-        entries = os.listdir(os.path.join(root, folder or "."))
+        entries = files.listdir(os.path.join(root, folder or "."))
     except OSError:
         return f"there is no directory `{folder}` either" if folder else None
     loops = [os.path.join(folder, file) for file in entries if is_path(file)]
@@ -174,13 +174,13 @@ class RunFolder:
     def create(cls, root: str, name: str, seconds: float | None = None) -> RunFolder:
         """A new folder for a run of the loop `name`, begun `seconds` after 1970. Raises UserError."""
         # Sorted by name the runs of a loop are in the order they began.
-        moment = int((time.time() if seconds is None else seconds) * 0x10000)
+        moment = int((clock.time() if seconds is None else seconds) * 0x10000)
         parent = os.path.join(root, RUNNING)
         for ticks in range(moment, moment + 1000):
-            begun = time.strftime("%Y%m%d-%H%M%S", time.gmtime(ticks >> 16))
+            begun = clock.strftime("%Y%m%d-%H%M%S", clock.gmtime(ticks >> 16))
             path = os.path.join(parent, f"{slug(name)}-{begun}-{ticks & 0xFFFF:04x}")
             try:
-                os.mkdir(path, 0o700)
+                files.mkdir(path, 0o700)
             except FileExistsError:
                 continue
             except OSError as error:
@@ -235,10 +235,10 @@ class RunFolder:
 
     def is_husk(self) -> bool:
         """Whether a start was cut off here before the run was on record: nothing was performed."""
-        if os.path.exists(self.state):
+        if files.exists(self.state):
             return False
         try:
-            with open(self.journal, "rb") as file:
+            with files.open(self.journal, "rb") as file:
                 return not file.readline(_LONGEST_START).endswith(b"\n")
         except OSError:
             return True
@@ -253,7 +253,7 @@ class RunFolder:
 
     def _held(self) -> dict[str, Any]:
         try:
-            with open(self.lock, "rb") as file:
+            with files.open(self.lock, "rb") as file:
                 found = json.loads(file.read(1 << 20))
         except (OSError, ValueError, RecursionError):
             return {}
@@ -268,16 +268,15 @@ class RunFolder:
 
     def discard(self) -> None:
         """Remove the folder of a run that could not begin, as far as that can be done."""
-        import shutil
 
-        shutil.rmtree(self.path, ignore_errors=True)
+        files.rmtree(self.path, ignore_errors=True)
 
     def finish(self) -> None:
         """Move the folder to the history: the run has ended. Raises UserError."""
         target = os.path.join(self.root, HISTORY, self.id)
         try:
             make_private(os.path.dirname(target))
-            os.rename(self.path, target)
+            files.rename(self.path, target)
         except OSError as error:
             raise UserError(
                 "cannot-write", f"cannot move the run to {target}: {reason(error)}", exit_code=EXIT_FAILURE
@@ -288,7 +287,7 @@ class RunFolder:
 def start_of(journal: str) -> dict[str, Any]:
     """The `run_start` that a journal begins with; {} where that is missing or damaged."""
     try:
-        with open(journal, "rb") as file:
+        with files.open(journal, "rb") as file:
             event = unseal(file.readline(_LONGEST_START)[:-1])
     except OSError:
         return {}
@@ -314,10 +313,10 @@ def forked_from(start: dict[str, Any]) -> dict[str, Any] | None:
 
 def make_private(path: str) -> None:
     """Make a folder for what we keep; version control is told to leave it alone. Raises OSError."""
-    if os.path.isdir(path):
+    if files.isdir(path):
         return
-    os.makedirs(path, mode=0o700, exist_ok=True)
-    with open(os.path.join(path, ".gitignore"), "w", encoding="ascii") as file:
+    files.makedirs(path, mode=0o700, exist_ok=True)
+    with files.open(os.path.join(path, ".gitignore"), "w", encoding="ascii") as file:
         file.write("*\n")
 
 
@@ -340,13 +339,13 @@ def runs_in(root: str, folder: str = RUNNING, but: Container[str] = ()) -> Itera
     """The runs in RUNNING or HISTORY, those that began last first, `but` these."""
     parent = os.path.join(root, folder)
     try:
-        names = os.listdir(parent)
+        names = files.listdir(parent)
     except OSError:
         return
     found = [name for name in names if name not in but and _RUN_ID.fullmatch(name)]
     for name in sorted(found, key=_begun, reverse=True):
         path = os.path.join(parent, name)
-        if os.path.isdir(path):
+        if files.isdir(path):
             yield RunFolder(root, path)
 
 
@@ -364,7 +363,7 @@ def unfinished_before(run: RunFolder) -> RunFolder | None:
 def _called(root: str, folder: str, name: str) -> list[str]:
     """The runs there whose files are called after `name`."""
     try:
-        found = os.listdir(os.path.join(root, folder))
+        found = files.listdir(os.path.join(root, folder))
     except OSError:
         return []
     return [one for one in found if one.startswith(f"{name}-") and len(one) == len(name) + _SUFFIX]
@@ -428,7 +427,7 @@ def look_up(target: str, root: str = ROOT) -> RunFolder:
 
 def is_loop(target: str, root: str = ROOT) -> bool:
     """Whether `target` is a loop's name, or a file's path."""
-    return target in loop_files(root) or (is_path(target) and os.path.isfile(os.path.join(root, target)))
+    return target in loop_files(root) or (is_path(target) and files.isfile(os.path.join(root, target)))
 
 
 def is_run_of(run: RunFolder, target: str) -> bool:
@@ -438,4 +437,4 @@ def is_run_of(run: RunFolder, target: str) -> bool:
         return run.name == slug(target)
     path = str(about.get("path", ""))
     stem = os.path.splitext(os.path.basename(path))[0]
-    return target in (about.get("program"), path, stem if path.startswith(LOOPS + os.sep) else None)
+    return target in (about.get("program"), path, stem if path.startswith(LOOPS + os.path.sep) else None)

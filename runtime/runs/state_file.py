@@ -6,10 +6,9 @@ Written now and then and never relied on: the journal is the truth, so failing i
 from __future__ import annotations
 
 import json
-from time import monotonic
 
 from ...vm.values.values import to_host
-from ..host import secrets
+from ..host import clock, secrets
 from ..journal.journal import JournalError, write_file
 
 TYPE_CHECKING = False
@@ -55,11 +54,11 @@ class StateFile:
 
     @property
     def is_due(self) -> bool:
-        return monotonic() - self._saved > EVERY
+        return clock.monotonic() - self._saved > EVERY
 
     def save(self, status: str = "running") -> None:
         """Write it; where that fails the old one stays."""
-        self._saved = monotonic()
+        self._saved = clock.monotonic()
         self.is_old = False
         try:
             data = json.dumps(self._state(status), indent=2, ensure_ascii=False)

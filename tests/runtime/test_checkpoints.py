@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import zlib
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from llc.frontend.compile import compile_text
 from llc.runtime.effects.world import Context, Interrupt, World
 from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.observer import Display
+from llc.runtime.host import files
 from llc.runtime.journal import journal
 from llc.runtime.journal.journal import Journal
 from llc.runtime.launch import command
@@ -65,7 +65,7 @@ class Told(World):
 @pytest.fixture
 def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # Hundreds of steps: what is on disk when is tested with the journal.
-    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
+    monkeypatch.setattr(files, "fdatasync", lambda fd: None)
     monkeypatch.setattr(checkpoints, "SHARE", 0)
     return place
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from llc.ir.text import parse_program
 from llc.runtime.effects.world import Context, Interrupt, World
 from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.observer import Display
+from llc.runtime.host import files
 from llc.runtime.journal import journal
 from llc.runtime.journal.journal import Journal
 from llc.runtime.launch import command as launch
@@ -75,8 +75,8 @@ class Counting(World):
 @pytest.fixture
 def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("llc.runtime.effects.world.World", Counting)
-    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    monkeypatch.setattr(files, "fdatasync", lambda fd: None)
+    monkeypatch.setattr(files, "fsync", lambda fd: None)
     # The program is our own, and verified with the rest of the tests.
     monkeypatch.setattr(
         run_programs, "load_image", lambda path, root: Image.from_bytes(Path(path).read_bytes())

@@ -32,6 +32,7 @@ from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
 from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.effect_log import LONGEST_ACTION
 from llc.runtime.execution.observer import Display
+from llc.runtime.host import files
 from llc.runtime.journal import journal as journals
 from llc.runtime.journal.journal import Journal, JournalError
 from llc.runtime.journal.outcome import Outcome
@@ -114,7 +115,7 @@ def test_the_start_is_on_disk_before_the_world_is_touched(
     """When an action is performed its start has been written and synced."""
     synced: list[int] = []
     real = os.fdatasync
-    monkeypatch.setattr(os, "fdatasync", lambda fd: (real(fd), synced.append(os.fstat(fd).st_size))[0])
+    monkeypatch.setattr(files, "fdatasync", lambda fd: (real(fd), synced.append(os.fstat(fd).st_size))[0])
     seen: list[str] = []
 
     def answer(effect: Any, context: Context) -> dict[str, Any]:
@@ -156,7 +157,7 @@ class Synced:
         self.sizes: list[int] = []
         real = os.fdatasync
         monkeypatch.setattr(
-            os, "fdatasync", lambda fd: (real(fd), self.sizes.append(os.fstat(fd).st_size))[0]
+            files, "fdatasync", lambda fd: (real(fd), self.sizes.append(os.fstat(fd).st_size))[0]
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from memory_projects import ask, found, git, go_on, left_out, listed, repository, update, write
 
+from llc.runtime.host import environment
 from llc.runtime.memory import ignore
 from llc.runtime.memory.ignore import is_secret, list_files, read_entry
 
@@ -124,7 +125,7 @@ def test_folders_are_walked_by_the_same_rules(tmp_path: Path, monkeypatch: pytes
     folder = repository(tmp_path / "project", IGNORED)
     (folder / ".git/info/exclude").write_text("excluded.md\n")
     by_git = list_files(str(folder), go_on)
-    monkeypatch.setattr(ignore.shutil, "which", lambda name: None)
+    monkeypatch.setattr(environment, "which", lambda name: None)
     by_walk = list_files(str(folder), go_on)
     assert (by_git.by, by_walk.by) == ("git", "folders")
     assert by_git.entries == by_walk.entries

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from memory_projects import ask, found, go_on, repository, update, write
 
+from llc.runtime.host import files
 from llc.runtime.memory import index as index_module
 from llc.runtime.memory import recall
 from llc.runtime.memory.ignore import list_files
@@ -426,7 +427,7 @@ def test_a_damaged_index_that_others_use_is_not_pulled_away(
     monkeypatch.setattr(index_module, "_PATIENCE", 0.1)
     folder = copy(sound, tmp_path)
     lock = os.open(folder / ".loops/.cache/memory.lock", os.O_RDWR)
-    index_module.fcntl.flock(lock, index_module.fcntl.LOCK_SH)
+    files.flock(lock, files.LOCK_SH)
     (folder / DATABASE).write_bytes(b"nothing")
     answer = ask(folder, "word3")
     assert "other processes are using it" in answer.notices[-1]

@@ -1,0 +1,34 @@
+"""The environment of this process: variables, working directory, user, random bytes."""
+
+from __future__ import annotations
+
+from os import defpath, environ, environb, getcwd, getcwdb, geteuid, sysconf, urandom
+
+from .deferred import load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from platform import platform, python_version
+    from shutil import which
+    from typing import Any
+else:
+
+    def __getattr__(name: str) -> Any:
+        return load(globals(), _DEFERRED, name)
+
+
+_DEFERRED = {"shutil": ("which",), "platform": ("platform", "python_version")}
+
+__all__ = [
+    "defpath",
+    "environ",
+    "environb",
+    "getcwd",
+    "getcwdb",
+    "geteuid",
+    "platform",
+    "python_version",
+    "sysconf",
+    "urandom",
+    "which",
+]

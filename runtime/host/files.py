@@ -1,0 +1,151 @@
+"""Files and folders: handles, file objects, names, locks.
+
+`open` is the built-in function, which also takes a handle; `open_handle` is `os.open`. Handles stay
+closed in child processes (`O_CLOEXEC` is the caller's to give, as with `os.open`).
+"""
+
+from __future__ import annotations
+
+import builtins
+from os import (
+    O_APPEND,
+    O_CLOEXEC,
+    O_CREAT,
+    O_DIRECTORY,
+    O_EXCL,
+    O_NOFOLLOW,
+    O_NONBLOCK,
+    O_RDONLY,
+    O_RDWR,
+    O_TRUNC,
+    O_WRONLY,
+    SEEK_END,
+    X_OK,
+    DirEntry,
+    PathLike,
+    access,
+    chmod,
+    close,
+    devnull,
+    fchmod,
+    fsdecode,
+    fsencode,
+    fspath,
+    fstat,
+    fsync,
+    ftruncate,
+    get_inheritable,
+    link,
+    listdir,
+    lstat,
+    makedirs,
+    mkdir,
+    pwrite,
+    read,
+    readlink,
+    rename,
+    replace,
+    rmdir,
+    scandir,
+    set_inheritable,
+    stat,
+    unlink,
+    walk,
+    write,
+)
+from os import open as open_handle
+from os.path import exists, getmtime, getsize, isdir, isfile, islink, lexists, realpath, samefile
+
+from .deferred import load
+
+try:
+    from os import fdatasync
+except ImportError:  # macOS
+    fdatasync = fsync
+
+open = builtins.open
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+    from shutil import copyfile, rmtree
+    from tempfile import TemporaryFile, mkstemp
+    from typing import Any
+else:
+
+    def __getattr__(name: str) -> Any:
+        return load(globals(), _DEFERRED, name)
+
+
+_DEFERRED = {
+    "fcntl": ("LOCK_EX", "LOCK_NB", "LOCK_SH", "flock"),
+    "shutil": ("copyfile", "rmtree"),
+    "tempfile": ("TemporaryFile", "mkstemp"),
+}
+
+__all__ = [
+    "LOCK_EX",
+    "LOCK_NB",
+    "LOCK_SH",
+    "O_APPEND",
+    "O_CLOEXEC",
+    "O_CREAT",
+    "O_DIRECTORY",
+    "O_EXCL",
+    "O_NOFOLLOW",
+    "O_NONBLOCK",
+    "O_RDONLY",
+    "O_RDWR",
+    "O_TRUNC",
+    "O_WRONLY",
+    "SEEK_END",
+    "X_OK",
+    "DirEntry",
+    "PathLike",
+    "TemporaryFile",
+    "access",
+    "chmod",
+    "close",
+    "copyfile",
+    "devnull",
+    "exists",
+    "fchmod",
+    "fdatasync",
+    "flock",
+    "fsdecode",
+    "fsencode",
+    "fspath",
+    "fstat",
+    "fsync",
+    "ftruncate",
+    "get_inheritable",
+    "getmtime",
+    "getsize",
+    "isdir",
+    "isfile",
+    "islink",
+    "lexists",
+    "link",
+    "listdir",
+    "lstat",
+    "makedirs",
+    "mkdir",
+    "mkstemp",
+    "open",
+    "open_handle",
+    "pwrite",
+    "read",
+    "readlink",
+    "realpath",
+    "rename",
+    "replace",
+    "rmdir",
+    "rmtree",
+    "samefile",
+    "scandir",
+    "set_inheritable",
+    "stat",
+    "unlink",
+    "walk",
+    "write",
+]

@@ -1,0 +1,63 @@
+"""Signals of this process: handlers, masks, timers and the numbers."""
+
+from __future__ import annotations
+
+from .deferred import load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from signal import (
+        ITIMER_REAL,
+        SIG_BLOCK,
+        SIG_DFL,
+        SIG_IGN,
+        SIG_SETMASK,
+        SIGCHLD,
+        SIGCONT,
+        SIGHUP,
+        SIGINT,
+        SIGKILL,
+        SIGPIPE,
+        SIGTERM,
+        SIGTSTP,
+        SIGTTOU,
+        SIGWINCH,
+        SIGXFSZ,
+        Signals,
+        default_int_handler,
+        getsignal,
+        pthread_sigmask,
+        setitimer,
+        signal,
+    )
+    from typing import Any
+else:
+
+    def __getattr__(name: str) -> Any:
+        return load(globals(), {"signal": tuple(__all__)}, name)
+
+
+__all__ = [
+    "ITIMER_REAL",
+    "SIGCHLD",
+    "SIGCONT",
+    "SIGHUP",
+    "SIGINT",
+    "SIGKILL",
+    "SIGPIPE",
+    "SIGTERM",
+    "SIGTSTP",
+    "SIGTTOU",
+    "SIGWINCH",
+    "SIGXFSZ",
+    "SIG_BLOCK",
+    "SIG_DFL",
+    "SIG_IGN",
+    "SIG_SETMASK",
+    "Signals",
+    "default_int_handler",
+    "getsignal",
+    "pthread_sigmask",
+    "setitimer",
+    "signal",
+]

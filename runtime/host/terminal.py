@@ -1,0 +1,41 @@
+"""The terminal: whether there is one, its size, its mode and who owns it."""
+
+from __future__ import annotations
+
+from os import get_terminal_size, isatty, tcsetpgrp
+
+from .deferred import load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from termios import TCIFLUSH, TCSADRAIN, tcflush, tcgetattr, tcsetattr
+    from termios import error as TerminalError
+    from tty import setcbreak
+    from typing import Any
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name == "TerminalError":
+            from termios import error
+
+            return error
+        return load(globals(), _DEFERRED, name)
+
+
+_DEFERRED = {
+    "termios": ("TCIFLUSH", "TCSADRAIN", "tcflush", "tcgetattr", "tcsetattr"),
+    "tty": ("setcbreak",),
+}
+
+__all__ = [
+    "TCIFLUSH",
+    "TCSADRAIN",
+    "TerminalError",
+    "get_terminal_size",
+    "isatty",
+    "setcbreak",
+    "tcflush",
+    "tcgetattr",
+    "tcsetattr",
+    "tcsetpgrp",
+]

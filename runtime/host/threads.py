@@ -1,0 +1,23 @@
+"""Threads, locks between them and the queues that connect them."""
+
+from __future__ import annotations
+
+from .deferred import load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from queue import Empty, SimpleQueue
+    from threading import Lock, Semaphore, Thread, current_thread
+    from typing import Any
+else:
+
+    def __getattr__(name: str) -> Any:
+        return load(globals(), _DEFERRED, name)
+
+
+_DEFERRED = {
+    "queue": ("Empty", "SimpleQueue"),
+    "threading": ("Lock", "Semaphore", "Thread", "current_thread"),
+}
+
+__all__ = ["Empty", "Lock", "Semaphore", "SimpleQueue", "Thread", "current_thread"]

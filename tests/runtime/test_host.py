@@ -1,0 +1,75 @@
+"""The host: another one can take the place of the operating system."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from llc.runtime.effects.world import Interrupt
+from llc.runtime.host import clock, files, pipes, processes, protocol, signals, terminal, threads
+
+
+def host_of(**changed: object) -> SimpleNamespace:
+    """The real host with other functions, by `part_function`."""
+    parts = {
+        part: SimpleNamespace(
+            **{name: getattr(module, name) for name in protocol.members(part) if hasattr(module, name)}
+        )
+        for part, module in modules().items()
+    }
+    for name, function in changed.items():
+        part, _, member = name.partition("_")
+        setattr(parts[part], member, function)
+    return SimpleNamespace(**parts)
+
+
+def modules() -> dict[str, object]:
+    from llc.runtime.host import environment
+
+    return {
+        "files": files, "pipes": pipes, "clock": clock, "processes": processes, "signals": signals,
+        "threads": threads, "environment": environment, "terminal": terminal,
+    }  # fmt: skip
+
+
+def test_an_installed_host_is_used_and_taken_out_again() -> None:
+    """Inside `installed` the module's functions are the other host's, afterwards those of the system."""
+    real = clock.monotonic
+    with protocol.installed(host_of(clock_monotonic=lambda: 7.0)):
+        assert clock.monotonic() == 7.0
+        assert files.open is open
+    assert clock.monotonic is real
+
+
+def test_a_wait_takes_its_time_from_the_host() -> None:
+    """An `Interrupt` waits on the clock of the host: by a clock that leaps it is over at once."""
+    moments = iter((0.0, 1e9))
+    interrupt = Interrupt()
+    with protocol.installed(host_of(clock_monotonic=lambda: next(moments))):
+        interrupt.wait(1e6)
+    interrupt.close()
+
+
+@pytest.mark.parametrize("part", protocol.PARTS)
+def test_a_part_names_all_functions_of_its_module(part: str) -> None:
+    """What a module offers is a function of the protocol, a constant or a type, or built from those."""
+    module = modules()[part]
+    derived = {
+        "clock": {"timestamp", "gmtime", "localtime", "strftime", "strptime"},
+        "files": {"fsdecode", "fsencode", "fspath", "DirEntry", "PathLike"},
+        "environment": {"environ", "environb", "platform", "python_version", "sysconf"},
+        "processes": {
+            "TimeoutExpired", "WIFSTOPPED", "waitstatus_to_exitcode", "end_effect", "end_leftover",
+            "is_alive",
+        },
+        "signals": {"Signals", "default_int_handler"},
+        "terminal": {"TerminalError"},
+        "threads": {"Empty"},
+    }  # fmt: skip
+    offered = {
+        name
+        for name in module.__all__  # type: ignore[attr-defined]
+        if callable(getattr(module, name, None)) and not name.startswith(("SIG", "POSIX"))
+    }
+    assert offered - derived.get(part, set()) <= set(protocol.members(part))
