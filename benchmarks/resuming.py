@@ -13,9 +13,11 @@ from place import Place
 from report import BYTES, Section, row
 from sizes import Sizes
 
-from llc.runtime.effects.world import Context, Interrupt, World, timestamp
+from llc.runtime.effects.world import World
 from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.observer import Display
+from llc.runtime.host.clock import timestamp
+from llc.runtime.host.context import Context, Interrupt
 from llc.runtime.journal.journal import Journal, write_file
 from llc.runtime.runs import locks
 from llc.runtime.runs.checkpoints import Checkpoints

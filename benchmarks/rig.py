@@ -11,9 +11,11 @@ from time import perf_counter
 from typing import Any
 
 from llc.frontend.compile import compile_text
-from llc.runtime.effects.world import Interrupt, World, timestamp
+from llc.runtime.effects.world import World
 from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.observer import Display
+from llc.runtime.host.clock import timestamp
+from llc.runtime.host.context import Interrupt
 from llc.runtime.journal.journal import Journal
 from llc.runtime.journal.outcome import Outcome
 from llc.runtime.runs import locks

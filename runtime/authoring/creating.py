@@ -13,7 +13,7 @@ from typing import Any
 from ...frontend.loop.paradigm_schema import PARADIGMS
 from ...frontend.source.yaml_tree import read_scalar
 from ...ir.diagnostics import CompileError, render_all, suggest
-from ..effects.world import Interrupted
+from ..host.context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen, is_attended, printable
 from ..host.secrets import masked

@@ -17,7 +17,7 @@ from ...frontend.compile import DEFAULT_LLM_MODEL
 from ...frontend.loop.json_schema import json_schema
 from ...ir.diagnostics import CompileError, Diagnostic, clean, in_order, render_all
 from ...stdlib import read_text
-from ..effects.world import Context, Interrupt
+from ..host.context import Context, Interrupt
 from ..host.errors import EXIT_FAILURE, UserError
 from ..models import selection
 from ..models.client import ModelClient, add_usage

@@ -20,7 +20,7 @@ from ...frontend.loop.reader import read_loop
 from ...frontend.source.document import Document
 from ...frontend.source.files import read_source
 from ...ir.diagnostics import CompileError
-from ..effects.world import Interrupted
+from ..host.context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen, is_attended, printable
 from ..host.secrets import masked

@@ -16,9 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..host.context import Context
     from ..project.configuration import AgentEntry
     from .process import Runner
-    from .world import Context
 
 PROMPT, SESSION = "{prompt}", "{session}"
 DEFAULT_ARGV = (

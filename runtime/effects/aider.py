@@ -11,17 +11,17 @@ import select
 import signal
 import time
 
+from ..host.context import TICK, Interrupted, milliseconds
 from ..host.processes import start_time
 from .builtin_tools import ToolError
 from .process import NotStarted, end_process_group
-from .world import TICK, Interrupted, milliseconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..host.context import Context
     from .process import Runner
-    from .world import Context
 
 NAMES = ("aider:automatic", "aider:interactive")
 # Seconds that it may take where the call does not say.

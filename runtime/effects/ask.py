@@ -19,14 +19,14 @@ import threading
 import time
 
 from ..host import secrets
+from ..host.context import TICK, milliseconds
 from .process import failure
-from .world import TICK, milliseconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .world import Context
+    from ..host.context import Context
 
 FOLDER = "answers"
 # A run that waits looks by itself so often: a pipe may be impossible where the project is.

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .world import Context
+    from ..host.context import Context
 
 # Seconds one jq program may run.
 LIMIT = 5.0

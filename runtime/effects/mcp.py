@@ -12,17 +12,17 @@ import re
 import signal
 import threading
 
+from ..host.context import TICK, Interrupted
 from ..host.processes import is_alive, start_time
 from ..models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 from .builtin_tools import ToolError
-from .world import TICK, Interrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from ...frontend.tasks.mcp import McpServer
-    from .world import Context
+    from ..host.context import Context
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 # Seconds that a server may take to start, if its `timeout` is not longer.

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .world import Context
+    from ..host.context import Context
 
 # Output up to this many bytes is kept whole; of more, the first and last KEPT_END bytes.
 CAPTURE_LIMIT = 1 << 20

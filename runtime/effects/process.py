@@ -15,15 +15,15 @@ import signal
 import stat
 import time
 
+from ..host.context import TICK, Interrupted, milliseconds
 from ..host.processes import has_living, new_start_time, tick_now
 from .output_capture import Capture
-from .world import TICK, Interrupted, milliseconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .world import Context, Interrupt
+    from ..host.context import Context, Interrupt
 
 # Seconds between TERM and KILL.
 GRACE = 2.0

@@ -10,14 +10,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...ir.effects import EFFECTS, TASK_RESULT
+from ..host.clock import timestamp
+from ..host.context import leave, pause
 from .agent import handoff_of
 from .process import failure, signal_number
-from .world import leave, pause, timestamp
 
 if TYPE_CHECKING:
     from ...ir.spans import Source
+    from ..host.context import Context, EffectLike
     from .jq import JqWorker
-    from .world import Context, EffectLike
 
 # When a scripted clock starts where the script does not say: the day of the seed's examples.
 EPOCH = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)

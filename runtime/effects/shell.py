@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .world import Context
+    from ..host.context import Context
 
 # Words that mean the same to a program as to a shell: nothing in them expands or separates.
 _PLAIN = re.compile(

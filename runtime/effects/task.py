@@ -21,11 +21,11 @@ from ..project import configuration
 from ..runs.runs import ROOT
 
 if TYPE_CHECKING:
+    from ..host.context import Context
     from ..models.conversation import Turns
     from ..models.worker_pool import SharedWorkers
     from .process import Runner
     from .shell import Shell
-    from .world import Context
 
     Answer = dict[str, Any]
 
@@ -240,7 +240,7 @@ class _Task:
 
     def quiet(self) -> Context:
         """The context of the effect, for a command whose output nobody needs to see."""
-        from .world import Context
+        from ..host.context import Context
 
         now = self.context
         fields = {name: getattr(now, name) for name in Context.__slots__ if name != "on_output"}

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from ..host.context import Context
     from .mcp import Servers
     from .shell import Shell
-    from .world import Context
 
 # Seconds that a custom tool may take where its declaration does not say.
 DEFAULT_TIMEOUT = 600.0

@@ -15,7 +15,7 @@ from collections import deque
 from ...ir.effects import EFFECTS
 from ...vm.machine.machine import Done, Effect, OutOfFuel
 from ...vm.values.faults import Fault
-from ..effects.world import TICK, Context, Exited, Interrupted, sleep_time, slept
+from ..host.context import TICK, Context, Exited, Interrupted, sleep_time, slept
 from ..host.coroutines import Apart, alone
 from ..journal.active_time import ActiveFile
 from ..journal.outcome import Outcome
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...vm.machine.machine import Machine, Waiting
-    from ..effects.world import Interrupt, WorldLike
+    from ..host.context import Interrupt, WorldLike
     from ..host.coroutines import Steps
     from ..journal.journal import Journal
     from ..journal.position import Where

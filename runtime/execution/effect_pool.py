@@ -18,7 +18,7 @@ from itertools import count
 from time import monotonic
 
 from ...ir.effects import EFFECTS
-from ..effects.world import TICK, Context, Interrupt, Interrupted, milliseconds
+from ..host.context import TICK, Context, Interrupt, Interrupted, milliseconds
 from .threads import Threads
 
 TYPE_CHECKING = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...vm.values.faults import show_place
-from ..effects.world import Interrupted
+from ..host.context import Interrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

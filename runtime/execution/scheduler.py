@@ -12,7 +12,7 @@ import os
 from collections import deque
 from time import monotonic
 
-from ..effects.world import Interrupt
+from ..host.context import Interrupt
 from ..host.coroutines import Apart
 from ..models.worker_pool import SharedWorkers
 from ..runs.locks import LOOK_AGAIN, Release

@@ -29,8 +29,16 @@ __all__ = [
     "timestamp",
 ]
 
+# The last second that a time stamp was made for, and its text: formatting it costs most of a time stamp.
+_second = -1, ""
+
 
 def timestamp(seconds: float) -> str:
-    """A time since 1970 as journals have it: UTC, ISO 8601 with milliseconds."""
-    whole, ms = divmod(int(seconds * 1000), 1000)
-    return f"{strftime('%Y-%m-%dT%H:%M:%S', gmtime(whole))}.{ms:03}Z"
+    """Seconds since 1970 as ISO 8601 in UTC with milliseconds: `2024-01-15T10:30:00.000Z`."""
+    global _second
+    whole, milli = divmod(int(seconds * 1000), 1000)
+    second, text = _second
+    if second != whole:
+        text = strftime("%Y-%m-%dT%H:%M:%S", gmtime(whole))
+        _second = whole, text
+    return f"{text}.{milli:03d}Z"

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...ir.effects import EFFECTS, NOTES
-from ..effects.world import TICK
 from ..execution.observer import Display
+from ..host.context import TICK
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from ..host.screen import Screen
 from ..journal.active_time import seconds

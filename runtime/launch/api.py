@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ...vm.code.image import Image
     from ...vm.values.faults import Fault
-    from ..effects.world import WorldLike
+    from ..host.context import WorldLike
     from ..journal.outcome import Outcome
 
 
@@ -164,7 +164,7 @@ def _evaluate(image: Image, performing: WorldLike, fuel: int) -> Any:
     from ...vm.jit.runtime.tiered import Machine
     from ...vm.machine.machine import Done, Effect
     from ...vm.values.faults import Fault
-    from ..effects.world import Context, Interrupt
+    from ..host.context import Context, Interrupt
 
     machine = Machine(image, fuel=fuel)
     interrupt = Interrupt()

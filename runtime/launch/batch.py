@@ -17,8 +17,8 @@ import attrs
 
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...vm.code.image import Image
-from ..effects.world import Interrupt
 from ..execution.scheduler import Many, Strand, place_for
+from ..host.context import Interrupt
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal.outcome import Outcome
 from ..project.limits import keeping

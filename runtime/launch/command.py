@@ -13,10 +13,10 @@ import os
 import sys
 from time import monotonic
 
-from ..effects.world import timestamp
 from ..execution.driver import Driver
 from ..execution.observer import Display, QuietDisplay
 from ..host import secrets as masking
+from ..host.clock import timestamp
 from ..host.coroutines import Apart, alone
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError, refuse_missing_folder
 from ..host.screen import Screen
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from ...vm.code.image import Image
     from ...vm.machine.machine import Machine
-    from ..effects.world import Interrupt, WorldLike
     from ..execution.profiler import Meter
     from ..execution.scheduler import Many
+    from ..host.context import Interrupt, WorldLike
     from ..host.coroutines import Steps
     from ..journal.position import Progress
     from ..project.budget import Spending

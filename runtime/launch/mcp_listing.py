@@ -11,7 +11,7 @@ from ...frontend.tasks.mcp import McpServer, McpTools, listing_path, listing_tex
 from ...ir.diagnostics import clean, suggest
 from ..effects import mcp
 from ..effects.builtin_tools import ToolError
-from ..effects.world import Context
+from ..host.context import Context
 from ..host.errors import EXIT_USAGE, UserError
 from ..host.screen import Screen
 from ..journal.journal import JournalError, write_file

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ...frontend.sexp.completeness import Pending
 from ...ir.diagnostics import CompileError, Diagnostic, clean, render, render_all, suggest
 from ...ir.spans import Span
-from ..effects.world import Exited, Interrupt
 from ..execution import tier_choice
+from ..host.context import Exited, Interrupt
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen, is_attended, printable
 from ..host.secrets import masked

@@ -13,7 +13,7 @@ from time import monotonic
 from ...ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
 from ...ir.spans import Source, Span
 from ..cli import early_signals
-from ..effects.world import Interrupted
+from ..host.context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, UserError
 from ..host.screen import Screen
 from ..journal.journal import JournalError

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 
 from ...vm.machine.machine import TIERS
-from ..effects.world import Interrupted, timestamp
+from ..host.clock import timestamp
+from ..host.context import Interrupted
 from ..host.coroutines import alone
 from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
 from ..journal import journal as journals
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...vm.code.image import Image
-    from ..effects.world import Interrupt
+    from ..host.context import Interrupt
     from ..host.coroutines import Steps
     from ..runs.locks import Lock
     from ..runs.runs import RunFolder

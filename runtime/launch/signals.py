@@ -9,7 +9,7 @@ import os
 import signal
 
 from ..cli import early_signals
-from ..effects.world import Interrupt
+from ..host.context import Interrupt
 from ..host.errors import EXIT_INTERRUPTED
 
 TYPE_CHECKING = False

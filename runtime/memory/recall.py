@@ -19,7 +19,7 @@ from .index import Damaged, Index, Unusable, Update, index_path, throw_away
 from .search import Match, Source
 
 if TYPE_CHECKING:
-    from ..effects.world import Context
+    from ..host.context import Context
 
 T = TypeVar("T")
 

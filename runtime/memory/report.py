@@ -135,7 +135,7 @@ def look_up(root: str, request: Request) -> Answer:
 
     answer: Answer = _guarded(root, act)
     if request.rerank and answer.matches:
-        from ..effects.world import Context, Interrupt
+        from ..host.context import Context, Interrupt
         from ..models.judge import Judge
         from .rerank import rerank
 

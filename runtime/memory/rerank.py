@@ -14,7 +14,7 @@ from ..models import selection
 from .search import Match
 
 if TYPE_CHECKING:
-    from ..effects.world import Context
+    from ..host.context import Context
     from .recall import Request
 
 _TOKENS = 1024

@@ -18,7 +18,7 @@ from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..effects.world import Context
+    from ..host.context import Context
     from .worker_pool import Line, SharedWorkers
 
 

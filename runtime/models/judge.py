@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..effects.world import Context
+    from ..host.context import Context
     from ..project.configuration import ModelEntry
     from .client import ModelClient
     from .selection import Model

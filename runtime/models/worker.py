@@ -15,14 +15,14 @@ import signal
 import sys
 import time
 
-from ..effects.world import TICK, milliseconds
+from ..host.context import TICK, milliseconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from ..effects.world import Interrupt
+    from ..host.context import Interrupt
 
 # A longer answer is refused: it could not be a value of a loop in any useful way.
 MAX_ANSWER = 32 << 20

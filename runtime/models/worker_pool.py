@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 
-from ..effects.world import milliseconds
+from ..host.context import milliseconds
 from .worker import MAX_ANSWER, START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from ..effects.world import Interrupt
+    from ..host.context import Interrupt
 
 # Calls that one helper answers at once: to import a client takes as long as a hundred of its calls.
 AT_ONCE = 50

@@ -18,7 +18,7 @@ import attrs
 from ...ir.records import frozen
 from ...vm.code.image import Image
 from ...vm.machine.outcomes import Effect
-from ..effects.world import timestamp
+from ..host.clock import timestamp
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal import journal as journals
 from ..journal.events import OWN

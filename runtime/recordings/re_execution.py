@@ -13,7 +13,7 @@ from ...vm.code.image import Image
 from ...vm.jit.runtime.tiered import Machine
 from ...vm.machine.outcomes import NO_ANSWER, Done, Effect, OutOfFuel
 from ...vm.values.faults import Fault
-from ..effects.world import exit_code
+from ..host.context import exit_code
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal.outcome import Outcome
 from ..journal.position import QUANTUM, Progress, event_fields

@@ -9,7 +9,7 @@ import os
 import sys
 
 from ...ir.effects import EFFECTS
-from ..effects.world import LONGEST_WAIT
+from ..host.context import LONGEST_WAIT
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.processes import end_effect
 from ..host.secrets import masked
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...vm.machine.machine import Effect
-    from ..effects.world import Interrupt
+    from ..host.context import Interrupt
     from ..host.screen import Screen
     from ..journal.history import Recorded
     from .replay import Position

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ...vm.code.image import Image
     from ...vm.machine.machine import Machine
-    from ..effects.world import WorldLike
+    from ..host.context import WorldLike
     from ..journal.history import Mark
     from ..journal.position import Where
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ...vm.code.image import Image
     from ...vm.jit.runtime.tiered import Machine
-    from ..effects.world import WorldLike
+    from ..host.context import WorldLike
     from ..runs.checkpoints import Checkpoint
     from ..runs.runs import RunFolder
     from .replay import Position

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
     from typing import Any
 
-    from ..effects.world import Interrupt
+    from ..host.context import Interrupt
     from ..host.coroutines import Steps
 
 # Looking whether a run lives takes its lock for a moment; starting has to outwait that.

@@ -31,8 +31,9 @@ from ...vm.machine.machine import Done, Effect, OutOfFuel
 from ...vm.values.faults import Fault
 from ...vm.values.text_form import written
 from ...vm.values.values import Box, FunctionValue, to_host
-from ..effects.world import Context, Interrupt, Interrupted, World
+from ..effects.world import World
 from ..execution.observer import Display
+from ..host.context import Context, Interrupt, Interrupted
 from ..host.errors import UserError
 from ..journal.outcome import Outcome
 from ..journal.position import QUANTUM
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from ...vm.machine.machine import Machine
     from ...vm.values.faults import Place
     from ...vm.values.values import Value
-    from ..effects.world import WorldLike
+    from ..host.context import WorldLike
 
 # Functions that nothing can call any more are left out once there are so many functions.
 SWEEP_AT = 256

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.effects.world import Context, Interrupt, World
+from llc.runtime.effects.world import World
+from llc.runtime.host.context import Context, Interrupt
 
 
 class Effect:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.effects.world import Interrupt, Interrupted
+from llc.runtime.host.context import Interrupt, Interrupted
 
 Perform = Callable[..., dict[str, Any]]
 Stub = Callable[..., Path]

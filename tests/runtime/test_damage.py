@@ -15,10 +15,11 @@ import pytest
 
 from llc.frontend.compile import compile_text
 from llc.ir.text import parse_program
-from llc.runtime.effects.world import Context, Interrupt, World
+from llc.runtime.effects.world import World
 from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.observer import Display
 from llc.runtime.host import files
+from llc.runtime.host.context import Context, Interrupt
 from llc.runtime.journal import journal
 from llc.runtime.journal.journal import Journal
 from llc.runtime.launch import command as launch

@@ -28,11 +28,12 @@ from llc.ir.nodes import (
 )
 from llc.ir.nodes import Fail as FailExit
 from llc.ir.nodes import Note as NoteInstruction
-from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
+from llc.runtime.effects.world import World
 from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.effect_log import LONGEST_ACTION
 from llc.runtime.execution.observer import Display
 from llc.runtime.host import files
+from llc.runtime.host.context import Context, Interrupt, Interrupted
 from llc.runtime.journal import journal as journals
 from llc.runtime.journal.journal import Journal, JournalError
 from llc.runtime.journal.outcome import Outcome

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from llc.runtime.effects.world import Interrupt
 from llc.runtime.host import clock, files, pipes, processes, protocol, signals, terminal, threads
+from llc.runtime.host.context import Interrupt
 
 
 def host_of(**changed: object) -> SimpleNamespace:

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from llc.ir.text import parse_program
-from llc.runtime.effects.world import Context, Interrupt, World
+from llc.runtime.effects.world import World
 from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.observer import Display
+from llc.runtime.host.context import Context, Interrupt
 from llc.runtime.journal import journal
 from llc.runtime.journal.history import History
 from llc.runtime.launch import command

@@ -18,7 +18,8 @@ from memory_projects import repository
 from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import CompileError
 from llc.runtime.effects.scripted_world import NoRule, ScriptedWorld
-from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
+from llc.runtime.effects.world import World
+from llc.runtime.host.context import Context, Interrupt, Interrupted
 from llc.runtime.memory import index
 
 Perform = Callable[..., dict[str, Any]]

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
+from llc.runtime.effects.world import World
+from llc.runtime.host.context import Context, Interrupt, Interrupted
 from llc.runtime.models.judge import Judge
 from llc.runtime.models.prices import Prices, load_prices
 

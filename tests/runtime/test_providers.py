@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from llc.ir.diagnostics import CompileError
-from llc.runtime.effects.world import Context, World
+from llc.runtime.effects.world import World
+from llc.runtime.host.context import Context
 from llc.runtime.models import selection as choice
 from llc.runtime.models.selection import choose
 from llc.runtime.project import configuration

@@ -17,7 +17,7 @@ from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import CompileError
 from llc.runtime.effects.script_reader import _TYPES, RULE_FIELDS
 from llc.runtime.effects.scripted_world import NoRule, ScriptedWorld
-from llc.runtime.effects.world import Context, Interrupt, Interrupted
+from llc.runtime.host.context import Context, Interrupt, Interrupted
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from llc.runtime.effects.world import Context, Exited, Interrupt, World
+from llc.runtime.effects.world import World
+from llc.runtime.host.context import Context, Exited, Interrupt
 from llc.runtime.terminal.session import SWEEP_AT, Answer, Session
 
 

@@ -21,7 +21,8 @@ from llc.runtime.effects import process
 from llc.runtime.effects.output_capture import CAPTURE_LIMIT, KEPT_END
 from llc.runtime.effects.process import Runner
 from llc.runtime.effects.shell import Shell, plain_words
-from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
+from llc.runtime.effects.world import World
+from llc.runtime.host.context import Context, Interrupt, Interrupted
 from llc.vm.primitives.verdicts import judge_crash
 
 Perform = Callable[..., dict[str, Any]]
@@ -315,7 +316,8 @@ def test_a_hundred_megabytes_of_output_do_not_grow_the_process(tmp_path: Path) -
     """Memory stays flat and all of it is on disk."""
     code = f"""
 import resource
-from llc.runtime.effects.world import Context, Interrupt, World
+from llc.runtime.effects.world import World
+from llc.runtime.host.context import Context, Interrupt
 class Effect:
     kind = "shell"
     args = {{"command": "yes 123456789 | head -c 100000000"}}
@@ -584,7 +586,8 @@ def test_a_program_of_the_working_folder_is_found_by_its_path(
 def test_standard_descriptors_that_are_closed_do_no_harm(tmp_path: Path) -> None:
     """`llc run … <&- >&-`: pipes do not end up in the places of the standard descriptors."""
     code = """
-from llc.runtime.effects.world import Context, Interrupt, World
+from llc.runtime.effects.world import World
+from llc.runtime.host.context import Context, Interrupt
 import json, sys
 class Effect:
     kind = "shell"
@@ -626,7 +629,8 @@ def test_commands_are_utf_8_whatever_the_locale(tmp_path: Path, locale: str) -> 
     """In an ASCII locale a command reaches its program as it was written."""
     script = tmp_path / "script.py"
     script.write_text(
-        "from llc.runtime.effects.world import Context, Interrupt, World\n"
+        "from llc.runtime.effects.world import World\n"
+        "from llc.runtime.host.context import Context, Interrupt\n"
         "class Effect:\n"
         "    kind = 'shell'\n"
         "    args = {'command': 'printf %s é→ > out; é→'}\n"

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from llc.ir.results import TaskResult, structure
-from llc.runtime.effects.world import Context, Interrupt, Interrupted, World
+from llc.runtime.effects.world import World
+from llc.runtime.host.context import Context, Interrupt, Interrupted
 
 Do = Callable[..., dict[str, Any]]
 SCHEMA = {

@@ -17,7 +17,9 @@ import pytest
 import llc
 from llc.ir.effects import EFFECTS
 from llc.runtime.effects import world as world_module
-from llc.runtime.effects.world import Context, Interrupt, Interrupted, World, milliseconds, timestamp
+from llc.runtime.effects.world import World
+from llc.runtime.host.clock import timestamp
+from llc.runtime.host.context import Context, Interrupt, Interrupted, milliseconds
 
 Perform = Callable[..., dict[str, Any]]
 

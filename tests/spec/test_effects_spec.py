@@ -14,7 +14,8 @@ from spec.blocks import SPEC, take, text_of
 from llc.frontend.source.files import text_source
 from llc.ir.effects import EFFECT_ROWS, NOTE_ROWS
 from llc.runtime.effects.scripted_world import NoRule, ScriptedWorld
-from llc.runtime.effects.world import Context, Interrupt, World
+from llc.runtime.effects.world import World
+from llc.runtime.host.context import Context, Interrupt
 
 CHAPTER = SPEC / "effects.md"
 TEXT = text_of("effects.md")
