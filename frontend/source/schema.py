@@ -38,10 +38,11 @@ class Type(NamedTuple):
     item: type of a list's items or of a map's values.
     specs: the classes that a block may be.
     least, most, above: bounds of a number, `above` being exclusive; `least` of a text, list or map
-        is its least length, `most` of a text or list the greatest.
+        is its least length, `most` the greatest.
     pattern: a regular expression that matches the whole text; `says` describes it in words.
     hint: the remedy to offer where a value does not fit.
     nullable: whether the value may be left empty, which reads as None.
+    partial: whether an item that cannot be read leaves the others of a list or map as they are.
     """
 
     kind: str
@@ -57,6 +58,7 @@ class Type(NamedTuple):
     says: str = ""
     hint: str | None = None
     nullable: bool = False
+    partial: bool = False
 
 
 TEXT = Type("text", least=1)

@@ -359,8 +359,7 @@ class SchemaReader:
             help = f"write `[{node.text}]`" if is_short and isinstance(node, Scalar) else None
             return self.wrong(type, node, path, help)
         if type.most is not None and len(node.items) > type.most:
-            message = f"`{path}` has more than {type.most:,.0f} items"
-            return self.error("too-many-items", message, self.document.span(node.items[int(type.most)]))
+            return self.too_many(type, path, node.items[int(type.most)])
         values = []
         for i, item in enumerate(node.items):
             places[f"{path}[{i}]"] = item
@@ -369,12 +368,20 @@ class SchemaReader:
             return self.error(
                 "empty-list", f"`{path}` is empty", self.document.span(node), "nothing is in it"
             )
+        if type.partial:
+            return tuple(value for value in values if value is not BAD)
         return BAD if any(value is BAD for value in values) else tuple(values)
+
+    def too_many(self, type: Type, path: str, node: Node) -> Bad:
+        message = f"`{path}` has more than {type.most:,.0f} items"
+        return self.error("too-many-items", message, self.document.span(node))
 
     def map(self, type: Type, node: Node, path: str, places: dict[str, Node]) -> Any:
         assert type.item is not None
         if not isinstance(node, Mapping):
             return self.wrong(type, node, path)
+        if type.most is not None and len(node.entries) > type.most:
+            return self.too_many(type, path, list(node.entries.values())[int(type.most)][0])
         cls = type.item.specs[0] if type.item.kind == "spec" else None
         values: dict[str, Any] = {}
         for key, (key_node, item) in node.entries.items():
@@ -389,6 +396,8 @@ class SchemaReader:
                 places[f"key:{path}.{key}"] = key_node
                 places[f"{path}.{key}"] = item
                 values[key] = self.value(type.item, item, f"{path}.{key}", places)
+        if type.partial:
+            return {key: value for key, value in values.items() if value is not BAD}
         return BAD if any(value is BAD for value in values.values()) else values
 
     def spec(self, type: Type, node: Node, path: str) -> Any:

@@ -10,16 +10,20 @@ starting anything. A tool is called `mcp:<server>.<tool>`. See `spec/mcp.md`.
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Mapping
 from posixpath import join
-from typing import Any
+from typing import Any, ClassVar
+
+import attrs
 
 from ...ir.diagnostics import CompileError, clean, suggest
 from ...ir.digests import sha256
 from ...ir.records import frozen
 from ...ir.spans import Source
-from ..source.document import Document, Mapping, Node
+from ..source.document import Mapping as MappingNode
 from ..source.files import is_file, is_there, read_source
+from ..source.schema import TEXT, Spec, Type, block, of
+from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import read_document
 from .signature import Parameter, Signature, is_name, is_parameter_name, type_named
 
@@ -27,82 +31,46 @@ PREFIX = "mcp:"
 CONFIG_FILE = "config.yaml"
 LISTINGS = join(".cache", "mcp")
 DEFAULT_TIMEOUT = 60.0
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_KEYS = ("command", "args", "env", "cwd", "timeout")
 _LONGEST_DOC = 2_000
 
 
-@frozen
-class McpServer:
-    """A server: the program that is it. env: beside our environment, `$NAME` being a variable's."""
+@frozen(kw_only=True)
+class McpServer(Spec):
+    """A server: the program that is it."""
+
+    keyed: ClassVar[bool] = True
+    noun: ClassVar[str] = "the server"
+    example: ClassVar[str] = "such as: files: {command: files-server}"
 
     name: str
-    command: str
-    args: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
-    cwd: str | None = None
-    timeout: float = DEFAULT_TIMEOUT
+    command: str = attrs.field(metadata=of(TEXT, "The program."))
+    args: tuple[str, ...] = attrs.field(default=(), metadata=of(Type("list", Type("text")), "Its arguments."))
+    env: Mapping[str, str] = attrs.field(
+        factory=dict,
+        metadata=of(
+            Type("map", Type("text")), "Variables in addition to llc's own; `$NAME` is a variable of llc's."
+        ),
+    )
+    cwd: str | None = attrs.field(default=None, metadata=of(TEXT, "The folder to start it in."))
+    timeout: float = attrs.field(
+        default=DEFAULT_TIMEOUT, metadata=of(Type("number", above=0, most=1e6), "Seconds for one request.")
+    )
 
     @property
     def digest(self) -> str:
-        """What tells that a listing is of another program."""
+        """Tells that a listing is of another program."""
         told = json.dumps([self.command, self.args, self.cwd])
         return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def read_servers(document: Document, node: Node) -> dict[str, McpServer]:
-    """The servers under `mcp`; what is wrong is noted in the document."""
-
-    def wrong(at: Node, message: str, help: str | None = None) -> None:
-        document.fail("wrong-type", message, document.span(at), help=help)
-
-    found: dict[str, McpServer] = {}
-    if not isinstance(node, Mapping):
-        wrong(node, "`mcp` is a mapping from names to servers", "such as: files: {command: files-server}")
-        return found
-    for name, (key, item) in node.entries.items():
-        if not _NAME.fullmatch(name):
-            help = "letters, digits, `_` and `-`"
-            document.fail(
-                "bad-name", f"a server cannot be called `{name[:80]}`", document.span(key), help=help
-            )
-            continue
-        if not isinstance(item, Mapping):
-            wrong(item, f"the server `{name}` is a mapping with a `command`")
-            continue
-        given: dict[str, Any] = {"name": name, "command": ""}
-        for word, (word_node, value_node) in item.entries.items():
-            value = document.plain(value_node)
-            texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
-            if word not in _KEYS:
-                message = f"the server `{name}` has no key `{word[:80]}`"
-                known = suggest(word, _KEYS, "it may have")
-                document.fail("unknown-key", message, document.span(word_node), help=known)
-            elif word == "args" and texts:
-                given[word] = tuple(value)
-            elif (
-                word == "env" and isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
-            ):
-                given[word] = tuple(value.items())
-            elif word == "timeout" and _is_seconds(value):
-                given[word] = float(value)
-            elif word in ("command", "cwd") and isinstance(value, str) and value:
-                given[word] = value
-            else:
-                wanted = {
-                    "args": "a list of texts",
-                    "env": "a mapping to texts",
-                    "timeout": "seconds above 0",
-                }
-                wrong(value_node, f"`{word}` of the server `{name}` is {wanted.get(word, 'a text')}")
-        if "command" not in item.entries:
-            document.fail("missing-key", f"the server `{name}` needs a `command`", document.span(key))
-        found[name] = McpServer(**given)
-    return found
-
-
-def _is_seconds(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1e6
+# The value of `mcp` in the configuration.
+SERVERS = Type(
+    "map",
+    block(McpServer),
+    pattern="[A-Za-z0-9][A-Za-z0-9_-]{0,63}",
+    says="a mapping from names (letters, digits, `_` and `-`) to servers",
+    hint="such as: files: {command: files-server}",
+)
 
 
 # --- listings ---------------------------------------------------------------------------------
@@ -203,12 +171,12 @@ class McpTools:
 def _configured(path: str) -> dict[str, McpServer]:
     document = read_document(read_source(path))
     root = document.root
-    found: dict[str, McpServer] = {}
-    if isinstance(root, Mapping) and "mcp" in root.entries:
-        found = read_servers(document, root.entries["mcp"][1])
+    found: Any = {}
+    if isinstance(root, MappingNode) and "mcp" in root.entries:
+        found = SchemaReader(document).value(SERVERS, root.entries["mcp"][1], "mcp", {})
     if any(finding.is_error for finding in document.diagnostics):
         raise CompileError(document.diagnostics, [document.source])
-    return found
+    return {} if found is BAD else dict(found)
 
 
 def offered(server: str, tools: list[dict[str, Any]], source: Source | None = None) -> dict[str, Signature]:

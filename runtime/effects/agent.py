@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..host.context import Context
-    from ..project.configuration import AgentEntry
+    from ..project.configuration_schema import AgentEntry
     from .process import Runner
 
 PROMPT, SESSION = "{prompt}", "{session}"
@@ -71,7 +71,7 @@ class Program:
 
     @classmethod
     def of(cls, entry: AgentEntry) -> Program:
-        return cls(entry.argv, entry.output, entry.fields, entry.resume)
+        return cls(entry.argv, entry.output, dict(entry.fields), entry.resume)
 
     def words(self, prompt: str, session: str | None = None) -> list[str]:
         """With the prompt in its place, which is the end where there is no other."""

@@ -86,7 +86,7 @@ def configured_servers() -> dict[str, McpServer]:
 def as_request(server: McpServer) -> dict[str, Any]:
     """What a helper needs to start a server: `$NAME` in its `env` is the variable of that name."""
     env = {name: value for name, value in os.environ.items() if _is_sendable(value)}
-    for name, value in server.env:
+    for name, value in server.env.items():
         env[name] = _VARIABLE.sub(lambda found: env.get(found[1] or found[2], ""), value)
     return {"command": server.command, "args": list(server.args), "env": env, "cwd": server.cwd}
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..host.context import Context
-    from ..project.configuration import ModelEntry
+    from ..project.configuration_schema import ModelEntry
     from .client import ModelClient
     from .selection import Model
     from .worker_pool import SharedWorkers

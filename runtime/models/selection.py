@@ -12,7 +12,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..project.configuration import Configuration, ModelEntry
+from ..project.configuration import Configuration
+from ..project.configuration_schema import ModelEntry
 from .prices import Price
 
 

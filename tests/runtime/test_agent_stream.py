@@ -289,14 +289,14 @@ def test_a_report_without_a_result_is_an_error(
     [
         ("agents: [a]", "wrong-type"),
         ("agents: {a: b}", "wrong-type"),
-        ("agents: {a: {output: text}}", "missing-key"),
-        ("agents: {a: {argv: []}}", "wrong-type"),
-        ("agents: {a: {argv: [x], output: xml}}", "unknown-choice"),
+        ("agents: {a: {output: text}}", "missing-field"),
+        ("agents: {a: {argv: []}}", "empty-list"),
+        ("agents: {a: {argv: [x], output: xml}}", "unknown-value"),
         ("agents: {a: {argv: [x], fields: {result: y}}}", "contradictory-keys"),
-        ("agents: {a: {argv: [x], output: json, fields: {resul: y}}}", "unknown-choice"),
+        ("agents: {a: {argv: [x], output: json, fields: {resul: y}}}", "bad-name"),
         ("agents: {a: {argv: [x], out: json}}", "unknown-key"),
         ("agents: {a: {argv: [x], resume: x}}", "wrong-type"),
-        ("agents: {a: {argv: [x], resume: [x, '{prompt}']}}", "missing-key"),
+        ("agents: {a: {argv: [x], resume: [x, '{prompt}']}}", "missing-placeholder"),
     ],
 )
 def test_what_is_wrong_with_an_agents_entry_is_said(tmp_path: Path, text: str, finding: str) -> None:

@@ -285,7 +285,7 @@ def test_a_removal_that_was_cut_off_is_finished(llc: Llc, tmp_path: Path) -> Non
         ("secrets: A\n", "wrong-type", 10),
         ("secrets: [A, 3]\n", "wrong-type", 14),
         ("secrets: [sk-abc-def]\n", "wrong-type", 11),
-        ("history: {keep: -1}\n", "wrong-type", 17),
+        ("history: {keep: -1}\n", "out-of-range", 17),
         ("history: {older_than: soon}\n", "wrong-type", 23),
         ("- 1\n", "wrong-type", 1),
     ],

@@ -229,10 +229,10 @@ def test_a_schema_becomes_parameters(schema: Any, parameters: Any) -> None:
     [
         ("mcp: [a]", "wrong-type"),
         ("mcp: {a: b}", "wrong-type"),
-        ("mcp: {a: {args: [x]}}", "missing-key"),
+        ("mcp: {a: {args: [x]}}", "missing-field"),
         ("mcp: {a/b: {command: x}}", "bad-name"),
         ("mcp: {a: {command: x, args: y}}", "wrong-type"),
-        ("mcp: {a: {command: x, timeout: 0}}", "wrong-type"),
+        ("mcp: {a: {command: x, timeout: 0}}", "out-of-range"),
         ("mcp: {a: {command: x, arg: [y]}}", "unknown-key"),
     ],
 )

@@ -15,9 +15,10 @@ import pytest
 import yaml
 from spec.blocks import Block, take, text_of
 
+from llc.frontend.source.schema import fields_of
 from llc.frontend.tasks.registry import LIBRARY_TASKS, library_task
 from llc.runtime.models.selection import PROVIDERS
-from llc.runtime.project import configuration
+from llc.runtime.project import configuration, configuration_schema
 
 BLOCKS = take(
     "tasks.md",
@@ -126,8 +127,8 @@ def test_the_tables_are_complete() -> None:
         assert task is not None
         assert all(f"`{parameter.name}`" in line for parameter in task.order), name
     for slots in (
-        configuration.ModelEntry.__slots__,
-        configuration.TaskSettings.__slots__,
+        fields_of(configuration_schema.ModelEntry),
+        fields_of(configuration_schema.TaskSettings),
         configuration.BUDGET,
     ):
         assert all(f"`{key}`" in text for key in slots)

@@ -1,0 +1,230 @@
+"""Schema of `.loops/config.yaml`; `spec/cli.md`, Configuration.
+
+Imported only for a project that has the file, because the schema engine needs attrs and PyYAML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import attrs
+
+from ...frontend.source.document import Scalar
+from ...frontend.source.files import read_source
+from ...frontend.source.schema import (
+    COUNT,
+    DURATION,
+    NAME,
+    TEXT,
+    VARIABLE,
+    Spec,
+    Type,
+    block,
+    choice,
+    of,
+)
+from ...frontend.source.schema_reader import BAD, SchemaReader
+from ...frontend.source.yaml_tree import read_document
+from ...frontend.tasks.mcp import SERVERS, McpServer
+from ...ir.diagnostics import CompileError, suggest
+from ...ir.records import frozen
+from ..effects.agent import FIELDS, KNOWN, OUTPUTS
+from ..runs.runs import KEPT
+from .configuration import AGE, BUDGET, PROVIDERS, RUNNERS, Configuration, age
+
+_AMOUNT = Type("number", least=0, most=1e15)
+_WHOLE = Type("integer", least=0, most=1e15)
+_WORDS = Type("list", TEXT, least=1, says="a list: a program and its arguments")
+_BYTES = Type("integer", least=1, most=1e12)
+
+
+@frozen(kw_only=True)
+class History(Spec):
+    """Which finished runs are kept."""
+
+    keep: int = attrs.field(
+        default=KEPT, metadata=of(Type("integer", least=0, most=1e12), "Finished runs kept per loop.")
+    )
+    older_than: str | None = attrs.field(
+        default=None,
+        metadata=of(
+            Type("text", pattern=AGE, says="an age such as `30d`, `12h` or `4w`"),
+            "Remove only runs that started longer ago than this.",
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class ModelEntry(Spec):
+    """A model, by a name of the project's own."""
+
+    noun: ClassVar[str] = "a model"
+
+    name: str = attrs.field(metadata=of(NAME, "The name that loops and tasks use."))
+    provider: str = attrs.field(
+        default="", metadata=of(choice(*PROVIDERS), "Whose interface it has; absent: by its name.")
+    )
+    model: str = attrs.field(default="", metadata=of(TEXT, "The provider's name of it; absent: `name`."))
+    base_url: str | None = attrs.field(default=None, metadata=of(TEXT, "The address of the server."))
+    key: str | None = attrs.field(
+        default=None, metadata=of(VARIABLE, "The environment variable that contains the API key.")
+    )
+    price: tuple[float, float] | None = attrs.field(
+        default=None,
+        metadata=of(
+            Type(
+                "list",
+                _AMOUNT,
+                least=2,
+                most=2,
+                says="a list of two numbers",
+                hint="USD per million tokens of input and of output: [1, 5]",
+            ),
+            "USD per million tokens of input and of output.",
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class AgentEntry(Spec):
+    """An agent program, by a name of the project's own."""
+
+    keyed: ClassVar[bool] = True
+    noun: ClassVar[str] = "the agent"
+    example: ClassVar[str] = "such as: codex: {argv: [codex, exec, '{prompt}'], output: text}"
+
+    name: str
+    argv: tuple[str, ...] = attrs.field(
+        metadata=of(_WORDS, "The program and its arguments; `{prompt}` is the prompt.")
+    )
+    resume: tuple[str, ...] = attrs.field(
+        default=(), metadata=of(_WORDS, "The same where it continues `{session}`; absent: it cannot.")
+    )
+    output: str = attrs.field(
+        default="auto", metadata=of(choice(*OUTPUTS), "What it prints; `auto`: recognised from the output.")
+    )
+    fields: Mapping[str, str] = attrs.field(
+        factory=dict,
+        metadata=of(
+            Type("map", TEXT, pattern="|".join(FIELDS), says=f"fields are {', '.join(FIELDS)}"),
+            "Paths of the values in a JSON report.",
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class TaskSettings(Spec):
+    """How tasks are performed that do not say so themselves."""
+
+    model: str = attrs.field(default="", metadata=of(TEXT, "The model; absent: the built-in default."))
+    runner: str = attrs.field(default="model", metadata=of(choice(*RUNNERS), "What performs tasks."))
+    agent: str | tuple[str, ...] = attrs.field(
+        default=(),
+        metadata=of(
+            Type(
+                "either",
+                options=(TEXT, _WORDS),
+                says="a name of `agents`, or a list: a program and its arguments",
+            ),
+            "The agent that performs tasks: a name of `agents`, or a program and its arguments.",
+        ),
+    )
+    max_tokens: int = attrs.field(default=8192, metadata=of(COUNT, "Tokens of an answer at most."))
+    timeout: float = attrs.field(default=600.0, metadata=of(DURATION, "Seconds for one task."))
+    file_bytes: int = attrs.field(
+        default=256 << 10, metadata=of(_BYTES, "Bytes of one file that a prompt contains at most.")
+    )
+    files_bytes: int = attrs.field(
+        default=1 << 20, metadata=of(_BYTES, "Bytes of all files that a prompt contains at most.")
+    )
+
+
+@frozen(kw_only=True)
+class RunBudget(Spec):
+    """What agent and model calls of a run may use."""
+
+    usd: float | None = attrs.field(default=None, metadata=of(_AMOUNT, "US dollars at most."))
+    tokens: int | None = attrs.field(default=None, metadata=of(_WHOLE, "Tokens at most, in and out."))
+    calls: int | None = attrs.field(default=None, metadata=of(_WHOLE, "Calls at most."))
+    seconds: float | None = attrs.field(default=None, metadata=of(_AMOUNT, "Seconds of calls at most."))
+
+
+@frozen(kw_only=True)
+class ConfigurationFile(Spec):
+    """The configuration of a project."""
+
+    noun: ClassVar[str] = "the configuration"
+
+    secrets: tuple[str, ...] = attrs.field(
+        default=(),
+        metadata=of(Type("list", VARIABLE), "Environment variables whose values are never shown or written."),
+    )
+    history: History = attrs.field(
+        factory=History, metadata=of(block(History), "Which finished runs are kept.")
+    )
+    models: tuple[ModelEntry, ...] = attrs.field(
+        default=(), metadata=of(Type("list", block(ModelEntry)), "Models by names of the project's own.")
+    )
+    tasks: TaskSettings = attrs.field(
+        factory=TaskSettings, metadata=of(block(TaskSettings), "How tasks are performed.")
+    )
+    mcp: Mapping[str, McpServer] = attrs.field(factory=dict, metadata=of(SERVERS, "MCP servers by name."))
+    agents: Mapping[str, AgentEntry] = attrs.field(
+        factory=dict, metadata=of(Type("map", block(AgentEntry)), "Agent programs by name.")
+    )
+    budget: RunBudget = attrs.field(
+        factory=RunBudget, metadata=of(block(RunBudget), "What agent and model calls of a run may use.")
+    )
+
+
+def read_configuration(path: str) -> Configuration:
+    """The configuration in a file. Raises `CompileError` with every error in it."""
+    document = read_document(read_source(path))
+    found = _Reader(document).configuration()
+    if any(finding.is_error for finding in document.diagnostics):
+        raise CompileError(document.diagnostics, [document.source])
+    return found
+
+
+class _Reader(SchemaReader):
+    def configuration(self) -> Configuration:
+        document, root = self.document, self.document.root
+        is_empty = isinstance(root, Scalar) and root.value is None
+        if is_empty or [finding.id for finding in document.diagnostics] == ["empty-document"]:
+            document.diagnostics.clear()
+            return Configuration()
+        given = self.spec(block(ConfigurationFile), root, "the configuration") if root is not None else BAD
+        if not isinstance(given, ConfigurationFile):
+            return Configuration()
+        models: dict[str, ModelEntry] = {}
+        for entry in given.models:
+            if models.setdefault(entry.name, entry) is not entry:
+                message = f"the model `{entry.name}` is given twice"
+                self.error("repeated-key", message, entry.spans["name"])
+        for agent in given.agents.values():
+            self.check_agent(agent)
+        self.check_task_agent(given)
+        keys = (entry.key for entry in given.models if entry.key is not None)
+        found = Configuration((*given.secrets, *keys), given.history.keep)
+        found.older_than = age(given.history.older_than) if given.history.older_than else None
+        found.models, found.tasks = models, given.tasks
+        found.agents, found.mcp = dict(given.agents), dict(given.mcp)
+        bounds = {unit: getattr(given.budget, unit) for unit in BUDGET}
+        found.budget = {unit: bound for unit, bound in bounds.items() if bound is not None}
+        return found
+
+    def check_agent(self, agent: AgentEntry) -> None:
+        if agent.resume and not any("{session}" in word for word in agent.resume):
+            self.error("missing-placeholder", "`resume` has no `{session}`", agent.spans["resume"])
+        if agent.fields and agent.output != "json":
+            message = f"`fields` of the agent `{agent.name}` has no effect"
+            self.error("contradictory-keys", message, agent.spans["fields"], "", "add `output: json`")
+
+    def check_task_agent(self, given: ConfigurationFile) -> None:
+        """That a named agent of tasks exists."""
+        name = given.tasks.agent
+        if isinstance(name, str) and name not in (*KNOWN, *given.agents):
+            help = suggest(name, [*KNOWN, *given.agents], "there are")
+            message = f"no agent is called `{name[:80]}`"
+            self.error("unknown-agent", message, given.tasks.spans["agent"], "", help)
