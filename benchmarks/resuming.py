@@ -19,9 +19,9 @@ from llc.runtime.execution.observer import Display
 from llc.runtime.host.clock import timestamp
 from llc.runtime.host.context import Context, Interrupt
 from llc.runtime.journal.journal import Journal, write_file
+from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks
 from llc.runtime.runs.checkpoints import Checkpoints
-from llc.runtime.runs.runs import RunFolder
 from llc.vm.code.image import Image
 from llc.vm.jit.runtime.tiered import Machine
 

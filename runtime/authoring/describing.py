@@ -19,11 +19,11 @@ from ...ir.diagnostics import CompileError, Diagnostic, clean, in_order, render_
 from ...stdlib import read_text
 from ..host.context import Context, Interrupt
 from ..host.errors import EXIT_FAILURE, UserError
+from ..host.paths import ROOT
 from ..models import selection
 from ..models.client import ModelClient, add_usage
 from ..models.prompt import json_output, message
 from ..project import configuration
-from ..runs import runs
 from . import drafts
 from .drafts import Draft
 
@@ -61,7 +61,7 @@ class Described:
 
 def model_name(given: str | None = None) -> str:
     """The model to ask: the one named, the project's for tasks, the environment's, the default."""
-    told = configuration.load(runs.ROOT).tasks.model
+    told = configuration.load(ROOT).tasks.model
     return given or told or os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
 
 
@@ -119,7 +119,7 @@ def _question(words: str, name: str | None, tools: Sequence[str]) -> str:
 
 class _Asking:
     def __init__(self, client: ModelClient, name: str, interrupt: Interrupt) -> None:
-        self.settings = configuration.load(runs.ROOT)
+        self.settings = configuration.load(ROOT)
         self.model = selection.choose(name, self.settings.models)
         self.interrupt = interrupt
         self.client = client

@@ -18,10 +18,10 @@ from ...frontend.loop.schema import LoopSettings
 from ...frontend.source.schema import fields_of
 from ...frontend.source.yaml_writer import Word, bare, entry
 from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.paths import IMAGE_SUFFIX, LOOPS, SOURCE_SUFFIXES
 from ..journal.journal import write_file
 from ..project.dry_run import as_text, plan_of
 from ..project.load import compile_options
-from ..runs import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ class Draft:
 
     @property
     def path(self) -> str:
-        return os.path.join(runs.LOOPS, f"{self.name}.yaml")
+        return os.path.join(LOOPS, f"{self.name}.yaml")
 
     def states(self) -> str:
         """The states that it compiles to, for people."""
@@ -62,7 +62,7 @@ def draft(data: Mapping[str, Any]) -> Draft:
     name = str(data.get("name") or "")
     check_name(name)
     text = yaml_of(data)
-    compiled = compile_text(text, os.path.join(runs.LOOPS, f"{name}.yaml"), compile_options())
+    compiled = compile_text(text, os.path.join(LOOPS, f"{name}.yaml"), compile_options())
     return Draft(name, str(data.get("paradigm") or "fsm"), text, compiled)
 
 
@@ -118,8 +118,8 @@ def problem_of_name(name: str) -> str | None:
     if not _NAME.fullmatch(name) or not name.isprintable() or name.endswith("."):
         return f"a loop cannot be called `{_printable(shown)}`: a name is letters, digits and `_ . -`"
     if name in _RESERVED:
-        return f"a loop cannot be called `{name}`: {runs.LOOPS}/{name}.yaml is the project's own"
-    if name.endswith((".fsm", *runs.SOURCE_SUFFIXES, runs.IMAGE_SUFFIX)):
+        return f"a loop cannot be called `{name}`: {LOOPS}/{name}.yaml is the project's own"
+    if name.endswith((".fsm", *SOURCE_SUFFIXES, IMAGE_SUFFIX)):
         return f"a loop cannot be called `{name}`: the name is written without its ending"
     return None
 
@@ -139,8 +139,8 @@ def _printable(text: str) -> str:
 
 def taken(name: str) -> str | None:
     """The file that has a loop of this name already."""
-    for suffix in runs.SOURCE_SUFFIXES:
-        path = os.path.join(runs.LOOPS, name + suffix)
+    for suffix in SOURCE_SUFFIXES:
+        path = os.path.join(LOOPS, name + suffix)
         if os.path.lexists(path):
             return path
     return None
@@ -149,7 +149,7 @@ def taken(name: str) -> str | None:
 def refuse_taken(name: str, may_replace: bool) -> None:
     """UserError where saving a loop would replace one, or hide one of another kind."""
     path = taken(name)
-    own = os.path.join(runs.LOOPS, f"{name}.yaml")
+    own = os.path.join(LOOPS, f"{name}.yaml")
     if path is None or (may_replace and path == own and os.path.isfile(path)):
         return
     if path != own or not os.path.isfile(path):
@@ -162,14 +162,14 @@ def save(made: Draft, may_replace: bool = False) -> str:
     """Write a draft to its file; its path. UserError where that is taken or cannot be written."""
     refuse_taken(made.name, may_replace)
     try:
-        os.makedirs(runs.LOOPS, exist_ok=True)
+        os.makedirs(LOOPS, exist_ok=True)
         if not may_replace:
             # Whoever was quicker keeps what they wrote.
             os.close(os.open(made.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except FileExistsError:
-        if os.path.isdir(runs.LOOPS):
+        if os.path.isdir(LOOPS):
             refuse_taken(made.name, may_replace)
-        raise UserError("cannot-write", f"{runs.LOOPS} is no folder", exit_code=EXIT_FAILURE) from None
+        raise UserError("cannot-write", f"{LOOPS} is no folder", exit_code=EXIT_FAILURE) from None
     except OSError as error:
         message = f"cannot write {made.path}: {reason(error)}"
         raise UserError("cannot-write", message, exit_code=EXIT_FAILURE) from None

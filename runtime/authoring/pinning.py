@@ -22,10 +22,11 @@ from ...frontend.source.files import read_source
 from ...ir.diagnostics import CompileError
 from ..host.context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
+from ..host.paths import LOOPS
 from ..host.screen import Screen, is_attended, printable
 from ..host.secrets import masked
 from ..journal.journal import write_file
-from ..runs import runs
+from ..runs.loops import loop_files, resolve_loop
 from .author import Author
 from .describing import Described
 
@@ -57,7 +58,7 @@ class Words:
 
 def words_in(targets: Sequence[str]) -> list[Words]:
     """The loops in words among those named; without names, all of `.loops/`. UserError, CompileError."""
-    paths = [runs.resolve(target) for target in targets] or list(runs.loop_files().values())
+    paths = [resolve_loop(target) for target in targets] or list(loop_files().values())
     found = []
     for path in dict.fromkeys(paths):
         if not targets and path.endswith(".sexp"):
@@ -110,7 +111,7 @@ def run(given: dict[str, Any]) -> int:
 
 def _as_text(rows: list[dict[str, Any]]) -> str:
     if not rows:
-        return f"there is no loop in `paradigm: natural` in {runs.LOOPS}/\n"
+        return f"there is no loop in `paradigm: natural` in {LOOPS}/\n"
     lines = []
     for row in rows:
         what = "is not pinned"

@@ -81,9 +81,9 @@ def find(name: str) -> Verb:
 
 def complete_loop(incomplete: str) -> list[str]:
     """What a loop's name or path may go on with."""
-    from ..runs import runs
+    from ..runs.loops import is_path, loop_files
 
-    names = [name for name in runs.loop_files() if name.startswith(incomplete)]
+    names = [name for name in loop_files() if name.startswith(incomplete)]
     folder, _, start = incomplete.rpartition("/")
     try:
         files = sorted(os.listdir(folder or "."))
@@ -94,25 +94,27 @@ def complete_loop(incomplete: str) -> list[str]:
         if file.startswith(start) and (start or not file.startswith(".")):
             if os.path.isdir(path):
                 names.append(path + "/")
-            elif runs.is_path(file):
+            elif is_path(file):
                 names.append(path)
     return names
 
 
 def complete_run(incomplete: str) -> list[str]:
     """Unfinished runs, and the loops they are of."""
+    from ..host.paths import ROOT
     from ..runs import runs
 
-    found = list(runs.runs_in(runs.ROOT))
+    found = list(runs.runs_in(ROOT))
     names = dict.fromkeys(name for run in found for name in (run.name, run.id))
     return [name for name in names if name.startswith(incomplete)]
 
 
 def complete_any_run(incomplete: str) -> list[str]:
     """Runs, ended or not, and the loops they are of; the latest first."""
+    from ..host.paths import HISTORY, ROOT, RUNNING
     from ..runs import runs
 
-    found = [run for folder in (runs.RUNNING, runs.HISTORY) for run in runs.runs_in(runs.ROOT, folder)]
+    found = [run for folder in (RUNNING, HISTORY) for run in runs.runs_in(ROOT, folder)]
     found.sort(key=lambda run: run.id[-20:], reverse=True)
     names = dict.fromkeys(name for run in found for name in (run.name, run.id))
     return [name for name in names if name.startswith(incomplete)]

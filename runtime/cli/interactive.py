@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 def complete_task(given: dict[str, Any], incomplete: str) -> list[str]:
     """Tasks and tools; behind a name its parameters."""
     from ...frontend.tasks.registry import Declared
-    from ..runs import runs
+    from ..host.paths import LOOPS
     from ..terminal import task_line
 
     words = given.get("words") or []
-    found = task_line.words_after(words, Declared(runs.LOOPS))
+    found = task_line.words_after(words, Declared(LOOPS))
     if words:
         found += [name for row in options.TASK for name in row.names if name.startswith("--")]
         found.append("--help")

@@ -14,10 +14,10 @@ _WHAT = ("refresh", "list")
 
 
 def complete_server(incomplete: str) -> list[str]:
+    from ..host.paths import ROOT
     from ..project import configuration
-    from ..runs import runs
 
-    return [name for name in configuration.load(runs.ROOT).mcp if name.startswith(incomplete)]
+    return [name for name in configuration.load(ROOT).mcp if name.startswith(incomplete)]
 
 
 def complete_what(incomplete: str) -> list[str]:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     examples=("llc index", "llc index --rebuild"),
 )
 def index(given: dict[str, Any]) -> int:
+    from ..host.paths import ROOT
     from ..memory import report
-    from ..runs import runs
 
-    update, listing, notices = report.bring_up_to_date(runs.ROOT, given["rebuild"])
+    update, listing, notices = report.bring_up_to_date(ROOT, given["rebuild"])
     if given["json"]:
-        write_json(report.index_json(runs.ROOT, update, listing, notices))
+        write_json(report.index_json(ROOT, update, listing, notices))
     else:
         for notice in notices:
             warn(notice)
@@ -54,8 +54,8 @@ def index(given: dict[str, Any]) -> int:
     ),
 )
 def context(given: dict[str, Any]) -> int:
+    from ..host.paths import ROOT
     from ..memory import recall, report
-    from ..runs import runs
 
     report.check_strategy(given["strategy"])
     wanted = {
@@ -63,7 +63,7 @@ def context(given: dict[str, Any]) -> int:
         "matching_strategy": given["strategy"],
         **{name: given[name] for name in ("limit", "rerank", "model")},
     }
-    answer = report.look_up(runs.ROOT, recall.read_request(wanted))
+    answer = report.look_up(ROOT, recall.read_request(wanted))
     if given["json"]:
         write_json(report.context_json(answer))
     else:

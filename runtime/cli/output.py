@@ -93,12 +93,12 @@ def _answer_usage(words: list[str], message: str) -> None:
 
 def mask() -> None:
     """Show no secrets, whatever the verb. What it looks at may have been recorded with others."""
+    from ..host.paths import ROOT
     from ..project import configuration
-    from ..runs import runs
 
     names: tuple[str, ...] = ()
     try:
-        names = configuration.load(runs.ROOT).secrets
+        names = configuration.load(ROOT).secrets
     except Exception as error:
         from ...ir.diagnostics import CompileError
 

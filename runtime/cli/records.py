@@ -8,9 +8,9 @@ import sys
 
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError, refuse_missing_folder
 from ..host.screen import Screen
+from ..journal.run_folder import RunFolder
 from ..project import options
 from ..project.options import FLAG, NUMBER, TEXT, Option, values
-from ..runs.runs import RunFolder
 from .declare import ANY, JSON, ONE, Argument, command, complete_any_run
 from .output import warn, write, write_json
 

@@ -93,9 +93,9 @@ def stop(given: dict[str, Any]) -> int:
 )
 def attach(given: dict[str, Any]) -> int:
     from ..inspection import attach as attaching
-    from ..runs import runs as folders
+    from ..runs.lookup import find_run_folder
 
-    return attaching.attach(folders.look_up(given["target"]), given["stop"], given["verbose"])
+    return attaching.attach(find_run_folder(given["target"]), given["stop"], given["verbose"])
 
 
 @command(
@@ -109,9 +109,9 @@ def attach(given: dict[str, Any]) -> int:
 )
 def logs(given: dict[str, Any]) -> int:
     from ..inspection import logs as telling
-    from ..runs import runs as folders
+    from ..runs.lookup import find_run_folder
 
-    run = folders.look_up(given["target"])
+    run = find_run_folder(given["target"])
     return telling.tell(run, given["follow"], given["json"], given["verbose"], given["last"], write)
 
 
@@ -170,9 +170,9 @@ def profile(given: dict[str, Any]) -> int:
     ),
 )
 def clean(given: dict[str, Any]) -> int:
+    from ..host.paths import ROOT
     from ..project import configuration
     from ..runs import retention
-    from ..runs import runs as folders
 
     keep, older_than = given["keep"], None
     if given["older_than"] is not None:
@@ -180,7 +180,7 @@ def clean(given: dict[str, Any]) -> int:
         if older_than is None:
             raise UserError("bad-option", f"`{given['older_than']}` is no age", "such as 30d, 12h, 90m or 4w")
     elif keep is None and not given["unfinished"]:
-        told = configuration.load(folders.ROOT)
+        told = configuration.load(ROOT)
         keep, older_than = told.keep, told.older_than
     if given["unfinished"]:
         from ..inspection import abandon
@@ -188,7 +188,7 @@ def clean(given: dict[str, Any]) -> int:
         found = abandon.chosen(given["target"], keep, older_than)
         gone, size, problems = abandon.forget(found, given["dry_run"])
     else:
-        root = folders.ROOT
+        root = ROOT
         gone, size, problems = retention.clean(root, given["target"], keep, older_than, given["dry_run"])
     if given["json"]:
         write_json({"removed": gone, "bytes": size, "dry_run": given["dry_run"], "problems": problems})

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 def complete_tool(incomplete: str) -> list[str]:
     from ...frontend.tasks.registry import Declared
-    from ..runs import runs
+    from ..host.paths import LOOPS
 
-    return [name for name in Declared(runs.LOOPS).names() if name.startswith(incomplete)]
+    return [name for name in Declared(LOOPS).names() if name.startswith(incomplete)]
 
 
 _NAMES = Argument("names", ANY, "Tools and tasks to show in full.", "[NAME]…", complete_tool)

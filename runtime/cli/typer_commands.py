@@ -20,7 +20,7 @@ from ...ir.diagnostics import clean, suggest
 from ..host.errors import UserError
 from ..project import options
 from ..project.options import Argument, Option
-from ..runs import runs
+from ..runs.loops import is_path, loop_files
 from . import completion, help
 from .declare import Verb, declared
 from .verbs import HOMES, VERBS
@@ -36,7 +36,7 @@ class _Program(TyperGroup):
         """As the library has it; an unknown verb is refused in our words."""
         name = words[0]
         if name not in VERBS:
-            is_loop = name in runs.loop_files() or (runs.is_path(name) and os.path.isfile(name))
+            is_loop = name in loop_files() or (is_path(name) and os.path.isfile(name))
             program = context.info_name
             help = f"to run it: {program} run {name}" if is_loop else suggest(name, VERBS, "commands")
             raise UserError("unknown-command", f"{program} has no command `{clean(name, 60)}`", help)

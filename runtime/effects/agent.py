@@ -178,8 +178,8 @@ def configured(env: dict[bytes, bytes]) -> tuple[str, ...]:
 def _entries() -> dict[str, AgentEntry]:
     """The agents of the project's configuration."""
     from ...ir.diagnostics import CompileError
+    from ..host.paths import ROOT
     from ..project import configuration
-    from ..runs.runs import ROOT
 
     try:
         return configuration.load(ROOT).agents

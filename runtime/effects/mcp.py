@@ -73,8 +73,8 @@ class Servers:
 def configured_servers() -> dict[str, McpServer]:
     """The servers of the project. Raises ToolError where the configuration cannot be read."""
     from ...ir.diagnostics import CompileError
+    from ..host.paths import ROOT
     from ..project import configuration
-    from ..runs.runs import ROOT
 
     try:
         return configuration.load(ROOT).mcp

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.diagnostics import CompileError
 from ...ir.results import TaskError, TaskResult, unstructure
+from ..host.paths import ROOT
 from ..models import prompt_files, selection
 from ..models.client import ModelClient, add_usage
 from ..models.conversation import bounded
 from ..models.prompt import JSON_ONLY, BadInput, field_of, fill, json_output, message
 from ..models.prompt_files import Outside, Shown
 from ..project import configuration
-from ..runs.runs import ROOT
 
 if TYPE_CHECKING:
     from ..host.context import Context

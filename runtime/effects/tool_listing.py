@@ -10,14 +10,14 @@ from ...frontend.tasks.registry import Declared
 from ...frontend.tasks.signature import Parameter, Signature
 from ...ir.diagnostics import CompileError, clean, suggest
 from ..host.errors import EXIT_USAGE, UserError
-from ..runs import runs
+from ..host.paths import LOOPS
 
 WIDTH = 100
 
 
 def signatures(names: list[str]) -> list[Signature]:
     """The tools and tasks of the project, or those of these names. Raises CompileError and UserError."""
-    declared = Declared(runs.LOOPS)
+    declared = Declared(LOOPS)
     found = declared.signatures()
     read = declared.found
     if read is not None and declared.is_broken:

@@ -15,8 +15,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from ..host.paths import LOOPS
 from ..models.worker import serve
-from ..runs.runs import LOOPS
 
 MAX_MESSAGE = 500
 MAX_TRACE = 4000

@@ -12,7 +12,8 @@ import errno
 import os
 import time
 
-from ..runs.runs import ROOT, make_running_folder
+from ..host.paths import ROOT
+from ..runs.runs import make_running_folder
 
 _PREFIX = ".host-"
 _MOST = 1 << 16

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ..host.coroutines import Steps
     from ..journal.journal import Journal
     from ..journal.position import Where
+    from ..journal.run_folder import RunFolder
     from ..project.budget import Spending
-    from ..runs.runs import RunFolder
     from .effect_pool import Lanes, Message, Pool
     from .observer import Display
 

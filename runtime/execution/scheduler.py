@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ...vm.code.image import Image
     from ..host.coroutines import Steps
     from ..journal.outcome import Outcome
+    from ..journal.run_folder import RunFolder
     from ..launch.command import Command
-    from ..runs.runs import RunFolder
     from .effect_pool import Message
 
 # What runs do apart, which is waiting for a disk: it writes several things at once in the time of one.

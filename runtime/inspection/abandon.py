@@ -6,8 +6,10 @@ What is still running of their actions is ended, then their folders go; nobody c
 from __future__ import annotations
 
 from ..host.errors import UserError, reason
-from ..runs import locks, retention, runs
-from ..runs.runs import RunFolder, is_run_of
+from ..host.paths import ROOT
+from ..journal.run_folder import RunFolder
+from ..runs import locks, retention
+from ..runs.lookup import find_run_folder, is_loop, is_run_of
 from .stop import end_leftovers
 
 
@@ -16,9 +18,9 @@ def chosen(target: str | None, keep: int | None, older_than: float | None) -> li
 
     Raises UserError where `target` means neither a run nor a loop, or one that lives or has ended.
     """
-    found = [run for run in locks.unfinished(runs.ROOT) if target is None or _is_meant(run, target)]
-    if target is not None and not found and not runs.is_loop(target):
-        run = runs.look_up(target)  # says what there is to name instead
+    found = [run for run in locks.unfinished(ROOT) if target is None or _is_meant(run, target)]
+    if target is not None and not found and not is_loop(target):
+        run = find_run_folder(target)  # says what there is to name instead
         raise UserError("run-ended", f"{run.id} has ended", "without --unfinished it can be removed")
     dead = []
     for run in found:

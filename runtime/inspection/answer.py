@@ -15,12 +15,14 @@ from typing import Any
 from ...ir.records import frozen
 from ..effects.ask import LONGEST_ANSWER, Mailbox, accepted
 from ..host.errors import EXIT_FAILURE, EXIT_USAGE, UserError, reason
+from ..host.paths import ROOT
 from ..host.screen import Screen, printable
 from ..journal.journal import sync_folder
+from ..journal.run_folder import RunFolder
 from ..journal.summary import Follower, Summary
-from ..runs import locks, runs
+from ..runs import locks
 from ..runs.locks import is_live
-from ..runs.runs import RunFolder
+from ..runs.lookup import find_run_folder
 
 
 @frozen
@@ -69,14 +71,14 @@ class Question:
 def questions(target: str | None) -> list[Question]:
     """What a run asks, or all runs here; the oldest question first. Raises UserError."""
     if target is not None:
-        run = runs.look_up(target)
+        run = find_run_folder(target)
         ended = run.end()
         if ended is not None:
             message = f"{run.id} has ended: {ended.get('status')}"
             raise UserError("not-running", message, exit_code=EXIT_FAILURE)
         return _of(run)
     found = []
-    for run in locks.unfinished(runs.ROOT):
+    for run in locks.unfinished(ROOT):
         with contextlib.suppress(UserError):
             found += _of(run)
     return sorted(found, key=lambda question: (question.asked_at or "", question.seq))
@@ -124,7 +126,7 @@ def chosen(target: str, number: int | None) -> Question:
     """The question to answer: the only one, or the one of that number. Raises UserError."""
     found = questions(target)
     if not found:
-        run = runs.look_up(target)
+        run = find_run_folder(target)
         raise UserError("nothing-asked", f"{run.id} asks nothing", f"see: llc status {run.id}", EXIT_FAILURE)
     if number is not None:
         for question in found:

@@ -19,9 +19,9 @@ from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from ..host.screen import Screen
 from ..journal.active_time import seconds
 from ..journal.outcome import Outcome
+from ..journal.run_folder import RunFolder
 from ..journal.summary import Follower, Summary
 from ..runs.locks import is_live
-from ..runs.runs import RunFolder
 from ..terminal import live_tail
 from ..terminal.progress import ProgressDisplay, limits_of
 from .status import Look

@@ -13,12 +13,15 @@ from typing import Any
 
 from ...vm.primitives.handlers import duration
 from ..host.errors import UserError
+from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, fit, printable
 from ..journal import summary
 from ..journal.journal import JournalError, write_file
+from ..journal.run_folder import RunFolder, begun_at, forked_from
 from ..journal.summary import StateSummary
 from ..runs import runs
-from ..runs.runs import HISTORY, RunFolder, is_run_of, runs_in
+from ..runs.lookup import find_run_folder, is_run_of
+from ..runs.runs import runs_in
 
 FORMAT = 4
 FILE = "summary.json"
@@ -73,8 +76,8 @@ def _facts(run: RunFolder) -> dict[str, Any]:
         "status": str(end.get("status", "cut off")),
         "terminated_by": end.get("terminated_by"),
         "final_state": end.get("final_state"),
-        "forked_from": runs.forked_from(start),
-        "started_at": runs.begun_at(start),
+        "forked_from": forked_from(start),
+        "started_at": begun_at(start),
         "ended_at": end.get("ts"),
         "duration_ms": told.elapsed_ms(),
         "iterations": end.get("iterations", told.iteration),
@@ -93,11 +96,11 @@ def _facts(run: RunFolder) -> dict[str, Any]:
 
 def look(target: str | None, count: int) -> dict[str, Any]:
     """The latest `count` ended runs, of a loop or of all; and what they come to. Raises UserError."""
-    found = list(runs_in(runs.ROOT, HISTORY))
+    found = list(runs_in(ROOT, HISTORY))
     if target is not None:
         found = [run for run in found if run.id == target or is_run_of(run, target)]
         if not found:
-            runs.look_up(target)  # says what there is to name instead
+            find_run_folder(target)  # says what there is to name instead
     told: list[dict[str, Any]] = []
     for run in found:
         if len(told) == count:

@@ -7,8 +7,10 @@ from typing import Any
 
 from ...ir.diagnostics import CompileError, clean
 from ...vm.primitives.handlers import duration
+from ..host.paths import LOOPS
 from ..project.load import compile_options
 from ..runs import runs
+from ..runs.loops import loop_files
 
 
 def loops() -> list[dict[str, Any]]:
@@ -19,7 +21,7 @@ def loops() -> list[dict[str, Any]]:
     from ...frontend.source.files import read_source
 
     rows = []
-    for name, path in runs.loop_files().items():
+    for name, path in loop_files().items():
         row: dict[str, Any] = {
             "name": name,
             "file": path,
@@ -52,7 +54,7 @@ def as_table(rows: list[dict[str, Any]], running: bool) -> str:
     if not rows:
         if running:
             return f"no run is unfinished; {runs.HOW_TO_BEGIN}\n"
-        return f"there are no loops in {runs.LOOPS}/; write one to {runs.LOOPS}/NAME.yaml\n"
+        return f"there are no loops in {LOOPS}/; write one to {LOOPS}/NAME.yaml\n"
     columns = (
         ("run", "status", "state", "iteration", "age_ms") if running else ("name", "paradigm", "description")
     )

@@ -14,9 +14,9 @@ from ..host.errors import EXIT_OK
 from ..host.screen import Screen, printable
 from ..journal.journal import to_json
 from ..journal.position import state_shown
+from ..journal.run_folder import RunFolder, forked_from
 from ..journal.summary import Follower, left_out
 from ..runs.locks import is_live
-from ..runs.runs import RunFolder, forked_from
 from ..terminal.action_text import MARKS, failure_text, tone
 from .stop import how_it_was_left
 

@@ -14,14 +14,16 @@ from typing import Any
 
 from ...vm.primitives.handlers import duration
 from ..host.errors import EXIT_OK, UserError
+from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, fit, printable
 from ..journal import active_time
 from ..journal.active_time import seconds
 from ..journal.journal import last_event
+from ..journal.run_folder import RunFolder, begun_at, forked_from, has_ended
 from ..journal.summary import Follower, Summary
-from ..runs import locks, program_file, runs
+from ..runs import locks, program_file
 from ..runs.locks import is_live
-from ..runs.runs import HISTORY, RunFolder, is_run_of
+from ..runs.lookup import find_run_folder, is_run_of
 from ..terminal import live_tail
 from ..terminal.progress import limits_of
 
@@ -86,8 +88,8 @@ class Look:
             "iteration": end.get("iterations", summary.iteration),
             "max_iterations": self.most_iterations(place),
             "steps": end.get("steps", summary.steps),
-            "forked_from": runs.forked_from(summary.start),
-            "started_at": runs.begun_at(summary.start) or self.about.get("started_at"),
+            "forked_from": forked_from(summary.start),
+            "started_at": begun_at(summary.start) or self.about.get("started_at"),
             "ended_at": end.get("ts"),
             "resumed": summary.resumed,
             "elapsed_ms": max(summary.elapsed_ms(now if alive else None), active_time.told(run.path)),
@@ -196,7 +198,7 @@ def unfinished() -> list[dict[str, Any]]:
     One that was cut off when it had ended and was only to be put away is `ended`.
     """
     rows = []
-    for run in locks.unfinished(runs.ROOT):
+    for run in locks.unfinished(ROOT):
         alive = is_live(run)
         about, state = run.about(), _state_file(run)
         last = {} if alive else last_event(run.journal) or {}
@@ -270,7 +272,7 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
         row("log", status["log"])
     if word in ("interrupted", "cut off"):
         again = f"Resume with: llc resume {status['run']}"
-        if runs.has_ended(status["journal"]):
+        if has_ended(status["journal"]):
             again = f"It has ended, and how is lost; what happened: llc logs {status['run']}"
         elif status["error"]:
             again = f"Give it up with: llc clean {status['run']} --unfinished"
@@ -389,11 +391,11 @@ def watch(run: RunFolder, as_json: bool, write: Any) -> int:
 
 def chosen(target: str | None) -> list[RunFolder]:
     """The runs to show: one that is named, those of a loop that live (else its last), or all unfinished."""
-    found = locks.unfinished(runs.ROOT)
+    found = locks.unfinished(ROOT)
     if target is None:
         return found
     living = [run for run in found if run.id != target and is_run_of(run, target) and is_live(run)]
-    return living if len(living) > 1 else [runs.look_up(target)]
+    return living if len(living) > 1 else [find_run_folder(target)]
 
 
 def of(run: RunFolder) -> dict[str, Any]:

@@ -18,12 +18,14 @@ from typing import Any
 
 from ..execution import control_channel
 from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.paths import HISTORY, ROOT
 from ..host.processes import end_effect, start_time
 from ..journal import summary
 from ..journal.journal import last_event
-from ..runs import runs
+from ..journal.run_folder import RunFolder, has_ended
 from ..runs.locks import is_live
-from ..runs.runs import HISTORY, RunFolder, is_run_of, runs_in
+from ..runs.lookup import find_run_folder, is_run_of
+from ..runs.runs import runs_in
 
 # Seconds that a second request gets, and a kill.
 INSISTING = 3.0
@@ -188,7 +190,7 @@ def live_runs(target: str | None) -> list[RunFolder]:
     """The runs that live now: all, or those that `target` means."""
     return [
         run
-        for run in runs_in(runs.ROOT)
+        for run in runs_in(ROOT)
         if (target is None or run.id == target or is_run_of(run, target)) and is_live(run)
     ]
 
@@ -199,7 +201,7 @@ def not_running(run: RunFolder) -> UserError:
     if last.get("event") == "run_end":
         message = f"{run.id} has ended: {last.get('status')}"
         return UserError("not-running", message, f"what happened: llc logs {run.id}", EXIT_FAILURE)
-    if runs.has_ended(run.journal):
+    if has_ended(run.journal):
         message = f"{run.id} has ended, and how is lost"
         return UserError("not-running", message, f"what happened: llc logs {run.id}", EXIT_FAILURE)
     message = f"{how_it_was_left(run)} and is not running"
@@ -221,7 +223,7 @@ def chosen(target: str | None, is_all: bool) -> list[RunFolder]:
     if not found:
         if target is None:
             return []
-        raise not_running(runs.look_up(target))
+        raise not_running(find_run_folder(target))
     if len(found) > 1 and not is_all:
         names = ", ".join(run.id for run in found)
         raise UserError(

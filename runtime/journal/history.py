@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os.path
 
-from ..runs.runs import begun_at
 from . import active_time, journal
 from .active_time import ActiveTime, seconds
 from .events import OWN
 from .journal import Damage
+from .run_folder import begun_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,13 +18,15 @@ from ...ir.records import define, frozen
 from ...vm.code.image import Image
 from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError
+from ..host.paths import FIRST_IMAGE, HISTORY, ROOT, RUNNING
 from ..project import run_programs
 from ..project.limits import Bounds, keeping
 from ..runs import runs
-from ..runs.runs import RunFolder
+from ..runs.lookup import find_run_folder, is_run_of
 from . import journal as journals
 from .codec import digest_only
 from .events import OWN
+from .run_folder import RunFolder
 
 _STARTS = ("action_start", "effect_start")
 _ENDS = ("action_complete", "effect_complete")
@@ -155,7 +157,7 @@ class RunFiles:
 
     def load_image(self) -> Image:
         """The program the run began with. Raises UserError and CompileError."""
-        return self.load_program(runs.FIRST_IMAGE)
+        return self.load_program(FIRST_IMAGE)
 
     def recording(self) -> Recording:
         """What its journal holds, up to where that is damaged. JournalError if it cannot be read."""
@@ -261,7 +263,7 @@ def bounded(about: dict[str, Any]) -> Iterator[None]:
 # --- which run is meant -----------------------------------------------------------------------
 
 
-def find_run(target: str, root: str = runs.ROOT) -> RunFiles:
+def find_run(target: str, root: str = ROOT) -> RunFiles:
     """The run that is meant by its id, the path of its folder, or its loop: then the last one.
 
     Raises UserError.
@@ -269,10 +271,10 @@ def find_run(target: str, root: str = runs.ROOT) -> RunFiles:
     path = os.path.join(root, target)
     if os.path.sep in target and files.isdir(path):
         return run_at(path)
-    found = runs.look_up(target, root)
+    found = find_run_folder(target, root)
     if found.id != target:
-        same = [run for folder in (runs.RUNNING, runs.HISTORY) for run in runs.runs_in(root, folder)]
-        same = [run for run in same if not run.is_husk() and runs.is_run_of(run, target)]
+        same = [run for folder in (RUNNING, HISTORY) for run in runs.runs_in(root, folder)]
+        same = [run for run in same if not run.is_husk() and is_run_of(run, target)]
         found = max(same, key=lambda run: run.id[-20:], default=found)
     return RunFiles.of(found)
 

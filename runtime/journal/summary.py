@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.paths import HISTORY
 from ..host.secrets import hidden
 from ..project.budget import CALLS
 from ..runs.locks import is_live
-from ..runs.runs import HISTORY, RunFolder
 from . import journal
 from .active_time import ActiveTime, seconds
 from .journal import BlobError, Blobs
 from .position import Progress, state_shown
+from .run_folder import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -38,8 +38,8 @@ def compile(
     """
     from ...frontend.compile import Overrides, compile_text
     from ...vm.code.emit import emit
+    from ..host.paths import LOOPS
     from ..project.load import Project
-    from ..runs.runs import LOOPS
 
     overrides = Overrides(
         max_iterations=max_iterations,

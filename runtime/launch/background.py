@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
+    from ..journal.run_folder import RunFolder
     from ..project.options import Values
-    from ..runs.runs import RunFolder
 
 
 class Leaving:

@@ -20,12 +20,15 @@ from ...vm.code.image import Image
 from ..execution.scheduler import Many, Strand, place_for
 from ..host.context import Interrupt
 from ..host.errors import EXIT_FAILURE, UserError
+from ..host.paths import ROOT
 from ..journal.outcome import Outcome
+from ..journal.run_folder import RunFolder
 from ..project.limits import keeping
 from ..project.load import load_program
 from ..project.options import Values
 from ..runs import locks, retention, runs
-from ..runs.runs import ROOT, RunFolder
+from ..runs.lookup import find_unfinished, is_run_of
+from ..runs.loops import resolve_loop
 from . import report, resume
 from .command import Command
 from .jobs import Job
@@ -163,7 +166,7 @@ class Batch:
         key = _key(values)
         found = self._programs.get(key)
         if found is None:
-            path = runs.resolve(values.target, ROOT)
+            path = resolve_loop(values.target, ROOT)
             found = path, load_program(path, values, self._base.warn)
             if len(self._programs) >= _PROGRAMS:
                 del self._programs[next(iter(self._programs))]
@@ -307,9 +310,9 @@ def unfinished(targets: Iterable[str]) -> list[RunFolder]:
         return found[::-1]
     chosen: list[RunFolder] = []
     for target in wanted:
-        some = [run for run in found if run.id == target or runs.is_run_of(run, target)]
+        some = [run for run in found if run.id == target or is_run_of(run, target)]
         if not some:
-            runs.find(target, ROOT)  # says what there is instead
+            find_unfinished(target, ROOT)  # says what there is instead
             raise UserError("run-is-live", f"all runs of `{target}` are running", exit_code=EXIT_FAILURE)
         chosen += some
     return sorted(dict.fromkeys(chosen), key=lambda run: run.id[-20:])

@@ -12,9 +12,9 @@ from ..host import secrets
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen
 from ..journal.outcome import Outcome
+from ..journal.run_folder import RunFolder
 from ..project.limits import Bounds
 from ..project.options import BATCH, OVERRIDES, RESUME, Values
-from ..runs.runs import RunFolder
 from ..terminal.batch_progress import BatchLines
 from . import jobs as wanted
 from .batch import Batch, unfinished

@@ -19,6 +19,7 @@ from ..host import secrets as masking
 from ..host.clock import timestamp
 from ..host.coroutines import Apart, alone
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError, refuse_missing_folder
+from ..host.paths import CONFIG, KEPT, LOOPS, ROOT
 from ..host.screen import Screen
 from ..journal import journal as journals
 from ..journal.journal import Journal
@@ -28,7 +29,7 @@ from ..project.load import load_expression, load_program
 from ..project.options import OVERRIDES
 from ..runs import locks, program_file, runs
 from ..runs.checkpoints import Checkpoints
-from ..runs.runs import ROOT
+from ..runs.loops import resolve_loop
 from ..terminal.live_tail import LiveDisplay, LiveFile
 from .signals import Stopping
 
@@ -44,10 +45,10 @@ if TYPE_CHECKING:
     from ..host.context import Interrupt, WorldLike
     from ..host.coroutines import Steps
     from ..journal.position import Progress
+    from ..journal.run_folder import RunFolder
     from ..project.budget import Spending
     from ..project.options import Values
     from ..runs.locks import Lock
-    from ..runs.runs import RunFolder
     from .background import Leaving
 
 
@@ -124,7 +125,7 @@ class Command:
         self.leaving = leaving
         self.is_background = leaving is not None
         self.as_json: bool = values.json
-        self.keep = runs.KEPT
+        self.keep = KEPT
         self.older_than: int | None = None
         self.bounds = Bounds()
         self.budget: dict[str, float] = {}
@@ -151,7 +152,7 @@ class Command:
     def configure(self) -> None:
         """Take what the project says about all its loops."""
         secrets: tuple[str, ...] = ()
-        if os.path.lexists(os.path.join(ROOT, runs.LOOPS, runs.CONFIG)):
+        if os.path.lexists(os.path.join(ROOT, LOOPS, CONFIG)):
             from ..project import configuration
 
             told = configuration.load(ROOT)
@@ -212,7 +213,7 @@ class Command:
         values = self.values
         if values.expression is not None:
             return "", load_expression(values.expression, values, self.warn)
-        path = runs.resolve(values.target, ROOT)
+        path = resolve_loop(values.target, ROOT)
         return path, load_program(path, values, self.warn)
 
     def start(

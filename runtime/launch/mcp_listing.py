@@ -13,10 +13,10 @@ from ..effects import mcp
 from ..effects.builtin_tools import ToolError
 from ..host.context import Context
 from ..host.errors import EXIT_USAGE, UserError
+from ..host.paths import LOOPS, ROOT, make_private
 from ..host.screen import Screen
 from ..journal.journal import JournalError, write_file
 from ..project import configuration
-from ..runs import runs
 from .signals import Stopping
 
 _WIDTH = 100
@@ -24,7 +24,7 @@ _WIDTH = 100
 
 def chosen(names: list[str]) -> list[McpServer]:
     """The servers of these names, else all. Raises UserError and CompileError."""
-    servers = configuration.load(runs.ROOT).mcp
+    servers = configuration.load(ROOT).mcp
     for name in names:
         if name not in servers:
             help = suggest(name, servers, "servers are") or "servers stand under `mcp` in .loops/config.yaml"
@@ -55,8 +55,8 @@ def refresh(servers: list[McpServer]) -> list[dict[str, Any]]:
             row: dict[str, Any] = {"server": server.name, "tools": None, "error": None}
             try:
                 tools = mcp.listed(server, context)
-                path = listing_path(os.path.join(runs.ROOT, runs.LOOPS), server.name)
-                runs.make_private(os.path.join(runs.ROOT, runs.LOOPS, ".cache"))
+                path = listing_path(os.path.join(ROOT, LOOPS), server.name)
+                make_private(os.path.join(ROOT, LOOPS, ".cache"))
                 write_file(path, listing_text(server, tools).encode("utf-8", "replace"))
                 found = offered(server.name, tools)
                 row["tools"] = [_row(tool) for tool in found.values()]
@@ -71,7 +71,7 @@ def refresh(servers: list[McpServer]) -> list[dict[str, Any]]:
 
 def known(servers: list[McpServer]) -> list[dict[str, Any]]:
     """What is known of the servers; `error` says why nothing is."""
-    tools = McpTools(os.path.join(runs.ROOT, runs.LOOPS))
+    tools = McpTools(os.path.join(ROOT, LOOPS))
     rows: list[dict[str, Any]] = []
     found = tools.signatures()
     for server in servers:

@@ -389,7 +389,7 @@ def _read_all(console: Console, stream: Iterable[str]) -> int:
 
 def _declared() -> Any:
     from ...frontend.tasks.registry import Declared
-    from ..runs.runs import LOOPS
+    from ..host.paths import LOOPS
 
     return Declared(LOOPS)
 

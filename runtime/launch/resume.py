@@ -13,6 +13,7 @@ from ..host.clock import timestamp
 from ..host.context import Interrupted
 from ..host.coroutines import alone
 from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
+from ..host.paths import ROOT
 from ..journal import journal as journals
 from ..journal.journal import Journal
 from ..journal.outcome import Outcome
@@ -20,8 +21,8 @@ from ..project import program_diff, run_programs
 from ..project.limits import Bounds
 from ..recovery.in_doubt import POLICIES, RESULT, Unknown
 from ..recovery.resumption import Resumption
-from ..runs import locks, runs
-from ..runs.runs import ROOT
+from ..runs import locks
+from ..runs.lookup import find_unfinished
 from .signals import Stopping
 
 TYPE_CHECKING = False
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from ...vm.code.image import Image
     from ..host.context import Interrupt
     from ..host.coroutines import Steps
+    from ..journal.run_folder import RunFolder
     from ..runs.locks import Lock
-    from ..runs.runs import RunFolder
     from .command import Command
 
 # What a lock file tells of the process that holds it, and not of its run.
@@ -51,7 +52,7 @@ def resume(command: Command) -> Outcome | None:
         raise UserError("bad-option", f"--on-unknown is one of {', '.join(POLICIES)}")
     if values.flame:
         refuse_missing_folder(values.flame)
-    folder = runs.find(values.target, ROOT)
+    folder = find_unfinished(values.target, ROOT)
     with Stopping(command.is_silent, command.is_background) as interrupt:
         return alone(take_up(command, folder, interrupt))
 

@@ -24,7 +24,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from ..host import clock, files
-from ..runs.runs import LOOPS, make_private
+from ..host.paths import LOOPS, make_private
 from .ignore import LARGEST_FILE, Entry, Listing, read_entry
 from .terms import term_text
 

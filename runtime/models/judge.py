@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from ..runs.runs import CONFIG, LOOPS, ROOT
+from ..host.paths import CONFIG, LOOPS, ROOT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -97,9 +97,9 @@ class Spending:
 
 def unpriced(kind: str, args: Mapping[str, Any]) -> str | None:
     """The model of which a project does not know what it costs, where an effect asks one."""
+    from ..host.paths import ROOT
     from ..models import selection
     from ..models.prices import Prices
-    from ..runs.runs import ROOT
     from . import configuration
 
     model = selection.asked(kind, args, configuration.load(ROOT))

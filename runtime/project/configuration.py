@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 
-from ..runs.runs import CONFIG, KEPT, LOOPS
+from ..host.paths import CONFIG, KEPT, LOOPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

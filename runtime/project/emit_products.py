@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from ...ir.diagnostics import render_all, suggest
 from ..host.errors import UserError, refuse_missing_folder
+from ..host.paths import IMAGE_SUFFIX
 from ..journal.journal import write_file
-from ..runs import runs
+from ..runs.loops import resolve_loop
 from .load import load_image, overrides
 from .options import Values
 
@@ -27,8 +28,8 @@ def compile_to(
     """
     if form is not None and form not in _FORMS:
         raise UserError("bad-option", f"--emit cannot be `{form}`", suggest(form, _FORMS, "forms"))
-    path = runs.resolve(values.target)
-    if path.endswith(runs.IMAGE_SUFFIX):
+    path = resolve_loop(values.target)
+    if path.endswith(IMAGE_SUFFIX):
         raise UserError("already-compiled", f"{path} is an image", f"to look into it: llc disasm {path}")
     to_file = output is not None and output != "-"
     if to_file and output is not None:
@@ -111,10 +112,10 @@ def _write_output(path: str, data: bytes) -> None:
 
 def disassembly(values: Values, as_json: bool, warn: Callable[[str], None]) -> str:
     """The bytecode of an image or a loop as text. Raises UserError and CompileError."""
-    path = runs.resolve(values.target)
+    path = resolve_loop(values.target)
     from ...vm.code import disassembly as disasm
 
-    if path.endswith(runs.IMAGE_SUFFIX):
+    if path.endswith(IMAGE_SUFFIX):
         image = load_image(path)
     else:
         from ...frontend.compile import compile_file

@@ -18,8 +18,8 @@ from ...frontend.source.files import read_source
 from ...ir.diagnostics import CompileError, Diagnostic, suggest
 from ...ir.spans import Source
 from ..host.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
+from ..host.paths import LOOPS
 from ..journal.journal import JournalError, write_file
-from ..runs import runs
 
 SUFFIX = ".sexp"
 STDIN = "-"
@@ -45,7 +45,7 @@ class Formatted:
 def files(targets: Iterable[str]) -> list[str]:
     """The files that paths, folders and names mean; without any, those of `.loops/`. UserError."""
     found: list[str] = []
-    for target in targets or (runs.LOOPS,):
+    for target in targets or (LOOPS,):
         if target == STDIN:
             found.append(target)
         elif os.path.isdir(target):
@@ -55,17 +55,15 @@ def files(targets: Iterable[str]) -> list[str]:
     if STDIN in found and len(found) > 1:
         raise UserError("bad-usage", "`-` is standard input and stands alone")
     if not found and not targets:
-        raise UserError(
-            "no-files", f"there are no {SUFFIX} files in {runs.LOOPS}/", "name the files to format"
-        )
+        raise UserError("no-files", f"there are no {SUFFIX} files in {LOOPS}/", "name the files to format")
     return list(dict.fromkeys(found))
 
 
 def _file(target: str) -> str:
     is_path = os.sep in target or "." in target
-    path = target if is_path else os.path.join(runs.LOOPS, target + SUFFIX)
+    path = target if is_path else os.path.join(LOOPS, target + SUFFIX)
     if not os.path.lexists(path):
-        names = [os.path.basename(file)[: -len(SUFFIX)] for file in _within(runs.LOOPS)]
+        names = [os.path.basename(file)[: -len(SUFFIX)] for file in _within(LOOPS)]
         help = None if is_path else suggest(target, names, "names here")
         raise UserError("unknown-file", f"there is no file `{path}`", help)
     if not path.endswith(SUFFIX):

@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import os
 
+from ..host.paths import LOOPS, make_private
 from ..journal.journal import JournalError, write_file
 from ..runs.program_file import holds_secret
-from ..runs.runs import LOOPS, make_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 
 from ..host.errors import UserError, reason
-from ..runs import program_file, runs
+from ..host.paths import IMAGE_SUFFIX, LOOPS, ROOT
+from ..runs import program_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Imag
 
     What the compiler warns of goes to `warn`, as text.
     """
-    if path.endswith(runs.IMAGE_SUFFIX):
-        image = load_image(path, root=runs.ROOT)
+    if path.endswith(IMAGE_SUFFIX):
+        image = load_image(path, root=ROOT)
         return _compile_anew(image, path, values, warn) if _overridden(values) else image
     from . import image_cache
 
@@ -47,14 +48,14 @@ def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Imag
     if 0 < len(source) < _MOST_SOURCE:
         around = _around(path, source)
         key = image_cache.entry_key(source, path, [*_settings(values), *around.values()])
-        image_or_none = image_cache.load(runs.ROOT, key)
+        image_or_none = image_cache.load(ROOT, key)
         if image_or_none is not None and image_cache.is_current(image_or_none):
             return image_or_none
     from ...frontend.compile import compile_file
 
     image, has_warnings = _emit(compile_file(path, overrides(values)), warn)
     if key is not None and not has_warnings and around == _around(path, source):
-        image_cache.store(runs.ROOT, key, image)
+        image_cache.store(ROOT, key, image)
     return image
 
 
@@ -63,7 +64,7 @@ def _around(path: str, source: bytes) -> dict[str, str]:
     from . import image_cache
 
     has_flows = path.endswith(FLOW_SUFFIX) or b"call" in source
-    return image_cache.declared_files(runs.LOOPS) if has_flows else {}
+    return image_cache.declared_files(LOOPS) if has_flows else {}
 
 
 def load_expression(text: str, values: Values, warn: Callable[[str], None], name: str = "") -> Image:
@@ -145,7 +146,7 @@ def compile_options() -> Overrides:
     from ...frontend.compile import DEFAULT_LLM_MODEL, Overrides
 
     model = os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
-    return Overrides(default_model=model, folder=runs.LOOPS, project=Project())
+    return Overrides(default_model=model, folder=LOOPS, project=Project())
 
 
 class Project:
@@ -162,7 +163,7 @@ class Project:
 
         if self._known is None:
             try:
-                self._known = configuration.load(runs.ROOT)
+                self._known = configuration.load(ROOT)
             except CompileError:
                 return None
         return self._known

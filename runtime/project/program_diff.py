@@ -10,7 +10,8 @@ import os
 
 from ...ir.digests import sha256
 from ..host.errors import EXIT_FAILURE, UserError
-from ..runs import program_file, runs
+from ..host.paths import IMAGE_SUFFIX, ROOT
+from ..runs import program_file
 from . import run_programs
 
 TYPE_CHECKING = False
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...vm.code.image import Image
     from ...vm.machine.machine import Machine
-    from ..runs.runs import RunFolder
+    from ..journal.run_folder import RunFolder
 
 
 _LIBRARY = "stdlib/"
@@ -80,9 +81,9 @@ def find(start: Mapping[str, Any], image: Image, outputs: str) -> Change | None:
     path = start.get("path")
     if not isinstance(path, str) or not path:
         return None
-    if not os.path.isfile(os.path.join(runs.ROOT, path)):
+    if not os.path.isfile(os.path.join(ROOT, path)):
         return Change(path, None, "is not there any more")
-    if not path.endswith(runs.IMAGE_SUFFIX) and all(_is_as_it_was(source) for source in image.sources):
+    if not path.endswith(IMAGE_SUFFIX) and all(_is_as_it_was(source) for source in image.sources):
         return None
     from ...ir.diagnostics import CompileError
 
@@ -147,7 +148,7 @@ def _is_as_it_was(source: Any) -> bool:
     if source.path.startswith(_LIBRARY):
         return True  # ours, and not in the project
     try:
-        with open(os.path.join(runs.ROOT, source.path), "rb") as file:
+        with open(os.path.join(ROOT, source.path), "rb") as file:
             return bool(sha256(file.read()).hexdigest() == source.sha256)
     except OSError:
         return False

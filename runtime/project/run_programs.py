@@ -11,10 +11,12 @@ import os
 import re
 
 from ..host.errors import EXIT_FAILURE, UserError
+from ..host.paths import FIRST_IMAGE, ROOT
 from ..host.secrets import masked
 from ..journal import journal as journals
 from ..journal.journal import Blobs, JournalError
-from ..runs import program_file, runs
+from ..journal.run_folder import start_of
+from ..runs import program_file
 from .load import load_expression, load_image, load_program
 from .options import RUN, Values, given
 
@@ -29,9 +31,7 @@ _NAME = re.compile(r"program(-\d{1,9})?\.llb")
 _CHANGED = b'{"event":"program_changed"'
 
 
-def load(
-    run: str, journal: str, name: str = runs.FIRST_IMAGE, warn: Callable[[str], None] | None = None
-) -> Image:
+def load(run: str, journal: str, name: str = FIRST_IMAGE, warn: Callable[[str], None] | None = None) -> Image:
     """The program in the file `name` beside a run's journal, put back there if it had to be made again.
 
     warn: is told so in a sentence. Raises UserError where the program cannot be had.
@@ -43,7 +43,7 @@ def load(
     path = os.path.join(os.path.dirname(journal), name)
     wanted = _hash(journal, name)
     try:
-        image = load_image(path, root=runs.ROOT)
+        image = load_image(path, root=ROOT)
         if wanted in (None, image.program_hash):
             return image
         trouble = UserError("wrong-program", f"{path} is not the program that the run had")
@@ -89,14 +89,14 @@ def _made_again(journal: str, wanted: str | None) -> tuple[str, Image | str]:
     """The path of a run's source, and the wanted program made from it; or why it cannot be."""
     from ...ir.diagnostics import CompileError
 
-    start = runs.start_of(journal)
+    start = start_of(journal)
     is_expression = "expression" in start
     path = "its expression" if is_expression else start.get("path")
     if not isinstance(path, str) or not path:
         return "its source", "its journal does not say what it was made from"
     if wanted is None:
         return path, "its journal does not say which program that was"
-    if not is_expression and not os.path.isfile(os.path.join(runs.ROOT, path)):
+    if not is_expression and not os.path.isfile(os.path.join(ROOT, path)):
         return path, f"{path} is not there any more"
     try:
         image = source_now(start, os.path.join(os.path.dirname(journal), "outputs"))
@@ -112,8 +112,8 @@ def _made_again(journal: str, wanted: str | None) -> tuple[str, Image | str]:
 def _hash(journal: str, name: str) -> str | None:
     """The hash of a run's program as its journal tells it."""
     told: Any = None
-    if name == runs.FIRST_IMAGE:
-        told = runs.start_of(journal).get("program_hash")
+    if name == FIRST_IMAGE:
+        told = start_of(journal).get("program_hash")
     else:
         # Only the lines that may tell it are taken apart: there may be very many.
         with contextlib.suppress(OSError), open(journal, "rb") as file:

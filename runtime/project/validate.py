@@ -11,7 +11,8 @@ import attrs
 from ...ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
 from ...ir.spans import Source
 from ..host.errors import UserError
-from ..runs import runs
+from ..host.paths import CONFIG, IMAGE_SUFFIX, LOOPS, ROOT
+from ..runs.loops import loop_files, resolve_loop
 from . import configuration
 from .load import compile_options, load_image
 
@@ -38,9 +39,9 @@ def check(
 
     arguments: variables of the flows among them, as (name, text). declare: what else they may call.
     """
-    found = list(targets) or list(runs.loop_files().values())
+    found = list(targets) or list(loop_files().values())
     if not found and not _declares():
-        raise UserError("no-loops", f"there are no loops in {runs.LOOPS}/", "name the files to check")
+        raise UserError("no-loops", f"there are no loops in {LOOPS}/", "name the files to check")
     findings = [_check_one(target, arguments, declare) for target in dict.fromkeys(found)]
     return findings if targets else findings + _check_declared(findings) + _check_configuration()
 
@@ -49,15 +50,15 @@ def _declares() -> bool:
     """Whether the project has tools or tasks of its own."""
     from ...frontend.tasks.registry import project_files
 
-    return bool(project_files(runs.LOOPS))
+    return bool(project_files(LOOPS))
 
 
 def _check_configuration() -> list[Finding]:
     """What the project says about all its loops, where something is wrong with it."""
     try:
-        configuration.load(runs.ROOT)
+        configuration.load(ROOT)
     except CompileError as error:
-        return [Finding(os.path.join(runs.LOOPS, runs.CONFIG), error.diagnostics, error.sources)]
+        return [Finding(os.path.join(LOOPS, CONFIG), error.diagnostics, error.sources)]
     return []
 
 
@@ -66,13 +67,13 @@ def _check_declared(findings: Sequence[Finding]) -> list[Finding]:
     from ...frontend.tasks.registry import read_project
 
     told = {diagnostic for finding in findings for diagnostic in finding.diagnostics}
-    declared = read_project(runs.LOOPS)
+    declared = read_project(LOOPS)
     wrong = [diagnostic for diagnostic in declared.diagnostics if diagnostic not in told]
-    paths = dict.fromkeys(diagnostic.span.path if diagnostic.span else runs.LOOPS for diagnostic in wrong)
+    paths = dict.fromkeys(diagnostic.span.path if diagnostic.span else LOOPS for diagnostic in wrong)
     return [
         Finding(
             path,
-            [found for found in wrong if (found.span.path if found.span else runs.LOOPS) == path],
+            [found for found in wrong if (found.span.path if found.span else LOOPS) == path],
             declared.sources,
         )
         for path in paths
@@ -82,8 +83,8 @@ def _check_declared(findings: Sequence[Finding]) -> list[Finding]:
 def _check_one(target: str, arguments: tuple[tuple[str, str], ...], declare: tuple[str, ...]) -> Finding:
     path = target
     try:
-        path = runs.resolve(target)
-        if path.endswith(runs.IMAGE_SUFFIX):
+        path = resolve_loop(target)
+        if path.endswith(IMAGE_SUFFIX):
             load_image(path)
             return Finding(path, [], [])
         from ...frontend.compile import compile_file, is_flow_path

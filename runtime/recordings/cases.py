@@ -15,16 +15,16 @@ from ...ir.diagnostics import suggest
 from ...ir.effects import EFFECTS
 from ...ir.records import define
 from ..host.errors import UserError
+from ..host.paths import LOOPS, slug
 from ..journal.recording import Recording
 from ..project import options
 from ..project.options import RUN, Values, given
-from ..runs import runs
 
 FORMAT = 1
 KEYS = ("llc_case", "source", "expression", "options", "limits", "normalized", "ticks", "trace", "outcome")
 EFFECT_KEYS = ("effect", "args", "result")
 LIMITS = ("fuel", "depth", "size")
-FOLDER = os.path.join(runs.LOOPS, "tests")
+FOLDER = os.path.join(LOOPS, "tests")
 SUFFIXES = (".yaml", ".yml")
 # What of a record is made the same wherever it was made, in this order.
 NORMALIZED = ("times", "texts")
@@ -102,7 +102,7 @@ def case_path(name: str) -> str:
 
 def free_path(program: str) -> str:
     """Where a new case for a program may stand: nothing is there yet."""
-    stem = runs.slug(program)
+    stem = slug(program)
     number = 1
     while os.path.lexists(path := case_path(stem if number == 1 else f"{stem}-{number}")):
         number += 1

@@ -20,13 +20,16 @@ from ...vm.code.image import Image
 from ...vm.machine.outcomes import Effect
 from ..host.clock import timestamp
 from ..host.errors import EXIT_FAILURE, UserError
+from ..host.paths import ROOT
 from ..journal import journal as journals
 from ..journal.events import OWN
 from ..journal.position import state_shown
 from ..journal.recording import Note, Recording, RunFiles, bounded, find_run
+from ..journal.run_folder import RunFolder
 from ..project.load import load_program
 from ..project.options import OVERRIDES, Values, given
-from ..runs import locks, program_file, runs
+from ..runs import locks, program_file
+from ..runs.loops import resolve_loop
 from . import diff
 from .re_execution import Retelling
 
@@ -54,7 +57,7 @@ class Point:
 class Forked:
     """The new run, its parent's name and where they part."""
 
-    run: runs.RunFolder
+    run: RunFolder
     parent: str
     point: Point
     left_out: str = ""
@@ -161,7 +164,7 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
         if name != "target" and value:
             is_pairs = isinstance(value, tuple) and name in ("context", "arguments")
             overrides[name] = (*overrides.get(name, ()), *value) if is_pairs else value
-    path = runs.resolve(changes.target) if changes.target else str(about.get("path") or "")
+    path = resolve_loop(changes.target) if changes.target else str(about.get("path") or "")
     if not path or not os.path.exists(path):
         raise UserError(
             "no-source",
@@ -197,9 +200,9 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
 
 def _create(
     files: RunFiles, recording: Recording, image: Image, point: Point, about: dict[str, Any]
-) -> runs.RunFolder:
+) -> RunFolder:
     """The folder of the new run: its program, its journal and what that refers to."""
-    folder, lock = locks.start(runs.ROOT, image.name, (), {"program": image.name, "path": about.get("path")})
+    folder, lock = locks.start(ROOT, image.name, (), {"program": image.name, "path": about.get("path")})
     try:
         events = [_beginning(folder, files, image, point, about), *_past(files, point)]
         _share_texts(events, files.outputs, folder.outputs)
@@ -220,7 +223,7 @@ def _create(
 
 
 def _beginning(
-    folder: runs.RunFolder, files: RunFiles, image: Image, point: Point, about: dict[str, Any]
+    folder: RunFolder, files: RunFiles, image: Image, point: Point, about: dict[str, Any]
 ) -> dict[str, Any]:
     """The `run_start` of the new run. Its time is its parent's: the past is its own too."""
     from ... import __version__

@@ -20,11 +20,12 @@ from ...vm.code.emit import emit
 from ...vm.code.image import Image
 from ..host import secrets
 from ..host.errors import EXIT_FAILURE, UserError
+from ..host.paths import IMAGE_SUFFIX, ROOT
 from ..journal import journal
 from ..journal.recording import Answer, Asked, Note, Recording, RunFiles, bounded, each_text, unpacked
 from ..project.load import load_program, overrides
 from ..project.options import given
-from ..runs import runs
+from ..runs.loops import is_path, resolve_loop
 from . import diff
 from .cases import Case, free_path, is_case
 from .re_execution import Endless, Retelling
@@ -142,7 +143,7 @@ def _source(about: dict[str, Any]) -> str:
     path = str(about.get("path") or "")
     if not path or not os.path.isabs(path):
         return os.path.normpath(path) if path else ""
-    near = os.path.relpath(path, os.path.realpath(runs.ROOT or "."))
+    near = os.path.relpath(path, os.path.realpath(ROOT or "."))
     return path if near.startswith("..") else near
 
 
@@ -181,15 +182,15 @@ def compile_case(case: Case) -> Image:
     chosen = attrs.evolve(overrides(values), default_model=model)
     if case.expression is not None:
         return emit(compile_text(case.expression, EXPRESSION, chosen).program)
-    path = runs.resolve(_as_path(case.source))
-    if path.endswith(runs.IMAGE_SUFFIX):
+    path = resolve_loop(_as_path(case.source))
+    if path.endswith(IMAGE_SUFFIX):
         return load_program(path, values, lambda text: None)
     return emit(compile_file(path, chosen).program)
 
 
 def _as_path(source: str) -> str:
     """A source is always a path, even one that looks like a loop's name."""
-    return source if runs.is_path(source) else os.path.join(".", source)
+    return source if is_path(source) else os.path.join(".", source)
 
 
 # --- telling again ----------------------------------------------------------------------------
@@ -275,7 +276,7 @@ class Words:
     def __init__(self, files: RunFiles, about: dict[str, Any]) -> None:
         pairs = [(str(about.get("run") or files.name), "<run>")]
         for path, word in (
-            (os.path.realpath(runs.ROOT or "."), "<project>"),
+            (os.path.realpath(ROOT or "."), "<project>"),
             (os.path.expanduser("~"), "<home>"),
         ):
             if path.count("/") > 1 or (path.startswith("/") and len(path) > 4):

@@ -12,7 +12,7 @@ from ...vm.code.image import Image
 from ..journal.recording import Recording, find_run
 from ..project.load import load_program
 from ..project.options import RUN, Values, given
-from ..runs import runs
+from ..runs.loops import resolve_loop
 from . import case_reader, cases, diff
 from .cases import Case, is_case
 from .diff import LEAST_TICKS, PATIENCE, Comparison
@@ -82,7 +82,7 @@ def replay(target: str, against: str | None = None) -> Replayed:
         if against is None or comparison.difference is not None:
             return Replayed(recording, comparison, own)
         ticks = comparison.ticks
-    path = runs.resolve(against)
+    path = resolve_loop(against)
     changed = load_program(path, Values(RUN, path, **given(overrides)), lambda text: None)
     most = ticks * PATIENCE + LEAST_TICKS
     return Replayed(recording, diff.compare(recording.as_one(), changed, most=most), changed, path)

@@ -6,6 +6,7 @@ Owns the choice of what a replay starts from. The world is not touched here; `la
 from __future__ import annotations
 
 from ..host.errors import UserError
+from ..host.paths import FIRST_IMAGE
 from ..journal import active_time
 from ..journal import journal as journals
 from ..journal.history import History
@@ -13,7 +14,6 @@ from ..journal.position import Progress
 from ..project import run_programs
 from ..runs import checkpoints as checkpoints
 from ..runs.checkpoints import Checkpoints
-from ..runs.runs import FIRST_IMAGE
 from .replay import replay
 
 TYPE_CHECKING = False
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ...vm.code.image import Image
     from ...vm.jit.runtime.tiered import Machine
     from ..host.context import WorldLike
+    from ..journal.run_folder import RunFolder
     from ..runs.checkpoints import Checkpoint
-    from ..runs.runs import RunFolder
     from .replay import Position
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..journal.journal import Journal
-    from .runs import RunFolder
+    from ..journal.run_folder import RunFolder
 
 FORMAT = 1
 COUNT = 2

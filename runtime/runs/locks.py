@@ -20,7 +20,8 @@ from ..host import clock, environment, files, pipes, processes, threads
 from ..host.coroutines import alone
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.processes import is_alive, start_time
-from .runs import RunFolder, make_running_folder, runs_in
+from ..journal.run_folder import RunFolder
+from .runs import make_running_folder, runs_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

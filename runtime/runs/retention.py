@@ -12,8 +12,10 @@ import os.path
 
 from ..host import clock, files
 from ..host.errors import reason
-from . import runs
-from .runs import HISTORY, RUNNING, RunFolder, is_run_of, runs_in
+from ..host.paths import HISTORY, RUNNING
+from ..journal.run_folder import RunFolder
+from .lookup import find_run_folder, is_loop, is_run_of
+from .runs import runs_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,8 +123,8 @@ def clean(
     found = [
         run for run in runs_in(root, HISTORY) if target is None or run.id == target or is_run_of(run, target)
     ]
-    if target is not None and not found and not runs.is_loop(target, root):
-        runs.look_up(target, root)  # says what there is to name instead
+    if target is not None and not found and not is_loop(target, root):
+        find_run_folder(target, root)  # says what there is to name instead
     if not dry_run:
         remove_rest(root)
     gone, size, problems = [], 0, []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ...vm.machine.machine import Machine
     from ..journal.position import Progress
-    from .runs import RunFolder
+    from ..journal.run_folder import RunFolder
 
 # The file may lag behind by so many seconds while much happens, and by one look while little does.
 EVERY = 1.0

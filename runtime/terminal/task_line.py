@@ -20,9 +20,9 @@ from ...frontend.tasks.registry import Declared
 from ...frontend.tasks.signature import TYPES, Parameter, Signature, fits, is_parameter_name
 from ...ir.diagnostics import CompileError, clean, suggest
 from ..host.errors import EXIT_USAGE, UserError
+from ..host.paths import LOOPS
 from ..project import options
 from ..project.options import FLAG, MANY, PAIR, Option
-from ..runs import runs
 
 # What the words after a task's name may set of llc, where the task has no such parameter.
 OPTIONS = options.TASK
@@ -76,7 +76,7 @@ def read(
     first, rest = words[0], list(words[1:])
     if not is_expression(first):
         if declared is None:
-            declared = Declared(runs.LOOPS, [*sides, *_declared_in(rest)])
+            declared = Declared(LOOPS, [*sides, *_declared_in(rest)])
         if declared.wrong:
             raise CompileError(declared.wrong)
         signature = find(first, declared, own.get(first))

@@ -19,8 +19,11 @@ import terminals
 
 from llc.runtime.host import processes
 from llc.runtime.host.errors import UserError
+from llc.runtime.host.paths import HISTORY, RUNNING
 from llc.runtime.inspection import stop
+from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks, runs
+from llc.runtime.runs.lookup import find_unfinished
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -73,13 +76,13 @@ def started(name: str = "waits", *words: str) -> dict[str, Any]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def the_run() -> runs.RunFolder:
+def the_run() -> RunFolder:
     (run,) = runs.runs_in("")
     return run
 
 
 def ended(status: str = "success") -> bool:
-    found = list(runs.runs_in("", runs.HISTORY))
+    found = list(runs.runs_in("", HISTORY))
     return bool(found) and (found[0].end() or {}).get("status") == status
 
 
@@ -321,9 +324,9 @@ def test_what_does_not_run_cannot_be_stopped(project: Path) -> None:
 
 def test_a_pid_that_was_used_again_is_not_signalled(project: Path) -> None:
     """The holder is known by its start time too: somebody else's process is left alone."""
-    run = runs.RunFolder.create("", "x") if os.path.isdir(runs.RUNNING) else None
+    run = RunFolder.create("", "x") if os.path.isdir(RUNNING) else None
     runs.make_running_folder("")
-    run = run or runs.RunFolder.create("", "x")
+    run = run or RunFolder.create("", "x")
     bystander = subprocess.Popen(["sleep", "60"])
     try:
         begun = processes.start_time(bystander.pid)
@@ -355,7 +358,7 @@ def test_a_run_in_the_queue_begins_when_its_turn_comes(project: Path) -> None:
     started()
     llc("run", "waits", "--background", "--queue")
     (project / "go").touch()
-    wait_for(lambda: len([run for run in runs.runs_in("", runs.HISTORY) if run.end()]) == 2)
+    wait_for(lambda: len([run for run in runs.runs_in("", HISTORY) if run.end()]) == 2)
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
@@ -363,7 +366,7 @@ def test_closed_streams_do_not_matter(project: Path, closed: str) -> None:
     """Started without standard streams, a run in the background has its log all the same."""
     command = f"{sys.executable} -m llc run waits --background {closed}"
     done = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
-    run = runs.find(done.stdout.strip())
+    run = find_unfinished(done.stdout.strip())
     wait_for(lambda: "│ begun" in Path(run.log).read_text())
 
 

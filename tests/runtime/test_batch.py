@@ -23,9 +23,10 @@ from llc.runtime.execution import control_channel
 from llc.runtime.host import processes
 from llc.runtime.host.coroutines import alone
 from llc.runtime.journal import journal
+from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.launch.batch import Claims
 from llc.runtime.runs import locks
-from llc.runtime.runs.runs import RunFolder, runs_in
+from llc.runtime.runs.runs import runs_in
 
 # What it does is in the file `steps`, a line for each.
 LOOP = """

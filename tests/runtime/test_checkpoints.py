@@ -19,6 +19,7 @@ from llc.runtime.host import files
 from llc.runtime.host.context import Context, Interrupt
 from llc.runtime.journal import journal
 from llc.runtime.journal.journal import Journal
+from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.launch import command
 from llc.runtime.project import options
 from llc.runtime.project.load import load_image
@@ -71,7 +72,7 @@ def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def cut_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> runs.RunFolder:
+def cut_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> RunFolder:
     """A run that was killed when `world` had performed what it performs."""
     image = emit(compile_text(text.replace("LIMIT", str(limit)), ".loops/count.yaml").program)
     run, lock = locks.start("", image.name, ["."], {"program": image.name})
@@ -91,10 +92,10 @@ def cut_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> runs.RunFo
     return run
 
 
-def resume(run: runs.RunFolder) -> Any:
+def resume(run: RunFolder) -> Any:
     """The outcome of resuming, with a world that goes on counting."""
     assert command.resume(options.Values(options.RESUME, run.id, quiet=True)) == 3  # at its limit
-    ended = runs.RunFolder("", run.path.replace(".running", ".history"))
+    ended = RunFolder("", run.path.replace(".running", ".history"))
     end = ended.end()
     assert end is not None
     state = json.loads(Path(ended.state).read_text())
@@ -212,7 +213,7 @@ def test_an_interrupted_run_leaves_a_checkpoint(project: Path) -> None:
     """At each pause, however short the run is."""
     image = emit(compile_text(LOOP.replace("LIMIT", "9"), ".loops/count.yaml").program)
     runs.make_running_folder("")
-    run = runs.RunFolder.create("", "count")
+    run = RunFolder.create("", "count")
     book = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
     interrupt = Interrupt()
     from llc.vm.jit.runtime.tiered import Machine

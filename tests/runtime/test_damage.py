@@ -22,9 +22,10 @@ from llc.runtime.host import files
 from llc.runtime.host.context import Context, Interrupt
 from llc.runtime.journal import journal
 from llc.runtime.journal.journal import Journal
+from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.launch import command as launch
 from llc.runtime.project import options, run_programs
-from llc.runtime.runs import locks, runs
+from llc.runtime.runs import locks
 from llc.runtime.runs.checkpoints import Checkpoints
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
@@ -130,7 +131,7 @@ def test_a_journal_damaged_at_any_byte(project: Path, text: str, change: str) ->
         assert launch.resume(options.Values(options.RESUME, folder.name, quiet=True)) == 0, place
         safe = {seq for end, seq in ends if end <= place}
         assert not safe & set(Counting.performed), place
-        end = runs.RunFolder("", str(ended)).end()
+        end = RunFolder("", str(ended)).end()
         assert end is not None
         value = value or (end["status"], end["value"], end["steps"])
         assert (end["status"], end["value"], end["steps"]) == value, place

@@ -37,6 +37,7 @@ from llc.runtime.host.context import Context, Interrupt, Interrupted
 from llc.runtime.journal import journal as journals
 from llc.runtime.journal.journal import Journal, JournalError
 from llc.runtime.journal.outcome import Outcome
+from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import runs
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
@@ -59,7 +60,7 @@ class Driven:
 
     def __init__(self, folder: Path, image: Image, world: World, display: Display | None = None) -> None:
         runs.make_running_folder(str(folder))
-        self.run = runs.RunFolder.create(str(folder), image.name)
+        self.run = RunFolder.create(str(folder), image.name)
         self.journal = Journal.create(self.run.journal, lambda: "2024-01-15T10:30:00.000Z")
         self.interrupt = Interrupt()
         self.driver = Driver(

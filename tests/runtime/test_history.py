@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from llc.ir.diagnostics import CompileError
 from llc.runtime.cli import entry
+from llc.runtime.host.paths import HISTORY, KEPT, ROOT
 from llc.runtime.inspection import history
 from llc.runtime.journal import journal
+from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.project import configuration
 from llc.runtime.runs import retention, runs
-from llc.runtime.runs.runs import RunFolder
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -89,7 +90,7 @@ def past(name: str, seconds: float, root: str = "") -> RunFolder:
 
 
 def kept() -> list[str]:
-    return [run.id for run in runs.runs_in("", runs.HISTORY)]
+    return [run.id for run in runs.runs_in("", HISTORY)]
 
 
 # --- history ----------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ def test_what_goes_is_beyond_both_bounds(
     found = []
     for name, age in sorted(made, key=lambda one: one[1]):
         begun = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now - age * 86400 - 3600))
-        found.append(RunFolder("", f"{runs.HISTORY}/{name}-{begun}-0000"))
+        found.append(RunFolder("", f"{HISTORY}/{name}-{begun}-0000"))
     going = {run.id for run in retention.surplus(found, keep, None if days is None else days * 86400.0)}
     for run, (name, age) in zip(found, sorted(made, key=lambda one: one[1]), strict=True):
         later = sum(other == name and other_age < age for other, other_age in made)
@@ -218,13 +219,13 @@ def test_clean_touches_nothing_that_has_not_ended(llc: Llc, tmp_path: Path) -> N
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").touch()
-    (tmp_path / runs.HISTORY / "x-20200101-000000-0000").symlink_to(outside)
-    (tmp_path / runs.HISTORY / "notes").mkdir()
+    (tmp_path / HISTORY / "x-20200101-000000-0000").symlink_to(outside)
+    (tmp_path / HISTORY / "notes").mkdir()
     llc("clean", "--keep", "0")
     assert os.path.isdir(cut.path)
     assert not os.path.exists(other.path)
     assert (outside / "precious").exists()
-    assert (tmp_path / runs.HISTORY / "notes").is_dir()
+    assert (tmp_path / HISTORY / "notes").is_dir()
 
 
 def test_an_end_of_a_run_applies_the_policy(llc: Llc, tmp_path: Path) -> None:
@@ -253,7 +254,7 @@ def test_what_a_run_only_refers_to_is_not_removed(llc: Llc, tmp_path: Path) -> N
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "file").write_text("kept")
     llc("run", "flips", "-q")
-    (run,) = runs.runs_in(runs.ROOT, runs.HISTORY)
+    (run,) = runs.runs_in(ROOT, HISTORY)
     inner = Path(run.path) / "outputs" / "deep"
     inner.mkdir(parents=True)
     (inner / "file").write_text("12345")
@@ -268,7 +269,7 @@ def test_what_a_run_only_refers_to_is_not_removed(llc: Llc, tmp_path: Path) -> N
 def test_a_removal_that_was_cut_off_is_finished(llc: Llc, tmp_path: Path) -> None:
     """What is left of a run that was being removed is listed nowhere and goes at the next clean."""
     run = past("x", 1000)
-    gone = tmp_path / runs.HISTORY / f".{run.id}.gone"
+    gone = tmp_path / HISTORY / f".{run.id}.gone"
     os.rename(run.path, gone)
     assert kept() == []
     llc("clean")
@@ -311,7 +312,7 @@ def test_the_configuration_is_no_loop(llc: Llc, tmp_path: Path) -> None:
     (tmp_path / ".loops" / "config.yaml").write_text("")
     assert [row["name"] for row in json.loads(llc("list", "--json").stdout)] == ["asks", "flips"]
     assert llc("run", "config").returncode == 2
-    assert configuration.load("").keep == runs.KEPT
+    assert configuration.load("").keep == KEPT
 
 
 @pytest.mark.parametrize(

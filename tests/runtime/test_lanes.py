@@ -24,6 +24,7 @@ from llc.runtime.execution.observer import Display
 from llc.runtime.host.context import Context, Interrupt
 from llc.runtime.journal import journal
 from llc.runtime.journal.history import History
+from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.launch import command
 from llc.runtime.project import options
 from llc.runtime.recovery.replay import replay
@@ -252,7 +253,7 @@ def test_an_interrupted_run_keeps_what_ended_all_the_same(project: Path) -> None
     """What has a result when a stop is asked for is on record, with what follows from it, and in order."""
     image = Image.from_bytes(program(["a", "b"]))
     runs.make_running_folder("")
-    folder = runs.RunFolder.create("", "each")
+    folder = RunFolder.create("", "each")
     book = journal.Journal.create(folder.journal, lambda: "2024-01-15T10:30:00.000Z")
     interrupt = Interrupt()
     world = Finishing()

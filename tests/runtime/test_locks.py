@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llc.runtime.host.errors import UserError
+from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks, runs
+from llc.runtime.runs.lookup import find_unfinished
 
 components = st.sampled_from(["a", "ab", "b", "src", "srcs"])
 paths = st.lists(components, max_size=4).map(lambda parts: "/" + "/".join(parts))
@@ -122,7 +124,7 @@ def test_a_child_of_a_run_does_not_hold_its_lock(tmp_path: Path) -> None:
 def test_a_live_run_cannot_be_taken_over(tmp_path: Path) -> None:
     """Resuming a run that is still running is refused with its pid."""
     with other_process(tmp_path, "first", ".") as process:
-        run = runs.find(line(process), str(tmp_path))
+        run = find_unfinished(line(process), str(tmp_path))
         with pytest.raises(UserError, match=f"still running .pid {process.pid}.") as caught:
             locks.take_over(run, ["."], {})
     assert caught.value.id == "run-is-live"
@@ -151,7 +153,7 @@ def test_what_a_killed_holder_was_starting_does_not_keep_its_run(tmp_path: Path)
         "os.kill(os.getpid(), 9)\n"
     )
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    run = runs.RunFolder(str(tmp_path), str(tmp_path / ".loops" / ".running" / line(holder)))
+    run = RunFolder(str(tmp_path), str(tmp_path / ".loops" / ".running" / line(holder)))
     holder.wait()
     locks.take_over(run, ["."], {}).close()
     holder.communicate()

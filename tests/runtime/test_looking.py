@@ -21,10 +21,13 @@ from terminals import exit_code
 
 from llc.runtime.cli import entry
 from llc.runtime.execution.observer import Display
+from llc.runtime.host.paths import HISTORY
 from llc.runtime.inspection import history, logs, status, stop
 from llc.runtime.journal import journal, summary
 from llc.runtime.journal.events import EVENT_ROWS
+from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks, runs
+from llc.runtime.runs.lookup import find_unfinished
 from llc.runtime.terminal import live_tail, redaction
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
@@ -84,11 +87,11 @@ def wait_for(condition: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
-def start() -> runs.RunFolder:
+def start() -> RunFolder:
     """A run in the background whose action has written, and waits."""
     command = [sys.executable, "-m", "llc", "run", "talks", "--background", "-q"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    run = runs.find(done.stdout.strip())
+    run = find_unfinished(done.stdout.strip())
     wait_for(lambda: "part" in "".join(tail.text for tail in live_tail.read(run.live)))
     return run
 
@@ -354,7 +357,7 @@ def test_logs_as_json_are_the_events(project: Path, llc: Llc) -> None:
     """One object for each event, as in the journal but for its checksum; `-n` gives the last ones."""
     (project / "go").touch()
     llc("run", "talks", "-q")
-    (run,) = runs.runs_in("", runs.HISTORY)
+    (run,) = runs.runs_in("", HISTORY)
     told = [json.loads(line) for line in llc("logs", run.id, "--json").stdout.splitlines()]
     written = [json.loads(line) for line in Path(run.journal).read_text().splitlines()]
     assert told == [{name: value for name, value in event.items() if name != "crc"} for event in written]
@@ -379,7 +382,7 @@ def test_logs_of_a_run_without_a_journal_are_one_error(project: Path, llc: Llc) 
     """What cannot be read is said, not raised."""
     (project / "go").touch()
     llc("run", "talks", "-q")
-    (run,) = runs.runs_in("", runs.HISTORY)
+    (run,) = runs.runs_in("", HISTORY)
     os.unlink(run.journal)
     done = llc("logs", run.id)
     assert (done.returncode, "error[no-record]" in done.stderr) == (1, True)
@@ -389,7 +392,7 @@ def test_runs_are_completed(project: Path, llc: Llc) -> None:
     """The shell completion offers runs and their loops; to `logs` also those that ended."""
     (project / "go").touch()
     llc("run", "talks", "-q")
-    (run,) = runs.runs_in("", runs.HISTORY)
+    (run,) = runs.runs_in("", HISTORY)
 
     def completed(*words: str) -> list[str]:
         env = {"_LLC_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": "2"}
@@ -435,7 +438,7 @@ def test_a_long_output_is_told_whole(project: Path, llc: Llc) -> None:
     )
     llc("run", "long", "-q")
     assert "│ 20000\n" in llc("logs", "long").stdout
-    (run,) = runs.runs_in("", runs.HISTORY)
+    (run,) = runs.runs_in("", HISTORY)
     for name in os.listdir(run.outputs):
         os.unlink(os.path.join(run.outputs, name))
     assert "│ [108894 bytes, lost]\n" in llc("logs", "long").stdout
@@ -463,7 +466,7 @@ def test_whatever_a_journal_holds_can_be_looked_at(found: list[dict[str, Any]]) 
     """Events that no llc wrote, such as those of a folder that came with a repository, fail nothing."""
     with TemporaryDirectory() as root:
         runs.make_running_folder(root)
-        run = runs.RunFolder.create(root, "x")
+        run = RunFolder.create(root, "x")
         Path(run.journal).write_bytes(b"".join(map(journal.seal, found)))
         screen = status.Screen(None)
         look = status.Look(run)

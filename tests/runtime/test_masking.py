@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 
 from llc.runtime.host import secrets as masking
 from llc.runtime.host.errors import UserError
+from llc.runtime.host.paths import HISTORY
 from llc.runtime.host.secrets import MASK, Secrets, Stream
 from llc.runtime.inspection import stop
 from llc.runtime.journal import journal
 from llc.runtime.runs import program_file, runs
+from llc.runtime.runs.lookup import find_unfinished
 
 # Everything in it that quoting, JSON or a URL would write in another way.
 SECRET = "hunter2'$x\"\\ü&/z"
@@ -96,11 +98,11 @@ def test_nothing_of_a_run_shows_a_secret(project: Path) -> None:
         assert_clean(" ".join(words), shown.stdout + shown.stderr)
     assert MASK in llc("status").stdout
     (project / "go").touch()
-    wait_for(lambda: list(runs.runs_in("", runs.HISTORY)))
+    wait_for(lambda: list(runs.runs_in("", HISTORY)))
     assert_no_secret_on_disk(project)
     assert (project / "sent").read_text() == SECRET
     assert f"got {SECRET} and {NAMED}" in (project / "copy").read_text()
-    (run,) = runs.runs_in("", runs.HISTORY)
+    (run,) = runs.runs_in("", HISTORY)
     assert MASK in Path(run.log).read_text()
     (whole,) = Path(run.outputs).glob("*-output.txt")
     assert whole.read_text().count(MASK) == 200_000
@@ -113,7 +115,7 @@ def test_a_run_goes_on_with_the_true_value(project: Path) -> None:
     """Killed and resumed, what was recorded with a reference is again what it was."""
     run_id = json.loads(llc("run", "leaks", "--background", "--json").stdout)["run"]
     wait_for(lambda: os.path.exists("started"))
-    os.kill(runs.find(run_id).about()["pid"], signal.SIGKILL)
+    os.kill(find_unfinished(run_id).about()["pid"], signal.SIGKILL)
     (project / "go").touch()
     done = llc("resume", run_id)
     assert done.returncode == 0, done.stderr
@@ -147,7 +149,7 @@ def test_what_becomes_secret_meanwhile_is_no_other_program(
     )
     run_id = json.loads(llc("run", "says", "--background", "--json", PLAIN_TOKEN=before).stdout)["run"]
     wait_for(lambda: os.path.exists("started"))
-    os.kill(runs.find(run_id).about()["pid"], signal.SIGKILL)
+    os.kill(find_unfinished(run_id).about()["pid"], signal.SIGKILL)
     (project / "go").touch()
     done = llc("resume", run_id, PLAIN_TOKEN=after)
     if after:
@@ -264,13 +266,13 @@ def run_all_verbs(path: str, outside: Path) -> None:
         assert "error[bad-name]" in done.stderr
         return
     assert done.returncode == 0, done.stderr
-    (run,) = runs.runs_in("", runs.HISTORY)
+    (run,) = runs.runs_in("", HISTORY)
     assert len(run.id) <= 110
     for words in (("status", path), ("logs", run.id), ("history",), ("clean", "--keep", "0")):
         shown = llc(*words)
         assert shown.returncode == 0, (words, shown.stderr)
         assert "\x1b" not in shown.stdout
-    assert os.listdir(runs.HISTORY) == [".gitignore"]
+    assert os.listdir(HISTORY) == [".gitignore"]
 
 
 @pytest.mark.parametrize("kind", ["loop", "flow"])

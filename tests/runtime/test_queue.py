@@ -180,9 +180,9 @@ def test_a_run_that_was_cut_off_can_queue_to_go_on(project: Path) -> None:
 
 
 def run_of(project: Path, name: str) -> Any:
-    from llc.runtime.runs import runs
+    from llc.runtime.runs.lookup import find_unfinished
 
-    return runs.find(name, str(project))
+    return find_unfinished(name, str(project))
 
 
 def test_an_action_of_the_holder_does_not_wait_for_those_who_wait_for_it(

@@ -21,9 +21,11 @@ from llc.frontend.compile import compile_text
 from llc.runtime.host.errors import UserError
 from llc.runtime.inspection import status
 from llc.runtime.journal import journal
+from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.launch import command as launch
 from llc.runtime.project import options
 from llc.runtime.runs import runs
+from llc.runtime.runs.lookup import find_unfinished
 from llc.vm.code.emit import emit
 
 # Each action writes what it is into `log`, so that one done twice is seen.
@@ -326,7 +328,7 @@ def test_a_real_run_with_a_torn_lock_file_is_found_by_its_path(project: Path) ->
     """What a run is called and where it came from is in its journal."""
     target = cut_run(project, before_end_of(3))
     (target / "lock").write_bytes(b"")
-    assert runs.find(".loops/job.yaml", str(project)).about()["program"] == "job"
+    assert find_unfinished(".loops/job.yaml", str(project)).about()["program"] == "job"
     assert resume("job")["status"] == "success"
 
 
@@ -509,14 +511,14 @@ def test_a_signal_at_any_moment_of_a_start_leaves_no_husk(project: Path, number:
         process.communicate()
         assert process.returncode == 130
         (kept,) = folder.glob("slow-*")
-        assert not runs.RunFolder("", str(kept)).is_husk()
+        assert not RunFolder("", str(kept)).is_husk()
         shutil.rmtree(kept)
 
 
 def test_the_latest_run_is_the_one_that_began_last(project: Path) -> None:
     """Runs begun within one second are in the order they began."""
     folder = runs.make_running_folder(str(project))
-    made = [runs.RunFolder.create(str(project), "job", 1000 + i / 1000).id for i in range(50)]
+    made = [RunFolder.create(str(project), "job", 1000 + i / 1000).id for i in range(50)]
     assert [run.id for run in runs.runs_in(str(project))] == made[::-1]
     assert all(os.path.isdir(os.path.join(folder, name)) for name in made)
 
@@ -613,4 +615,4 @@ def test_resume_in_process_raises_nothing(project: Path) -> None:
     """An unknown run is an exit code, not an exception."""
     assert in_process_resume("nothing") == 2
     with pytest.raises(UserError):
-        runs.find("nothing", os.getcwd())
+        find_unfinished("nothing", os.getcwd())

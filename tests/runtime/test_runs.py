@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llc.runtime.host.errors import UserError
+from llc.runtime.host.paths import HISTORY, RUNNING, slug
 from llc.runtime.journal import journal
+from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import runs
-from llc.runtime.runs.runs import RunFolder
+from llc.runtime.runs.lookup import find_unfinished
+from llc.runtime.runs.loops import loop_files, resolve_loop
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def project(tmp_path: Path) -> Path:
 @given(st.text())
 def test_a_hostile_name_stays_inside(name: str) -> None:
     """Whatever a loop is called, its file name is one short visible component."""
-    safe = runs.slug(name)
+    safe = slug(name)
     assert os.path.basename(safe) == safe
     assert not safe.startswith((".", "-"))
     assert 0 < len(safe.encode()) <= 80
@@ -35,13 +38,13 @@ def test_a_hostile_name_stays_inside(name: str) -> None:
 
 def test_a_sensible_name_is_kept() -> None:
     """Letters, digits, dots, dashes and underscores stand in run names as they are."""
-    assert runs.slug("fix-types_2.0") == "fix-types_2.0"
-    assert runs.slug("../../etc/passwd") == "etc-passwd" or "/" not in runs.slug("../../etc/passwd")
+    assert slug("fix-types_2.0") == "fix-types_2.0"
+    assert slug("../../etc/passwd") == "etc-passwd" or "/" not in slug("../../etc/passwd")
 
 
 def test_the_loops_of_a_project_are_its_yaml_files(project: Path) -> None:
     """Hidden files, compiled FSMs and other files are no loops."""
-    assert runs.loop_files(str(project)) == {
+    assert loop_files(str(project)) == {
         "fix-types": ".loops/fix-types.yml",
         "lint-fix": ".loops/lint-fix.yaml",
     }
@@ -49,9 +52,9 @@ def test_the_loops_of_a_project_are_its_yaml_files(project: Path) -> None:
 
 def test_a_name_resolves_into_the_loops_folder(project: Path) -> None:
     """A name is .loops/<name>.yaml or .yml; a path is itself."""
-    assert runs.resolve("lint-fix", str(project)) == ".loops/lint-fix.yaml"
-    assert runs.resolve("fix-types", str(project)) == ".loops/fix-types.yml"
-    assert runs.resolve(".loops/old.fsm.yaml", str(project)) == ".loops/old.fsm.yaml"
+    assert resolve_loop("lint-fix", str(project)) == ".loops/lint-fix.yaml"
+    assert resolve_loop("fix-types", str(project)) == ".loops/fix-types.yml"
+    assert resolve_loop(".loops/old.fsm.yaml", str(project)) == ".loops/old.fsm.yaml"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_an_unknown_target_is_refused_with_a_suggestion(
 ) -> None:
     """The error says what was looked for and what was probably meant."""
     with pytest.raises(UserError) as caught:
-        runs.resolve(target, str(project))
+        resolve_loop(target, str(project))
     assert caught.value.id == id
     assert help in (caught.value.help or "")
     assert caught.value.exit_code == 2
@@ -82,7 +85,7 @@ def test_a_file_named_without_its_folder_gets_a_hint(project: Path) -> None:
     """A file beside us that is named like a loop is pointed at."""
     (project / "job").write_text("")
     with pytest.raises(UserError) as caught:
-        runs.resolve("job", str(project))
+        resolve_loop("job", str(project))
     assert caught.value.help == "to run the file `job`, write `./job`"
 
 
@@ -97,7 +100,7 @@ def test_what_is_no_file_is_called_what_it_is(project: Path, kind: str) -> None:
     else:
         path.symlink_to("nowhere")
     with pytest.raises(UserError) as caught:
-        runs.resolve("odd", str(project))
+        resolve_loop("odd", str(project))
     expected = {
         "directory": "is a directory",
         "pipe": "is no regular file",
@@ -136,7 +139,7 @@ def test_a_finished_run_moves_to_the_history(project: Path) -> None:
     run = RunFolder.create(str(project), "x")
     run.finish()
     assert list(runs.runs_in(str(project))) == []
-    assert [other.id for other in runs.runs_in(str(project), runs.HISTORY)] == [run.id]
+    assert [other.id for other in runs.runs_in(str(project), HISTORY)] == [run.id]
     assert os.path.isdir(run.path)
 
 
@@ -146,8 +149,8 @@ def test_the_last_unfinished_run_of_a_loop_is_found(project: Path) -> None:
     first = begun(project, "lint-fix", 1000)
     last = begun(project, "lint-fix", 2000)
     begun(project, "lint-fix-more", 3000)
-    assert runs.find("lint-fix", str(project)).id == last.id
-    assert runs.find(first.id, str(project)).id == first.id
+    assert find_unfinished("lint-fix", str(project)).id == last.id
+    assert find_unfinished(first.id, str(project)).id == first.id
 
 
 def test_a_run_is_found_by_the_file_it_was_started_from(project: Path) -> None:
@@ -155,7 +158,7 @@ def test_a_run_is_found_by_the_file_it_was_started_from(project: Path) -> None:
     runs.make_running_folder(str(project))
     run = begun(project, "inner", path=".loops/outer.yaml")
     for target in ("inner", "outer", ".loops/outer.yaml"):
-        assert runs.find(target, str(project)).id == run.id
+        assert find_unfinished(target, str(project)).id == run.id
 
 
 def test_an_ended_run_cannot_be_resumed(project: Path) -> None:
@@ -164,7 +167,7 @@ def test_an_ended_run_cannot_be_resumed(project: Path) -> None:
     run = RunFolder.create(str(project), "lint-fix")
     run.finish()
     with pytest.raises(UserError) as caught:
-        runs.find("lint-fix", str(project))
+        find_unfinished("lint-fix", str(project))
     assert caught.value.id == "run-ended"
     assert run.id in caught.value.message
 
@@ -174,7 +177,7 @@ def test_an_unknown_run_gets_a_suggestion(project: Path) -> None:
     runs.make_running_folder(str(project))
     begun(project, "lint-fix")
     with pytest.raises(UserError) as caught:
-        runs.find("lint-fxi", str(project))
+        find_unfinished("lint-fxi", str(project))
     assert caught.value.help == "did you mean `lint-fix`?"
 
 
@@ -191,5 +194,5 @@ def test_version_control_is_told_to_leave_runs_alone(project: Path) -> None:
     """The folders we make for ourselves hold a .gitignore that covers them."""
     runs.make_running_folder(str(project))
     RunFolder.create(str(project), "x").finish()
-    for folder in (runs.RUNNING, runs.HISTORY):
+    for folder in (RUNNING, HISTORY):
         assert (project / folder / ".gitignore").read_text() == "*\n"

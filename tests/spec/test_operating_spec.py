@@ -10,8 +10,8 @@ import pytest
 from spec.blocks import Shell, take, text_of
 
 from llc.runtime.host import secrets
+from llc.runtime.host.paths import KEPT
 from llc.runtime.inspection import logs, stop
-from llc.runtime.runs import runs
 
 TEXT = text_of("operating.md")
 BLOCKS = take("operating.md", "yaml", "console")
@@ -53,7 +53,7 @@ def test_the_commands_print_what_is_shown(project: Path, tmp_path: Path) -> None
 def test_the_figures_are_those_of_the_program() -> None:
     """Limits and names that the chapter tells are the ones in force."""
     for fact in (
-        f"beyond the last {runs.KEPT};",
+        f"beyond the last {KEPT};",
         f"the last {logs.MOST_LINES} lines are shown",
         *(f"`{suffix}`" for suffix in secrets.SUFFIXES),
     ):

@@ -1,0 +1,53 @@
+"""Where a project keeps its loops and runs: names of folders and files.
+
+    .loops/<name>.yaml                    a loop; `<name>.sexp` is a flow
+    .loops/config.yaml                    see `configuration`
+    .loops/.running/<run>/                a run that has not ended: `<name>.events.jsonl` (its journal),
+                                          `<name>.state.json`, `<name>.log`, `<name>.live`, `program.llb`,
+                                          `lock`, `active`, `outputs/`
+    .loops/.history/<run>/                the same folder once the run has ended
+    .loops/.cache/                        compiled images; see `cache`
+
+A run is called `<name>-YYYYMMDD-HHMMSS-xxxx`, the last part the fraction of the second in hex. Whatever
+a loop is called, its runs stay inside these folders.
+"""
+
+from __future__ import annotations
+
+import os.path
+
+from . import files
+
+# The project: the directory we are in.
+ROOT = ""
+LOOPS = ".loops"
+RUNNING = os.path.join(LOOPS, ".running")
+HISTORY = os.path.join(LOOPS, ".history")
+# Of each loop so many ended runs are kept where nothing else is said.
+KEPT = 100
+# What the project says about all its loops; see `configuration`. No loop can have this name,
+# nor that of the file which declares tools (`frontend/tasks/tools_file.py`).
+CONFIG = "config.yaml"
+TOOLS = "tools.yaml"
+SOURCE_SUFFIXES = (".yaml", ".yml", ".sexp")
+IMAGE_SUFFIX = ".llb"
+# The program a run begins with, in its folder; those it goes on with are `program-2.llb` and so on.
+FIRST_IMAGE = "program.llb"
+
+_LONGEST_NAME = 80
+
+
+def slug(name: str) -> str:
+    """A loop's name made fit for a file name: it cannot leave its folder, hide or grow long."""
+    safe = "".join(ch if ch.isalnum() or ch in "._-" else "-" for ch in name)
+    safe = safe.encode("ascii", "replace").decode().replace("?", "-").lstrip(".-")
+    return safe[:_LONGEST_NAME] or "loop"
+
+
+def make_private(path: str) -> None:
+    """Make a folder for what we keep; version control is told to leave it alone. Raises OSError."""
+    if files.isdir(path):
+        return
+    files.makedirs(path, mode=0o700, exist_ok=True)
+    with files.open(os.path.join(path, ".gitignore"), "w", encoding="ascii") as file:
+        file.write("*\n")

@@ -1,0 +1,190 @@
+"""The folder of one run: its files, and what the first and last line of its journal and its lock file say.
+
+What a run is, the first line of its journal tells; a folder without one, left by a start that was killed,
+is no run.
+"""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+
+from ..host import clock, files
+from ..host.errors import EXIT_FAILURE, UserError, reason
+from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, slug
+from .journal import last_event, unseal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+RUN_ID = re.compile(r"(.+)-\d{8}-\d{6}-[0-9a-f]{4}")
+# What a lock file tells, of the process and of its run.
+_HELD = {
+    **dict.fromkeys(
+        ("run", "start_time", "since", "parent", "program", "path", "script", "started_at", "host"), str
+    ),
+    **dict.fromkeys(("pid", "ticket"), int),
+    **dict.fromkeys(("background", "queued"), bool),
+    **dict.fromkeys(("scope", "waits_for"), list),
+}
+_LONGEST_START = 1 << 20
+
+
+def has_ended(path: str) -> bool:
+    """Whether a file of a run stands in the history, where runs go as they end."""
+    return os.path.dirname(os.path.dirname(path)).endswith(HISTORY)
+
+
+class RunFolder:
+    """The folder of one run and the files in it."""
+
+    __slots__ = ("id", "image_name", "path", "root")
+
+    def __init__(self, root: str, path: str) -> None:
+        self.root = root
+        self.path = path
+        # The program it runs now; where a run went on with a changed one there are several.
+        self.image_name = FIRST_IMAGE
+        self.id = os.path.basename(path)
+
+    @classmethod
+    def create(cls, root: str, name: str, seconds: float | None = None) -> RunFolder:
+        """A new folder for a run of the loop `name`, begun `seconds` after 1970. Raises UserError."""
+        # Sorted by name the runs of a loop are in the order they began.
+        moment = int((clock.time() if seconds is None else seconds) * 0x10000)
+        parent = os.path.join(root, RUNNING)
+        for ticks in range(moment, moment + 1000):
+            begun = clock.strftime("%Y%m%d-%H%M%S", clock.gmtime(ticks >> 16))
+            path = os.path.join(parent, f"{slug(name)}-{begun}-{ticks & 0xFFFF:04x}")
+            try:
+                files.mkdir(path, 0o700)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise UserError(
+                    "cannot-write", f"cannot create {path}: {reason(error)}", exit_code=EXIT_FAILURE
+                ) from None
+            return cls(root, path)
+        raise UserError("cannot-write", f"no free name for a run in {parent}", exit_code=EXIT_FAILURE)
+
+    @property
+    def name(self) -> str:
+        """What the run's files are called after: the loop's name as `slug` gives it."""
+        match = RUN_ID.fullmatch(self.id)
+        return match[1] if match else self.id
+
+    @property
+    def journal(self) -> str:
+        return os.path.join(self.path, f"{self.name}.events.jsonl")
+
+    @property
+    def state(self) -> str:
+        return os.path.join(self.path, f"{self.name}.state.json")
+
+    @property
+    def live(self) -> str:
+        return os.path.join(self.path, f"{self.name}.live")
+
+    @property
+    def log(self) -> str:
+        return os.path.join(self.path, f"{self.name}.log")
+
+    @property
+    def image(self) -> str:
+        return os.path.join(self.path, self.image_name)
+
+    @property
+    def lock(self) -> str:
+        return os.path.join(self.path, "lock")
+
+    @property
+    def outputs(self) -> str:
+        return os.path.join(self.path, "outputs")
+
+    def start(self) -> dict[str, Any]:
+        """The `run_start` its journal begins with; {} where that is missing or damaged."""
+        return start_of(self.journal)
+
+    def end(self) -> dict[str, Any] | None:
+        """The `run_end` its journal ends with; None where it has not ended."""
+        event = last_event(self.journal)
+        return event if event is not None and event["event"] == "run_end" else None
+
+    def is_husk(self) -> bool:
+        """Whether a start was cut off here before the run was on record: nothing was performed."""
+        if files.exists(self.state):
+            return False
+        try:
+            with files.open(self.journal, "rb") as file:
+                return not file.readline(_LONGEST_START).endswith(b"\n")
+        except OSError:
+            return True
+
+    def about(self) -> dict[str, Any]:
+        """What is known of the run: program, path, script by its journal; pid, scope … by its lock file."""
+        start = self.start()
+        names = ("program", "path", "script")
+        told: dict[str, Any] = {name: start[name] for name in names if isinstance(start.get(name), str)}
+        more = {"started_at": begun_at(start), "forked_from": forked_from(start)}
+        return {**self._held(), **told, **{name: value for name, value in more.items() if value is not None}}
+
+    def _held(self) -> dict[str, Any]:
+        try:
+            with files.open(self.lock, "rb") as file:
+                found = json.loads(file.read(1 << 20))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        if not isinstance(found, dict):
+            return {}
+        # A lock file may have come from anywhere: what is not as we write it is left out.
+        held = {name: found[name] for name, kind in _HELD.items() if type(found.get(name)) is kind}
+        for name in ("scope", "waits_for"):
+            if name in held:
+                held[name] = [item for item in held[name] if isinstance(item, str)]
+        return held
+
+    def discard(self) -> None:
+        """Remove the folder of a run that could not begin, as far as that can be done."""
+
+        files.rmtree(self.path, ignore_errors=True)
+
+    def finish(self) -> None:
+        """Move the folder to the history: the run has ended. Raises UserError."""
+        target = os.path.join(self.root, HISTORY, self.id)
+        try:
+            make_private(os.path.dirname(target))
+            files.rename(self.path, target)
+        except OSError as error:
+            raise UserError(
+                "cannot-write", f"cannot move the run to {target}: {reason(error)}", exit_code=EXIT_FAILURE
+            ) from None
+        self.path = target
+
+
+def start_of(journal: str) -> dict[str, Any]:
+    """The `run_start` that a journal begins with; {} where that is missing or damaged."""
+    try:
+        with files.open(journal, "rb") as file:
+            event = unseal(file.readline(_LONGEST_START)[:-1])
+    except OSError:
+        return {}
+    return event if event is not None and event["event"] == "run_start" else {}
+
+
+def begun_at(start: dict[str, Any]) -> str | None:
+    """When a run began, by its `run_start`: one that is forked has the past of another before that."""
+    told = start.get("forked_from")
+    forked = told.get("ts") if isinstance(told, dict) else None
+    ts = forked if isinstance(forked, str) else start.get("ts")
+    return ts if isinstance(ts, str) else None
+
+
+def forked_from(start: dict[str, Any]) -> dict[str, Any] | None:
+    """The `run` whose past a run shares, and the effect `at` which they part; None for a run of its own."""
+    told = start.get("forked_from")
+    if not isinstance(told, dict) or not isinstance(told.get("run"), str):
+        return None
+    at = told.get("at")
+    return {"run": told["run"], "at": at if type(at) is int else None}

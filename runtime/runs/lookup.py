@@ -1,0 +1,78 @@
+"""The run that a user means: by its id, or by the name or path of its loop."""
+
+from __future__ import annotations
+
+import os.path
+
+from ..host import files
+from ..host.errors import UserError
+from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING, slug
+from ..journal.run_folder import RunFolder
+from . import locks
+from .loops import is_path, loop_files
+from .runs import HOW_TO_BEGIN, runs_in
+
+
+def find_unfinished(target: str, root: str = ROOT) -> RunFolder:
+    """The unfinished run that `target` means: a run's id, else the last one of a loop. Raises UserError."""
+    running = list(runs_in(root))
+    for run in running:
+        if run.id == target:
+            return run
+    running = [run for run in running if not run.is_husk()]
+    for run in running:
+        if is_run_of(run, target):
+            return run
+    for run in runs_in(root, HISTORY):
+        if run.id == target or is_run_of(run, target):
+            raise UserError(
+                "run-ended",
+                f"there is nothing to resume: {run.id} has ended",
+                f"its journal is {run.journal}",
+            )
+    from ...ir.diagnostics import suggest
+
+    names = [name for run in running for name in (str(run.about().get("program", run.name)), run.id)]
+    raise UserError(
+        "unknown-run",
+        f"no unfinished run of `{target}`",
+        suggest(target, names, "unfinished runs") or f"no run in {RUNNING}/ is unfinished",
+    )
+
+
+def find_run_folder(target: str, root: str = ROOT) -> RunFolder:
+    """The run that `target` means, unfinished or not: a run's id, else the last one of a loop.
+
+    One that has not ended comes first. Raises UserError.
+    """
+    unfinished = locks.unfinished(root)
+    ended = list(runs_in(root, HISTORY))
+    for run in (*unfinished, *ended):
+        if run.id == target:
+            return run
+    for run in (*unfinished, *ended):
+        if is_run_of(run, target):
+            return run
+    from ...ir.diagnostics import suggest
+
+    if not unfinished and not ended:
+        raise UserError("unknown-run", f"no run of `{target}`: nothing was run here yet", HOW_TO_BEGIN)
+    if is_loop(target, root):
+        raise UserError("unknown-run", f"`{target}` was not run yet", f"run it with: llc run {target}")
+    names = dict.fromkeys(name for run in (*unfinished, *ended) for name in (run.name, run.id))
+    raise UserError("unknown-run", f"no run of `{target}`", suggest(target, names, "runs here"))
+
+
+def is_loop(target: str, root: str = ROOT) -> bool:
+    """Whether `target` is a loop's name, or a file's path."""
+    return target in loop_files(root) or (is_path(target) and files.isfile(os.path.join(root, target)))
+
+
+def is_run_of(run: RunFolder, target: str) -> bool:
+    """Whether `target` is the program's name, or the name or path the run was started with."""
+    about = run.about()
+    if not about:
+        return run.name == slug(target)
+    path = str(about.get("path", ""))
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return target in (about.get("program"), path, stem if path.startswith(LOOPS + os.path.sep) else None)

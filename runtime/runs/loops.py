@@ -1,0 +1,88 @@
+"""The loops of a project: names and paths to files."""
+
+from __future__ import annotations
+
+import os.path
+
+from ..host import files
+from ..host.errors import UserError
+from ..host.paths import CONFIG, IMAGE_SUFFIX, LOOPS, ROOT, SOURCE_SUFFIXES, TOOLS
+
+
+def loop_files(root: str = ROOT) -> dict[str, str]:
+    """The loops of a project: name → path as shown (relative to `root`), sorted by name."""
+    try:
+        names = sorted(files.listdir(os.path.join(root, LOOPS)))
+    except OSError:
+        return {}
+    found: dict[str, str] = {}
+    for file in names:
+        stem, suffix = os.path.splitext(file)
+        # `x.fsm.yaml` is what `llc compile -o` writes; it can be run by its path.
+        if (
+            file not in (CONFIG, TOOLS)
+            and suffix in SOURCE_SUFFIXES
+            and not file.startswith(".")
+            and not stem.endswith(".fsm")
+        ):
+            found.setdefault(stem, os.path.join(LOOPS, file))
+    return dict(sorted(found.items()))
+
+
+def is_path(target: str) -> bool:
+    """Whether a target is meant as a file's path and not as a loop's name."""
+    return os.path.sep in target or target.endswith((*SOURCE_SUFFIXES, IMAGE_SUFFIX))
+
+
+def resolve_loop(target: str, root: str = ROOT) -> str:
+    """The file that a loop's name or a path means. Raises UserError."""
+    if is_path(target):
+        if files.isfile(os.path.join(root, target)):
+            return target
+        if files.isdir(os.path.join(root, target)):
+            raise UserError("not-a-loop", f"`{target}` is a directory", "name a loop file in it")
+        if not files.lexists(os.path.join(root, target)):
+            raise UserError("unknown-file", f"there is no file `{target}`", _suggest_path(target, root))
+        return target  # a pipe or a device: reading it will tell
+    for suffix in SOURCE_SUFFIXES:
+        path = os.path.join(LOOPS, target + suffix)
+        if not target or target + suffix == CONFIG or not files.lexists(os.path.join(root, path)):
+            continue
+        if files.isfile(os.path.join(root, path)):
+            return path
+        raise UserError("not-a-loop", f"`{path}` is {_what(os.path.join(root, path))}", "a loop is a file")
+    raise UserError("unknown-loop", f"no loop named `{target}` in {LOOPS}/", _suggest_name(target, root))
+
+
+def _what(path: str) -> str:
+    """What stands where a file was looked for."""
+    if files.isdir(path):
+        return "a directory"
+    return (
+        "no regular file" if files.exists(path) else f"a link to `{files.readlink(path)}`, which is not there"
+    )
+
+
+def _suggest_name(target: str, root: str) -> str:
+    from ...ir.diagnostics import suggest
+
+    if files.isfile(os.path.join(root, target)):
+        return f"to run the file `{target}`, write `./{target}`"
+    return suggest(target, loop_files(root), "loops here") or (
+        f"write the loop to {LOOPS}/{target or 'name'}.yaml, or give a path"
+    )
+
+
+def _suggest_path(target: str, root: str) -> str | None:
+    from ...ir.diagnostics import suggest
+
+    folder, file = os.path.split(target)
+    loop = os.path.join(LOOPS, file)
+    if loop in loop_files(root).values():
+        return f"did you mean `{loop}`?"
+    try:
+        entries = files.listdir(os.path.join(root, folder or "."))
+    except OSError:
+        return f"there is no directory `{folder}` either" if folder else None
+    loops = [os.path.join(folder, file) for file in entries if is_path(file)]
+    return suggest(target, sorted(loops), "loops there")
