@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..host import environment, files, processes
+from ..host.secret_files import is_secret
 
 MOST_FILES = 100_000
 LARGEST_FILE = 1 << 20
@@ -29,15 +30,6 @@ _LOOK = 0.1
 
 # Ours and git's own: no text of the project.
 _NEVER = (b".loops/.cache/", b".loops/.running/", b".loops/.history/")
-# Files that hold keys or passwords by their names; what explains how to write one is no secret.
-_SECRET = re.compile(
-    rb"""(?:^|/)(?!.*\.(?:example|sample|template|dist)\Z)
-    (?: \.env (?:\.[^/]*)? | [^/]*\.env | \.envrc | id_[a-z0-9_-]+
-    | [^/]*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk)
-    | [._]netrc | \.(?:pgpass|npmrc|pypirc|htpasswd|git-credentials|dockercfg)
-    | \.aws/credentials | \.docker/config\.json | \.kube/config )\Z""",
-    re.VERBOSE | re.DOTALL,
-)
 
 
 class Entry(NamedTuple):
@@ -110,11 +102,6 @@ def _look(base: bytes, path: bytes, guard: _Guard) -> Entry | str | None:
     if state.st_size > LARGEST_FILE:
         return "large"
     return Entry(path, state.st_size, state.st_mtime_ns, state.st_ino)
-
-
-def is_secret(path: bytes) -> bool:
-    """Whether a file holds keys or passwords, by its name."""
-    return _SECRET.search(path.lower()) is not None
 
 
 class _Guard:

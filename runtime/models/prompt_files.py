@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..memory.ignore import is_secret
+from ..host.secret_files import is_secret
 
 # Files beyond these many are not looked at.
 MAX_FILES = 200

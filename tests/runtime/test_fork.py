@@ -228,7 +228,8 @@ def test_a_fork_that_was_killed_while_it_was_made_leaves_no_run(
     with monkeypatch.context() as patch:
         patch.setattr(fork, "_beginning", killed)
         patch.setattr(
-            "llc.runtime.journal.run_folder.RunFolder.discard", lambda self: (Path(self.path) / "outputs").mkdir()
+            "llc.runtime.journal.run_folder.RunFolder.discard",
+            lambda self: (Path(self.path) / "outputs").mkdir(),
         )
         with pytest.raises(KeyboardInterrupt):
             fork.fork("work", 2, None, None, None)

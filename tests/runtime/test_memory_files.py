@@ -10,8 +10,9 @@ import pytest
 from memory_projects import ask, found, git, go_on, left_out, listed, repository, update, write
 
 from llc.runtime.host import environment
+from llc.runtime.host.secret_files import is_secret
 from llc.runtime.memory import ignore
-from llc.runtime.memory.ignore import is_secret, list_files, read_entry
+from llc.runtime.memory.ignore import list_files, read_entry
 
 IGNORED = {
     ".gitignore": "*.log\n/build/\n!keep.log\ndocs/*.tmp\nnode_modules\n\\#odd\ntrailing \n[invalid\n",
