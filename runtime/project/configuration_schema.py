@@ -30,7 +30,7 @@ from ...frontend.tasks.mcp import SERVERS, McpServer
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.records import frozen
 from ..effects.agent import FIELDS, KNOWN, OUTPUTS
-from ..runs.runs import KEPT
+from ..host.paths import KEPT
 from .configuration import AGE, BUDGET, PROVIDERS, RUNNERS, Configuration, age
 
 _AMOUNT = Type("number", least=0, most=1e15)
