@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from llc.frontend.expand.program import ALONE, Environment, Expansion, expand
+from llc.frontend.expand.context import Environment
+from llc.frontend.expand.program import ALONE, Expansion, expand
 from llc.frontend.link.flow import compile_flow
 from llc.frontend.sexp.datum import Form
 from llc.frontend.sexp.reader import read

@@ -15,7 +15,7 @@ from ...ir.spans import Span
 from ..sexp.datum import Atom
 from ..sexp.printer import show
 from .forms import count_words
-from .library import LIBRARY
+from .library import LIBRARY, ROWS
 from .nodes import (
     LEAVES,
     Apply,
@@ -178,8 +178,6 @@ def _parameters(function: Lambda) -> str:
 
 
 def _usage(name: str) -> str | None:
-    from .library import ROWS
-
     for row in ROWS:
         if row.name == name:
             return f"write ({row.name} {row.operands})".replace(" )", ")")

@@ -8,22 +8,33 @@ Must not be in here: the handlers (`binding_forms`, `control_forms`, `quoting_fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias
 
 from ...ir.records import frozen
+from ...ir.spans import Span
+from ..sexp.datum import Datum, Form
+from .nodes import Core
+from .reserved_names import FORM_NAMES
+from .scope import Scope
 
-if TYPE_CHECKING:
-    from ..expand.expander import Expander
-    from ..sexp.datum import Datum, Form
-    from .nodes import Core
-    from .scope import Scope
 
-# A handler runs as a generator: it yields what it wants expanded, a datum with its scope or another
-# handler's generator, gets core for it, and returns core. So the depth of a program costs no stack.
-Request: TypeAlias = "tuple[Datum, Scope] | Steps"
-Steps: TypeAlias = "Generator[Any, Any, Core]"
-Handler: TypeAlias = "Callable[[Expander, Form, Scope], Steps]"
+@frozen(eq=False)
+class Body:
+    """Request to expand a body, in a scope that was made for it. An empty body is an error."""
+
+    data: Sequence[Datum]
+    scope: Scope
+    span: Span | None
+
+
+# A handler runs as a generator. It yields what is to be expanded, gets core for it, and returns core, so
+# that the depth of a program needs no stack. It can yield a datum with its scope, a `Body`, or another
+# handler's generator. Its first argument is the expansion context (`expand/context.py`).
+Steps: TypeAlias = Generator[Any, Any, Core]
+Handler: TypeAlias = Callable[[Any, Form, Scope], Steps]
+# The core of a form's name where it is used as a value, at a span.
+AsValue: TypeAlias = Callable[[Span | None], Core]
 
 
 @frozen(eq=False)
@@ -31,7 +42,7 @@ class FormRow:
     """A form. `least`..`most` operands (None: any number); `usage` is its pattern.
 
     is_bindable: a program may use its name for a variable, which then hides the form.
-    is_internal: for `stdlib/` alone.
+    is_internal: for `stdlib/` alone. as_value: what its name is as a value; None: it is none.
     """
 
     name: str
@@ -42,6 +53,7 @@ class FormRow:
     handler: Handler
     is_bindable: bool = False
     is_internal: bool = False
+    as_value: AsValue | None = None
 
 
 FORMS: dict[str, FormRow] = {}
@@ -57,11 +69,14 @@ def form(
     *,
     is_bindable: bool = False,
     is_internal: bool = False,
+    as_value: AsValue | None = None,
 ) -> Callable[[Handler], Handler]:
     """Register a handler under a name."""
 
     def register(handler: Handler) -> Handler:
-        row = FormRow(name, usage, doc, least, most, handler, is_bindable, is_internal)
+        if not is_internal and name not in FORM_NAMES:
+            raise AssertionError(f"add the form `{name}` to FORM_NAMES in core/reserved_names.py")
+        row = FormRow(name, usage, doc, least, most, handler, is_bindable, is_internal, as_value)
         (INTERNAL if is_internal else FORMS)[name] = row
         return handler
 

@@ -12,7 +12,6 @@ from typing import Any
 from ...ir.symbols import Symbol
 from ..sexp.datum import Atom, Datum, Form
 from ..sexp.printer import show
-from .forms import FORMS
 from .library import LIBRARY
 from .nodes import (
     Apply,
@@ -38,6 +37,7 @@ from .nodes import (
     Variable,
     walk,
 )
+from .reserved_names import FORM_NAMES
 
 WIDTH = 100
 # How many operands stay on the line of the head.
@@ -119,7 +119,7 @@ class _Printer:
         atom = self.names.get(binding)
         if atom is None:
             base = binding.name or "_"
-            count = self.taken.get(base, 1 if base in LIBRARY or base in FORMS else 0) + 1
+            count = self.taken.get(base, 1 if base in LIBRARY or base in FORM_NAMES else 0) + 1
             self.taken[base] = count
             text = base if count == 1 or base == "_" else f"{base}.{count}"
             atom = self.names[binding] = Atom(Symbol(text))

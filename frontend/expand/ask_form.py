@@ -6,17 +6,13 @@ Clauses that are known when compiling are checked here, all of them when the que
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...ir.diagnostics import suggest
 from ...ir.symbols import Symbol
 from ..core.forms import Steps, form
 from ..core.nodes import Apply, Core, Library, Literal, Operation
 from ..core.scope import Scope, identifier_of
 from ..sexp.datum import Datum, Form
-
-if TYPE_CHECKING:
-    from .expander import Expander
+from .context import Context
 
 CLAUSES = ("choices", "default", "timeout")
 _USAGE = '(ask question [(choices "yes" "no")] [(default "no")] [(timeout seconds)])'
@@ -29,7 +25,7 @@ _USAGE = '(ask question [(choices "yes" "no")] [(default "no")] [(timeout second
     1,
     is_bindable=True,
 )
-def expand_ask(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_ask(x: Context, datum: Form, scope: Scope) -> Steps:
     if datum.tail is not None:
         return x.dotted(datum)
     question = yield datum.items[1], scope
@@ -41,7 +37,7 @@ def expand_ask(x: Expander, datum: Form, scope: Scope) -> Steps:
     return Apply(Library("calls:ask", span=datum.items[0].span), (question, *values), span=datum.span)
 
 
-def _clause(x: Expander, operand: Datum, scope: Scope, given: dict[str, tuple[Core, Datum]]) -> Steps:
+def _clause(x: Context, operand: Datum, scope: Scope, given: dict[str, tuple[Core, Datum]]) -> Steps:
     head = identifier_of(operand.items[0]) if isinstance(operand, Form) and operand.items else None
     if head is None or head.name not in CLAUSES:
         help = f"write {_USAGE}"
@@ -78,7 +74,7 @@ def _text(core: Core) -> str | None:
     return core.value if isinstance(core.value, str) else None
 
 
-def _check(x: Expander, question: Core, given: dict[str, tuple[Core, Datum]], datum: Form) -> None:
+def _check(x: Context, question: Core, given: dict[str, tuple[Core, Datum]], datum: Form) -> None:
     """What can be seen of the values without running them."""
     if isinstance(question, Literal) and question.span is not None and _text(question) is None:
         x.error("wrong-type", "the question is a string", question.span, "not a string")

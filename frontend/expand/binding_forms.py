@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from ...ir.records import frozen
-from ..core.forms import Steps, form
+from ..core.forms import Body, Steps, form
 from ..core.nodes import Apply, Assign, Binding, Core, Lambda, Let, Letrec, Literal, Variable
 from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
 from ..sexp.datum import Atom, Datum, Form
-
-if TYPE_CHECKING:
-    from .expander import Expander
+from .context import Context, DynamicName, LibraryName
+from .unit import Unit, mark_early
 
 LAMBDA = "(lambda (parameter… [&optional (parameter default)…] [&rest parameter]) body…)"
 DEFINE = "(define name value) or (define (name parameter…) body…)"
@@ -35,7 +34,7 @@ class Define:
 
 
 @form("lambda", LAMBDA, "A function; it keeps the variables around it.", 2)
-def expand_lambda(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_lambda(x: Context, datum: Form, scope: Scope) -> Steps:
     parameters = datum.items[1]
     items: tuple[Datum, ...] = (parameters,)
     rest: Datum | None = None
@@ -48,7 +47,7 @@ def expand_lambda(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 
 def make_lambda(
-    x: Expander,
+    x: Context,
     items: tuple[Datum, ...],
     rest: Datum | None,
     body: tuple[Datum, ...],
@@ -57,8 +56,6 @@ def make_lambda(
     name: str = "",
 ) -> Steps:
     """A function of the parameters `items` and, for what is left over, `rest`."""
-    from .bodies import expand_body
-
     inside = Scope(scope, function=FunctionMark(name))
     required: list[Binding] = []
     optionals: list[tuple[Binding, Core]] = []
@@ -87,17 +84,17 @@ def make_lambda(
         if mode == "rest":
             x.error("bad-parameter", "`&rest` and a dot both stand for the rest", rest.span)
         more = _parameter(x, rest, inside)
-    core = yield expand_body(x, body, inside, datum.span)
+    core = yield Body(body, inside, datum.span)
     return Lambda(tuple(required), tuple(optionals), more, core, name, span=datum.span)
 
 
-def _next_mode(x: Expander, mode: str, word: str, item: Datum, *, has_more: bool) -> str:
+def _next_mode(x: Context, mode: str, word: str, item: Datum, *, has_more: bool) -> str:
     if not has_more or mode == "rest" or (mode == "optional" and word == "&optional"):
         x.error("bad-parameter", f"`{word}` stands in the wrong place", item.span, help=f"write {LAMBDA}")
     return word[1:]
 
 
-def _parameter(x: Expander, item: Datum, scope: Scope) -> Binding | None:
+def _parameter(x: Context, item: Datum, scope: Scope) -> Binding | None:
     if identifier_of(item) is None:
         x.error("bad-parameter", "a parameter is a name", item.span, help=f"write {LAMBDA}")
         return None
@@ -107,7 +104,7 @@ def _parameter(x: Expander, item: Datum, scope: Scope) -> Binding | None:
     return x.bind(identifier, item.span, scope)
 
 
-def is_repeated(x: Expander, identifier: Identifier, item: Datum, scope: Scope) -> bool:
+def is_repeated(x: Context, identifier: Identifier, item: Datum, scope: Scope) -> bool:
     """Whether a name stands twice in one list (and a finding if so)."""
     known = scope.names.get(identifier)
     if known is None:
@@ -126,7 +123,7 @@ def is_repeated(x: Expander, identifier: Identifier, item: Datum, scope: Scope) 
 # --- definitions ------------------------------------------------------------------------------
 
 
-def definition(x: Expander, datum: Form) -> tuple[Datum, Callable[[Scope], Steps]]:
+def definition(x: Context, datum: Form) -> tuple[Datum, Callable[[Scope], Steps]]:
     """What a `define` defines and the steps to its value."""
     target, body = datum.items[1], datum.items[2:]
     if isinstance(target, Form) and target.items:
@@ -153,7 +150,7 @@ def definition(x: Expander, datum: Form) -> tuple[Datum, Callable[[Scope], Steps
 
 
 @form("define", DEFINE, "Define a name in the body it stands in; the whole body sees it.", 1)
-def expand_define(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_define(x: Context, datum: Form, scope: Scope) -> Steps:
     return x.error(
         "misplaced-definition",
         "`define` stands at the top of a file or body only",
@@ -164,7 +161,7 @@ def expand_define(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 
 @form("bind", "(bind name value)", "Define a variable from here on, or change it; gives the value.", 2, 2)
-def expand_bind(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_bind(x: Context, datum: Form, scope: Scope) -> Steps:
     """Inside another form: the variable belongs to the function or `let` around it."""
     value = yield datum.items[2], scope
     identifier = x.may_bind(datum.items[1], scope)
@@ -189,9 +186,7 @@ def expand_bind(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 
 @form("set!", "(set! name value)", "Change the nearest variable of this name; gives the value.", 2, 2)
-def expand_set(x: Expander, datum: Form, scope: Scope) -> Steps:
-    from .expander import DynamicName, LibraryName
-
+def expand_set(x: Context, datum: Form, scope: Scope) -> Steps:
     value = yield datum.items[2], scope
     target = datum.items[1]
     identifier = identifier_of(target)
@@ -224,7 +219,7 @@ def expand_set(x: Expander, datum: Form, scope: Scope) -> Steps:
     return Literal(None)
 
 
-def is_internal(x: Expander, identifier: Identifier) -> bool:
+def is_internal(x: Context, identifier: Identifier) -> bool:
     """Whether a macro of `stdlib/` put this identifier here."""
     return getattr(identifier, "scope", None) is x.inner
 
@@ -232,7 +227,7 @@ def is_internal(x: Expander, identifier: Identifier) -> bool:
 # --- let and its kin --------------------------------------------------------------------------
 
 
-def read_bindings(x: Expander, datum: Form, clause: Datum, usage: str) -> list[tuple[Datum, Datum]]:
+def read_bindings(x: Context, datum: Form, clause: Datum, usage: str) -> list[tuple[Datum, Datum]]:
     """The (name, value) pairs of a binding list; findings for what is none."""
     pairs: list[tuple[Datum, Datum]] = []
     if not isinstance(clause, Form) or clause.tail is not None:
@@ -260,7 +255,7 @@ def read_bindings(x: Expander, datum: Form, clause: Datum, usage: str) -> list[t
     return pairs
 
 
-def bind_all(x: Expander, names: list[Datum], scope: Scope, *, is_local: bool = True) -> list[Binding | None]:
+def bind_all(x: Context, names: list[Datum], scope: Scope, *, is_local: bool = True) -> list[Binding | None]:
     """A variable for each name; None for what cannot be bound."""
     bindings: list[Binding | None] = []
     for name in names:
@@ -314,7 +309,7 @@ class Nearby:
         return f"{cannot}: use `let*`" if distance < 0 else f"{cannot}: use `let*` with `{name}` first"
 
 
-def expand_inits(x: Expander, pairs: list[tuple[Datum, Datum]], scope: Scope, form_name: str) -> Any:
+def expand_inits(x: Context, pairs: list[tuple[Datum, Datum]], scope: Scope, form_name: str) -> Any:
     """The values of a parallel binding list, in order."""
     nearby = Nearby(form_name, [name_text(name) for name, _ in pairs])
     outside = Scope(scope, hidden=nearby)
@@ -331,9 +326,7 @@ def name_text(datum: Datum) -> str:
 
 
 @form("let", LET, "Bind names to values, all at once; with a name, a function to call again.", 2)
-def expand_let(x: Expander, datum: Form, scope: Scope) -> Steps:
-    from .bodies import expand_body
-
+def expand_let(x: Context, datum: Form, scope: Scope) -> Steps:
     if identifier_of(datum.items[1]) is not None:
         if len(datum.items) < 4:
             return x.operands(datum, LET)
@@ -342,13 +335,13 @@ def expand_let(x: Expander, datum: Form, scope: Scope) -> Steps:
     values: Any = yield expand_inits(x, pairs, scope, "let")
     inside = Scope(scope)
     bindings = bind_all(x, [name for name, _ in pairs], inside)
-    body = yield expand_body(x, datum.items[2:], inside, datum.span)
+    body = yield Body(datum.items[2:], inside, datum.span)
     if not pairs:
         return body
     return Let(join(bindings, values), body, span=datum.span)
 
 
-def _named_let(x: Expander, datum: Form, scope: Scope) -> Steps:
+def _named_let(x: Context, datum: Form, scope: Scope) -> Steps:
     name = datum.items[1]
     pairs = read_bindings(x, datum, datum.items[2], LET)
     values: Any = yield expand_inits(x, pairs, scope, "let")
@@ -366,9 +359,7 @@ def _named_let(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 
 @form("let*", LET_STAR, "Bind names to values one after another; each value sees the names before it.", 2)
-def expand_let_star(x: Expander, datum: Form, scope: Scope) -> Steps:
-    from .bodies import expand_body
-
+def expand_let_star(x: Context, datum: Form, scope: Scope) -> Steps:
     pairs = read_bindings(x, datum, datum.items[1], LET_STAR)
     inside = Scope(scope)
     bound: list[tuple[Binding, Core]] = []
@@ -377,14 +368,12 @@ def expand_let_star(x: Expander, datum: Form, scope: Scope) -> Steps:
         identifier = x.may_bind(name, inside)
         binding = x.bind(identifier, name.span, inside, is_local=True) if identifier else Binding("")
         bound.append((binding, named(value, binding)))
-    body = yield expand_body(x, datum.items[2:], Scope(inside), datum.span)
+    body = yield Body(datum.items[2:], Scope(inside), datum.span)
     return Let(tuple(bound), body, span=datum.span) if bound else body
 
 
 @form("letrec", LETREC, "Bind names to functions that may call one another.", 2)
-def expand_letrec(x: Expander, datum: Form, scope: Scope) -> Steps:
-    from .bodies import Unit, expand_body, mark_early
-
+def expand_letrec(x: Context, datum: Form, scope: Scope) -> Steps:
     pairs = read_bindings(x, datum, datum.items[1], LETREC)
     inside = Scope(scope)
     unit = Unit(inside)
@@ -400,7 +389,7 @@ def expand_letrec(x: Expander, datum: Form, scope: Scope) -> Steps:
             unit.positions[binding] = index
         unit.entries.append((binding or Binding(""), named(value, binding or Binding(""))))
     mark_early(unit)
-    body = yield expand_body(x, datum.items[2:], Scope(inside), datum.span)
+    body = yield Body(datum.items[2:], Scope(inside), datum.span)
     late = tuple((binding, Literal(None)) for binding in unit.frame.late)
     return Letrec((*late, *unit.entries), body, span=datum.span)
 
@@ -409,6 +398,6 @@ form("letrec*", LETREC.replace("letrec", "letrec*"), "The same as `letrec`.", 2)
 
 
 @form("import", '(import "file.sexp"…)', "Make the definitions of other files known; they run once.", 1)
-def expand_import(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_import(x: Context, datum: Form, scope: Scope) -> Steps:
     return x.error("misplaced-import", "`import` stands at the top of a file only", datum.span)
     yield

@@ -6,67 +6,38 @@ defines is known in all of it; then they are expanded in order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from posixpath import normpath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.diagnostics import CompileError
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ...ir.symbols import Symbol
-from ..core.forms import FormRow, Steps
-from ..core.library import LIBRARY, Primitive
+from ..core.forms import Body, FormRow, Steps
 from ..core.nodes import (
-    Apply,
     Assign,
     Binding,
     Core,
-    Lambda,
     Let,
     Letrec,
-    Library,
     Literal,
     Variable,
-    children,
 )
 from ..core.nodes import Sequence as SequenceNode
-from ..core.scope import Frame, Identifier, Scope
+from ..core.scope import Identifier, Scope
 from ..core.syntax_rules import SyntaxRules
 from ..sexp.datum import Atom, Datum, Form
+from ..sexp.reader import read
 from ..tasks.signature import Signature
 from .binding_forms import Define, definition, named
+from .context import Context
 from .defatom import read_defatom
 from .define_syntax import define_macro
-
-if TYPE_CHECKING:
-    from .expander import Expander
+from .unit import Unit, mark_early
 
 MAX_IMPORTS = 50
 _DECLARING = frozenset({"begin", "progn", "define", "define-syntax", "bind", "import", "defatom"})
-
-
-class Unit:
-    """One body while it is expanded.
-
-    index: the entry under way. first_use: for variables that a function uses before they have a
-    value, the first entry with such a function. positions: the entry that gives a variable its
-    value. entries: what the body came to.
-    """
-
-    __slots__ = (
-        "defined", "entries", "first_use", "frame", "imported", "index", "is_top", "positions", "scope",
-    )  # fmt: skip
-
-    def __init__(self, scope: Scope, *, is_top: bool = False) -> None:
-        self.scope = scope
-        self.is_top = is_top
-        self.frame = scope.frame = Frame(scope, scope.function, is_top)
-        self.index = 0
-        self.first_use: dict[Binding, int] = {}
-        self.positions: dict[Binding, int] = {}
-        self.defined: dict[Identifier, Span | None] = {}
-        self.imported: dict[Identifier, str] = {}
-        self.entries: list[tuple[Binding, Core]] = []
 
 
 @frozen(eq=False)
@@ -77,17 +48,17 @@ class Bind:
     identifier: Identifier
 
 
-def expand_body(x: Expander, data: Iterable[Datum], scope: Scope, span: Span | None) -> Steps:
-    """A body in a scope that was made for it; nil for an empty one (and a finding)."""
-    data = list(data)
-    if not data:
-        x.error("empty-body", "the body is empty", span, help="write what it gives, `nil` for nothing")
-        return Literal((), span=span)
-    return (yield expand_unit(x, Unit(scope), data))
+def expand_body(x: Context, body: Body) -> Steps:
+    """The core of a body; nil, with an error, for an empty one."""
+    if not body.data:
+        message = "the body is empty"
+        x.error("empty-body", message, body.span, help="write what it gives, `nil` for nothing")
+        return Literal((), span=body.span)
+    return (yield expand_unit(x, Unit(body.scope), body.data))
 
 
 def expand_unit(
-    x: Expander, unit: Unit, data: Iterable[Datum], prelude: list[tuple[Binding, Core]] | None = None
+    x: Context, unit: Unit, data: Iterable[Datum], prelude: list[tuple[Binding, Core]] | None = None
 ) -> Steps:
     """The core of a body; `prelude`, read afterwards, is what imported files have to do before it."""
     yield fill_unit(x, unit, data)
@@ -119,9 +90,9 @@ def expand_unit(
     return Let(tuple(late), body, span=span) if late else body
 
 
-def fill_unit(x: Expander, unit: Unit, data: Iterable[Datum]) -> Steps:
+def fill_unit(x: Context, unit: Unit, data: Iterable[Datum]) -> Steps:
     """Expand a body's forms into `unit.entries`."""
-    found = _survey(x, unit, data)
+    found: Any = yield _survey(x, unit, data)
     for entry in found:
         # In a session a variable that is defined again has its old value until then.
         if isinstance(entry, Define) and (x.session is None or entry.binding not in x.session.valued):
@@ -143,7 +114,7 @@ def fill_unit(x: Expander, unit: Unit, data: Iterable[Datum]) -> Steps:
     return Literal(None)
 
 
-def _bound(x: Expander, unit: Unit, entry: Bind, value: Core) -> tuple[Binding, Core]:
+def _bound(x: Context, unit: Unit, entry: Bind, value: Core) -> tuple[Binding, Core]:
     """A new variable, or a new value for an old one."""
     known = unit.scope.names.get(entry.identifier)
     if isinstance(known, Binding):
@@ -155,7 +126,7 @@ def _bound(x: Expander, unit: Unit, entry: Bind, value: Core) -> tuple[Binding, 
     return binding, named(value, binding)
 
 
-def _survey(x: Expander, unit: Unit, data: Iterable[Datum]) -> list[Any]:
+def _survey(x: Context, unit: Unit, data: Iterable[Datum]) -> Generator[Any, Any, list[Any]]:
     """The body's forms with macros at their heads expanded and what they define declared."""
     scope = unit.scope
     found: list[Any] = []
@@ -187,13 +158,13 @@ def _survey(x: Expander, unit: Unit, data: Iterable[Datum]) -> list[Any]:
             found.append(Bind(datum, identifier) if identifier is not None else datum.items[2])
         elif unit.is_top:
             for operand in datum.items[1:]:
-                _import(x, unit, operand)
+                yield _import(x, unit, operand)
         else:
             x.error("misplaced-import", "`import` stands at the top of a file only", datum.span)
     return found
 
 
-def _survey_define(x: Expander, unit: Unit, datum: Form, found: list[Any]) -> None:
+def _survey_define(x: Context, unit: Unit, datum: Form, found: list[Any]) -> None:
     target, value = definition(x, datum)
     identifier = x.may_bind(target, unit.scope)
     if identifier is None or not _is_new(x, unit, identifier, target):
@@ -204,7 +175,7 @@ def _survey_define(x: Expander, unit: Unit, datum: Form, found: list[Any]) -> No
     found.append(Define(binding, value))
 
 
-def _survey_task(x: Expander, unit: Unit, datum: Form) -> Datum:
+def _survey_task(x: Context, unit: Unit, datum: Form) -> Datum:
     """A `defatom`; what it gives is the task's name."""
     if not unit.is_top:
         return datum
@@ -226,7 +197,7 @@ def _survey_task(x: Expander, unit: Unit, datum: Form) -> Datum:
     return Form(quoted, datum.place)
 
 
-def _is_new(x: Expander, unit: Unit, identifier: Identifier, target: Datum) -> bool:
+def _is_new(x: Context, unit: Unit, identifier: Identifier, target: Datum) -> bool:
     if identifier in unit.imported:
         where = f"it comes from `{unit.imported[identifier]}`"
     elif identifier in unit.defined:
@@ -244,40 +215,10 @@ def _is_new(x: Expander, unit: Unit, identifier: Identifier, target: Datum) -> b
     return False
 
 
-def mark_early(unit: Unit) -> None:
-    """Mark the variables that a function may be asked for before they have a value.
-
-    That needs a call, between the first function that uses the variable and its definition.
-    """
-    if not unit.first_use:
-        return
-    calls = [0]
-    for _, value in unit.entries:
-        calls.append(calls[-1] + _may_call(value))
-    for binding, first in unit.first_use.items():
-        last = unit.positions.get(binding)
-        if last is not None and calls[last + 1] > calls[first]:
-            binding.is_early = True
-
-
-def _may_call(value: Core) -> bool:
-    """Whether evaluating something may call a function of the program."""
-    todo = [value]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, Apply):
-            callee = node.callee
-            if not (isinstance(callee, Library) and isinstance(LIBRARY.get(callee.name), Primitive)):
-                return True
-        if not isinstance(node, Lambda):
-            todo.extend(children(node))
-    return False
-
-
 # --- imports ----------------------------------------------------------------------------------
 
 
-def _import(x: Expander, unit: Unit, operand: Datum) -> None:
+def _import(x: Context, unit: Unit, operand: Datum) -> Generator[Any, Any, None]:
     """Make the names that another file defines known in this one; its forms run once, before."""
     path = operand.value if isinstance(operand, Atom) else None
     if not isinstance(path, str):
@@ -288,7 +229,8 @@ def _import(x: Expander, unit: Unit, operand: Datum) -> None:
             help='write (import "lists.sexp"); the library needs no import',
         )
         return
-    for identifier, meaning in _module(x, path, operand.span).items():
+    exports = yield _module(x, path, operand.span)
+    for identifier, meaning in exports.items():
         if unit.imported.get(identifier) == path:
             continue
         if _is_new(x, unit, identifier, operand):
@@ -296,7 +238,7 @@ def _import(x: Expander, unit: Unit, operand: Datum) -> None:
             unit.imported[identifier] = path
 
 
-def _module(x: Expander, path: str, span: Span | None) -> dict[Identifier, Any]:
+def _module(x: Context, path: str, span: Span | None) -> Generator[Any, Any, dict[Identifier, Any]]:
     load = x.environment.load
     if load is None:
         x.error("cannot-import", "nothing can be imported here", span)
@@ -317,19 +259,17 @@ def _module(x: Expander, path: str, span: Span | None) -> dict[Identifier, Any]:
         return {}
     exports: dict[Identifier, Any] | None = x.modules.get(name)
     if exports is None:
-        exports = x.modules[name] = _expand_module(x, source)
+        exports = x.modules[name] = yield _expand_module(x, source)
     return exports
 
 
-def _expand_module(x: Expander, source: Source) -> dict[Identifier, Any]:
-    from ..sexp.reader import read
-
+def _expand_module(x: Context, source: Source) -> Generator[Any, Any, dict[Identifier, Any]]:
     data, found = read(source, x.limits.nesting)
     x.sources.append(source)
     x.diagnostics += found
     x.loading.append(normpath(source.path))
     unit = Unit(Scope(x.root, function=x.main), is_top=True)
-    x.run(fill_unit(x, unit, data))
+    yield fill_unit(x, unit, data)
     x.loading.pop()
     x.prelude += [(binding, Literal(None)) for binding in unit.frame.late]
     x.prelude += unit.entries

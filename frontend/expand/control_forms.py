@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.forms import Steps, count_words, form
 from ..core.nodes import (
@@ -26,9 +26,7 @@ from ..core.scope import FunctionMark, Scope, identifier_of, is_word, value_of
 from ..sexp.datum import Datum, Form
 from ..sexp.printer import show
 from .binding_forms import bind_all, expand_inits, join, read_bindings
-
-if TYPE_CHECKING:
-    from .expander import Expander
+from .context import Context
 
 COND = "(cond (test value…)… (else value…))"
 CASE = "(case key ((datum…) value…)… (else value…))"
@@ -53,7 +51,7 @@ def expand_all(items: tuple[Datum, ...], scope: Scope, datum: Datum) -> Steps:
 
 
 @form("if", "(if test then otherwise)", "One of two values, by whether the test is true.", 2, 3)
-def expand_if(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_if(x: Context, datum: Form, scope: Scope) -> Steps:
     if len(datum.items) == 3:
         written = show(datum, limit=60).removesuffix(")")
         x.error(
@@ -70,7 +68,7 @@ def expand_if(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 
 @form("begin", "(begin form…)", "Evaluate one after another; the last value. No new scope.")
-def expand_begin(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_begin(x: Context, datum: Form, scope: Scope) -> Steps:
     return (yield expand_all(datum.items[1:], scope, datum))
 
 
@@ -78,26 +76,26 @@ form("progn", "(progn form…)", "The same as `begin`.")(expand_begin)
 
 
 @form("when", "(when test body…)", "The body where the test is true, else nil.", 1)
-def expand_when(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_when(x: Context, datum: Form, scope: Scope) -> Steps:
     test = yield datum.items[1], scope
     body = yield expand_all(datum.items[2:], scope, datum)
     return If(test, body, Literal(()), span=datum.span)
 
 
 @form("unless", "(unless test body…)", "The body where the test is false, else nil.", 1)
-def expand_unless(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_unless(x: Context, datum: Form, scope: Scope) -> Steps:
     test = yield datum.items[1], scope
     body = yield expand_all(datum.items[2:], scope, datum)
     return If(test, Literal(()), body, span=datum.span)
 
 
 @form("and", "(and form…)", "The first false value, else the last; `true` for none.")
-def expand_and(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_and(x: Context, datum: Form, scope: Scope) -> Steps:
     return (yield _junction(datum, scope, is_and=True))
 
 
 @form("or", "(or form…)", "The first true value, else the last; `false` for none.")
-def expand_or(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_or(x: Context, datum: Form, scope: Scope) -> Steps:
     return (yield _junction(datum, scope, is_and=False))
 
 
@@ -121,7 +119,7 @@ def _junction(datum: Form, scope: Scope, *, is_and: bool) -> Steps:
 
 
 @form("cond", COND, "The values of the first clause whose test is true; nil where none is.")
-def expand_cond(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_cond(x: Context, datum: Form, scope: Scope) -> Steps:
     rows: list[tuple[Any, Any, Core]] = []
     last: Core = Literal(())
     clauses = datum.items[1:]
@@ -161,14 +159,14 @@ def expand_cond(x: Expander, datum: Form, scope: Scope) -> Steps:
     return core
 
 
-def _after_else(x: Expander, name: str, clause: Datum) -> None:
+def _after_else(x: Context, name: str, clause: Datum) -> None:
     x.error(
         "bad-clause", f"nothing follows the `else` clause of `{name}`", clause.span, help="put `else` last"
     )
 
 
 @form("case", CASE, "The values of the first clause that lists the key, by `equal?`; nil where none does.", 1)
-def expand_case(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_case(x: Context, datum: Form, scope: Scope) -> Steps:
     key = yield datum.items[1], scope
     binding = Binding("case", None, scope.function)
     rows: list[tuple[Core, Core]] = []
@@ -214,7 +212,7 @@ def expand_case(x: Expander, datum: Form, scope: Scope) -> Steps:
     return Let(((binding, key),), core, span=datum.span)
 
 
-def _case_tests(x: Expander, head: Form, binding: Binding, seen: dict[Any, int]) -> list[Core]:
+def _case_tests(x: Context, head: Form, binding: Binding, seen: dict[Any, int]) -> list[Core]:
     tests: list[Core] = []
     for item in head.items:
         try:
@@ -234,7 +232,7 @@ def _case_tests(x: Expander, head: Form, binding: Binding, seen: dict[Any, int])
 
 
 @form("loop", LOOP, "Evaluate a body so many times; or until it ends without `recur`.", 1)
-def expand_loop(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_loop(x: Context, datum: Form, scope: Scope) -> Steps:
     clause = datum.items[1]
     if isinstance(clause, Form) and all(isinstance(item, Form) for item in clause.items):
         return (yield _loop_with_variables(x, datum, clause, scope))
@@ -278,7 +276,7 @@ def _checked_count(count: Core, scope: Scope, clause: Datum) -> Core:
     return Let(((binding, count),), If(whole, checked, wrong(), span=clause.span), span=clause.span)
 
 
-def _loop_with_variables(x: Expander, datum: Form, clause: Form, scope: Scope) -> Steps:
+def _loop_with_variables(x: Context, datum: Form, clause: Form, scope: Scope) -> Steps:
     pairs = read_bindings(x, datum, clause, LOOP)
     values: Any = yield expand_inits(x, pairs, scope, "loop")
     inside = Scope(scope, loop=len(pairs))
@@ -288,7 +286,7 @@ def _loop_with_variables(x: Expander, datum: Form, clause: Form, scope: Scope) -
 
 
 @form("recur", "(recur next…)", "Go round the nearest `loop` with new values for its variables.")
-def expand_recur(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_recur(x: Context, datum: Form, scope: Scope) -> Steps:
     args: list[Core] = []
     for item in datum.items[1:]:
         args.append((yield item, scope))
@@ -312,7 +310,7 @@ def expand_recur(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 
 @form("while", "(while test body…)", "Evaluate the body as long as the test is true; nil.", 1)
-def expand_while(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_while(x: Context, datum: Form, scope: Scope) -> Steps:
     inside = Scope(scope, loop=-1)
     test = yield datum.items[1], inside
     body = yield expand_all(datum.items[2:], inside, datum)
@@ -322,7 +320,7 @@ def expand_while(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 
 @form("do", DO, "Go round with next values until the test is true; then the values after it.", 2)
-def expand_do(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_do(x: Context, datum: Form, scope: Scope) -> Steps:
     """As in R7RS: a variable without a next value keeps its own."""
     clause, ending = datum.items[1], datum.items[2]
     steps: list[Datum] = []
@@ -359,7 +357,7 @@ def expand_do(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 
 @form("try", TRY, "The body's value; a fault in it goes to `catch`; `finally` runs in any case.", 1)
-def expand_try(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_try(x: Context, datum: Form, scope: Scope) -> Steps:
     body: list[Datum] = []
     clauses: dict[str, Form] = {}
     for item in datum.items[1:]:
@@ -397,7 +395,7 @@ def _clause_word(item: Datum, scope: Scope) -> str | None:
     return None
 
 
-def _catch(x: Expander, core: Core, clause: Form, scope: Scope) -> Steps:
+def _catch(x: Context, core: Core, clause: Form, scope: Scope) -> Steps:
     items = clause.items[1:]
     target: Datum | None = items[0] if items else None
     if isinstance(target, Form) and len(target.items) == 1:
@@ -429,7 +427,7 @@ def _finally(core: Core, clause: Form, scope: Scope) -> Steps:
 
 
 @form("assert", "(assert test [message])", "The value of the test, a fault where it is false.", 1, 2)
-def expand_assert(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_assert(x: Context, datum: Form, scope: Scope) -> Steps:
     test = yield datum.items[1], scope
     message: Core = Literal("assertion failed: " + show(datum.items[1], limit=200))
     if len(datum.items) == 3:

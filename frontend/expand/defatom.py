@@ -10,7 +10,7 @@ to those who import it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.diagnostics import suggest
 from ...ir.spans import Lines, Source, Span
@@ -30,19 +30,9 @@ from ..tasks.atomic_task import (
     read_schema,
     unknown_placeholders,
 )
-from ..tasks.signature import (
-    POLICIES,
-    TYPES,
-    Parameter,
-    Signature,
-    fits,
-    is_parameter_name,
-    refused_name,
-    type_named,
-)
-
-if TYPE_CHECKING:
-    from .expander import Expander
+from ..tasks.names import is_parameter_name, refused_name
+from ..tasks.signature import POLICIES, TYPES, Parameter, Signature, fits, type_named
+from .context import Context
 
 USAGE = (
     '(defatom name (params (name [type [default]])…) (instructions "…{{name}}…") [(subtype "…")] '
@@ -57,12 +47,12 @@ _CLAUSES = ("params", *_TEXTS, "output_format", "history_config")
 
 
 @form("defatom", USAGE, "Define a task that a model does in one go; gives its name.", 1)
-def expand_defatom(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_defatom(x: Context, datum: Form, scope: Scope) -> Steps:
     return x.error("misplaced-defatom", "`defatom` stands at the top of a file only", datum.span)
     yield
 
 
-def read_defatom(x: Expander, datum: Form, scope: Scope) -> tuple[Identifier, Signature] | None:
+def read_defatom(x: Context, datum: Form, scope: Scope) -> tuple[Identifier, Signature] | None:
     """The task that a form defines and the name it has there; None where there is none to be had."""
     identifier = identifier_of(datum.items[1])
     if identifier is None:
@@ -80,7 +70,7 @@ def read_defatom(x: Expander, datum: Form, scope: Scope) -> tuple[Identifier, Si
 
 
 class _Reader:
-    def __init__(self, x: Expander, scope: Scope) -> None:
+    def __init__(self, x: Context, scope: Scope) -> None:
         self.x = x
         self.scope = scope
 

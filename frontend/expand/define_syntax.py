@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..core.forms import Steps, form
 from ..core.scope import Identifier, Scope, identifier_of
 from ..core.syntax_rules import BadMacro, SyntaxRules, compile_rules
 from ..sexp.datum import Datum, Form
-
-if TYPE_CHECKING:
-    from .expander import Expander
+from .context import Context
 
 USAGE = "(define-syntax name (syntax-rules (literal…) (pattern template)…))"
 
 
-def define_macro(x: Expander, datum: Form, scope: Scope) -> Identifier | None:
+def define_macro(x: Context, datum: Form, scope: Scope) -> Identifier | None:
     """Make a macro known in a scope; gives its name, None where the definition is wrong."""
     target = datum.items[1]
     identifier = x.may_bind(target, scope)
@@ -29,7 +25,7 @@ def define_macro(x: Expander, datum: Form, scope: Scope) -> Identifier | None:
     return identifier
 
 
-def _rules(x: Expander, datum: Datum, name: str, scope: Scope) -> SyntaxRules | None:
+def _rules(x: Context, datum: Datum, name: str, scope: Scope) -> SyntaxRules | None:
     if isinstance(datum, Form) and datum.items:
         head = identifier_of(datum.items[0])
         if head is not None and head.name == "syntax-rules":
@@ -47,7 +43,7 @@ def _rules(x: Expander, datum: Datum, name: str, scope: Scope) -> SyntaxRules | 
 
 
 @form("define-syntax", USAGE, "Define a macro by rules.", 2, 2)
-def expand_define_syntax(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_define_syntax(x: Context, datum: Form, scope: Scope) -> Steps:
     return x.error(
         "misplaced-definition",
         "a macro is defined at the top of a file or body only",
@@ -58,7 +54,7 @@ def expand_define_syntax(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 
 @form("syntax-rules", USAGE, "The rules of a macro.")
-def expand_syntax_rules(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_syntax_rules(x: Context, datum: Form, scope: Scope) -> Steps:
     return x.error(
         "misplaced-definition",
         "`syntax-rules` stands in `define-syntax` only",

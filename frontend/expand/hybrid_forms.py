@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...ir.spans import Span
 from ...ir.symbols import Symbol
-from ..core.forms import FORMS, FormRow, Steps, form
+from ..core.forms import FORMS, Body, Steps, form
 from ..core.nodes import (
     Apply,
     Binding,
@@ -26,9 +24,7 @@ from ..core.nodes import (
 )
 from ..core.scope import Alias, FunctionMark, Identifier, Scope, base_symbol, identifier_of
 from ..sexp.datum import Atom, Datum, Form
-
-if TYPE_CHECKING:
-    from .expander import Expander
+from .context import Context
 
 ITEM = Symbol("item")
 
@@ -41,8 +37,9 @@ ITEM = Symbol("item")
     "(map function list…) or (map expression list)",
     "The results of a function for each item; or of an expression, which sees `item`.",
     is_bindable=True,
+    as_value=lambda span: Library("map", span=span),
 )
-def expand_map(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_map(x: Context, datum: Form, scope: Scope) -> Steps:
     return (yield _over_items(x, datum, scope, "map"))
 
 
@@ -51,8 +48,9 @@ def expand_map(x: Expander, datum: Form, scope: Scope) -> Steps:
     "(for-each function list…) or (for-each expression list)",
     "As `map`, for what it does: the value is nil.",
     is_bindable=True,
+    as_value=lambda span: Library("for-each", span=span),
 )
-def expand_for_each(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_for_each(x: Context, datum: Form, scope: Scope) -> Steps:
     return (yield _over_items(x, datum, scope, "for-each"))
 
 
@@ -61,15 +59,16 @@ def expand_for_each(x: Expander, datum: Form, scope: Scope) -> Steps:
     "(parallel-map function list) or (parallel-map expression list)",
     "As `map`, with all calls at once: while one waits for the world, others go on.",
     is_bindable=True,
+    as_value=lambda span: Library("parallel-map", span=span),
 )
-def expand_parallel_map(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_parallel_map(x: Context, datum: Form, scope: Scope) -> Steps:
     made = yield _over_items(x, datum, scope, "parallel-map")
     if isinstance(made, Apply) and len(made.args) == 2:
         return Parallel(*made.args, span=made.span)
     return made
 
 
-def _over_items(x: Expander, datum: Form, scope: Scope, name: str) -> Steps:
+def _over_items(x: Context, datum: Form, scope: Scope, name: str) -> Steps:
     callee = Library(name, span=datum.items[0].span)
     args: list[Core] = []
     operands = datum.items[1:]
@@ -87,7 +86,7 @@ def _over_items(x: Expander, datum: Form, scope: Scope, name: str) -> Steps:
     return Apply(callee, tuple(args), span=datum.span)
 
 
-def _item_function(x: Expander, expression: Form, scope: Scope, datum: Form) -> Steps:
+def _item_function(x: Context, expression: Form, scope: Scope, datum: Form) -> Steps:
     """The expression as a function of `item`: the one that was written where `map` was."""
     head = identifier_of(datum.items[0])
     assert head is not None
@@ -97,11 +96,9 @@ def _item_function(x: Expander, expression: Form, scope: Scope, datum: Form) -> 
         # `map` stands in a macro's template: so does the `item` it binds.
         own = (alias for known, alias in head.siblings.items() if base_symbol(known) is ITEM)
         item = next(own, Alias(ITEM, scope, {}))
-    from .bodies import expand_body
-
     inside = Scope(scope, function=FunctionMark(name))
     binding = x.bind(item, None, inside)
-    body = yield expand_body(x, [expression], inside, expression.span)
+    body = yield Body([expression], inside, expression.span)
     if not binding.references and not any(found.is_error for found in x.diagnostics):
         x.warn(
             "item-unused",
@@ -121,7 +118,7 @@ def _item_function(x: Expander, expression: Form, scope: Scope, datum: Form) -> 
     "A map. A key is a name or a string as it stands, or an expression in brackets.",
     is_bindable=True,
 )
-def expand_dict(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_dict(x: Context, datum: Form, scope: Scope) -> Steps:
     entries: list[tuple[str | Core, Core, Datum]] = []
     seen: set[str] = set()
     for item in datum.items[1:]:
@@ -175,14 +172,28 @@ def quoted_symbol(datum: Datum, scope: Scope) -> Symbol | None:
 # --- error ------------------------------------------------------------------------------------
 
 
+def _error_function(span: Span | None) -> Core:
+    """`error` as a value: a function of a message and further values."""
+    mark = FunctionMark("error")
+    message, values = Binding("message", None, mark), Binding("values", None, mark)
+    more = Apply(
+        Library("string-append"),
+        (Variable(message), Literal(" "), Apply(Library("to-string"), (Variable(values),))),
+    )
+    fault = Operation("map", (Literal("kind"), Literal("user"), Literal("message"), more))
+    body = If(Variable(values), Fail(fault, span=span), Fail(Variable(message), span=span))
+    return Lambda((message,), (), values, body, "error", span=span)
+
+
 @form(
     "error",
     "(error ['kind] message value…)",
     "Raise a fault; with a fault that was caught, raise it again.",
     1,
     is_bindable=True,
+    as_value=_error_function,
 )
-def expand_error(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_error(x: Context, datum: Form, scope: Scope) -> Steps:
     operands = datum.items[1:]
     kind = quoted_symbol(operands[0], scope)
     if kind is not None:
@@ -214,32 +225,3 @@ def expand_error(x: Expander, datum: Form, scope: Scope) -> Steps:
 def _read(binding: Binding, datum: Datum) -> Variable:
     binding.references += 1
     return Variable(binding, span=datum.span)
-
-
-# --- as values --------------------------------------------------------------------------------
-
-
-def as_function(x: Expander, row: FormRow, span: Span | None) -> Core:
-    """A form of this module as a value."""
-    if row.name in ("map", "for-each", "parallel-map"):
-        return Library(row.name, span=span)
-    if row.name == "error":
-        return _error_function(span)
-    return x.error(
-        "form-as-value",
-        f"`{row.name}` is a form, not a value",
-        span,
-        help=f"to pass it on, wrap it: (lambda (x) ({row.name} …))",
-    )
-
-
-def _error_function(span: Span | None) -> Core:
-    mark = FunctionMark("error")
-    message, values = Binding("message", None, mark), Binding("values", None, mark)
-    more = Apply(
-        Library("string-append"),
-        (Variable(message), Literal(" "), Apply(Library("to-string"), (Variable(values),))),
-    )
-    fault = Operation("map", (Literal("kind"), Literal("user"), Literal("message"), more))
-    body = If(Variable(values), Fail(fault, span=span), Fail(Variable(message), span=span))
-    return Lambda((message,), (), values, body, "error", span=span)

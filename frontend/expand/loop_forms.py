@@ -7,8 +7,6 @@ at the end are what that file, and the rest of `stdlib/`, needs of core and no p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from ...ir.diagnostics import suggest
@@ -38,9 +36,9 @@ from ..core.nodes import (
 )
 from ..core.scope import Alias, Scope, identifier_of, make_identifier
 from ..sexp.datum import Atom, Datum, Form
-
-if TYPE_CHECKING:
-    from .expander import Expander
+from ..sexp.reader import read
+from .context import Context
+from .define_syntax import define_macro
 
 
 @frozen
@@ -81,7 +79,7 @@ def _usage(name: str, clauses: tuple[Clause, ...]) -> str:
 
 
 @form("iterative-loop", _usage("iterative-loop", _ITERATIVE), "Execute, validate, decide, and go round.")
-def expand_iterative_loop(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_iterative_loop(x: Context, datum: Form, scope: Scope) -> Steps:
     return (yield _loop(x, datum, scope, "iterative-loop", _ITERATIVE))
 
 
@@ -90,11 +88,11 @@ def expand_iterative_loop(x: Expander, datum: Form, scope: Scope) -> Steps:
     _usage("director-evaluator-loop", _DIRECTED),
     "Plan, execute, evaluate, decide, and go round.",
 )
-def expand_director_evaluator_loop(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_director_evaluator_loop(x: Context, datum: Form, scope: Scope) -> Steps:
     return (yield _loop(x, datum, scope, "director-evaluator-loop", _DIRECTED))
 
 
-def _loop(x: Expander, datum: Form, scope: Scope, name: str, clauses: tuple[Clause, ...]) -> Steps:
+def _loop(x: Context, datum: Form, scope: Scope, name: str, clauses: tuple[Clause, ...]) -> Steps:
     given, is_sound = _read_clauses(x, datum, name, clauses)
     if not is_sound:
         # What stands in the clauses may have mistakes of its own.
@@ -116,7 +114,7 @@ def _loop(x: Expander, datum: Form, scope: Scope, name: str, clauses: tuple[Clau
 
 
 def _read_clauses(
-    x: Expander, datum: Form, name: str, clauses: tuple[Clause, ...]
+    x: Context, datum: Form, name: str, clauses: tuple[Clause, ...]
 ) -> tuple[dict[str, Datum], bool]:
     """The expression of each clause, and whether the form is as it must be."""
     usages = {clause.name: clause.usage for clause in clauses}
@@ -157,7 +155,7 @@ def _read_clauses(
     return given, is_sound
 
 
-def _is_literal(x: Expander, clause: Clause, value: Datum) -> bool:
+def _is_literal(x: Context, clause: Clause, value: Datum) -> bool:
     """Whether a clause's value is known, so that it is checked here and not when the loop begins."""
     if not isinstance(value, Atom) or identifier_of(value) is not None:
         return False
@@ -168,16 +166,14 @@ def _is_literal(x: Expander, clause: Clause, value: Datum) -> bool:
     return True
 
 
-def _internal(x: Expander, name: str, place: Datum) -> Atom:
+def _internal(x: Context, name: str, place: Datum) -> Atom:
     """A name of `stdlib/loops.sexp`, whatever it means where it is put."""
     return make_identifier(Alias(Symbol(name), x.inner, {}), place.place)
 
 
-def _with_loops(x: Expander, scope: Scope) -> Scope:
+def _with_loops(x: Context, scope: Scope) -> Scope:
     """Make sure that the macros of `stdlib/loops.sexp` are known."""
     if Symbol("loops:iterative-loop") not in x.inner.names:
-        from .define_syntax import define_macro
-
         for datum in _read_stdlib("loops.sexp"):
             assert isinstance(datum, Form)
             define_macro(x, datum, x.inner)
@@ -189,8 +185,6 @@ _READ: dict[str, list[Datum]] = {}
 
 def _read_stdlib(name: str) -> list[Datum]:
     if name not in _READ:
-        from ..sexp.reader import read
-
         text = read_text(name)
         digest = sha256(text.encode()).hexdigest()
         data, found = read(Source(f"stdlib/{name}", digest, text))
@@ -203,7 +197,7 @@ def _read_stdlib(name: str) -> list[Datum]:
 
 
 @form("loop:phase", "(loop:phase loop name function)", "A function for a phase.", 3, 3, is_internal=True)
-def expand_phase(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_phase(x: Context, datum: Form, scope: Scope) -> Steps:
     """The function of a clause, checked: when compiling where it can be, else when the loop begins."""
     loop, phase = (item.value if isinstance(item, Atom) else "" for item in datum.items[1:3])
     clauses = _ITERATIVE if loop == "iterative-loop" else _DIRECTED
@@ -228,21 +222,21 @@ def expand_phase(x: Expander, datum: Form, scope: Scope) -> Steps:
 
 
 @form("effect:perform", "(effect:perform kind (name value)…)", "An effect.", 1, is_internal=True)
-def expand_perform(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_perform(x: Context, datum: Form, scope: Scope) -> Steps:
     kind, fields = yield _fields(datum, scope)
     assert kind in EFFECTS, kind
     return Perform(kind, fields, span=datum.span)
 
 
 @form("effect:note", "(effect:note kind (name value)…)", "A note.", 1, is_internal=True)
-def expand_note(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_note(x: Context, datum: Form, scope: Scope) -> Steps:
     kind, fields = yield _fields(datum, scope)
     assert kind in NOTES, kind
     return Note(kind, fields, span=datum.span)
 
 
 @form("effect:parallel", "(effect:parallel function list)", "Calls at once.", 2, 2, is_internal=True)
-def expand_parallel(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_parallel(x: Context, datum: Form, scope: Scope) -> Steps:
     function = yield datum.items[1], scope
     items = yield datum.items[2], scope
     return Parallel(function, items, span=datum.span)

@@ -22,8 +22,10 @@ from ..core.scope import Scope, identifier_of
 from ..sexp.datum import Datum, Form
 from . import ask_form, control_forms, hybrid_forms, loop_forms, quoting_forms, run_loop_form, task_calls  # noqa: F401
 from .binding_forms import definition
-from .bodies import Unit, expand_unit, fill_unit
-from .expander import MAX_FINDINGS, Abandoned, Environment, Expander, LibraryName, Limits
+from .bodies import expand_unit, fill_unit
+from .context import MAX_FINDINGS, Abandoned, Context, Environment, LibraryName, Limits
+from .expander import run
+from .unit import Unit
 
 # The modules of forms are imported for what they register.
 __all__ = ["ALONE", "Environment", "Expansion", "Limits", "expand", "expand_library"]
@@ -46,30 +48,30 @@ class Expansion:
 
 def expand(data: Sequence[Datum], source: Source, environment: Environment = ALONE) -> Expansion:
     """The program that a file's data describe, with everything found wrong with it."""
-    expander = Expander(environment)
-    program = _program(expander, data, source)
-    found = expander.diagnostics
-    declared = expander.declared
+    x = Context(environment)
+    program = _program(x, data, source)
+    found = x.diagnostics
+    declared = x.declared
     found += declared.wrong
     if declared.found is not None:
         found += declared.found.diagnostics
     found += check(
         program,
-        expander.locals,
-        expander.expected,
+        x.locals,
+        x.expected,
         has_errors=any(item.is_error for item in found),
     )
-    return Expansion(program, tuple(found[:MAX_FINDINGS]), tuple(expander.sources))
+    return Expansion(program, tuple(found[:MAX_FINDINGS]), tuple(x.sources))
 
 
 def expand_definitions(data: Sequence[Datum], source: Source, environment: Environment) -> Definitions:
     """The definitions of a file whose functions are called from outside; it may hold nothing else."""
-    x = Expander(environment)
+    x = Context(environment)
     x.sources.append(source)
     x.loading.append(normpath(source.path))
     unit = Unit(Scope(Scope(x.root, function=x.main)), is_top=True)
     with contextlib.suppress(Abandoned):
-        x.run(fill_unit(x, unit, data))
+        run(x, fill_unit(x, unit, data))
     entries: list[tuple[Binding, Core]] = [(called.binding, called.function) for called in x.called.values()]
     if x.config is not None:
         entries.append((x.config, Literal(None)))
@@ -98,14 +100,14 @@ def expand_library(data: Sequence[Datum], source: Source) -> tuple[dict[str, Lam
 
     They refer to one another, and to the rest of the library, by `Library` nodes, so each stands alone.
     """
-    expander = Expander(ALONE)
-    functions = _library(expander, data)
+    x = Context(ALONE)
+    functions = _library(x, data)
     for function in functions.values():
-        expander.diagnostics += check(function)
-    return functions, expander.diagnostics
+        x.diagnostics += check(function)
+    return functions, x.diagnostics
 
 
-def _program(x: Expander, data: Sequence[Datum], source: Source) -> Lambda:
+def _program(x: Context, data: Sequence[Datum], source: Source) -> Lambda:
     x.sources.append(source)
     x.loading.append(normpath(source.path))
     outer = Scope(x.root, function=x.main)
@@ -123,7 +125,7 @@ def _program(x: Expander, data: Sequence[Datum], source: Source) -> Lambda:
     body: Core = Literal(None)
     unit = Unit(Scope(outer), is_top=True)
     with contextlib.suppress(Abandoned):
-        body = x.run(expand_unit(x, unit, data, x.prelude))
+        body = run(x, expand_unit(x, unit, data, x.prelude))
     if x.config is not None:
         body = Let(((x.config, Literal(None)),), body)
     if x.called:
@@ -131,7 +133,7 @@ def _program(x: Expander, data: Sequence[Datum], source: Source) -> Lambda:
     return Lambda(tuple(parameters), (), None, body, "main")
 
 
-def _library(x: Expander, data: Sequence[Datum]) -> dict[str, Lambda]:
+def _library(x: Context, data: Sequence[Datum]) -> dict[str, Lambda]:
     """Every form of the file is a `define` of a function."""
     scope = Scope(x.inner, function=x.main)
     functions: dict[str, Lambda] = {}
@@ -145,7 +147,7 @@ def _library(x: Expander, data: Sequence[Datum]) -> dict[str, Lambda]:
         defines.append((name.name, datum))
     for name_text, datum in defines:
         _, value = definition(x, datum)
-        core = x.run(value(scope))
+        core = run(x, value(scope))
         assert isinstance(core, Lambda)
         functions[name_text] = attrs.evolve(core, name=name_text)
     return functions

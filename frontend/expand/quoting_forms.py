@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..core.forms import Steps, form
+from ..core.forms import FORMS, Steps, form
 from ..core.nodes import Apply, Core, Library, Literal, Operation
-from ..core.scope import Scope, is_word, value_of
+from ..core.scope import Scope, identifier_of, is_word, value_of
 from ..sexp.datum import Atom, Datum, Form
-
-if TYPE_CHECKING:
-    from .expander import Expander
+from .context import Context
 
 
 @form("quote", "(quote datum) or 'datum", "The datum itself, not evaluated.", 1, 1)
-def expand_quote(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_quote(x: Context, datum: Form, scope: Scope) -> Steps:
     return _quoted(x, datum.items[1])
     yield
 
 
-def _quoted(x: Expander, datum: Datum) -> Core:
+def _quoted(x: Context, datum: Datum) -> Core:
     try:
         return Literal(value_of(datum), span=datum.span)
     except ValueError:
@@ -31,7 +29,7 @@ def _quoted(x: Expander, datum: Datum) -> Core:
 @form(
     "quasiquote", "(quasiquote datum) or `datum", "As `quote`, with `,` and `,@` for what is evaluated.", 1, 1
 )
-def expand_quasiquote(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_quasiquote(x: Context, datum: Form, scope: Scope) -> Steps:
     return (yield _fill(x, datum.items[1], scope, 1))
 
 
@@ -48,7 +46,7 @@ def _is_quoting(datum: Datum, word: str, scope: Scope) -> bool:
     return is_word(datum, word, scope)
 
 
-def _fill(x: Expander, datum: Datum, scope: Scope, level: int) -> Steps:
+def _fill(x: Context, datum: Datum, scope: Scope, level: int) -> Steps:
     """The value of a template at a depth of quasiquotations: constant parts stay constants."""
     if isinstance(datum, Atom):
         return _quoted(x, datum)
@@ -66,14 +64,11 @@ def _fill(x: Expander, datum: Datum, scope: Scope, level: int) -> Steps:
 
 
 def _is_quasiquote(datum: Datum, scope: Scope) -> bool:
-    from ..core.forms import FORMS
-    from ..core.scope import identifier_of
-
     identifier = identifier_of(datum)
     return identifier is not None and scope.find(identifier) is FORMS["quasiquote"]
 
 
-def _rebuilt(x: Expander, datum: Form, scope: Scope, level: int) -> Steps:
+def _rebuilt(x: Context, datum: Form, scope: Scope, level: int) -> Steps:
     """A list from its items, spliced ones between runs of single ones."""
     items = datum.items
     tail: Any = None

@@ -6,7 +6,7 @@ the context values that only a run knows as arguments. Which file that is, is `j
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.diagnostics import suggest
 from ...ir.symbols import Symbol
@@ -15,16 +15,14 @@ from ..core.nodes import Apply, Binding, Core, External, Let, Literal, Operation
 from ..core.parts import Request
 from ..core.scope import Scope, identifier_of
 from ..sexp.datum import Atom, Datum, Form
-
-if TYPE_CHECKING:
-    from .expander import Expander
+from .context import Context
 
 USAGE = '(run-loop "name" [(context (key value)…)] [(max-iterations count)])'
 _CLAUSES = ("context", "max-iterations")
 
 
 @form("run-loop", USAGE, "Run a loop of `.loops/`, or of a file; gives a map of how it ended.", 1)
-def expand_run_loop(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_run_loop(x: Context, datum: Form, scope: Scope) -> Steps:
     before = len(x.diagnostics)
     name = _name(x, datum.items[1])
     clauses = _clauses(x, datum)
@@ -71,7 +69,7 @@ def _call(part: Any, values: dict[str, Core], constants: dict[str, Any], datum: 
     return Let(tuple(bindings), call, span=datum.span) if bindings else call
 
 
-def _name(x: Expander, datum: Datum) -> str | None:
+def _name(x: Context, datum: Datum) -> str | None:
     if isinstance(datum, Atom) and isinstance(datum.value, str):
         return datum.value
     x.error(
@@ -83,7 +81,7 @@ def _name(x: Expander, datum: Datum) -> str | None:
     return None
 
 
-def _clauses(x: Expander, datum: Form) -> dict[str, Form]:
+def _clauses(x: Context, datum: Form) -> dict[str, Form]:
     found: dict[str, Form] = {}
     for clause in datum.items[2:]:
         head = clause.items[0] if isinstance(clause, Form) and clause.items else None
@@ -101,7 +99,7 @@ def _clauses(x: Expander, datum: Form) -> dict[str, Form]:
     return found
 
 
-def _entries(x: Expander, clause: Form) -> dict[str, tuple[Datum, Datum]]:
+def _entries(x: Context, clause: Form) -> dict[str, tuple[Datum, Datum]]:
     """Keys of the context with the data of key and value."""
     found: dict[str, tuple[Datum, Datum]] = {}
     for item in clause.items[1:]:
@@ -120,7 +118,7 @@ def _entries(x: Expander, clause: Form) -> dict[str, tuple[Datum, Datum]]:
     return found
 
 
-def _count(x: Expander, clause: Form) -> int | None:
+def _count(x: Context, clause: Form) -> int | None:
     value = clause.items[1] if len(clause.items) == 2 else None
     if isinstance(value, Atom) and type(value.value) is int and value.value >= 1:
         return value.value

@@ -7,143 +7,23 @@ be left out being optional, so it is a value too. What such a function does is `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import attrs
 
-from ...ir.builder import freeze
 from ...ir.diagnostics import nearest, suggest
-from ...ir.records import define, frozen
-from ...ir.spans import Span
+from ...ir.records import define
+from ...ir.symbols import Symbol
 from ..core.forms import Steps, form
-from ..core.nodes import Apply, Binding, Core, Lambda, Let, Library, Literal, Operation, Perform, Variable
-from ..core.scope import FunctionMark, Identifier, Scope, base_symbol, identifier_of
+from ..core.nodes import Apply, Binding, Core, Let, Literal, Operation, Variable
+from ..core.scope import Scope, identifier_of
 from ..sexp.datum import Atom, Datum, Form
 from ..sexp.printer import show
 from ..tasks.mcp import PREFIX
 from ..tasks.signature import RESERVED, TYPES, Parameter, Signature, fits
-
-if TYPE_CHECKING:
-    from .expander import Expander
+from .context import Context
+from .task_functions import least_arguments
+from .task_options import check_reserved
 
 DECLARE = "declare it in .loops/tools.yaml, in .loops/tasks/ or with `defatom`, or name it with --declare"
-
-
-# Where the functions stand that tools and tasks become: in the library, so that what goes wrong in one
-# is told at its call.
-_HERE = Span("stdlib/calls.sexp", 1, 1, 1, 1)
-
-
-@frozen(eq=False)
-class Called:
-    """A tool or task that the program calls: its variable, and the function that it is."""
-
-    binding: Binding
-    function: Lambda
-
-
-# --- names ------------------------------------------------------------------------------------
-
-
-def find(x: Expander, identifier: Identifier, scope: Scope) -> Any:
-    """What a name means here, tools and tasks among it; None if it is unbound.
-
-    A tool comes before a task, one that the program defines itself among them.
-    """
-    meaning = scope.find(identifier)
-    if meaning is not None and type(meaning) is not Signature:
-        return meaning
-    return x.declared.find(base_symbol(identifier).name, meaning)
-
-
-def reference(x: Expander, signature: Signature, span: Span | None, scope: Scope) -> Variable:
-    """A tool or task as a value: the function that calls it."""
-    called = x.called.get(signature.name)
-    if called is None:
-        mark = FunctionMark(signature.name)
-        called = Called(Binding(signature.name, signature.span, x.main), _function(signature, mark))
-        x.called[signature.name] = called
-        source = signature.source
-        if source is not None and source not in x.sources:
-            x.sources.append(source)
-        for other in x.declared.hidden_by(signature):
-            x.warn(
-                "tool-before-task",
-                f"`{other.name}` is a tool and a task; the tool is called",
-                span,
-                help="give one of them another name",
-            )
-    binding = called.binding
-    binding.references += 1
-    if scope.function is not x.main:
-        binding.is_captured = True
-    return Variable(binding, span=span)
-
-
-def _function(signature: Signature, mark: FunctionMark) -> Lambda:
-    """Parameters in order; what a task takes beside them comes last and is optional."""
-    settings: list[Binding] = []
-    if signature.is_task:
-        settings = [Binding(name, None, mark) for name in RESERVED if signature.is_reserved(name)]
-    name = Literal(signature.name)
-    if signature.parameters is None:
-        given = Binding("arguments", None, mark)
-        required, optionals = [given], settings
-        arguments: Core = Variable(given)
-    else:
-        bindings = [Binding(parameter.name, None, mark) for parameter in signature.parameters]
-        least = _least(signature)
-        required, optionals = bindings[:least], bindings[least:] + settings
-        about = Literal(tuple(freeze(parameter.as_data()) for parameter in signature.parameters))
-        values = Operation("list", tuple(Variable(binding) for binding in bindings))
-        arguments = Apply(Library("calls:arguments"), (name, about, values))
-    # The effect stands in the function itself, so that the tool's name is where a run is.
-    checked, result = Binding("arguments", None, mark), Binding("result", None, mark)
-    fields: tuple[tuple[str, Core], ...]
-    definition = Literal(freeze(signature.definition))
-    match signature.effect:
-        case "shell":
-            names = (("command", "command"), ("cwd", "cwd"), ("timeout_s", "timeout"))
-            fields = tuple(
-                (field, Operation("get_or", (Variable(checked), Literal(key)))) for field, key in names
-            )
-        case "context":
-            fields = tuple(
-                (
-                    "timeout_s" if parameter.name == "timeout" else parameter.name,
-                    Operation("get_or", (Variable(checked), Literal(parameter.name))),
-                )
-                for parameter in signature.order
-            )
-        case "task":
-            fields = (
-                ("name", name),
-                ("inputs", Variable(checked)),
-                *(
-                    (binding.name, Apply(Library(f"calls:{binding.name}"), (name, Variable(binding))))
-                    for binding in settings
-                ),
-                ("definition", definition),
-                ("on_unknown", Literal(signature.on_unknown)),
-            )
-        case _:
-            fields = (
-                ("name", name),
-                ("args", Variable(checked)),
-                ("definition", definition),
-                ("timeout_s", Literal(signature.timeout_s)),
-                ("on_unknown", Literal(signature.on_unknown)),
-            )
-    bound = ((checked, arguments), (result, Perform(signature.effect, fields, span=_HERE)))
-    gives = "found" if signature.effect == "context" else signature.effect
-    body = Let(bound, Apply(Library(f"calls:{gives}"), (name, Variable(result))))
-    absent = tuple((binding, Literal(None)) for binding in optionals)
-    return Lambda(tuple(required), absent, None, body, signature.name, span=_HERE)
-
-
-def _least(signature: Signature) -> int:
-    """How many arguments its function takes at least: up to the last parameter that is required."""
-    return max((at + 1 for at, parameter in enumerate(signature.order) if parameter.is_required), default=0)
 
 
 # --- calls ------------------------------------------------------------------------------------
@@ -156,12 +36,12 @@ def _least(signature: Signature) -> int:
     1,
     is_bindable=True,
 )
-def expand_call_form(x: Expander, datum: Form, scope: Scope) -> Steps:
+def expand_call_form(x: Context, datum: Form, scope: Scope) -> Steps:
     head = identifier_of(datum.items[1])
     inner = Form(datum.items[1:], datum.place)
     if head is None:
         return (yield x.application(inner, scope))
-    meaning = find(x, head, scope)
+    meaning = x.find(head, scope)
     if meaning is None:
         return (yield refuse_unknown(x, inner, scope))
     if type(meaning) is Signature:
@@ -179,7 +59,7 @@ class _Arguments:
     is_misplaced: bool = False
 
 
-def expand_call(x: Expander, datum: Form, scope: Scope, signature: Signature) -> Steps:
+def expand_call(x: Context, datum: Form, scope: Scope, signature: Signature) -> Steps:
     """The call of a tool or task that a form is."""
     if datum.tail is not None:
         return x.dotted(datum)
@@ -193,11 +73,11 @@ def expand_call(x: Expander, datum: Form, scope: Scope, signature: Signature) ->
             yield _named(x, key, operand, scope, signature, arguments)
     _take_from_around(x, datum, scope, signature, arguments)
     _check_missing(x, datum, signature, arguments)
-    callee = reference(x, signature, datum.items[0].span, scope)
+    callee = x.task_function(signature, datum.items[0].span, scope)
     return _apply(signature, callee, arguments, datum, scope) if arguments.is_sound else Literal(None)
 
 
-def _key(x: Expander, operand: Datum, scope: Scope, signature: Signature) -> str | None:
+def _key(x: Context, operand: Datum, scope: Scope, signature: Signature) -> str | None:
     """The name of the argument that an operand gives; None for an expression that is one by its place."""
     if not isinstance(operand, Form) or not operand.items:
         return None
@@ -207,11 +87,11 @@ def _key(x: Expander, operand: Datum, scope: Scope, signature: Signature) -> str
     has_one_value = len(operand.items) == 2 and operand.tail is None
     if has_one_value and signature.takes(head.name):
         return head.name
-    return None if find(x, head, scope) is not None else head.name
+    return None if x.find(head, scope) is not None else head.name
 
 
 def _named(
-    x: Expander, key: str, operand: Form, scope: Scope, signature: Signature, arguments: _Arguments
+    x: Context, key: str, operand: Form, scope: Scope, signature: Signature, arguments: _Arguments
 ) -> Steps:
     head = operand.items[0]
     is_known = signature.takes(key)
@@ -239,7 +119,7 @@ def _named(
 
 
 def _positional(
-    x: Expander, operand: Datum, scope: Scope, signature: Signature, arguments: _Arguments
+    x: Context, operand: Datum, scope: Scope, signature: Signature, arguments: _Arguments
 ) -> Steps:
     value = yield operand, scope
     at = arguments.positions
@@ -268,7 +148,7 @@ def _positional(
 
 
 def _give(
-    x: Expander,
+    x: Context,
     name: str,
     value: Core,
     datum: Datum,
@@ -287,8 +167,6 @@ def _give(
     arguments.given[name] = (value, datum)
     parameter = signature.parameter(name)
     if parameter is None and signature.is_reserved(name):
-        from .task_options import check_reserved
-
         arguments.is_sound &= check_reserved(x, signature.name, name, value, datum)
     if parameter is not None and isinstance(value, Literal) and not _is_fit(value, parameter):
         arguments.is_sound = False
@@ -323,11 +201,9 @@ def _shown(value: Literal) -> str:
 
 
 def _take_from_around(
-    x: Expander, datum: Form, scope: Scope, signature: Signature, arguments: _Arguments
+    x: Context, datum: Form, scope: Scope, signature: Signature, arguments: _Arguments
 ) -> None:
     """What a call leaves out and the task takes from a variable around the call (`from`)."""
-    from ...ir.symbols import Symbol
-
     for parameter in signature.order:
         if parameter.variable and parameter.name not in arguments.given:
             identifier = Symbol(parameter.variable)
@@ -336,7 +212,7 @@ def _take_from_around(
                 arguments.given[parameter.name] = (value, datum)
 
 
-def _check_missing(x: Expander, datum: Form, signature: Signature, arguments: _Arguments) -> None:
+def _check_missing(x: Context, datum: Form, signature: Signature, arguments: _Arguments) -> None:
     missing = [
         parameter.name
         for parameter in signature.order
@@ -380,7 +256,7 @@ def _apply(signature: Signature, callee: Variable, arguments: _Arguments, datum:
     if signature.parameters is None:
         entries = [part for name in names for part in (Literal(name), values[name])]
         args = [Operation("map", tuple(entries)), *args[len(names) :]]
-    least = max(1 if signature.parameters is None else 0, _least(signature))
+    least = max(1 if signature.parameters is None else 0, least_arguments(signature))
     while len(args) > least and isinstance(args[-1], Literal) and args[-1].value is None:
         args.pop()
     # No tail call: while the world is asked, a run is where the author's call stands.
@@ -393,7 +269,7 @@ def _apply(signature: Signature, callee: Variable, arguments: _Arguments, datum:
 # --- what is not declared ---------------------------------------------------------------------
 
 
-def is_like_call(x: Expander, datum: Form, scope: Scope) -> bool:
+def is_like_call(x: Context, datum: Form, scope: Scope) -> bool:
     """Whether a form with an unbound head was most likely meant to call a tool or task."""
     head = identifier_of(datum.items[0])
     if head is not None and ":" in head.name:
@@ -402,14 +278,14 @@ def is_like_call(x: Expander, datum: Form, scope: Scope) -> bool:
     return bool(operands) and all(_is_pair_of_unbound(x, operand, scope) for operand in operands)
 
 
-def _is_pair_of_unbound(x: Expander, operand: Datum, scope: Scope) -> bool:
+def _is_pair_of_unbound(x: Context, operand: Datum, scope: Scope) -> bool:
     if not isinstance(operand, Form) or len(operand.items) != 2:
         return False
     head = identifier_of(operand.items[0])
-    return head is not None and find(x, head, scope) is None
+    return head is not None and x.find(head, scope) is None
 
 
-def refuse_unknown(x: Expander, datum: Form, scope: Scope) -> Steps:
+def refuse_unknown(x: Context, datum: Form, scope: Scope) -> Steps:
     """A call of what nobody declared: said once, and the values in it are looked through."""
     head = identifier_of(datum.items[0])
     assert head is not None

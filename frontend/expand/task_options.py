@@ -5,20 +5,18 @@ What is known only when the program runs is checked by `stdlib/calls.sexp`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.symbols import Symbol
 from ..core.nodes import Core, Literal, Operation
 from ..sexp.datum import Datum
 from ..tasks.atomic_task import CONTEXT_SETTINGS, HISTORY_SETTINGS, check_setting
-
-if TYPE_CHECKING:
-    from .expander import Expander
+from .context import Context
 
 _SETTINGS = {"context": CONTEXT_SETTINGS, "history_config": HISTORY_SETTINGS}
 
 
-def check_reserved(x: Expander, task: str, name: str, value: Core, datum: Datum) -> bool:
+def check_reserved(x: Context, task: str, name: str, value: Core, datum: Datum) -> bool:
     """Whether nothing is found wrong with `files`, `context` or `history_config` of a call."""
     if name == "files":
         if isinstance(value, Literal) and value.span is not None and not _is_files(value.value):

@@ -21,7 +21,8 @@ from ...stdlib import read_text
 from ..compile import DEFAULT_LLM_MODEL, EXPRESSION
 from ..core import nodes as core
 from ..core.library import LIBRARY, Defined
-from ..expand.program import Environment, expand, expand_library
+from ..expand.context import Environment
+from ..expand.program import expand, expand_library
 from ..lower.program import lower_flow
 from ..sexp.reader import read
 from ..source.files import read_source, text_source

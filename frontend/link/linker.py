@@ -30,7 +30,7 @@ from ..template.parts import Given
 from .calls import arguments_of, target_of
 
 if TYPE_CHECKING:
-    from ..expand.expander import Limits
+    from ..expand.context import Limits
     from ..tasks.registry import Declared
 
 LOOPS = ".loops"
@@ -55,7 +55,7 @@ class Settings:
 
     @property
     def limits(self) -> Limits:
-        from ..expand.expander import Limits
+        from ..expand.context import Limits
 
         return Limits.of(self.max_expansions, self.max_nesting)
 
@@ -274,7 +274,8 @@ class Joint:
         source = self.source(path, span, "call")
         if source is None:
             return None
-        from ..expand.program import Environment, expand_definitions
+        from ..expand.context import Environment
+        from ..expand.program import expand_definitions
         from ..sexp.reader import read
         from .flow import load
 

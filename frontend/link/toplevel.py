@@ -25,10 +25,13 @@ from ..core.checks import check, parameters_of
 from ..core.forms import FormRow
 from ..core.library import ROWS
 from ..core.nodes import Assign, Binding, Core, Lambda, Let, Literal, Variable, sequence, walk
+from ..core.reserved_names import CONFIG
 from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
 from ..core.syntax_rules import SyntaxRules
-from ..expand.bodies import Unit, fill_unit
-from ..expand.expander import CONFIG, MAX_FINDINGS, Abandoned, Environment, Expander, LibraryName, root_scope
+from ..expand.bodies import fill_unit
+from ..expand.context import MAX_FINDINGS, Abandoned, Context, Environment, LibraryName, root_scope
+from ..expand.expander import run
+from ..expand.unit import Unit
 from ..lower.program import FlowNames, lower_input
 from ..sexp.datum import Datum, Form
 from ..tasks.registry import Declared
@@ -173,14 +176,14 @@ class Toplevel:
         state = self._state
         before = dict(state.names)
         joint = Joint(self.settings, self.declared)
-        x = Expander(Environment((), load, joint.loop, declared=self.declared))
+        x = Context(Environment((), load, joint.loop, declared=self.declared))
         x.root, x.main, x.config, x.session = self.root, self.main, self.config, self
         x.modules = state.modules
         x.sources.append(source)
         x.loading.append(source.path)
         unit = Unit(self.top, is_top=True)
         with joint.reading(source.path), contextlib.suppress(Abandoned):
-            x.run(fill_unit(x, unit, [datum]))
+            run(x, fill_unit(x, unit, [datum]))
         entries = [*x.prelude, *unit.entries]
         state.variables.update(dict.fromkeys(unit.frame.late))
         state.variables.update((binding, None) for binding, _ in entries if binding.name)
@@ -231,7 +234,7 @@ class Toplevel:
         for binding in state.assigned & state.functions.keys():
             del state.functions[binding]
 
-    def _findings(self, x: Expander, joint: Joint, items: Iterable[Core]) -> list[Diagnostic]:
+    def _findings(self, x: Context, joint: Joint, items: Iterable[Core]) -> list[Diagnostic]:
         found = [*x.diagnostics, *joint.diagnostics, *self.declared.wrong]
         if self.declared.found is not None:
             found += self.declared.found.diagnostics

@@ -25,7 +25,8 @@ from ..source.files import is_file, is_there, read_source
 from ..source.schema import TEXT, Spec, Type, block, of
 from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import read_document
-from .signature import Parameter, Signature, is_name, is_parameter_name, type_named
+from .names import is_name, is_parameter_name
+from .signature import Parameter, Signature, type_named
 
 PREFIX = "mcp:"
 CONFIG_FILE = "config.yaml"

@@ -7,6 +7,7 @@ else, so a mistake in them is told to those whom it concerns. What a program def
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from posixpath import join
@@ -14,10 +15,12 @@ from posixpath import join
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.records import frozen
 from ...ir.spans import Source
-from ..source.files import is_file, is_there, names_in
+from ...stdlib import read_text
+from ..source.files import is_file, is_there, names_in, read_source, text_source
 from .builtin_tools import SYSTEM_TOOLS
 from .mcp import PREFIX, McpTools
-from .signature import Signature, declared_on_the_side, spellings
+from .names import is_name, is_parameter_name, spellings
+from .signature import Parameter, Signature
 
 TOOLS_FILE = "tools.yaml"
 TASKS_FOLDER = "tasks"
@@ -58,7 +61,7 @@ class Declared:
         self.wrong: list[Diagnostic] = []
         for text in sides:
             try:
-                signature = declared_on_the_side(text)
+                signature = parse_declaration(text)
             except ValueError as error:
                 self.wrong.append(Diagnostic("bad-option", f"--declare `{text[:100]}`: {error}"))
             else:
@@ -125,8 +128,6 @@ def library_task(name: str) -> Signature | None:
     file = LIBRARY_TASKS.get(name)
     if file is None:
         return None
-    from ...stdlib import read_text
-    from ..source.files import text_source
     from .task_file import read_task
 
     source = text_source(read_text(file), f"stdlib/{file}")
@@ -146,8 +147,6 @@ def project_files(folder: str) -> list[str]:
 
 def read_project(folder: str) -> Found:
     """What the files of a project declare, with everything that is wrong with them."""
-    from ..source.files import read_source
-
     tools: list[Signature] = []
     tasks: dict[str, Signature] = {}
     wrong: list[Diagnostic] = []
@@ -181,3 +180,27 @@ def read_project(folder: str) -> Found:
             tools, found = read_tools(source)
             wrong += found
     return Found(tuple(tools), tuple(tasks.values()), tuple(wrong), tuple(sources))
+
+
+_DECLARED = re.compile(r"\s*(?:(?P<kind>tool|task)\s+)?(?P<name>[^\s(]+)\s*(?:\((?P<order>[^()]*)\))?\s*")
+
+
+def parse_declaration(text: str) -> Signature:
+    """The signature that `--declare` gives: `name`, `name(x,y)` or `task name(x,y)`.
+
+    ValueError, with what is wrong, for any other text.
+    """
+    found = _DECLARED.fullmatch(text)
+    if found is None or not is_name(found["name"]):
+        raise ValueError("it is a name, with its parameters in brackets if they are known: math:add(x,y)")
+    parameters = None
+    if found["order"] is not None:
+        names = [name.strip() for name in found["order"].split(",")] if found["order"].strip() else []
+        for name in names:
+            if not is_parameter_name(name):
+                raise ValueError(f"`{name}` cannot be the name of a parameter")
+        if len(set(names)) < len(names):
+            raise ValueError("a parameter stands twice")
+        parameters = tuple(Parameter(name) for name in names)
+    kind = found["kind"] or "tool"
+    return Signature(found["name"], kind, parameters, kind)

@@ -8,12 +8,11 @@ becomes part of the program. Must not be in here: what a call is compiled to (`c
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from typing import Any
 
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
+from ...ir.symbols import Symbol
 
 # What a parameter may be, and the words for it in messages.
 TYPES = {
@@ -32,12 +31,7 @@ TYPE_NAMES = (*TYPES, *_SPELLINGS)
 POLICIES = ("rerun", "ask", "fail")
 # What stands in a call of a task beside the task's own parameters.
 RESERVED = ("files", "context", "history_config")
-# Names that take as much text, and as many of them, help nobody.
 MAX_PARAMETERS = 100
-MAX_NAME = 100
-_WORDS = ("else", "true", "false", "null", "nil")
-_NAME = re.compile(r"(?:[^\W\d]|<)[\w.:/?!*+<>=-]*")
-_PARAMETER = re.compile(r"[^\W\d][\w-]*")
 
 
 @frozen
@@ -129,7 +123,7 @@ def fits(value: Any, type: str) -> bool:
     """Whether a value that is known when compiling (a literal) is of a type. Symbols are texts."""
     match type:
         case "string":
-            return isinstance(value, str) or _is_symbol(value)
+            return isinstance(value, str | Symbol)
         case "number":
             return isinstance(value, int | float) and not isinstance(value, bool)
         case "integer":
@@ -147,73 +141,4 @@ def fits(value: Any, type: str) -> bool:
 
 
 def _is_symbol(value: Any) -> bool:
-    from ...ir.symbols import Symbol
-
     return isinstance(value, Symbol)
-
-
-def is_name(text: str) -> bool:
-    """Whether a tool or task can be called that."""
-    return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
-
-
-def is_parameter_name(text: str) -> bool:
-    return len(text) <= MAX_NAME and _PARAMETER.fullmatch(text) is not None
-
-
-def refused_name(name: str) -> str | None:
-    """Why no tool or task can be called that; None if one can."""
-    from ..core.forms import FORMS
-    from ..core.library import LIBRARY
-    from ..expand import program  # noqa: F401  whatever registers a form
-    from ..expand.expander import CONFIG, WORDS
-    from .builtin_tools import SYSTEM_TOOLS
-
-    if not is_name(name):
-        return "a name is letters, digits and `_ : - . / ? !`, as in `project:name`"
-    if name in SYSTEM_TOOLS or name.startswith(
-        ("system:", "aider:", "mcp:", "loop:", "calls:", "effect:", "op:")
-    ):
-        return "names that begin so are llc's own"
-    if (
-        name in FORMS
-        or name in WORDS
-        or name in RESERVED
-        or name in (CONFIG, "else", "true", "false", "null")
-    ):
-        return "it is a word of the language; put a word before it, as in `my:name`"
-    if name in LIBRARY:
-        return "the library has a function of that name; put a word before it, as in `my:name`"
-    return None
-
-
-_DECLARED = re.compile(r"\s*(?:(?P<kind>tool|task)\s+)?(?P<name>[^\s(]+)\s*(?:\((?P<order>[^()]*)\))?\s*")
-
-
-def declared_on_the_side(text: str) -> Signature:
-    """The signature that `--declare` gives: `name`, `name(x,y)` or `task name(x,y)`.
-
-    ValueError, with what is wrong, for any other text.
-    """
-    found = _DECLARED.fullmatch(text)
-    if found is None or not is_name(found["name"]):
-        raise ValueError("it is a name, with its parameters in brackets if they are known: math:add(x,y)")
-    parameters = None
-    if found["order"] is not None:
-        names = [name.strip() for name in found["order"].split(",")] if found["order"].strip() else []
-        for name in names:
-            if not is_parameter_name(name):
-                raise ValueError(f"`{name}` cannot be the name of a parameter")
-        if len(set(names)) < len(names):
-            raise ValueError("a parameter stands twice")
-        parameters = tuple(Parameter(name) for name in names)
-    kind = found["kind"] or "tool"
-    return Signature(found["name"], kind, parameters, kind)
-
-
-def spellings(name: str) -> Iterable[str]:
-    """A name, and with `_` for its first `:` or the other way: `system_run_script` is `system:run_script`."""
-    yield name
-    first, mark, rest = name.partition("_")
-    if mark and first in ("system", "aider"):
-        yield f"{first}:{rest}"

@@ -36,17 +36,8 @@ from .atomic_task import (
     read_schema,
     unknown_placeholders,
 )
-from .signature import (
-    MAX_PARAMETERS,
-    POLICIES,
-    TYPES,
-    Parameter,
-    Signature,
-    fits,
-    is_parameter_name,
-    refused_name,
-    type_named,
-)
+from .names import is_parameter_name, refused_name
+from .signature import MAX_PARAMETERS, POLICIES, TYPES, Parameter, Signature, fits, type_named
 
 TEXTS = ("description", "model", "runner", "instructions", "system", "criteria")
 BLOCKS = (

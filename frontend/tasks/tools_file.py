@@ -26,18 +26,8 @@ from ..source.document import Mapping, Node, Places, Refused, Sequence
 from ..source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, fields_of, of
 from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import read_document
-from .signature import (
-    MAX_PARAMETERS,
-    POLICIES,
-    TYPE_NAMES,
-    TYPES,
-    Parameter,
-    Signature,
-    fits,
-    is_parameter_name,
-    refused_name,
-    type_named,
-)
+from .names import is_parameter_name, refused_name
+from .signature import MAX_PARAMETERS, POLICIES, TYPE_NAMES, TYPES, Parameter, Signature, fits, type_named
 from .tool_command import argv_pieces, shell_pieces
 
 OUTPUTS = ("text", "json", "result")

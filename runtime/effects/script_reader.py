@@ -11,7 +11,7 @@ from typing import Any
 
 from ...frontend.source.document import Document, Mapping, Node, Scalar, Sequence
 from ...frontend.source.yaml_tree import read_document
-from ...frontend.tasks.signature import spellings
+from ...frontend.tasks.names import spellings
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.effects import EFFECTS
 from ...ir.spans import Source

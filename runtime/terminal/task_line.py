@@ -16,8 +16,9 @@ from typing import Any
 
 from ...frontend.sexp.completeness import Pending
 from ...frontend.tasks.mcp import PREFIX
+from ...frontend.tasks.names import is_parameter_name
 from ...frontend.tasks.registry import Declared
-from ...frontend.tasks.signature import TYPES, Parameter, Signature, fits, is_parameter_name
+from ...frontend.tasks.signature import TYPES, Parameter, Signature, fits
 from ...ir.diagnostics import CompileError, clean, suggest
 from ..host.errors import EXIT_USAGE, UserError
 from ..host.paths import LOOPS

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llc.frontend.compile import Overrides, compile_text
-from llc.frontend.expand.program import Environment
-from llc.frontend.tasks.registry import Declared
-from llc.frontend.tasks.signature import declared_on_the_side
+from llc.frontend.expand.context import Environment
+from llc.frontend.tasks.registry import Declared, parse_declaration
 from llc.ir.diagnostics import CompileError, render_all
 from llc.ir.verify import verify
 from llc.vm.code.emit import emit
@@ -370,4 +369,4 @@ def test_a_program_without_calls_reads_no_declarations(tmp_path: Path) -> None:
 def test_a_declaration_on_the_side_is_checked(text: str) -> None:
     """`--declare` takes a name, or a name with parameters."""
     with pytest.raises(ValueError, match=r"."):
-        declared_on_the_side(text)
+        parse_declaration(text)

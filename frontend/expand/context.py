@@ -1,0 +1,464 @@
+"""Expansion context: scopes, variables, limits and findings of one program under expansion.
+
+Form handlers get a context and nothing else of the expander: they bind and look up names, expand
+macros at the head of a form, and report. What they want expanded they yield (`core/forms.py`).
+Must not contain: the expansion of forms (`expander`) and of bodies (`bodies`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
+
+from ...ir.diagnostics import Diagnostic, nearest
+from ...ir.records import frozen
+from ...ir.spans import Source, Span
+from ...ir.symbols import Symbol
+from ..core.checks import Expected
+from ..core.forms import FORMS, INTERNAL, FormRow, Steps, count_words
+from ..core.library import LIBRARY, OPERATIONS, PRIVATE
+from ..core.nodes import Apply, Binding, Core, Library, Literal, Variable
+from ..core.parts import LoopPart, Request
+from ..core.reserved_names import CONFIG, WORDS
+from ..core.scope import Alias, FunctionMark, Identifier, Scope, base_symbol, identifier_of
+from ..core.syntax_rules import SyntaxRules, TooLarge, UnevenRepeat
+from ..sexp.datum import Atom, Datum, Form
+from ..sexp.printer import show
+from ..sexp.reader import MAX_DEPTH
+from ..tasks.registry import Declared
+from ..tasks.signature import Signature
+from .foreign_names import explain
+from .task_functions import Called, function_of
+from .unit import Unit
+
+# Limit of findings in one program: a hostile file could produce millions.
+MAX_FINDINGS = 100
+MAX_SUGGESTIONS = 20
+
+
+@frozen
+class Limits:
+    """What bounds expansion, so that macros that go on for ever end in a diagnostic.
+
+    expansions: uses of macros. data: data their templates made. depth: handlers at work inside one another,
+    two or three for a form. nesting: brackets inside one another, in a text.
+    """
+
+    expansions: int = 250_000
+    data: int = 2_000_000
+    depth: int = 100_000
+    nesting: int = MAX_DEPTH
+
+    @classmethod
+    def of(cls, expansions: int | None = None, nesting: int | None = None) -> Limits:
+        """The limits that belong to so many expansions and so much nesting; None is the default."""
+        expansions, nesting = expansions or cls().expansions, nesting or MAX_DEPTH
+        return cls(expansions, 8 * expansions, 100 * max(nesting, MAX_DEPTH), nesting)
+
+
+@frozen
+class Environment:
+    """What surrounds a program.
+
+    parameters: variables given from outside, in the order of the program's parameters.
+    load: the source an `import` names, given the path as written and the importing file's path;
+    CompileError where it cannot be read. None: nothing can be imported.
+    run_loop: the loop that a `run-loop` of that file means; its findings go elsewhere. None: none can be run.
+    declared: the tools and tasks around it; None: those that are built in.
+    """
+
+    parameters: tuple[str, ...] = ()
+    load: Callable[[str, str], Source] | None = None
+    run_loop: Callable[[Request, str], LoopPart | None] | None = None
+    limits: Limits = Limits()
+    declared: Declared | None = None
+
+
+class Abandoned(Exception):
+    """A limit was reached; the finding is recorded and nothing more is expanded."""
+
+
+@frozen(eq=False)
+class LibraryName:
+    """What a name of the library means."""
+
+    name: str
+
+
+class DynamicName:
+    """What `*loop-config*` means: a variable of the whole program."""
+
+
+class Session(Protocol):
+    """Interactive session, as the expander sees it: its scope, and what its inputs define.
+
+    expected: names that later inputs define. valued: variables that earlier inputs defined.
+    """
+
+    top: Scope
+    expected: Collection[str]
+    valued: Collection[Binding]
+
+    def variable(self, identifier: Identifier, span: Span | None) -> Binding:
+        """The variable of a definition at the top level: the existing one of this name, or a new one."""
+
+    def promise(self, identifier: Identifier, span: Span | None) -> Binding:
+        """The variable of a name that is not defined yet."""
+
+
+def root_scope() -> Scope:
+    """What names mean around every program."""
+    root = Scope(None)
+    for name in LIBRARY:
+        if name not in PRIVATE:
+            root.names[Symbol(name)] = LibraryName(name)
+    for row in FORMS.values():
+        root.names[Symbol(row.name)] = row
+    root.names[Symbol(CONFIG)] = DynamicName()
+    return root
+
+
+class Context:
+    """Expansion of one program: its scopes and variables, and the findings so far."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.limits = environment.limits
+        self.diagnostics: list[Diagnostic] = []
+        self.sources: list[Source] = []
+        self.root = root_scope()
+        self.inner = Scope(self.root)
+        self.inner.names.update({Symbol(row.name): row for row in INTERNAL.values()})
+        self.inner.names.update({Symbol(name): LibraryName(name) for name in OPERATIONS})
+        self.main = FunctionMark()
+        # Local variables, for what is to be said of those never used.
+        self.locals: list[Binding] = []
+        # Where a loop wants a function of so many arguments.
+        self.expected: list[Expected] = []
+        # Variables of bodies under way that have no value yet, with the body.
+        self.pending: dict[Binding, Unit] = {}
+        self.modules: dict[str, Any] = {}
+        self.loading: list[str] = []
+        self.prelude: list[tuple[Binding, Core]] = []
+        self.config: Binding | None = None
+        # The tools and tasks there are, and those that the program calls.
+        self.declared = environment.declared or Declared()
+        self.called: dict[str, Called] = {}
+        # Tasks that the program defines itself, in all its files.
+        self.tasks: dict[str, Signature] = {}
+        self.expansions = 0
+        self.made = 0
+        self.suggestions = 0
+        # Where the form under way stands.
+        self.place: Span | None = None
+        # What a session has defined so far, where the program is one form of it.
+        self.session: Session | None = None
+
+    # --- data -----------------------------------------------------------------------------------
+
+    def atom(self, datum: Atom, scope: Scope) -> Core:
+        identifier = identifier_of(datum)
+        if identifier is None:
+            return Literal(datum.value, span=datum.span)
+        return self.reference(identifier, datum.span, scope)
+
+    def meaning(self, datum: Form, scope: Scope) -> Any:
+        """What the head of a form means, None if it is no identifier or unbound."""
+        identifier = identifier_of(datum.items[0]) if datum.items else None
+        return None if identifier is None else scope.find(identifier)
+
+    def expand_head(self, datum: Datum, scope: Scope) -> Datum:
+        """A datum with uses of macros at its head expanded until none is left there."""
+        while type(datum) is Form and datum.items:
+            identifier = identifier_of(datum.items[0])
+            if identifier is None:
+                break
+            macro = scope.find(identifier)
+            if type(macro) is not SyntaxRules:
+                break
+            datum = self.use(macro, datum, scope)
+        return datum
+
+    def use(self, macro: SyntaxRules, datum: Form, scope: Scope) -> Datum:
+        """One step of a macro."""
+        self.expansions += 1
+        if self.expansions > self.limits.expansions:
+            self.too_much(macro, datum, f"more than {self.limits.expansions} macro expansions")
+        try:
+            result = macro.expand(datum, scope, self.limits.data - self.made)
+        except TooLarge:
+            self.too_much(macro, datum, f"macros made more than {self.limits.data} data")
+        except UnevenRepeat as uneven:
+            names = " and ".join(f"`{name}`" for name in uneven.names)
+            self.error("uneven-repeat", f"{names} in `{macro.name}` match different numbers", datum.span)
+            return Atom(None, datum.place)
+        if result is None:
+            shown = ", ".join(f"`{_show(rule.source, macro.name)}`" for rule in macro.rules[:6])
+            self.error(
+                "no-matching-rule",
+                f"no rule of `{macro.name}` fits this use",
+                datum.span,
+                help=f"it takes {shown}",
+            )
+            return Atom(None, datum.place)
+        expanded, made = result
+        self.made += made
+        return expanded
+
+    def too_much(self, macro: SyntaxRules, datum: Form, what: str) -> Any:
+        self.error(
+            "endless-expansion",
+            f"{what}; `{macro.name}` may expand for ever",
+            datum.span,
+            "the limit was reached here",
+            help="a macro that uses itself needs a rule that does not; --max-expansions sets the limit",
+        )
+        raise Abandoned
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def application(self, datum: Form, scope: Scope) -> Steps:
+        if datum.tail is not None:
+            return self.dotted(datum)
+        items: list[Core] = []
+        for item in datum.items:
+            if type(item) is Atom:
+                items.append(self.atom(item, scope))
+            else:
+                items.append((yield item, scope))
+        return Apply(items[0], tuple(items[1:]), span=datum.span)
+
+    def dotted(self, datum: Form) -> Core:
+        self.error(
+            "dotted-list",
+            "a dot stands only in parameter lists, patterns and templates",
+            datum.tail.span if datum.tail else datum.span,
+        )
+        return Literal(None)
+
+    # --- names ----------------------------------------------------------------------------------
+
+    def find(self, identifier: Identifier, scope: Scope) -> Any:
+        """What a name means here, tools and tasks among it; None if it is unbound.
+
+        A tool comes before a task, one that the program defines itself among them.
+        """
+        meaning = scope.find(identifier)
+        if meaning is not None and type(meaning) is not Signature:
+            return meaning
+        return self.declared.find(base_symbol(identifier).name, meaning)
+
+    def task_function(self, signature: Signature, span: Span | None, scope: Scope) -> Variable:
+        """A tool or task as a value: the function that calls it."""
+        called = self.called.get(signature.name)
+        if called is None:
+            mark = FunctionMark(signature.name)
+            called = Called(Binding(signature.name, signature.span, self.main), function_of(signature, mark))
+            self.called[signature.name] = called
+            source = signature.source
+            if source is not None and source not in self.sources:
+                self.sources.append(source)
+            for other in self.declared.hidden_by(signature):
+                self.warn(
+                    "tool-before-task",
+                    f"`{other.name}` is a tool and a task; the tool is called",
+                    span,
+                    help="give one of them another name",
+                )
+        binding = called.binding
+        binding.references += 1
+        if scope.function is not self.main:
+            binding.is_captured = True
+        return Variable(binding, span=span)
+
+    def reference(self, identifier: Identifier, span: Span | None, scope: Scope) -> Core:
+        """A name as a value."""
+        meaning = self.find(identifier, scope)
+        if type(meaning) is Signature:
+            return self.task_function(meaning, span, scope)
+        if type(meaning) is Binding:
+            meaning.references += 1
+            self.touch(meaning, span, scope)
+            return Variable(meaning, span=span)
+        if type(meaning) is LibraryName:
+            return Library(meaning.name, span=span)
+        if type(meaning) is DynamicName:
+            return Variable(self.loop_config(scope), span=span)
+        if meaning is None:
+            if self.session is not None and self.may_promise(identifier, scope):
+                return Variable(self._promised(self.session, identifier, span, scope), span=span)
+            self.unbound(identifier, span, scope)
+        elif type(meaning) is FormRow and meaning.as_value is not None:
+            return meaning.as_value(span)
+        else:
+            what = "macro" if type(meaning) is SyntaxRules else "form"
+            self.error(
+                "form-as-value",
+                f"`{identifier.name}` is a {what}, not a value",
+                span,
+                help=f"to pass it on, wrap it: (lambda (x) ({identifier.name} …))",
+            )
+        return Literal(None)
+
+    def may_promise(self, identifier: Identifier, scope: Scope) -> bool:
+        """Whether an unbound name can still be defined before it is asked for: in a session's functions."""
+        return (
+            self.session is not None and scope.function is not self.main and explain(identifier.name) is None
+        )
+
+    def _promised(self, session: Session, identifier: Identifier, span: Span | None, scope: Scope) -> Binding:
+        """The variable that a name will be once somebody defines it."""
+        name = identifier.name
+        if name not in session.expected:
+            self.warn(
+                "unbound-name",
+                f"`{name}` is not bound yet",
+                span,
+                "to be defined before this is called",
+                help=self.suggestion(name, scope),
+            )
+        return session.promise(base_symbol(identifier), span)
+
+    def loop_config(self, scope: Scope) -> Binding:
+        """The variable of the whole program that `*loop-config*` is."""
+        if self.config is None:
+            self.config = Binding(CONFIG, None, self.main)
+            self.config.is_assigned = True
+        if scope.function is not self.main:
+            self.config.is_captured = True
+        self.config.references += 1
+        return self.config
+
+    def touch(self, binding: Binding, span: Span | None, scope: Scope) -> None:
+        """Record a use of a variable: captures, and uses before it has a value."""
+        if binding.owner is not scope.function:
+            binding.is_captured = True
+        unit = self.pending.get(binding)
+        if unit is None:
+            return
+        if binding.owner is scope.function:
+            self.error(
+                "used-before-definition",
+                f"`{binding.name}` is used before it has a value",
+                span,
+                help="its definition in this body hides any `"
+                + binding.name
+                + "` around it; put the definition first, or use `set!` to change a variable",
+            )
+        else:
+            unit.first_use.setdefault(binding, unit.index)
+
+    def unbound(self, identifier: Identifier, span: Span | None, scope: Scope) -> None:
+        name = identifier.name
+        why = None
+        for around in scope.chain():
+            if around.hidden is not None and (why := around.hidden(name)):
+                break
+        self.error(
+            "unbound-name",
+            f"`{name}` is not bound",
+            span,
+            "a macro puts this name here" if isinstance(identifier, Alias) else "nothing has this name here",
+            help=why or explain(name) or self.suggestion(name, scope),
+        )
+
+    def suggestion(self, name: str, scope: Scope) -> str | None:
+        """What a name may have been meant to be; looked for a bounded number of times, it is slow."""
+        self.suggestions += 1
+        if self.suggestions > MAX_SUGGESTIONS:
+            return None
+        found = nearest(name, scope.visible_names())
+        return f"did you mean `{found}`?" if found else f"define it before: (define {name} …)"
+
+    def is_like_form(self, name: str) -> bool:
+        """Whether an unbound name was most likely meant to be a form's."""
+        if explain(name) is not None:
+            return True
+        return len(name) > 3 and self.suggestions < MAX_SUGGESTIONS and nearest(name, FORMS) is not None
+
+    def may_bind(self, datum: Datum, scope: Scope) -> Identifier | None:
+        """The identifier a datum binds, None (and a finding) where it cannot."""
+        identifier = identifier_of(datum)
+        if identifier is None:
+            self.error("bad-binding", "a name must stand here", datum.span, help="names are symbols")
+            return None
+        why = self.why_reserved(identifier.name)
+        if why is not None:
+            self.error(
+                "cannot-bind",
+                f"`{identifier.name}` {why} and cannot be bound",
+                datum.span,
+                help="choose another name" + (", such as `again`" if identifier.name == "loop" else ""),
+            )
+            return None
+        return identifier
+
+    def why_reserved(self, name: str) -> str | None:
+        """Why no variable can have a name; None if one can."""
+        row = FORMS.get(name)
+        if row is not None and not row.is_bindable:
+            return "is the name of a form"
+        if name == CONFIG:
+            return "is set by loops"
+        return "is a word of a form" if name in WORDS else None
+
+    def bind(
+        self, identifier: Identifier, span: Span | None, scope: Scope, *, is_local: bool = False
+    ) -> Binding:
+        """A new variable in a scope; `is_local`: say so if it is never used."""
+        if self.session is not None and scope is self.session.top:
+            binding = self.session.variable(identifier, span)
+        else:
+            binding = Binding(identifier.name, span, scope.function)
+        scope.names[identifier] = binding
+        if is_local and type(identifier) is not Alias and not identifier.name.startswith("_"):
+            self.locals.append(binding)
+        return binding
+
+    # --- findings -------------------------------------------------------------------------------
+
+    def error(
+        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+    ) -> Core:
+        """Record an error; gives what stands for the form that has it."""
+        if len(self.diagnostics) < MAX_FINDINGS:
+            self.diagnostics.append(Diagnostic(id, message, span, label, help))
+        return Literal(None)
+
+    def warn(
+        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+    ) -> None:
+        if len(self.diagnostics) < MAX_FINDINGS:
+            self.diagnostics.append(Diagnostic(id, message, span, label, help, severity="warning"))
+
+    def operands(self, datum: Form, usage: str) -> Core:
+        """The form has not the operands it takes."""
+        return self.error(
+            "bad-form", f"`{_head_name(datum)}` is not used as it can be", datum.span, help=f"write {usage}"
+        )
+
+    def has_operands(self, datum: Form, row: FormRow) -> bool:
+        if datum.tail is not None:
+            self.dotted(datum)
+            return False
+        count = len(datum.items) - 1
+        if row.least <= count and (row.most is None or count <= row.most):
+            return True
+        expected = count_words(row.least, row.most, "operand")
+        self.error(
+            "bad-form",
+            f"`{row.name}` takes {expected}, not {count}",
+            datum.span,
+            help=f"write {row.usage}",
+        )
+        return False
+
+
+def _head_name(datum: Form) -> str:
+    identifier = identifier_of(datum.items[0])
+    return identifier.name if identifier is not None else "this"
+
+
+def _show(pattern: Form, name: str) -> str:
+    items = (Atom(Symbol(name)), *pattern.items[1:])
+    return show(Form(items, None, "(", pattern.tail), limit=80)

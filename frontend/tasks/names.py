@@ -1,0 +1,52 @@
+"""Names of tools, tasks and parameters: their syntax, and which names are reserved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ..core.library import LIBRARY
+from ..core.reserved_names import CONFIG, FORM_NAMES, WORDS
+from .builtin_tools import SYSTEM_TOOLS
+from .signature import RESERVED
+
+MAX_NAME = 100
+_NAME = re.compile(r"(?:[^\W\d]|<)[\w.:/?!*+<>=-]*")
+_PARAMETER = re.compile(r"[^\W\d][\w-]*")
+
+
+def is_name(text: str) -> bool:
+    """Whether a tool or task can be called that."""
+    return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
+
+
+def is_parameter_name(text: str) -> bool:
+    return len(text) <= MAX_NAME and _PARAMETER.fullmatch(text) is not None
+
+
+def refused_name(name: str) -> str | None:
+    """Why no tool or task can have this name; None if one can."""
+    if not is_name(name):
+        return "a name is letters, digits and `_ : - . / ? !`, as in `project:name`"
+    if name in SYSTEM_TOOLS or name.startswith(
+        ("system:", "aider:", "mcp:", "loop:", "calls:", "effect:", "op:")
+    ):
+        return "names that begin so are llc's own"
+    if (
+        name in FORM_NAMES
+        or name in WORDS
+        or name in RESERVED
+        or name in (CONFIG, "else", "true", "false", "null")
+    ):
+        return "it is a word of the language; put a word before it, as in `my:name`"
+    if name in LIBRARY:
+        return "the library has a function of that name; put a word before it, as in `my:name`"
+    return None
+
+
+def spellings(name: str) -> Iterable[str]:
+    """A name, and with `_` for its first `:` or the other way: `system_run_script` is `system:run_script`."""
+    yield name
+    first, mark, rest = name.partition("_")
+    if mark and first in ("system", "aider"):
+        yield f"{first}:{rest}"
