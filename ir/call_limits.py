@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from .analysis import expressions
+from .analysis import expressions, graph
 from .diagnostics import Diagnostic, clean
 from .effects import EFFECTS, SPENDERS
 from .nodes import (
@@ -267,8 +267,6 @@ def _name_after_clock(state: State) -> str | None:
 
 
 def _targets(function: Function, apart_from: State) -> Iterator[str]:
-    from .analysis import graph
-
     for state, ways in zip(function.states, graph(function), strict=True):
         if state is not apart_from:
             yield from (function.states[way].name for way in ways)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tiers import assert_alike, assert_alike_at_any_tick, told
 
-from llc.vm.jit.codegen import counted_loops
+from llc.vm.jit.model import counted_loop
 from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.values import bounds
 
@@ -109,7 +109,7 @@ FEW = st.sampled_from([0, 0, 2, 16])
 def test_loops_that_count_run_alike(text: str, quantum: int, turns: int, few: int) -> None:
     """Whatever the bound, the step and the round, and wherever the run goes from one tier to the other."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counted_loops, "FEW", few)
+        patch.setattr(counted_loop, "FEW", few)
         assert_alike(machine_of(text).image, quantum, [], turns)
 
 
@@ -118,7 +118,7 @@ def test_loops_that_count_run_alike(text: str, quantum: int, turns: int, few: in
 def test_loops_that_count_stop_at_any_tick(text: str, few: int) -> None:
     """Portions end where fuel does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counted_loops, "FEW", few)
+        patch.setattr(counted_loop, "FEW", few)
         assert_alike_at_any_tick(machine_of(text).image, [], 60)
 
 

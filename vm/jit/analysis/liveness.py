@@ -6,16 +6,13 @@ A slot is looked at where it is loaded, and where a frame can be seen: at a tick
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from ..model.control_flow import FlowGraph
+from ..model.counted_loop import Count
+from ..model.function import Function, Part
 from ..model.slots import WAITS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from ..codegen.counted_loops import Count
-    from ..model.control_flow import FlowGraph
-    from ..model.function import Function, Part
-    from .type_inference import Known
+from .type_inference import Known
 
 # Kinds of which there is only one value, so that nothing is loaded.
 ONLY = {"null": "None", "true": "True", "false": "False"}

@@ -7,15 +7,11 @@ questions must be such that asking them twice is the same: they change nothing a
 
 from __future__ import annotations
 
-from ..model.type_lattice import INTEGERS, of_result
+from collections.abc import Sequence
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..model.function import Function
-    from ..model.type_lattice import Kind
-    from .type_inference import Known
+from ..model.function import Function
+from ..model.type_lattice import INTEGERS, Kind, of_result
+from .type_inference import Known
 
 # The most states that are gone through, and the most words of them.
 _MOST = 6

@@ -9,12 +9,8 @@ has `items` and `end` all along, so that once is enough to ask whether `end` is 
 
 from __future__ import annotations
 
-from ..model.trees import trees
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..model.function import Function
-    from ..model.trees import Node
+from ..model.function import Function
+from ..model.trees import Node, trees
 
 # The primitives that compare an index with the end, and which way of a branch is that of a lesser one.
 _TESTS = {"lt": 0, "ge": 1}

@@ -4,20 +4,20 @@ nothing changes (`kinds` has the words for it).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
+from ...code.image import Image
 from ..model import type_lattice
+from ..model.function import Function, Part
+from ..model.type_lattice import Kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
-    from ...code.image import Image
-    from ..model.function import Function, Part
-    from ..model.type_lattice import Kind
-
-    # A function and what it is called with: parameters, then captures.
-    Call = tuple[int, tuple[Kind, ...]]
+# A function and what it is called with: parameters, then captures.
+Call: TypeAlias = "tuple[int, tuple[Kind, ...]]"
 
 # What it is worth knowing of a primitive's operands.
 _WANTED = {

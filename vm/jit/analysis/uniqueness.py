@@ -9,18 +9,13 @@ Must not be in here: the text that does it (`instructions`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from sys import getrefcount
 
 from ...values import bounds, lists
-from ..model.trees import trees
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ...values.values import Value
-    from ..model.function import Function
-    from ..model.trees import Node
+from ...values.values import Value
+from ..model.function import Function
+from ..model.trees import Node, trees
 
 
 # What `getrefcount` says of a value that one slot alone holds, in a text such as those made here.

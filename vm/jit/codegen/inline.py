@@ -8,20 +8,20 @@ called. An operand may be written more than once in an expression, so it is a na
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ...values import bounds
-from ..model.type_lattice import INTEGERS
+from ..model.type_lattice import INTEGERS, Kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
-    from ..model.type_lattice import Kind
-
-    # An operand: Python text and what is known of its type.
-    Typed = tuple[str, Kind]
-    # An expression and its condition.
-    Quick = tuple[str, str]
-    Rule = Callable[[Sequence[Typed]], "Quick | None"]
+# An operand: Python text and what is known of its type.
+Typed: TypeAlias = "tuple[str, Kind]"
+# An expression and its condition.
+Quick: TypeAlias = "tuple[str, str]"
+Rule: TypeAlias = "Callable[[Sequence[Typed]], Quick | None]"
 
 # Beyond this a product of two might be larger than an integer may be.
 _SMALL = 1 << 64

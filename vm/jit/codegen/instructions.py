@@ -7,28 +7,24 @@ it: what must be written ahead of others takes those that come before it along (
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 
 from ..analysis.liveness import ONLY
-from ..analysis.type_flags import Flags
-from ..analysis.uniqueness import ALONE
+from ..analysis.type_inference import Known
+from ..analysis.uniqueness import ALONE, InPlace
 from ..model import type_lattice
-from ..model.type_lattice import INTEGERS
-from .inline import RULES, are_map_and_key, fits
-from .python_text import MARK, mark
+from ..model.function import Function
+from ..model.type_lattice import INTEGERS, Kind
+from .inline import RULES, Rule, are_map_and_key, fits
+from .python_text import MARK, Statement, mark
+from .type_flags import Flags
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from typing import TypeAlias
 
-    from ..analysis.type_inference import Known
-    from ..analysis.uniqueness import InPlace
-    from ..model.function import Function
-    from ..model.type_lattice import Kind
-    from .inline import Rule
-    from .python_text import Statement
-
-    # The name of a version of a function: for what it is called with, parameters and captures.
-    Version = Callable[[int, tuple[Kind, ...]], str]
+# The name of a version of a function: for what it is called with, parameters and captures.
+Version: TypeAlias = "Callable[[int, tuple[Kind, ...]], str]"
 
 
 # Stands for an operand that is no name while an expression around it is looked for; and how long one may be.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+
+from ..model.function import Function, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any, TypeAlias
 
-    from ..model.function import Function, Place
-
-    # A line, or (a head such as `if x`, what stands under it).
-    Statement: TypeAlias = "str | tuple[str, list[Statement]] | Arrival"
+# A line, or (a head such as `if x`, what stands under it).
+Statement: TypeAlias = "str | tuple[str, list[Statement]] | Arrival"
 
 MARK = "\x01"
 _MARK = re.compile(MARK + "(\\d+)\x02")
@@ -71,7 +71,7 @@ class Places:
         self.found: dict[int, tuple[Place, ...]] = {}
 
     def unused(self, line: int, local: Mapping[str, Any]) -> int:
-        """How many ticks have been used already for what comes after a line (`doubled`, `counted`)."""
+        """How many ticks have been used already for what comes after a line (`counted_loops`)."""
         number = self.offsets[line] // AHEAD
         return self.function.ahead[number - 1].ticks(local) if number else 0
 

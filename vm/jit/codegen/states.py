@@ -9,23 +9,16 @@ from __future__ import annotations
 import re
 
 from ...code.opcodes import NO_STATE
+from ..analysis.counted_loops import by_items, counted
 from ..analysis.liveness import Live, Rounds
-from ..analysis.type_inference import operands_of
-from ..model.function import NOWHERE, Ahead
+from ..analysis.type_inference import Known, operands_of
+from ..model.control_flow import FlowGraph
+from ..model.counted_loop import Count
+from ..model.function import NOWHERE, Function, Part
 from ..model.trees import trees
-from .counted_loops import by_items, counted
-from .instructions import Operand, effects, listed
-from .python_text import AHEAD, mark, tick
+from .instructions import Liberties, Operand, Version, effects, listed
+from .python_text import AHEAD, Statement, mark, tick
 from .structurer import Loop, Regions
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..analysis.type_inference import Known
-    from ..model.control_flow import FlowGraph
-    from ..model.function import Function, Part
-    from .counted_loops import Count
-    from .instructions import Liberties, Version
-    from .python_text import Statement
 
 # What a slot is given first of all in a round over the items of a list.
 _FROM_ITEM = re.compile(r"(s\d+) = i")
@@ -66,14 +59,11 @@ class Writer(Regions):
         graph, function = self.graph, self.function
         written: list[Statement] = []
         count = self.count(state)
-        way = [] if count is not None else self.way
-        if state in way and state not in function.called and target not in way:
-            written.append("BACK()")
         if count is not None and target != count.header and target not in count.states:
             if count.items:
                 written.append(f"{count.name} = e - LEFT(r) - 1")
             written.append(f"GIVE({count.left(state)})")
-        if (way and state == way[-1]) or (count is not None and count.is_within(state, target)):
+        if count is not None and count.is_within(state, target):
             pass  # its tick has been used
         elif function.ticks(state, target) and not self.is_counted(state, target):
             written += tick(function.tick_offset(state, target))
@@ -122,10 +112,9 @@ class Writer(Regions):
     def marked(self, state: int) -> int:
         """What marks the instructions of a state besides their offsets."""
         count = self.count(state)
-        if count is None and state not in self.way:
+        if count is None:
             return 0
-        ahead = Ahead("", 0, -1) if count is None else count.ahead(state)
-        self.function.ahead.append(ahead)
+        self.function.ahead.append(count.ahead(state))
         return AHEAD * len(self.function.ahead)
 
     def operands_of(self, part: Part) -> list[Operand]:
@@ -229,9 +218,8 @@ class Writer(Regions):
         self, count: Count, body: list[Statement], leaves: set[int]
     ) -> tuple[list[Statement], set[int]]:
         """A portion of rounds, and what follows it."""
-        paid = 2 if self.way and count.header == self.function.start else 1
         name, sign = count.name, "+" if count.step > 0 else "-"
-        given = [count.rounds(count.bound), str(count.ticks), str(paid)]
+        given = [count.rounds(count.bound), str(count.ticks)]
         given += [f"m{one[1:]} + 1 - len({one})" for one in sorted(self.roomy(count))]
         written: list[Statement] = [
             f"e = {name} {sign} ({mark(self.function.offsets[count.header])}PORTION({', '.join(given)}))"

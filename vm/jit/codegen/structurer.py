@@ -9,19 +9,13 @@ Must not be in here: what states become (`writer`).
 
 from __future__ import annotations
 
-from .doubled import way
-from .instructions import Instructions
-from .python_text import Arrival, Told, mark, tick
+from collections.abc import Iterable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..analysis.type_inference import Known
-    from ..model.control_flow import FlowGraph
-    from ..model.function import Function
-    from .instructions import Liberties, Version
-    from .python_text import Statement
+from ..analysis.type_inference import Known
+from ..model.control_flow import FlowGraph
+from ..model.function import Function
+from .instructions import Instructions, Liberties, Version
+from .python_text import Arrival, Statement, Told, mark, tick
 
 # How deep statements and loops are nested, and how many states stand below one another, before one
 # becomes a root.
@@ -62,8 +56,6 @@ class Regions(Instructions):
         super().__init__(function, known, version, liberties)
         self.graph = graph
         self.begun = False
-        # The states that a tick has been used for already (`doubled`).
-        self.way: list[int] = []
         # What stands around: loops, and lists of the states that follow.
         self.around: list[Loop | list[int]] = []
         self.arrivals: dict[int, list[Arrival]] = {}
@@ -82,8 +74,6 @@ class Regions(Instructions):
             if not self.graph.before[start]:
                 return self.region(start)[0]
             self.begun = self.counts(start) and not self.function.is_entry
-            if self.begun:
-                self.way = way(self.function, graph, self.liberties)
             loop = Loop(graph.roots, True)
             self.around.append(loop)
             body = self.region(start)[0]
@@ -157,9 +147,6 @@ class Regions(Instructions):
         if not self.counts(header):
             return [("while True", body)]
         offset = self.function.offsets[header]
-        if header == self.function.start and self.way:
-            both: list[Statement] = [f"({mark(offset)}MORE_TWO())", "continue"]
-            return [("while True", [("for _ in tick_two", body), ("else", both), "break"])]
         if self.counts_first(header):
             more: list[Statement] = [f"({mark(offset)}MORE())", "continue"]
             return [("while True", [("for _ in tick", body), ("else", more), "break"])]

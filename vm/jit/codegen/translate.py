@@ -15,28 +15,27 @@ Must not be in here: what the names in the text mean (`library`, `tier`), Python
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
 from ....ir.primitives import PRIMITIVES
+from ...code.image import Image
+from ..analysis.assignment import assigned
 from ..analysis.partial_inlining import leaves_of
 from ..analysis.range_checks import Indices
 from ..analysis.type_inference import Known, Results, explore
 from ..analysis.uniqueness import InPlace
 from ..model.control_flow import FlowGraph
 from ..model.function import NOWHERE, Function
-from ..model.type_lattice import INTEGERS
+from ..model.slots import Slots
+from ..model.type_lattice import INTEGERS, Kind
 from .instructions import Instructions, Liberties, Operand, listed
-from .python_text import Text, mark, tick
+from .python_text import Statement, Text, mark, tick
 from .states import Writer, emptied
 from .structurer import Nested
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from typing import Any
-
-    from ...code.image import Image
-    from ..model.type_lattice import Kind
-    from .python_text import Statement
 
 # A function with more states is not translated: its text would be too large to be worth it.
 MOST_STATES = 3000
@@ -81,17 +80,16 @@ class Version:
 class Made:
     """A text that was compiled.
 
-    tables: those of calls with so many arguments that it names. doubles: whether it takes two ticks at once.
+    tables: those of calls with so many arguments that it names.
     """
 
-    __slots__ = ("code", "doubles", "name", "places", "tables", "uses")
+    __slots__ = ("code", "name", "places", "tables", "uses")
 
     def __init__(self, text: Text, title: str) -> None:
         self.name = text.name
         self.code = compile(text.source, f"<{title}>", "exec")
         self.places = text.places
         self.uses = text.uses
-        self.doubles = "for _ in tick_two:" in text.source
         self.tables = {int(number) for number in _TABLES.findall(text.source)}
 
 
@@ -105,6 +103,7 @@ class Translator:
         self.image = image
         self.made: dict[Any, Made] = {}
         self.wholes: dict[int, tuple[Function, FlowGraph]] = {}
+        self.slots: dict[int, Slots] = {}
         self.results = Results(image, lambda index: self.whole(index)[0])
         self.versions: dict[tuple[int, tuple[Kind, ...], bool], Version] = {}
         self.named: dict[str, Version] = {}
@@ -117,6 +116,13 @@ class Translator:
         if found is None:
             function = Function(self.image, index)
             found = self.wholes[index] = function, FlowGraph(function.edges, function.roots)
+        return found
+
+    def filled(self, index: int) -> Slots:
+        """The assigned slots of a whole function."""
+        found = self.slots.get(index)
+        if found is None:
+            found = self.slots[index] = assigned(self.whole(index)[0])
         return found
 
     # --- versions ---------------------------------------------------------------------------
@@ -174,7 +180,7 @@ class Translator:
         hoped = [slot for slot, kind in enumerate(given) if kind != version.given[slot]]
         tests = [f"type(s{slot}) is not {_TYPES[str(given[slot])]}" for slot in hoped]
         function = Function(self.image, index)
-        function.parts[0].filled = self.whole(index)[0].filled
+        function.parts[0].filled = self.filled(index)
         growing: list[int] = []
         below: set[int] = set()
         if not version.is_plain:
@@ -288,11 +294,11 @@ class Translator:
         if len(around) > _INSIDE or function.size + len(code.code) > _WHOLE or state in function.outer:
             return
         if is_small(other, graph) and around.count(index) < 2:
-            function.absorb(state, other)
+            function.absorb(state, other, self.filled(index))
             return
         found = leaves_of(other, explore(other, given, self.results), self.results.constants)
         if found is not None:
-            function.absorb(state, other, *found)
+            function.absorb(state, other, self.filled(index), *found)
 
     def spread(self, index: int, count: int) -> Text | None:
         """`A<index>_<count>_0`: a function that only applies a primitive to its list, for so many items."""

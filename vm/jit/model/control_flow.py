@@ -6,9 +6,7 @@ loops and the states where paths meet. Knows nothing of code.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 
 class FlowGraph:

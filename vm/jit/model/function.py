@@ -7,25 +7,22 @@ offsets go on likewise. `frames` says which frames of the machine stand at an of
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import cached_property
+from collections.abc import Iterable, Mapping
 from operator import length_hint
 
-from ...code.opcodes import NO_STATE, decode
+from ...code.image import Image
+from ...code.opcodes import NO_STATE, Opcode, decode
+from .control_flow import FlowGraph
 from .slots import Slots
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
     from typing import Any, TypeAlias
 
-    from ...code.image import Image
-    from ...code.opcodes import Opcode
-    from .control_flow import FlowGraph
-
-    Instruction: TypeAlias = tuple[int, Opcode, tuple[int, ...]]
-    # A function, an offset in its code, and the names of the Python locals that are its slots, '' for an
-    # empty one.
-    Place: TypeAlias = tuple[int, int, list[str]]
+Instruction: TypeAlias = tuple[int, Opcode, tuple[int, ...]]
+# A function, an offset in its code, and the names of the Python locals that are its slots, '' for an
+# empty one.
+Place: TypeAlias = tuple[int, int, list[str]]
 
 # The offset of what belongs to no frame.
 NOWHERE = 1 << 40
@@ -44,8 +41,6 @@ class Ahead:
         self.used = used
 
     def ticks(self, local: Mapping[str, Any]) -> int:
-        if not self.each:
-            return -self.used
         rounds = abs(local["e"] - local[self.index]) if self.index else length_hint(local["r"]) + 1
         return rounds * self.each - self.used
 
@@ -189,10 +184,6 @@ class Function:
             and self.image.meta.get("kind") == "loop"
         )
 
-    @cached_property
-    def filled(self) -> Slots:
-        return Slots(self)
-
     @property
     def ways(self) -> list[list[int]]:
         """The states that each leads to in this text."""
@@ -206,7 +197,12 @@ class Function:
     # --- functions written in place -----------------------------------------------------------
 
     def absorb(
-        self, call: int, other: Function, asking: Iterable[int] = (), leaves: set[int] | None = None
+        self,
+        call: int,
+        other: Function,
+        filled: Slots,
+        asking: Iterable[int] = (),
+        leaves: set[int] | None = None,
     ) -> None:
         """Have another function, a whole one, written in place of the call that ends a state.
 
@@ -214,7 +210,7 @@ class Function:
         it is called after all (`leaves`).
         """
         part = Part(self.image, other.index, self.size, self.slots, len(self.states), call)
-        part.filled = other.filled
+        part.filled = filled
         if leaves is not None:
             part.leaves = {part.state + state for state in leaves}
         self.names += self._names_for(part, other)

@@ -51,81 +51,63 @@ def _drop(ticks: Iterator[None], count: int) -> int:
 
 
 class Ticks:
-    """Those at hand, and those used. host: the greenlet that the machine runs in."""
+    """Fuel accounting of a machine in the compiled tier. host: the greenlet that the machine runs in.
+
+    Translated code takes ticks from the iterator `tick`, which holds at most a slice of the machine's fuel.
+    """
 
     def __init__(self, machine: Machine, library: Library) -> None:
         self.machine = machine
         self.library = library
         self.host = getcurrent()
-        # What was at hand when it was last counted: ticks, and pairs of them; and how many came back since.
-        self.left = self.left_two = self.returned = 0
+        # Ticks in `tick` when they were last counted, and ticks that were returned since then.
+        self.left = self.returned = 0
         self.deep = DEEP
         self.depth = 0
         self.names = library.names
-        self.names |= {
-            "OUT": self.out,
-            "MORE": self.more,
-            "MORE_TWO": self.more_two,
-            "BACK": self.back,
-            "PORTION": self.portion,
-            "GIVE": self.give,
-        }
-
-    # Loops go over `tick`, or over `tick_two` if they use two at once (`doubled`). So one is replaced only
-    # once nothing is left of it.
+        self.names |= {"OUT": self.out, "MORE": self.more, "PORTION": self.portion, "GIVE": self.give}
 
     def allow(self) -> None:
-        """Have as many ticks at hand as the machine may use, or fewer; at least one more is left to it."""
+        """Fill `tick` with a slice of the machine's fuel; at least one more tick is left to the machine.
+
+        Loops iterate over `tick`, so it is replaced only when it is exhausted.
+        """
         machine, names = self.machine, self.names
         allowed = int(min(machine.limit - machine.ticks, SLICE)) - 1
-        left, left_two = length_hint(names["tick"]), length_hint(names["tick_two"])
-        if left and left + 2 * left_two <= allowed and (left_two or not self.library.doubles):
-            self.left, self.left_two = left, left_two
-            return
-        if left + 2 * left_two > allowed:
-            left_two -= _drop(names["tick_two"], (left + 2 * left_two - allowed + 1) // 2)
-            left -= _drop(names["tick"], left + 2 * left_two - allowed)
-        room = allowed - left - 2 * left_two
+        left = length_hint(names["tick"])
+        if left > allowed:
+            left -= _drop(names["tick"], left - allowed)
         if not left:
-            left = room - room // 2 if self.library.doubles and not left_two else room
+            left = allowed
             names["tick"] = ticks(left)
-            room -= left
-        if not left_two:
-            left_two = room // 2
-            names["tick_two"] = ticks(left_two)
-        self.left, self.left_two = left, left_two
+        self.left = left
 
     def count(self) -> None:
-        """Count the ticks that were used."""
-        left, left_two = length_hint(self.names["tick"]), length_hint(self.names["tick_two"])
-        used = self.left - left + 2 * (self.left_two - left_two) - self.returned
+        """Add the ticks that were used since the last call to the machine's."""
+        left = length_hint(self.names["tick"])
+        used = self.left - left - self.returned
         self.machine.ticks += used
         self.depth += used
-        self.left, self.left_two, self.returned = left, left_two, 0
+        self.left, self.returned = left, 0
 
-    def back(self) -> None:
-        """A tick that was taken is not used."""
-        self.returned += 1
+    def portion(self, rounds: int, each: int, *room: int) -> int:
+        """Charge a batch of iterations of a counted loop and return their number, at most `rounds` and each
+        of `room`. An iteration costs `each` ticks; the first tick has been charged already.
 
-    def portion(self, rounds: int, each: int, paid: int, *room: int) -> int:
-        """How many rounds of a loop that counts are done now, for which there must be room. Their ticks, so
-        many for each, are used, but for those that have been or are as the loop goes round.
-
-        These are not those at hand, but others that the machine may use.
+        The ticks are not taken from `tick` but from the rest of the machine's fuel.
         """
         machine = self.machine
         rounds = min(rounds, _ROUNDS, *room)
-        used = rounds * each - paid
-        spare = machine.limit - machine.ticks - self.left - 2 * self.left_two - 1
+        used = rounds * each - 1
+        spare = machine.limit - machine.ticks - self.left - 1
         if used > spare:
             self.count()
-            spare += _drop(self.names["tick"], self.left) + 2 * _drop(self.names["tick_two"], self.left_two)
-            self.left = self.left_two = 0
-            rounds = min(rounds, int((spare + paid) // each))
-            used = rounds * each - paid
-        if rounds < 1:  # the interpreter does the next ones; what is given may be longer than a list may be
+            spare += _drop(self.names["tick"], self.left)
+            self.left = 0
+            rounds = min(rounds, int((spare + 1) // each))
+            used = rounds * each - 1
+        if rounds < 1:  # the interpreter runs the next ones: `room` may exceed the limit of a list
             self.count()
-            machine.ticks -= paid - 1
             self.host.switch(DEEPER)
         machine.ticks += used
         return rounds
@@ -153,23 +135,6 @@ class Ticks:
             return
         self.out()
         self.names["tick"] = ticks(self.left + 1)
-
-    def more_two(self) -> None:
-        """Two ticks that were not there any more for a loop that takes both when this returns."""
-        names, machine = self.names, self.machine
-        if length_hint(names["tick_two"]):
-            return
-        self.count()
-        if not (self.depth > self.deep and self.is_worth_settling(sys._getframe(1))):
-            _drop(names["tick"], self.left // 2 + 1)
-            self.allow()
-            if self.left_two:
-                return
-        # One at a time from here on: the loop is entered anew at its head.
-        machine.ticks += 1
-        if machine.ticks >= machine.limit:
-            self.host.switch(OUT)
-        self.host.switch(SETTLE)
 
     def is_worth_settling(self, frame: FrameType | None) -> bool:
         """Whether most of many frames are left over from tail calls, or the machine's bound is near.

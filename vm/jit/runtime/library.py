@@ -54,8 +54,6 @@ class Library:
         self.translator = translator_of(image)
         # By Python's code objects and by line: the frames of the machine that stand there, outermost first.
         self.codes: dict[CodeType, Places] = {}
-        # Whether any text takes two ticks at once.
-        self.doubles = False
         self.entries: dict[tuple[int, int], dict[tuple[Kind, ...], Entry]] = {}
         self.starts = {
             index: [code.bounds(state)[0] for state in range(len(code.states))]
@@ -69,7 +67,6 @@ class Library:
             "Symbol": Symbol,
             "PrimitiveFault": PrimitiveFault,
             "tick": repeat(None, 0),
-            "tick_two": repeat(None, 0),
             "chain": chain,
             "ONE": (None,),
             "NIL": (),
@@ -114,7 +111,6 @@ class Library:
                 # Python has bounds of its own for a text, and an error of ours need not end a run.
                 raise Untranslatable(f"`{title}`: {type(error).__name__}: {error}") from error
             self.translator.made[key] = made
-        self.doubles |= made.doubles
         for count in made.tables:
             self.table(count)
         for version in made.uses:

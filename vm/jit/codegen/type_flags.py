@@ -8,19 +8,14 @@ is not known a primitive does what it does for any.
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
-from ..model.type_lattice import INTEGERS
-from .type_inference import WANTS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from ..codegen.python_text import Statement
-    from ..model.function import Function
-    from ..model.trees import Node
-    from ..model.type_lattice import Kind
-    from .liveness import Live
+from ..analysis.liveness import Live
+from ..analysis.type_inference import WANTS
+from ..model.function import Function
+from ..model.trees import Node
+from ..model.type_lattice import INTEGERS, Kind
+from .python_text import Statement
 
 # Primitives that ask for integers, and for pairs, of their operands.
 _ASKING = {name: "int" for name, kind in WANTS.items() if kind == "int"}
