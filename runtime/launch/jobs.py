@@ -1,6 +1,6 @@
-"""What a batch is to run: loops by name, and jobs from files, one JSON object a line; `spec/cli.md`, Batches.
+"""The jobs of a batch: loops by name, and JSON Lines files with one job a line; `spec/cli.md`, Batches.
 
-Owns what a job may say. A line that says something else is refused with its place, before anything runs.
+Owns the schema of a job. A line that does not fit it is refused with its place before anything runs.
 """
 
 from __future__ import annotations
@@ -8,26 +8,34 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from ...ir.diagnostics import CompileError, Diagnostic, clean, suggest
+import attrs
+
+from ...frontend.source.document import Document, Node, Refused
+from ...frontend.source.json_tree import DuplicateKey, parse_json, tree_of
+from ...frontend.source.schema import JSON, TEXT, Spec, Type, block, fields_of, of
+from ...frontend.source.schema_reader import SchemaReader
+from ...ir.diagnostics import CompileError, clean
 from ...ir.digests import sha256
+from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ..host.errors import UserError, reason
 from ..project import options
 
 SUFFIX = ".jsonl"
 STANDARD_INPUT = "-"
-# A longer line is no job, and so many wrong ones are told.
+# Limits of a line in characters, and of the errors that are reported.
 _LONGEST = 16 << 20
 _MOST_TOLD = 20
+_EXAMPLE = 'one object a line, such as {"loop": "fix-types", "context": {"target": "src/"}}'
 
 
 class Job:
-    """One run that is wanted.
+    """One requested run.
 
-    number: its place among all, from 1. values: as the options of `llc run` give them. scope: what it
-    works on, None for what its program says. span: where it stands in a file, with `source`.
+    number: its position among all, from 1. values: options as of `llc run`. scope: the paths it works
+    on, None for those that its program declares. span: its place in a file, `source`.
     """
 
     __slots__ = ("number", "scope", "source", "span", "values")
@@ -47,35 +55,36 @@ class Job:
         self.source = source
 
 
-def _texts(value: Any) -> str | None:
-    if not isinstance(value, dict):
-        return "a map of names to values"
-    return None
+_VALUES = Type("map", JSON, says="a map of names to values")
 
 
-def _count(value: Any) -> str | None:
-    return None if type(value) is int and 0 < value < 10**9 else "a number of 1 or more"
+@frozen(kw_only=True)
+class JobSpec(Spec):
+    """One run of a batch."""
 
+    noun: ClassVar[str] = "a job"
 
-def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) and value else "a text"
-
-
-def _paths(value: Any) -> str | None:
-    is_list = isinstance(value, list) and all(isinstance(path, str) and path for path in value)
-    return None if is_list else "a list of paths"
-
-
-# What a job may say: its fields, and what is wrong with a value if something is.
-FIELDS = {
-    "loop": _text,
-    "context": _texts,
-    "args": _texts,
-    "scope": _paths,
-    "max_iterations": _count,
-    "llm_model": _text,
-    "budget": _texts,
-}
+    loop: str = attrs.field(metadata=of(TEXT, "The loop to run: a name or a path."))
+    context: Mapping[str, Any] | None = attrs.field(
+        default=None, metadata=of(_VALUES, "Values for the loop's context variables.")
+    )
+    args: Mapping[str, Any] | None = attrs.field(
+        default=None, metadata=of(_VALUES, "Values for the parameters of a flow.")
+    )
+    scope: tuple[str, ...] | None = attrs.field(
+        default=None,
+        metadata=of(
+            Type("list", TEXT, says="a list of paths"),
+            "Paths that the run works on, for locks; absent: as the loop says; `[]`: none.",
+        ),
+    )
+    max_iterations: int | None = attrs.field(
+        default=None, metadata=of(Type("integer", least=1, most=1e9), "Iterations at most.")
+    )
+    llm_model: str | None = attrs.field(default=None, metadata=of(TEXT, "The model that judges output."))
+    budget: Mapping[str, Any] | None = attrs.field(
+        default=None, metadata=of(_VALUES, "What agent and model calls may use, by unit.")
+    )
 
 
 def named(targets: Iterable[str], given: Mapping[str, Any]) -> list[Job]:
@@ -103,96 +112,92 @@ def from_data(jobs: Iterable[str | Mapping[str, Any]]) -> list[Job]:
         said: Any = {"loop": job} if isinstance(job, str) else job
         if not isinstance(said, Mapping):
             raise UserError("bad-job", f"job {number} is {type(job).__name__}, not a loop's name or a map")
-        trouble = _trouble(dict(said))
-        if trouble is not None:
-            raise UserError("bad-job", f"job {number}: {trouble[0]}", trouble[1])
-        found.append(_job(number, dict(said), {}))
+        document = Document(Source(f"job {number}", "", ""))
+        spec = _job_spec(document, tree_of(dict(said)))
+        if spec is None:
+            first = next(finding for finding in document.diagnostics if finding.is_error)
+            raise UserError("bad-job", f"job {number}: {first.message}", first.help)
+        found.append(_job(number, spec, {}))
     return found
 
 
 def _read(path: str, data: bytes, given: Mapping[str, Any], before: int) -> list[Job]:
     text = data.decode("utf-8", "replace")
     source = Source(path, sha256(data).hexdigest(), text)
+    document = Document(source)
     found: list[Job] = []
-    wrong: list[Diagnostic] = []
     plain: dict[str, options.Values] = {}  # of jobs that say nothing of their own
-    for line, row in enumerate(text.split("\n"), 1):
+    at = 0
+    for row in text.split("\n"):
+        start, at = at, at + len(row) + 1
         if not row.strip():
             continue
-        span = Span(path, line, len(row) - len(row.lstrip()) + 1, line, len(row.rstrip()) + 1)
-        said, trouble = _parse(row)
-        if trouble is None:
-            trouble = _trouble(said)
-        if trouble is not None:
-            wrong.append(Diagnostic("bad-job", trouble[0], span, "here", trouble[1]))
-        else:
-            job = _job(before + len(found) + 1, said, given)
-            if not said.keys() - {"loop", "scope"}:
-                job.values = plain.setdefault(said["loop"], job.values)
-            job.span, job.source = span, source
-            found.append(job)
-    if wrong:
-        raise CompileError(wrong[:_MOST_TOLD], [source])
+        start, end = start + len(row) - len(row.lstrip()), start + len(row.rstrip())
+        span = document.span_at(start, end)
+        try:
+            spec = _parsed(document, row, start, end)
+        except Refused:
+            break
+        if spec is None:
+            continue
+        job = _job(before + len(found) + 1, spec, given)
+        if not any(spec.is_given(key) for key in fields_of(JobSpec).keys() - {"loop", "scope"}):
+            job.values = plain.setdefault(spec.loop, job.values)
+        job.span, job.source = span, source
+        found.append(job)
+    errors = [finding for finding in document.diagnostics if finding.is_error]
+    if errors:
+        raise CompileError(errors[:_MOST_TOLD], [source])
     return found
 
 
-class _Twice(ValueError):
-    """A name that stands twice in an object."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise _Twice(name)
-        found[name] = value
-    return found
-
-
-def _parse(row: str) -> tuple[dict[str, Any], tuple[str, str | None] | None]:
-    """What a line says, or what is wrong with it and how to mend that."""
-    example = 'such as {"loop": "fix-types", "context": {"target": "src/"}}'
+def _parsed(document: Document, row: str, start: int, end: int) -> JobSpec | None:
+    """The job in a line; None where something is wrong with it, which is reported."""
+    message = help = None
+    value = None
     if len(row) > _LONGEST:
-        return {}, (f"the line is longer than {_LONGEST >> 20} MiB", "give a file's name instead of its text")
-    try:
-        said = json.loads(row, object_pairs_hook=_once)
-    except _Twice as error:
-        return {}, (f"`{clean(str(error), 40)}` stands twice in it", "keep one of them")
-    except (ValueError, RecursionError) as error:
-        told = error.msg.lower() if isinstance(error, json.JSONDecodeError) else str(error)
-        return {}, (f"the line is no JSON: {told}", f"one object a line, {example}")
-    if not isinstance(said, dict):
-        return {}, ("the line is no JSON object", f"one object a line, {example}")
-    return said, None
+        message = f"the line is longer than {_LONGEST >> 20} MiB"
+        help = "give a file's name instead of its text"
+    else:
+        try:
+            value = parse_json(row)
+        except DuplicateKey as error:
+            message, help = f"`{clean(str(error), 40)}` is given twice", "keep one of them"
+        except (ValueError, RecursionError) as error:
+            told = error.msg.lower() if isinstance(error, json.JSONDecodeError) else str(error)
+            message, help = f"the line is not JSON: {told}", _EXAMPLE
+        else:
+            if not isinstance(value, dict):
+                message, help = "the line is not a JSON object", _EXAMPLE
+    if message is not None:
+        document.fail("bad-job", message, document.span_at(start, end), "here", help)
+        return None
+    return _job_spec(document, tree_of(value, start, end))
 
 
-def _trouble(said: dict[str, Any]) -> tuple[str, str | None] | None:
-    """What is wrong with a job, and how to mend that."""
-    for name, value in said.items():
-        check = FIELDS.get(name)
-        if check is None:
-            return f"a job has no field `{name[:40]}`", suggest(name, FIELDS, "it may have")
-        wanted = check(value)
-        if wanted is not None:
-            return f"`{name}` is {wanted}", None
-    if "loop" not in said:
-        return "it does not say which loop to run", 'add "loop": a name or a path'
-    return None
+def _job_spec(document: Document, node: Node) -> JobSpec | None:
+    known = len(document.diagnostics)
+    spec = SchemaReader(document).spec(block(JobSpec), node, "a job")
+    is_wrong = any(finding.is_error for finding in document.diagnostics[known:])
+    return spec if isinstance(spec, JobSpec) and not is_wrong else None
 
 
-def _job(number: int, said: dict[str, Any], given: Mapping[str, Any]) -> Job:
-    own: dict[str, Any] = {name: said[name] for name in ("max_iterations", "llm_model") if name in said}
-    for field, option in (("context", "context"), ("budget", "budget")):
-        if field in said:
+def _job(number: int, spec: JobSpec, given: Mapping[str, Any]) -> Job:
+    own: dict[str, Any] = {
+        name: getattr(spec, name) for name in ("max_iterations", "llm_model") if spec.is_given(name)
+    }
+    for field in ("context", "budget"):
+        if spec.is_given(field):
             texts = (
                 (name, value if isinstance(value, str) else json.dumps(value))
-                for name, value in said[field].items()
+                for name, value in getattr(spec, field).items()
             )
-            own[option] = (*given.get(option, ()), *texts)
-    if "args" in said:
-        values = ((name, json.dumps(value)) for name, value in said["args"].items())
+            own[field] = (*given.get(field, ()), *texts)
+    if spec.args is not None:
+        values = ((name, json.dumps(value)) for name, value in spec.args.items())
         own["arguments"] = (*given.get("arguments", ()), *values)
-    return Job(number, _values(said["loop"], {**given, **own}), said.get("scope"))
+    scope = None if spec.scope is None else list(spec.scope)
+    return Job(number, _values(spec.loop, {**given, **own}), scope)
 
 
 def _values(target: str, given: Mapping[str, Any]) -> options.Values:

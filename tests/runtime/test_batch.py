@@ -163,13 +163,13 @@ def test_jobs_come_from_standard_input(project: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ('{"loop": "one"', "the line is no JSON"),
-        ("[1]", "the line is no JSON object"),
-        ('{"loop": "one", "contxt": {}}', "a job has no field `contxt`"),
-        ('{"loop": "one", "scope": "src"}', "`scope` is a list of paths"),
-        ('{"loop": "one", "loop": "one"}', "`loop` stands twice in it"),
-        ('{"loop": "one", "context": {"a": 1, "b": 2, "a": 3}}', "`a` stands twice in it"),
-        ('{"context": {}}', "it does not say which loop to run"),
+        ('{"loop": "one"', "the line is not JSON"),
+        ("[1]", "the line is not a JSON object"),
+        ('{"loop": "one", "contxt": {}}', "a job has no key `contxt`"),
+        ('{"loop": "one", "scope": "src"}', "`scope` should be a list of paths"),
+        ('{"loop": "one", "loop": "one"}', "`loop` is given twice"),
+        ('{"loop": "one", "context": {"a": 1, "b": 2, "a": 3}}', "`a` is given twice"),
+        ('{"context": {}}', "a job needs `loop`"),
         ('{"loop": "oen"}', "no loop named `oen`"),
         ('{"loop": "broken"}', "no state named `dnoe`"),
         ('{"loop": "one", "args": {"x": 1}}', "a loop takes no arguments"),
@@ -564,7 +564,7 @@ def test_run_many_gives_an_outcome_for_each(project: Path) -> None:
 def test_run_many_refuses_a_bad_job(project: Path) -> None:
     """Before anything begins."""
     loop("good", "touch begun")
-    with pytest.raises(llc.UserError, match="job 2: a job has no field `lop`"):
+    with pytest.raises(llc.UserError, match="job 2: a job has no key `lop`"):
         llc.run_many(["good", {"lop": "good"}])
     assert not Path("begun").exists()
 

@@ -1,0 +1,47 @@
+"""JSON texts and plain data as document trees, so that the schema engine can read them.
+
+Every node has the place of the whole text: a line of a JSON Lines file is short enough to find a key in.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .document import Mapping, Node, Scalar, Sequence
+
+
+class DuplicateKey(ValueError):
+    """A key that an object contains twice."""
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text. Raises `ValueError`, `DuplicateKey` or `RecursionError`."""
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise DuplicateKey(name)
+        found[name] = value
+    return found
+
+
+def tree_of(value: Any, start: int = 0, end: int = 0) -> Node:
+    """The tree of plain data; all its nodes have the place from `start` to `end`."""
+    node: Node
+    if isinstance(value, dict):
+        node = Mapping(start)
+        for key, item in value.items():
+            name = str(key)
+            node.entries[name] = Scalar(name, name, False, start, end), tree_of(item, start, end)
+    elif isinstance(value, list | tuple):
+        node = Sequence(start)
+        node.items = [tree_of(item, start, end) for item in value]
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, default=repr)
+        return Scalar(value, text, not isinstance(value, str), start, end)
+    node.end = end
+    return node
