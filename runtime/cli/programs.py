@@ -155,13 +155,12 @@ def _schemas() -> dict[str, Callable[[], str]]:
     import json
 
     from ...frontend.loop.json_schema import json_schema
-    from ...frontend.tasks.task_xsd import task_schema
     from ...ir import results
 
     def as_text(made: dict[str, Any]) -> str:
         return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
 
-    found: dict[str, Callable[[], str]] = {"loop": lambda: as_text(json_schema()), "task": task_schema}
+    found: dict[str, Callable[[], str]] = {"loop": lambda: as_text(json_schema())}
     for name, cls in results.CLASSES.items():
         found[name] = lambda cls=cls: as_text(results.json_schema(cls))  # type: ignore[misc]
     return found
@@ -172,7 +171,7 @@ def _schemas() -> dict[str, Callable[[], str]]:
     Argument(
         "what",
         MAYBE,
-        "`loop`, `task` for the XML Schema of task files, or a result such as `TaskResult`.",
+        "`loop`, or a result such as `TaskResult`.",
         "WHAT",
         lambda start: [name for name in _schemas() if name.startswith(start)],
     ),

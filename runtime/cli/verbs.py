@@ -32,7 +32,7 @@ VERBS = {
     "context": "Find the project's files that matter for something.",
     "tools": "List the tools and tasks that flows can call here.",
     "mcp": "Ask MCP servers what they offer, or show what is known of it.",
-    "schema": "Print a schema: of loop files, of task files, of results.",
+    "schema": "Print the JSON Schema of loop files or of a result.",
 }
 
 _GROUPS = {

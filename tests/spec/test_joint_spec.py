@@ -45,7 +45,8 @@ def test_every_finding_is_listed() -> None:
     """The table of findings has every id that joining files gives, and no other."""
     rows = re.findall(r"^\|(.*?)\|", text_of("joint.md").partition("## Findings")[2], re.M)
     listed = set(re.findall(r"`([a-z-]+)`", "".join(rows)))
-    given = {"not-a-definition"}  # told by the expander, which tells much else
+    # Found by the expander and by lowering, which report many others.
+    given = {"not-a-definition", "unbounded-budget"}
     for module in (ROOT / "frontend" / "link").glob("*.py"):
         tree = ast.parse(module.read_text("utf-8"))
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args):
