@@ -1,211 +1,217 @@
-"""Script files: YAML to the rules of a scripted world, with every problem found on the way.
-
-The format is described in `spec/effects.md`, Scripted worlds; the tables here are what it may say.
-"""
+"""Script files: the schema of a scripted world, and its rules; `spec/effects.md`, Scripted worlds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
-from ...frontend.source.document import Document, Mapping, Node, Scalar, Sequence
+import attrs
+
+from ...frontend.source.document import Mapping as MappingNode
+from ...frontend.source.document import Refused
+from ...frontend.source.schema import JSON, SCALAR, Spec, Type, block, choice, fields_of, of
+from ...frontend.source.schema_reader import BAD, SchemaReader, is_empty
 from ...frontend.source.yaml_tree import read_document
 from ...frontend.tasks.names import spellings
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.effects import EFFECTS
+from ...ir.records import frozen
 from ...ir.spans import Source
 from .process import signal_number
 from .scripted_world import EPOCH, Rule, ScriptedWorld
 
 # The fields of a result that a rule may give, by kind; `verdict`, `confidence`, `reason` stand for a reply.
 RESULT_FIELDS = {row.name: row.scripted for row in EFFECTS.values() if row.scripted}
-RULE_FIELDS = ("state", "kind", "command", "times", "tool", "task", "args", "result", "results")
 # Kinds that a rule has to name, and kinds that it answers if it gives no field of another kind.
 _NAMED = tuple(row.name for row in EFFECTS.values() if row.inputs)
 _ACTIONS = tuple(row.name for row in EFFECTS.values() if row.is_action)
-_TYPES = {
-    "state": "a text",
-    "kind": "a text",
-    "command": "a text",
-    "times": "a whole number from 1",
-    "output": "a text",
-    "stderr": "a text",
-    "exit_code": "a whole number from 0 to 255",
-    "duration_ms": "a number from 0",
-    "answer": "a text",
-    "session": "a text",
-    "handoff": "a text",
-    "signal": "the name of a signal such as `SIGKILL`",
-    "timed_out": "`action` or `loop`",
-    "truncated": "a mapping",
-    "error": "a text or a mapping",
-    "usage": "a mapping",
-    "verdict": "a text",
-    "confidence": "a number from 0",
-    "reason": "a text",
-    "reply": "a mapping",
-    "matches": "a list of paths, or of mappings with a `path`",
-    "summary": "a text",
-    "tool": "a text",
-    "task": "a text",
-    "args": "a mapping",
-    "status": "`COMPLETE`, `CONTINUATION` or `FAILED`",
-    "criteria": "a text",
-    "notes": "a mapping",
-}
+_MAP = Type("map", JSON)
+_AMOUNT = Type("number", least=0, most=1e15)
+
+
+def _optional(type: Type, doc: str) -> Any:
+    return attrs.field(default=None, metadata=of(type, doc))
+
+
+@frozen(kw_only=True)
+class ResultSpec(Spec):
+    """The fields of a result, for all kinds of effects; a test compares them with the effect table."""
+
+    noun: ClassVar[str] = "a result"
+
+    output: str | None = _optional(SCALAR, "Standard output.")
+    stderr: str | None = _optional(SCALAR, "Standard error.")
+    exit_code: int | None = _optional(Type("integer", least=0, most=255), "Exit code; absent: 0.")
+    duration_ms: float | None = _optional(_AMOUNT, "Milliseconds; the scripted clock advances by them.")
+    signal: str | None = _optional(
+        Type("text", says="the name of a signal such as `SIGKILL`"), "The signal that ended the process."
+    )
+    timed_out: str | None = _optional(choice("action", "loop"), "Whose time limit ended it.")
+    truncated: Mapping[str, Any] | None = _optional(_MAP, "How much output was left out, by stream.")
+    error: str | Mapping[str, Any] | None = _optional(
+        Type("either", options=(Type("text"), _MAP)), "Why it failed: a kind, or a mapping with `kind`."
+    )
+    usage: Mapping[str, Any] | None = _optional(_MAP, "What it used: `usd`, `tokens`, `calls`.")
+    session: str | None = _optional(SCALAR, "The session id of the agent.")
+    handoff: str | None = _optional(SCALAR, "The text that the agent hands to its next session.")
+    answer: str | None = _optional(SCALAR, "The answer to a question.")
+    verdict: str | None = _optional(SCALAR, "The verdict in a model's reply.")
+    confidence: float | None = _optional(_AMOUNT, "Its confidence; absent: 1.")
+    reason: str | None = _optional(SCALAR, "Its reason.")
+    reply: Mapping[str, Any] | None = _optional(_MAP, "The whole reply of a model.")
+    matches: tuple[Any, ...] | None = _optional(
+        Type("list", JSON, says="a list of paths, or of mappings with a `path`"), "Files found."
+    )
+    summary: str | None = _optional(SCALAR, "A summary of the files.")
+    value: Any = _optional(JSON, "The value of a tool or of a jq expression.")
+    status: str | None = _optional(choice("COMPLETE", "CONTINUATION", "FAILED"), "Status of a TaskResult.")
+    content: Any = _optional(JSON, "Content of a TaskResult.")
+    parsedContent: Any = _optional(JSON, "The content as data.")
+    criteria: str | None = _optional(SCALAR, "Criteria of a TaskResult.")
+    notes: Mapping[str, Any] | None = _optional(_MAP, "Notes of a TaskResult.")
+
+
+@frozen(kw_only=True)
+class RuleSpec(ResultSpec):
+    """A rule: which effects it answers, and the results. A result's fields may be given here too."""
+
+    noun: ClassVar[str] = "a rule"
+
+    state: str | None = _optional(SCALAR, "Answer only in this state.")
+    kind: str | None = _optional(SCALAR, f"Answer only this kind: {', '.join(RESULT_FIELDS)}.")
+    command: str | None = _optional(SCALAR, "An RE2 expression, searched in the command, query or question.")
+    times: int | None = _optional(
+        Type("integer", least=1), "How many effects it answers; absent: any number."
+    )
+    tool: str | None = _optional(SCALAR, "Answer the tool of this name.")
+    task: str | None = _optional(SCALAR, "Answer the task of this name.")
+    args: Mapping[str, Any] | None = _optional(_MAP, "Answer only where the inputs have these values.")
+    result: ResultSpec | None = _optional(block(ResultSpec), "The result.")
+    results: tuple[ResultSpec, ...] | None = _optional(
+        Type("list", block(ResultSpec), least=1), "Several results, one after another."
+    )
+
+
+RULE_FIELDS = tuple(fields_of(RuleSpec).keys() - fields_of(ResultSpec).keys())
+
+
+@frozen(kw_only=True)
+class WorldFile(Spec):
+    """A scripted world: results for effects, from rules."""
+
+    noun: ClassVar[str] = "a script"
+
+    rules: tuple[RuleSpec, ...] = attrs.field(
+        default=(),
+        metadata=of(
+            Type("list", block(RuleSpec), nullable=True, partial=True),
+            "The rules; the first that matches an effect answers it.",
+        ),
+    )
+    env: Mapping[str, str] = attrs.field(
+        factory=dict, metadata=of(Type("map", SCALAR), "Environment variables; there are no others.")
+    )
+    clock: str | None = _optional(
+        Type("scalar", says="a time such as 2024-01-15T10:30:00Z"), "The time at which the clock starts."
+    )
 
 
 def read(source: Source) -> ScriptedWorld:
-    """The world that a script describes; CompileError with every problem found in it."""
-    return _Reader(read_document(source)).world()
+    """The world that a script describes. Raises `CompileError` with every error in it."""
+    document = read_document(source)
+    world = ScriptedWorld([], {}, EPOCH, source.path)
+    try:
+        if document.root is not None:
+            world = _Reader(document).world()
+    except Refused:
+        pass
+    if any(finding.is_error for finding in document.diagnostics):
+        found = sorted(document.diagnostics, key=lambda finding: finding.span.line if finding.span else 0)
+        raise CompileError(found, [source])
+    return world
 
 
-class _Reader:
-    """A document to a scripted world, with every problem found on the way."""
-
-    def __init__(self, document: Document) -> None:
-        self.document = document
-        self.path = document.source.path
-
+class _Reader(SchemaReader):
     def world(self) -> ScriptedWorld:
-        document = self.document
-        root = document.root
-        rules: list[Rule] = []
-        env: dict[str, str] = {}
-        start = EPOCH
-        if isinstance(root, Mapping):
-            known: dict[str, Callable[[Node], Any]] = {
-                "rules": self.rules,
-                "env": self.env,
-                "clock": self.clock,
-            }
-            found = {
-                name: known[name](node)
-                for name, node in self.entries(root, known, "a script")
-                if name in known
-            }
-            rules = found.get("rules") or []
-            env = found.get("env") or {}
-            start = found.get("clock") or EPOCH
-        elif root is not None:
-            rules = self.rules(root)
-        if document.diagnostics:
-            raise CompileError(document.diagnostics, [document.source])
-        return ScriptedWorld(rules, env, start, self.path)
+        root = self.document.root
+        assert root is not None
+        path = self.document.source.path
+        if isinstance(root, MappingNode):
+            spec = self.spec(block(WorldFile), root, "a script")
+            if spec is BAD:
+                return ScriptedWorld([], {}, EPOCH, path)
+            rules = [self.rule(rule) for rule in spec.rules or ()]
+            return ScriptedWorld(rules, dict(spec.env), self.clock(spec), path)
+        given = () if is_empty(root) else self.value(fields_of(WorldFile)["rules"].type, root, "rules", {})
+        return ScriptedWorld([] if given is BAD else [self.rule(rule) for rule in given], {}, EPOCH, path)
 
-    def entries(self, node: Mapping, known: Iterable[str], what: str) -> list[tuple[str, Node]]:
-        """The entries of a mapping; unknown keys are reported."""
-        known = tuple(known)
-        for name, (key, _) in node.entries.items():
-            if name not in known:
-                span = self.document.span(key)
-                self.document.fail(
-                    "unknown-key", f"{what} has no `{name}`", span, help=suggest(name, known, "it may have")
-                )
-        return [(name, value) for name, (_, value) in node.entries.items() if name in known]
-
-    def wrong(self, node: Node, name: str, wanted: str) -> None:
-        self.document.fail("wrong-type", f"`{name}` is {wanted}", self.document.span(node), "not this")
-
-    def rules(self, node: Node) -> list[Rule]:
-        if isinstance(node, Sequence):
-            return [self.rule(item) for item in node.items]
-        if not (isinstance(node, Scalar) and node.value is None):
-            self.wrong(node, "rules", "a list of rules")
-        return []
-
-    def env(self, node: Node) -> dict[str, str]:
-        if not isinstance(node, Mapping):
-            self.wrong(node, "env", "a mapping from names to texts")
-            return {}
-        values = {}
-        for name, (_, value) in node.entries.items():
-            if isinstance(value, Scalar) and value.value is not None:
-                values[name] = value.text
-            else:
-                self.wrong(value, name, "a text")
-        return values
-
-    def clock(self, node: Node) -> datetime:
-        text = node.text if isinstance(node, Scalar) else ""
+    def clock(self, spec: WorldFile) -> datetime:
+        if spec.clock is None:
+            return EPOCH
         try:
-            moment = datetime.fromisoformat(text)
+            moment = datetime.fromisoformat(spec.clock)
         except ValueError:
-            self.wrong(node, "clock", "a time such as 2024-01-15T10:30:00Z")
+            message = "`clock` should be a time such as 2024-01-15T10:30:00Z"
+            self.error("wrong-type", message, spec.spans["clock"])
             return EPOCH
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
-    def rule(self, node: Node) -> Rule:
-        document = self.document
-        rule = Rule(document.span(node).line)
-        if not isinstance(node, Mapping):
-            self.wrong(node, "a rule", "a mapping")
-            return rule
-        fields = dict.fromkeys(name for names in RESULT_FIELDS.values() for name in names)
-        entries = dict(self.entries(node, (*RULE_FIELDS, *fields), "a rule"))
-        own = {name: self.value(name, entries[name]) for name in RULE_FIELDS[:7] if name in entries}
-        shared = self.result({name: value for name, value in entries.items() if name in fields})
-        rule.state, rule.command, rule.times = own.get("state"), own.get("command"), own.get("times")
-        kind = own.get("kind")
+    def rule(self, spec: RuleSpec) -> Rule:
+        rule = Rule(spec.span.line if spec.span is not None else 0)
+        rule.state, rule.command, rule.times = spec.state, spec.command, spec.times
+        kind = spec.kind
         if kind is not None and kind not in RESULT_FIELDS:
             help = suggest(kind, RESULT_FIELDS, "kinds that a rule answers")
-            document.fail(
-                "unknown-kind", f"no rule answers `{kind}`", document.span(entries["kind"]), help=help
-            )
+            self.error("unknown-kind", f"no rule answers `{kind}`", spec.spans["kind"], "", help)
             kind = None
-        kind = self.settle_name(rule, own, kind, entries)
-        if rule.command is not None:
-            rule.pattern = self.pattern(rule.command, entries["command"])
-        if "results" in entries:
-            rule.results = self.results(entries["results"], shared)
+        kind = self.named_kind(rule, spec, kind)
+        if spec.command is not None:
+            rule.pattern = self.pattern(spec.command, spec)
+        shared = self.result(spec)
+        if spec.results is not None:
+            rule.results = [{**shared, **self.result(one)} for one in spec.results]
             rule.times = len(rule.results)
             for name in ("times", "result"):
-                if name in entries:
-                    span = document.span(entries[name])
-                    document.fail("contradictory-keys", f"`results` and `{name}` exclude each other", span)
+                if spec.is_given(name):
+                    message = f"`results` and `{name}` exclude each other"
+                    self.error("contradictory-keys", message, spec.spans[name])
         else:
-            rule.results = [{**shared, **self.result_at(entries.get("result"))}]
-        self.settle_kinds(rule, kind, node)
+            rule.results = [shared | (self.result(spec.result) if spec.result is not None else {})]
+        self.settle_kinds(rule, kind, spec)
         return rule
 
-    def settle_name(
-        self, rule: Rule, own: dict[str, Any], kind: str | None, entries: dict[str, Node]
-    ) -> str | None:
-        """Which tool or task the rule is for; the kind that says."""
-        named = [name for name in _NAMED if own.get(name) is not None]
+    def named_kind(self, rule: Rule, spec: RuleSpec, kind: str | None) -> str | None:
+        """The kind that the rule is for, by the tool or the task that it names."""
+        named = [name for name in _NAMED if getattr(spec, name) is not None]
         for name in named:
-            if kind not in (None, name) or rule.command is not None or len(named) > 1:
-                span = self.document.span(entries[name])
-                others = next(
-                    other for other in ("kind", "command", *_NAMED) if other in entries and other != name
-                )
-                self.document.fail("contradictory-keys", f"`{name}` and `{others}` exclude each other", span)
+            if kind not in (None, name) or spec.command is not None or len(named) > 1:
+                others = ("kind", "command", *_NAMED)
+                other = next(other for other in others if spec.is_given(other) and other != name)
+                message = f"`{name}` and `{other}` exclude each other"
+                self.error("contradictory-keys", message, spec.spans[name])
                 return None
             kind = name
             # The full name, however it is spelled.
-            rule.name = list(spellings(own[name]))[-1]
-        if "args" in entries and kind not in _NAMED:
-            span = self.document.span(entries["args"])
-            self.document.fail("contradictory-keys", "`args` is for a `tool` or a `task`", span)
-        rule.args = own.get("args") or {}
+            rule.name = list(spellings(getattr(spec, name)))[-1]
+        if spec.args is not None and kind not in _NAMED:
+            message = "`args` is for a `tool` or a `task`"
+            self.error("contradictory-keys", message, spec.spans["args"])
+        rule.args = dict(spec.args or {})
         return kind
 
-    def settle_kinds(self, rule: Rule, kind: str | None, node: Node) -> None:
-        """What kinds the rule can answer: those that have the fields it gives."""
+    def settle_kinds(self, rule: Rule, kind: str | None, spec: RuleSpec) -> None:
+        """The kinds that the rule can answer: those that have the fields it gives."""
         given = dict.fromkeys(name for result in rule.results for name in result)
         if kind is not None:
             rule.kinds = (kind,)
             for name in given:
                 if name not in RESULT_FIELDS[kind]:
-                    self.document.fail(
-                        "unknown-key",
-                        f"a result of `{kind}` has no `{name}`",
-                        self.document.span(node),
-                        help=suggest(name, RESULT_FIELDS[kind], "it may have"),
-                    )
+                    help = suggest(name, RESULT_FIELDS[kind], "it may have")
+                    message = f"a result of `{kind}` has no key `{name}`"
+                    self.error("unknown-key", message, spec.span, "", help)
             return
-        # A rule that tells nothing of a reply or a value means an action.
+        # A rule without a reply or a value is for an action.
         tells = set(given) - {"duration_ms", "error", "timed_out", "usage"}
         kinds = tuple(RESULT_FIELDS) if tells and rule.command is None else _ACTIONS
         kinds = tuple(kind for kind in kinds if kind not in _NAMED)
@@ -214,42 +220,26 @@ class _Reader:
         if "matches" in given:
             kinds = ("context",)
         rule.kinds = tuple(kind for kind in kinds if all(name in RESULT_FIELDS[kind] for name in given))
-        if not rule.kinds:
+        if not rule.kinds and not spec.flawed:
             names = ", ".join(f"`{name}`" for name in given)
-            self.document.fail(
-                "contradictory-keys", f"no kind of effect has {names} together", self.document.span(node)
-            )
+            self.error("contradictory-keys", f"no kind of effect has {names} together", spec.span)
 
-    def results(self, node: Node, shared: dict[str, Any]) -> list[dict[str, Any]]:
-        if not isinstance(node, Sequence) or not node.items:
-            self.wrong(node, "results", "a list of results, at least one")
-            return []
-        return [{**shared, **self.result_at(item)} for item in node.items]
+    def result(self, spec: ResultSpec) -> dict[str, Any]:
+        """The fields of a result that are given."""
+        if spec.signal is not None and not signal_number(spec.signal):
+            message = "`signal` should be the name of a signal such as `SIGKILL`"
+            self.error("wrong-type", message, spec.spans["signal"])
+        if not all(_is_match(match) for match in spec.matches or ()):
+            message = "`matches` should be a list of paths, or of mappings with a `path`"
+            self.error("wrong-type", message, spec.spans["matches"])
+        found: dict[str, Any] = {}
+        for name, field in fields_of(ResultSpec).items():
+            value = getattr(spec, name)
+            if spec.is_given(name) and (value is not None or field.type.kind == "json"):
+                found[name] = list(value) if isinstance(value, tuple) else value
+        return found
 
-    def result_at(self, node: Node | None) -> dict[str, Any]:
-        if node is None:
-            return {}
-        if not isinstance(node, Mapping):
-            self.wrong(node, "result", "a mapping")
-            return {}
-        fields = dict.fromkeys(name for names in RESULT_FIELDS.values() for name in names)
-        return self.result(dict(self.entries(node, fields, "a result")))
-
-    def result(self, entries: dict[str, Node]) -> dict[str, Any]:
-        return {name: self.value(name, node) for name, node in entries.items()}
-
-    def value(self, name: str, node: Node) -> Any:
-        """The value of a field, held against `_TYPES`; None where it does not fit."""
-        wanted = _TYPES.get(name)
-        value = self.document.plain(node)
-        if wanted is None or _fits(wanted, value):
-            return value
-        if wanted == "a text" and isinstance(node, Scalar) and value is not None:
-            return node.text  # `output: 4` is the text 4
-        self.wrong(node, name, wanted)
-        return None
-
-    def pattern(self, command: str, node: Node) -> Any:
+    def pattern(self, command: str, spec: RuleSpec) -> Any:
         import re2  # type: ignore[import-untyped, unused-ignore]
 
         options = re2.Options()
@@ -258,35 +248,10 @@ class _Reader:
             return re2.compile(command, options)
         except re2.error as error:
             words = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
-            self.document.fail(
-                "invalid-regex", f"`command` is not a regular expression: {words}", self.document.span(node)
-            )
+            message = f"`command` is not a regular expression: {words}"
+            self.error("invalid-regex", message, spec.spans["command"])
             return None
 
 
-def _fits(wanted: str, value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    match wanted:
-        case "a text":
-            return isinstance(value, str)
-        case "the name of a signal such as `SIGKILL`":
-            return isinstance(value, str) and signal_number(value) > 0
-        case "`COMPLETE`, `CONTINUATION` or `FAILED`":
-            return value in ("COMPLETE", "CONTINUATION", "FAILED")
-        case "a mapping":
-            return isinstance(value, dict)
-        case "a list of paths, or of mappings with a `path`":
-            return isinstance(value, list) and all(
-                isinstance(one, str) or (isinstance(one, dict) and isinstance(one.get("path"), str))
-                for one in value
-            )
-        case "a text or a mapping":
-            return isinstance(value, str | dict)
-        case "`action` or `loop`":
-            return value in ("action", "loop")
-        case "a whole number from 1":
-            return number and isinstance(value, int) and value >= 1
-        case "a whole number from 0 to 255":
-            return number and isinstance(value, int) and 0 <= value <= 255
-        case _:
-            return number and 0 <= value < 1e15
+def _is_match(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, dict) and isinstance(value.get("path"), str))

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llc.frontend.source.files import text_source
+from llc.frontend.source.schema import fields_of
 from llc.ir.diagnostics import CompileError
-from llc.runtime.effects.script_reader import _TYPES, RULE_FIELDS
+from llc.ir.effects import EFFECTS
+from llc.runtime.effects.script_reader import ResultSpec, RuleSpec
 from llc.runtime.effects.scripted_world import NoRule, ScriptedWorld
 from llc.runtime.host.context import Context, Interrupt, Interrupted
 
@@ -302,18 +304,18 @@ def test_all_problems_of_a_script_are_reported_with_their_lines() -> None:
         ("wrong-type", 3),
         ("unknown-key", 5),
         ("unknown-kind", 6),
-        ("wrong-type", 7),
-        ("wrong-type", 8),
+        ("out-of-range", 7),
+        ("out-of-range", 8),
         ("wrong-type", 9),
         ("invalid-regex", 10),
         ("contradictory-keys", 11),
         ("unknown-key", 12),
-        ("wrong-type", 13),
+        ("empty-list", 13),
         ("contradictory-keys", 14),
         ("wrong-type", 15),
         ("wrong-type", 16),
-        ("wrong-type", 17),
-        ("wrong-type", 18),
+        ("unknown-value", 17),
+        ("out-of-range", 18),
         ("wrong-type", 19),
         ("wrong-type", 20),
         ("wrong-type", 21),
@@ -332,7 +334,13 @@ def test_a_script_that_is_no_script_is_refused(text: str) -> None:
     assert problems(text)
 
 
-NAMES = st.sampled_from([*RULE_FIELDS, *_TYPES, "rules", "env", "clock", "x"])
+def test_the_fields_of_a_result_are_those_of_the_effect_table() -> None:
+    """A field that a rule may give for some kind is in the schema, and no other."""
+    listed = {name for row in EFFECTS.values() for name in row.scripted}
+    assert listed == set(fields_of(ResultSpec))
+
+
+NAMES = st.sampled_from([*fields_of(RuleSpec), "rules", "env", "clock", "x"])
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | NAMES
 SCRIPTS = st.recursive(
     SCALARS,
