@@ -7,9 +7,7 @@ given with a tool that the model has to use, and is checked as any loop is. `spe
 from __future__ import annotations
 
 import json
-import os
 import re
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +15,7 @@ from ...frontend.compile import DEFAULT_LLM_MODEL
 from ...frontend.loop.json_schema import json_schema
 from ...ir.diagnostics import CompileError, Diagnostic, clean, in_order, render_all
 from ...stdlib import read_text
+from ..host import clock, environment, files, processes
 from ..host.context import Context, Interrupt
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import ROOT
@@ -62,7 +61,7 @@ class Described:
 def model_name(given: str | None = None) -> str:
     """The model to ask: the one named, the project's for tasks, the environment's, the default."""
     told = configuration.load(ROOT).tasks.model
-    return given or told or os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
+    return given or told or environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
 
 
 def describe(
@@ -112,8 +111,8 @@ def _question(words: str, name: str | None, tools: Sequence[str]) -> str:
         parts.append(f"Use these actions, and others only where these cannot do it:\n{listed}")
     if name:
         parts.append(f"Call the loop `{name}`.")
-    files = sorted(entry for entry in os.listdir(".") if not entry.startswith("."))[:60]
-    parts.append(f"The project's folder holds: {', '.join(files) or 'nothing'}")
+    names = sorted(entry for entry in files.listdir(".") if not entry.startswith("."))[:60]
+    parts.append(f"The project's folder holds: {', '.join(names) or 'nothing'}")
     return "\n\n".join(parts)
 
 
@@ -124,7 +123,7 @@ class _Asking:
         self.interrupt = interrupt
         self.client = client
         self.usage: dict[str, Any] | None = None
-        self.begun = time.monotonic()
+        self.begun = clock.monotonic()
 
     def run(
         self, question: str, name: str | None, settings: dict[str, Any], on_try: Callable[[int], None]
@@ -166,12 +165,12 @@ class _Asking:
 
     def context(self) -> Context:
         return Context(
-            run_id=f"create-{os.getpid()}",
-            effect_id=f"create-{os.getpid()}/1",
+            run_id=f"create-{processes.getpid()}",
+            effect_id=f"create-{processes.getpid()}/1",
             loop=None,
             state=None,
             iteration=None,
-            elapsed_ms=lambda: round((time.monotonic() - self.begun) * 1000),
+            elapsed_ms=lambda: round((clock.monotonic() - self.begun) * 1000),
             interrupt=self.interrupt,
         )
 

@@ -6,7 +6,7 @@ not meant to be. Where the data come from is the business of `creating`.
 
 from __future__ import annotations
 
-import os
+import os.path
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from ...frontend.loop.paradigms import slug
 from ...frontend.loop.schema import LoopSettings
 from ...frontend.source.schema import fields_of
 from ...frontend.source.yaml_writer import Word, bare, entry
+from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import IMAGE_SUFFIX, LOOPS, SOURCE_SUFFIXES
 from ..journal.journal import write_file
@@ -141,7 +142,7 @@ def taken(name: str) -> str | None:
     """The file that has a loop of this name already."""
     for suffix in SOURCE_SUFFIXES:
         path = os.path.join(LOOPS, name + suffix)
-        if os.path.lexists(path):
+        if files.lexists(path):
             return path
     return None
 
@@ -150,9 +151,9 @@ def refuse_taken(name: str, may_replace: bool) -> None:
     """UserError where saving a loop would replace one, or hide one of another kind."""
     path = taken(name)
     own = os.path.join(LOOPS, f"{name}.yaml")
-    if path is None or (may_replace and path == own and os.path.isfile(path)):
+    if path is None or (may_replace and path == own and files.isfile(path)):
         return
-    if path != own or not os.path.isfile(path):
+    if path != own or not files.isfile(path):
         raise UserError("loop-exists", f"{path} has this name", "choose another: --name NAME", EXIT_FAILURE)
     help = "--force replaces it; --name NAME gives another name"
     raise UserError("loop-exists", f"{path} is there already", help, EXIT_FAILURE)
@@ -162,12 +163,12 @@ def save(made: Draft, may_replace: bool = False) -> str:
     """Write a draft to its file; its path. UserError where that is taken or cannot be written."""
     refuse_taken(made.name, may_replace)
     try:
-        os.makedirs(LOOPS, exist_ok=True)
+        files.makedirs(LOOPS, exist_ok=True)
         if not may_replace:
             # Whoever was quicker keeps what they wrote.
-            os.close(os.open(made.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            files.close(files.open_handle(made.path, files.O_WRONLY | files.O_CREAT | files.O_EXCL, 0o666))
     except FileExistsError:
-        if os.path.isdir(LOOPS):
+        if files.isdir(LOOPS):
             refuse_taken(made.name, may_replace)
         raise UserError("cannot-write", f"{LOOPS} is no folder", exit_code=EXIT_FAILURE) from None
     except OSError as error:

@@ -6,7 +6,6 @@ Imported only where somebody is asked: it takes its time to load. A terminal tha
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 from prompt_toolkit.validation import ValidationError, Validator
 
+from ..host import environment
 from ..host.screen import Screen
 from ..terminal.keys import no_mouse
 from .wizard import Check, Choice
@@ -37,7 +37,7 @@ class Menus:
     def __init__(self) -> None:
         self._screen = Screen(sys.stdout)
         self._depth = None if self._screen.color else ColorDepth.DEPTH_1_BIT
-        self._is_plain = os.environ.get("TERM", "dumb") in ("dumb", "")
+        self._is_plain = environment.environ.get("TERM", "dumb") in ("dumb", "")
 
     def tell(self, text: str) -> None:
         self._screen.write(text + "\n")

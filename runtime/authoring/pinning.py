@@ -7,9 +7,8 @@ llc asks a model in order to compile.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
+import os.path
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from ...frontend.loop.reader import read_loop
 from ...frontend.source.document import Document
 from ...frontend.source.files import read_source
 from ...ir.diagnostics import CompileError
+from ..host import files
 from ..host.context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.paths import LOOPS
@@ -155,10 +155,10 @@ def keep(path: str, made: Described) -> None:
 @contextlib.contextmanager
 def _alone(path: str) -> Iterator[None]:
     """Let nobody else pin in the folder of that file meanwhile: a pin must not take away another."""
-    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
+    folder = files.open_handle(os.path.dirname(path) or ".", files.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # a file system that has no locks
-            fcntl.flock(folder, fcntl.LOCK_EX)
+            files.flock(folder, files.LOCK_EX)
         yield
     finally:
-        os.close(folder)
+        files.close(folder)

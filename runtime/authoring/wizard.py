@@ -6,11 +6,12 @@ Must not be in here: YAML, files (`drafts`), models (`describing`).
 
 from __future__ import annotations
 
-import os
+import os.path
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ...frontend.source.yaml_tree import read_scalar
+from ..host import files
 from . import drafts
 
 Data = dict[str, Any]
@@ -267,8 +268,8 @@ _QUESTIONS: dict[str, Callable[[Asker, Data], Data]] = {
 
 def usual() -> list[Known]:
     """The checks that fit the project's files; the seed's, where no file says what it is."""
-    found = [row for row in CHECKS if row.files and any(map(os.path.exists, row.files))]
-    has_python = any(map(os.path.exists, _PYTHON))
+    found = [row for row in CHECKS if row.files and any(map(files.exists, row.files))]
+    has_python = any(map(files.exists, _PYTHON))
     return [row for row in CHECKS if not row.files and (has_python or not found)] + found
 
 

@@ -7,8 +7,7 @@ typer's script leaves it at that.
 
 from __future__ import annotations
 
-import os
-
+from ..host import environment
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..project.options import ANY, FLAG, MANY, PAIR, SOME
 from . import declare, help
@@ -97,7 +96,7 @@ def answer(request: str) -> int | None:
         if not isinstance(error, UserError | CompileError | JournalError):
             raise
         offers, code = [], EXIT_FAILURE
-    if shell == "fish" and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
+    if shell == "fish" and environment.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return EXIT_OK if offers else EXIT_FAILURE
     told = tell(offers) if code == EXIT_OK else ""
     if told:
@@ -183,20 +182,20 @@ def _values(complete: Complete | None, values: dict[str, Any], start: str) -> It
 
 
 def _from_bash() -> tuple[list[str], str]:
-    words = _split(os.environ.get("COMP_WORDS", ""))
-    at = int(os.environ.get("COMP_CWORD", "0"))
+    words = _split(environment.environ.get("COMP_WORDS", ""))
+    at = int(environment.environ.get("COMP_CWORD", "0"))
     return words[1:at], words[at] if at < len(words) else ""
 
 
 def _from_line() -> tuple[list[str], str]:
-    line = os.environ.get(_LINE, "")
+    line = environment.environ.get(_LINE, "")
     words = _split(line)[1:]
     return (words[:-1], words[-1]) if words and not line.endswith(" ") else (words, "")
 
 
 def _from_powershell() -> tuple[list[str], str]:
-    words = _split(os.environ.get(_LINE, ""))[1:]
-    start = os.environ.get("_TYPER_COMPLETE_WORD_TO_COMPLETE", "")
+    words = _split(environment.environ.get(_LINE, ""))[1:]
+    start = environment.environ.get("_TYPER_COMPLETE_WORD_TO_COMPLETE", "")
     return words[:-1] if start else words, start
 
 

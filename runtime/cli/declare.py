@@ -8,8 +8,9 @@ used: neither a command that does something else nor help nor completion must wa
 
 from __future__ import annotations
 
-import os
+import os.path
 
+from ..host import files
 from ..project.options import ANY, FLAG, MAYBE, ONE, SOME, Argument, Option
 from .verbs import HOMES
 
@@ -86,13 +87,13 @@ def complete_loop(incomplete: str) -> list[str]:
     names = [name for name in loop_files() if name.startswith(incomplete)]
     folder, _, start = incomplete.rpartition("/")
     try:
-        files = sorted(os.listdir(folder or "."))
+        entries = sorted(files.listdir(folder or "."))
     except OSError:
         return names
-    for file in files:
+    for file in entries:
         path = os.path.join(folder, file) if folder else file
         if file.startswith(start) and (start or not file.startswith(".")):
-            if os.path.isdir(path):
+            if files.isdir(path):
                 names.append(path + "/")
             elif is_path(file):
                 names.append(path)

@@ -6,17 +6,16 @@ at once rather than by an exception: that could come up in the middle of an impo
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 
+from ..host import files, processes, signals
 from ..host.errors import EXIT_INTERRUPTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPING = (signals.SIGINT, signals.SIGTERM, signals.SIGHUP)
 # The verbs that begin or go on with a run.
 VERBS = ("run", "resume", "fork", "batch")
 
@@ -32,16 +31,16 @@ _ANSWER = (
 def leave(number: int, frame: FrameType | None) -> None:
     """The handler."""
     try:
-        os.write(2, SAID.encode() + b"\n")
+        files.write(2, SAID.encode() + b"\n")
         if "--json" in sys.argv and "batch" not in sys.argv[:2]:  # that answers for each run that began
-            os.write(1, _ANSWER)
+            files.write(1, _ANSWER)
     except OSError:
         pass  # nobody listens
-    os._exit(EXIT_INTERRUPTED)
+    processes.exit_now(EXIT_INTERRUPTED)
 
 
 def take() -> None:
     """End so from now on, but for signals that are ignored or handled already."""
     for number in STOPPING:
-        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-            signal.signal(number, leave)
+        if signals.getsignal(number) in (signals.SIG_DFL, signals.default_int_handler):
+            signals.signal(number, leave)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import sys
 from errno import EIO, ENOSPC
 
+from ..host import environment, files
 from ..host.errors import (
     EXIT_FAILURE,
     EXIT_HANGUP,
@@ -116,7 +116,7 @@ def _complete(request: str) -> int | None:
 
 def completion_request(program: str) -> str | None:
     """What a shell asks about a line that is being typed, by typer's protocol: `_LLC_COMPLETE`."""
-    return os.environ.get(f"_{program.replace('-', '_').upper()}_COMPLETE")
+    return environment.environ.get(f"_{program.replace('-', '_').upper()}_COMPLETE")
 
 
 def guarded(action: Callable[[], int]) -> int:
@@ -162,13 +162,12 @@ def _complain(error: OSError) -> int:
 
 def _report(error: Exception) -> int:
     """Say that we failed, and where the traceback is."""
-    import tempfile
     import traceback
 
     lines = traceback.format_exception(error)
     try:
-        fd, path = tempfile.mkstemp(prefix="llc-crash-", suffix=".txt")
-        with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
+        fd, path = files.mkstemp(prefix="llc-crash-", suffix=".txt")
+        with files.open(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(masked(f"{' '.join(sys.argv)}\n\n{''.join(lines)}"))
         where = f"please report it with the file {path}"
     except OSError:

@@ -6,9 +6,9 @@ help need not wait for it.
 
 from __future__ import annotations
 
-import os
 import textwrap
 
+from ..host import environment, terminal
 from ..project.options import FLAG, Option
 from .verbs import VERBS
 
@@ -126,12 +126,12 @@ def _section(title: str, rows: Iterable[tuple[str, str]], width: int) -> str:
 def _width() -> int:
     """How wide a page is: as the terminal, in bounds."""
     try:
-        columns = int(os.environ.get("COLUMNS", ""))
+        columns = int(environment.environ.get("COLUMNS", ""))
     except ValueError:
         columns = 0
     if columns <= 0:
         try:
-            columns = os.get_terminal_size(1).columns or 80
+            columns = terminal.get_terminal_size(1).columns or 80
         except OSError:
             columns = 80
     return max(min(columns - 2, _WIDEST), _NARROWEST)

@@ -114,7 +114,7 @@ def fmt(given: dict[str, Any]) -> int:
     from ..project import format_files
 
     is_look = given["check"] or given["diff"]
-    found = [format_files.look(path) for path in format_files.files(given["files"] or [])]
+    found = [format_files.look(path) for path in format_files.find_files(given["files"] or [])]
     errors = [one.error for one in found if one.error is not None]
     for one in found:
         if one.error is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
+import os.path
 import sys
 
+from ..host import files
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError, refuse_missing_folder
 from ..host.screen import Screen
 from ..journal.run_folder import RunFolder
@@ -23,17 +24,17 @@ def complete_case(incomplete: str) -> list[str]:
     """Names of cases in `.loops/tests/`, and paths."""
     from ..recordings import cases
 
-    found = cases.find_cases([]) if os.path.isdir(cases.FOLDER) else []
+    found = cases.find_cases([]) if files.isdir(cases.FOLDER) else []
     names = [os.path.splitext(os.path.relpath(path, cases.FOLDER))[0] for path in found]
     folder, _, start = incomplete.rpartition("/")
     try:
-        files = sorted(os.listdir(folder or "."))
+        entries = sorted(files.listdir(folder or "."))
     except OSError:
-        files = []
-    for file in files:
+        entries = []
+    for file in entries:
         path = os.path.join(folder, file)
         if file.startswith(start) and (start or not file.startswith(".")):
-            if os.path.isdir(path):
+            if files.isdir(path):
                 names.append(path + "/")
             elif file.endswith(cases.SUFFIXES) and cases.is_case(path):
                 names.append(path)

@@ -7,7 +7,6 @@ and completion tell is `help`'s and `completion`'s.
 from __future__ import annotations
 
 import inspect
-import os
 from importlib import import_module
 from math import isfinite
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from typer import _completion_shared
 from typer.core import TyperCommand, TyperGroup
 
 from ...ir.diagnostics import clean, suggest
+from ..host import files
 from ..host.errors import UserError
 from ..project import options
 from ..project.options import Argument, Option
@@ -36,7 +36,7 @@ class _Program(TyperGroup):
         """As the library has it; an unknown verb is refused in our words."""
         name = words[0]
         if name not in VERBS:
-            is_loop = name in loop_files() or (is_path(name) and os.path.isfile(name))
+            is_loop = name in loop_files() or (is_path(name) and files.isfile(name))
             program = context.info_name
             help = f"to run it: {program} run {name}" if is_loop else suggest(name, VERBS, "commands")
             raise UserError("unknown-command", f"{program} has no command `{clean(name, 60)}`", help)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
+
+from ..host import environment
 
 
 def version_text(verbose: bool) -> str:
@@ -12,7 +13,6 @@ def version_text(verbose: bool) -> str:
 
     if not verbose:
         return f"llc {__version__}\n"
-    import platform
 
     from ...frontend.compile import DEFAULT_LLM_MODEL
     from ...vm.code import image
@@ -21,9 +21,9 @@ def version_text(verbose: bool) -> str:
 
     rows = {
         "llc": __version__,
-        "default model": os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL,
-        "Python": f"{platform.python_version()} ({sys.executable})",
-        "platform": platform.platform(),
+        "default model": environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL,
+        "Python": f"{environment.python_version()} ({sys.executable})",
+        "platform": environment.platform(),
         "image format": image.VERSION,
         "snapshot format": snapshot.FORMAT,
         "journal format": journal.FORMAT,

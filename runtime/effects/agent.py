@@ -6,9 +6,10 @@ what it used, its session, an error, a hand-off. What it says while it works is 
 
 from __future__ import annotations
 
-import os
+import os.path
 import re
 
+from ..host import files
 from .agent_stream import Stream, usage_of
 from .process import NotStarted, failure
 
@@ -106,7 +107,7 @@ def perform(args: dict[str, Any], context: Context, runner: Runner) -> dict[str,
     name = program.argv[0]
     path = runner.find(name)
     if path is None:
-        if "/" in name and os.path.exists(name):
+        if "/" in name and files.exists(name):
             return failure(
                 context, 126, kind="not-executable", message=f"`{name}` is not an executable file; {_HELP}"
             )

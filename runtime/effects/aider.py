@@ -6,11 +6,8 @@ Owns how it is called, how the terminal is handed over to it and taken back, and
 from __future__ import annotations
 
 import contextlib
-import os
-import select
-import signal
-import time
 
+from ..host import clock, pipes, processes, signals, terminal
 from ..host.context import TICK, Interrupted, milliseconds
 from ..host.processes import start_time
 from .builtin_tools import ToolError
@@ -81,47 +78,46 @@ def _hand_over(
     path: str, words: list[str], limits: dict[str, Any], context: Context, runner: Runner
 ) -> dict[str, Any]:
     """Run a program that has the terminal to itself; its result, without an output."""
-    import termios
 
-    began = time.monotonic()
+    began = clock.monotonic()
     limit, limited_by = context.limit(limits, own="action")
     env = {
         **runner.env,
         b"LLC_EFFECT_ID": context.effect_id.encode(),
         b"LLC_RUN_ID": context.run_id.encode(),
     }
-    settings = termios.tcgetattr(0)
+    settings = terminal.tcgetattr(0)
     # A process that is not in front is stopped where it touches the terminal, unless it blocks the signal.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    before = signals.pthread_sigmask(signals.SIG_BLOCK, {signals.SIGTTOU})
     try:
         try:
-            pid = os.posix_spawn(
+            pid = processes.posix_spawn(
                 path,
                 words,
                 env,
                 setpgroup=0,
                 setsigmask=(),
-                setsigdef=(signal.SIGINT, signal.SIGPIPE, signal.SIGTTOU, signal.SIGTSTP),
+                setsigdef=(signals.SIGINT, signals.SIGPIPE, signals.SIGTTOU, signals.SIGTSTP),
             )
         except OSError as error:
             raise ToolError("failed-to-start", f"aider could not be started: {error.strerror}") from None
         try:
             if context.on_process is not None:
                 context.on_process(pid, start_time(pid))
-            os.tcsetpgrp(0, pid)
-            os.kill(-pid, signal.SIGCONT)  # it may have wanted to read before
+            terminal.tcsetpgrp(0, pid)
+            processes.kill(-pid, signals.SIGCONT)  # it may have wanted to read before
             status, timed_out = _wait(pid, None if limit is None else began + limit, context)
         except BaseException:
             end_process_group(pid)
             raise
         finally:
             with contextlib.suppress(OSError):
-                os.tcsetpgrp(0, os.getpgrp())
-            with contextlib.suppress(termios.error):
-                termios.tcsetattr(0, termios.TCSADRAIN, settings)
+                terminal.tcsetpgrp(0, processes.getpgrp())
+            with contextlib.suppress(terminal.TerminalError):
+                terminal.tcsetattr(0, terminal.TCSADRAIN, settings)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    code = os.waitstatus_to_exitcode(status)
+        signals.pthread_sigmask(signals.SIG_SETMASK, before)
+    code = processes.waitstatus_to_exitcode(status)
     result: dict[str, Any] = {"output": "", "stderr": "", "exit_code": code if code >= 0 else 128 - code}
     if timed_out and limit is not None:
         result |= {"timed_out": limited_by, "limit_ms": round(limit * 1000)}
@@ -130,16 +126,16 @@ def _hand_over(
 
 def _wait(pid: int, end: float | None, context: Context) -> tuple[int, bool]:
     """The status it ended with, and whether its time was over. Raises `Interrupted`."""
-    poller = select.poll()
-    poller.register(context.interrupt, select.POLLIN)
+    poller = pipes.poll()
+    poller.register(context.interrupt, pipes.POLLIN)
     while True:
-        found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
-        if found and os.WIFSTOPPED(status):
-            os.kill(-pid, signal.SIGCONT)  # Ctrl-Z: there is no shell to go back to
+        found, status = processes.waitpid(pid, processes.WNOHANG | processes.WUNTRACED)
+        if found and processes.WIFSTOPPED(status):
+            processes.kill(-pid, signals.SIGCONT)  # Ctrl-Z: there is no shell to go back to
         elif found:
             return status, False
         if context.interrupt.is_set:
             raise Interrupted
-        if end is not None and time.monotonic() >= end:
+        if end is not None and clock.monotonic() >= end:
             return end_process_group(pid), True
         poller.poll(milliseconds(TICK))

@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import select
-import threading
-import time
+import os.path
 
-from ..host import secrets
+from ..host import clock, files, pipes, secrets, terminal, threads
 from ..host.context import TICK, milliseconds
 from .process import failure
 
@@ -38,7 +35,7 @@ LONGEST_ANSWER = 64 * 1024
 # What a terminal gives of a line, in bytes: it drops the rest.
 LONGEST_LINE = 4095
 # The terminal is one, questions may be several.
-_terminal = threading.Lock()
+_terminal = threads.Lock()
 
 
 def pick(text: str, choices: list[str]) -> str | None:
@@ -67,7 +64,7 @@ def accepted(text: str, choices: list[str]) -> str | None:
 
 def perform(args: dict[str, Any], context: Context) -> dict[str, Any]:
     """The answer as an action's output. Raises `Interrupted`; the question is asked again then."""
-    began = time.monotonic()
+    began = clock.monotonic()
     limit, limited_by = context.limit(args, own="action")
     default, choices = args.get("default"), args.get("choices") or ()
     if default is not None and choices and default not in choices:
@@ -83,7 +80,7 @@ def perform(args: dict[str, Any], context: Context) -> dict[str, Any]:
         waiting.close()
     if answer is None and default is not None and limited_by == "action":
         answer, by = str(default), "default"
-    took = round((time.monotonic() - began) * 1000)
+    took = round((clock.monotonic() - began) * 1000)
     if answer is None:
         result = failure(context, 124, timed_out=limited_by)
         return {**result, "duration_ms": took, "limit_ms": round(max(limit or 0.0, 0.0) * 1000)}
@@ -124,13 +121,13 @@ class Mailbox:
         if self.wake_path is None:
             return -1
         try:
-            os.makedirs(os.path.dirname(self.wake_path), mode=0o700, exist_ok=True)
+            files.makedirs(os.path.dirname(self.wake_path), mode=0o700, exist_ok=True)
             with contextlib.suppress(FileExistsError):
-                os.mkfifo(self.wake_path, 0o600)
-            flags = os.O_NONBLOCK | os.O_CLOEXEC
-            self._descriptors.append(os.open(self.wake_path, os.O_RDONLY | flags))
+                pipes.mkfifo(self.wake_path, 0o600)
+            flags = files.O_NONBLOCK
+            self._descriptors.append(files.open_handle(self.wake_path, files.O_RDONLY | flags))
             # Without a writer of our own it would be readable for ever after the first one closed it.
-            self._descriptors.append(os.open(self.wake_path, os.O_WRONLY | flags))
+            self._descriptors.append(files.open_handle(self.wake_path, files.O_WRONLY | flags))
         except OSError:
             return -1
         return self._descriptors[0]
@@ -140,7 +137,7 @@ class Mailbox:
         if self.answer_path is None:
             return None
         try:
-            with open(self.answer_path, "rb") as file:
+            with files.open(self.answer_path, "rb") as file:
                 found = json.loads(file.read(4 * LONGEST_ANSWER))
             if found["question"] == secrets.masked(self.question) and isinstance(found["answer"], str):
                 return str(found["answer"])
@@ -150,14 +147,14 @@ class Mailbox:
 
     def drain(self) -> None:
         with contextlib.suppress(OSError):
-            os.read(self._descriptors[0], 4096)
+            files.read(self._descriptors[0], 4096)
 
     def close(self) -> None:
         for descriptor in self._descriptors:
-            os.close(descriptor)
+            files.close(descriptor)
         if self._descriptors and self.wake_path is not None:
             with contextlib.suppress(OSError):
-                os.unlink(self.wake_path)
+                files.unlink(self.wake_path)
         self._descriptors.clear()
 
 
@@ -173,11 +170,11 @@ class _Waiting:
         self._wants_terminal = context.on_prompt is not None
         self._has_terminal = False
         self._typed = b""
-        self._poller = select.poll()
-        self._poller.register(context.interrupt, select.POLLIN)
+        self._poller = pipes.poll()
+        self._poller.register(context.interrupt, pipes.POLLIN)
         self._wake = mailbox.open()
         if self._wake >= 0:
-            self._poller.register(self._wake, select.POLLIN)
+            self._poller.register(self._wake, pipes.POLLIN)
 
     def close(self) -> None:
         self._release()
@@ -189,7 +186,7 @@ class _Waiting:
         looked = 0.0
         while True:
             context.interrupt.check()
-            now = time.monotonic()
+            now = clock.monotonic()
             if not looked or now - looked >= _LOOK_AGAIN:
                 looked = now
                 answer = self._mailbox.take()
@@ -222,12 +219,11 @@ class _Waiting:
         if not _terminal.acquire(blocking=False):
             return
         self._has_terminal = True
-        import termios
 
         # What was typed before the question was read is no answer to it.
-        with contextlib.suppress(termios.error, OSError):
-            termios.tcflush(0, termios.TCIFLUSH)
-        self._poller.register(0, select.POLLIN)
+        with contextlib.suppress(terminal.TerminalError, OSError):
+            terminal.tcflush(0, terminal.TCIFLUSH)
+        self._poller.register(0, pipes.POLLIN)
         self._prompt()
 
     def _release(self) -> None:
@@ -246,7 +242,7 @@ class _Waiting:
     def _read(self) -> str | None:
         """The answer that was typed, if it is one by now."""
         try:
-            data = os.read(0, 4096)
+            data = files.read(0, 4096)
         except BlockingIOError:
             return None
         except OSError:

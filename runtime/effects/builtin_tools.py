@@ -6,10 +6,11 @@ Paths are relative to the folder of the run. Declared in `frontend/tasks/builtin
 from __future__ import annotations
 
 import contextlib
-import os
+import os.path
 import stat
 from itertools import count, islice
 
+from ..host import files, processes
 from ..host.errors import reason
 
 TYPE_CHECKING = False
@@ -63,24 +64,24 @@ def read_files(args: dict[str, Any]) -> list[dict[str, Any]]:
 def _read(path: str, most: int, left: int) -> bytes:
     try:
         # What is no plain file, such as a pipe, must not be waited for.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = files.open_handle(path, files.O_RDONLY | files.O_NONBLOCK)
     except (OSError, ValueError) as error:
         raise _refusal(path, error) from None
     try:
-        about = os.fstat(descriptor)
+        about = files.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             what = "a folder" if stat.S_ISDIR(about.st_mode) else "no plain file"
             raise ToolError("not-a-file", f"`{path}` is {what}")
         limit = min(most, left)
         parts = []
         size = 0
-        while size <= limit and (part := os.read(descriptor, min(limit + 1 - size, 1 << 20))):
+        while size <= limit and (part := files.read(descriptor, min(limit + 1 - size, 1 << 20))):
             parts.append(part)
             size += len(part)
     except OSError as error:
         raise _refusal(path, error) from None
     finally:
-        os.close(descriptor)
+        files.close(descriptor)
     if size > most:
         raise ToolError("too-large", f"`{path}` has {max(about.st_size, size)} bytes, more than {most}")
     if size > left:
@@ -110,7 +111,7 @@ def _refusal(path: str, error: OSError | ValueError) -> ToolError:
 def list_directory(args: dict[str, Any]) -> list[str]:
     path, most = args["directory_path"], args["max_entries"]
     try:
-        with os.scandir(path or ".") as entries:
+        with files.scandir(path or ".") as entries:
             found = list(islice(entries, most + 1))
     except FileNotFoundError:
         raise ToolError("not-found", f"`{path}` does not exist") from None
@@ -124,9 +125,9 @@ def list_directory(args: dict[str, Any]) -> list[str]:
     return sorted(names)
 
 
-def _name(entry: os.DirEntry[str]) -> str:
+def _name(entry: files.DirEntry[str]) -> str:
     # A name that is not UTF-8 is told apart, but cannot be a text of a program.
-    return os.fsencode(entry.name).decode("utf-8", "backslashreplace")
+    return files.fsencode(entry.name).decode("utf-8", "backslashreplace")
 
 
 # --- write_file -------------------------------------------------------------------------------
@@ -139,11 +140,11 @@ def write_file(args: dict[str, Any]) -> dict[str, Any]:
         raise ToolError("bad-path", "the path is empty")
     try:
         data = content.encode("utf-8")
-        place = os.path.realpath(path)
+        place = files.realpath(path)
         mode = _mode_there(place, path)
         if mode is not None and not args["overwrite"]:
             raise ToolError("file-exists", f"`{path}` is there already, and `overwrite` is false")
-        os.makedirs(os.path.dirname(place), exist_ok=True)
+        files.makedirs(os.path.dirname(place), exist_ok=True)
         _replace(place, data, mode, is_new=not args["overwrite"])
     except FileExistsError:
         raise ToolError("file-exists", f"`{path}` is there already, and `overwrite` is false") from None
@@ -160,7 +161,7 @@ def write_file(args: dict[str, Any]) -> dict[str, Any]:
 def _mode_there(place: str, path: str) -> int | None:
     """The permissions of the file that is there, None if there is none."""
     try:
-        about = os.stat(place)
+        about = files.stat(place)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(about.st_mode):
@@ -172,26 +173,26 @@ def _mode_there(place: str, path: str) -> int | None:
 def _replace(place: str, data: bytes, mode: int | None, *, is_new: bool) -> None:
     folder, name = os.path.split(place)
     # Several may write the same file at once, in threads of this process.
-    scratch = os.path.join(folder, f".{name[:60]}.{os.getpid()}-{next(_numbers)}.new")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    scratch = os.path.join(folder, f".{name[:60]}.{processes.getpid()}-{next(_numbers)}.new")
+    descriptor = files.open_handle(scratch, files.O_WRONLY | files.O_CREAT | files.O_TRUNC, 0o666)
     try:
         try:
             if mode is not None:
-                os.fchmod(descriptor, mode)
+                files.fchmod(descriptor, mode)
             rest = memoryview(data)
             while rest:
-                rest = rest[os.write(descriptor, rest) :]
-            os.fdatasync(descriptor)
+                rest = rest[files.write(descriptor, rest) :]
+            files.fdatasync(descriptor)
         finally:
-            os.close(descriptor)
+            files.close(descriptor)
         if is_new:
-            os.link(scratch, place)  # fails where somebody else was quicker
-            os.unlink(scratch)
+            files.link(scratch, place)  # fails where somebody else was quicker
+            files.unlink(scratch)
         else:
-            os.replace(scratch, place)
+            files.replace(scratch, place)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(scratch)
+            files.unlink(scratch)
         raise
 
 

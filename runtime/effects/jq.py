@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from ..host import environment
 from ..models.worker import Worker, WorkerEnded, WorkerTimeout
 
 TYPE_CHECKING = False
@@ -26,7 +25,7 @@ class JqWorker:
         # jq shall see its input and nothing else; what Python needs to start stays.
         kept = {
             name: value
-            for name, value in os.environb.items()
+            for name, value in environment.environb.items()
             if name.startswith((b"PYTHON", b"LD_LIBRARY_PATH", b"DYLD_"))
         }
         self._worker = Worker("effects.jq_worker", kept)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import resource
-import signal
 from functools import lru_cache
 from typing import Any
 
 import jq  # type: ignore[import-not-found, unused-ignore]
 
+from ..host import processes, signals
 from ..models.worker import serve
 
 # Bytes of address space; a document of 1 MiB needs about 100 MiB.
@@ -21,20 +20,20 @@ MAX_DEPTH = 200
 
 def main() -> None:
     with contextlib.suppress(ValueError, OSError):  # a tighter bound may stand already
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        processes.setrlimit(processes.RLIMIT_AS, (MEMORY, MEMORY))
+        processes.setrlimit(processes.RLIMIT_CORE, (0, 0))
     serve(answer)
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     # Should the run be killed meanwhile, nobody else would end an endless program.
-    signal.setitimer(signal.ITIMER_REAL, request["limit"] + 1)
+    signals.setitimer(signals.ITIMER_REAL, request["limit"] + 1)
     try:
         try:
             values = iter(_compiled(request["program"]).input_text(request["input"]))
             value = next(values)
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signals.setitimer(signals.ITIMER_REAL, 0)
         if _is_deep(value):
             return _error("too-deep", f"the value is nested more than {MAX_DEPTH} levels deep")
         return {"value": value}

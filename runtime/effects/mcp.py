@@ -7,11 +7,9 @@ What is said to a server is said by `mcp_worker`; the `mcp` package is imported 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import signal
-import threading
 
+from ..host import environment, processes, signals, threads
 from ..host.context import TICK, Interrupted
 from ..host.processes import is_alive, start_time
 from ..models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
@@ -37,7 +35,7 @@ class Servers:
     """The servers of a run, by name; several effects at once may call them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._running: dict[str, _Server] = {}
 
     def close(self) -> None:
@@ -85,7 +83,7 @@ def configured_servers() -> dict[str, McpServer]:
 
 def as_request(server: McpServer) -> dict[str, Any]:
     """What a helper needs to start a server: `$NAME` in its `env` is the variable of that name."""
-    env = {name: value for name, value in os.environ.items() if _is_sendable(value)}
+    env = {name: value for name, value in environment.environ.items() if _is_sendable(value)}
     for name, value in server.env.items():
         env[name] = _VARIABLE.sub(lambda found: env.get(found[1] or found[2], ""), value)
     return {"command": server.command, "args": list(server.args), "env": env, "cwd": server.cwd}
@@ -128,8 +126,8 @@ class _Server:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._turn = threading.Lock()
-        self._worker = Worker("effects.mcp_worker", dict(os.environb))
+        self._turn = threads.Lock()
+        self._worker = Worker("effects.mcp_worker", dict(environment.environb))
         self._process: tuple[int, str] | None = None
 
     def ask(
@@ -203,4 +201,4 @@ class _Server:
             self._process = None
             if begun and is_alive(pid, begun):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signal.SIGKILL)
+                    processes.killpg(pid, signals.SIGKILL)

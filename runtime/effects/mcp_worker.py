@@ -11,13 +11,9 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import os
-import select
-import shutil
-import tempfile
-import threading
 from typing import Any
 
+from ..host import environment, files, pipes, processes, threads
 from ..models.worker import serve
 
 # Seconds that a server has to show that it listens, after a call that took too long.
@@ -43,10 +39,10 @@ class Lost(Exception):
 
 def main() -> None:
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
+    threads.Thread(target=loop.run_forever, daemon=True).start()
     link = _Link()
 
-    asking = select.poll()
+    asking = pipes.poll()
     asking.register(0, 0)  # only that nobody asks any more
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +57,7 @@ def main() -> None:
     finally:
         with contextlib.suppress(Exception):
             asyncio.run_coroutine_threadsafe(link.end(), loop).result(_END_SECONDS)
-        os._exit(0)  # threads of the package may be left
+        processes.exit_now(0)  # threads of the package may be left
 
 
 class _Link:
@@ -101,7 +97,7 @@ class _Link:
         except ModuleNotFoundError as error:
             message = f"the package `mcp` is missing ({error}); pip install 'llc-loops[mcp]'"
             raise Lost("no-package", message) from None
-        if shutil.which(server["command"], path=server["env"].get("PATH")) is None:
+        if environment.which(server["command"], path=server["env"].get("PATH")) is None:
             raise Lost("not-found", f"`{server['command']}` is not on PATH")
         self._stop = asyncio.Event()
         self._session = None
@@ -121,7 +117,7 @@ class _Link:
         from mcp import ClientSession, StdioServerParameters
         from mcp.client.stdio import stdio_client
 
-        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - kept
+        self._errors = files.TemporaryFile("w+", encoding="utf-8", errors="replace")
         parameters = StdioServerParameters(
             command=server["command"], args=server["args"], env=server["env"], cwd=server["cwd"]
         )
@@ -178,7 +174,7 @@ class _Link:
         if self._errors is None:
             return ""
         with contextlib.suppress(OSError, ValueError):
-            self._errors.seek(0, os.SEEK_END)
+            self._errors.seek(0, files.SEEK_END)
             self._errors.seek(max(0, self._errors.tell() - 4 * _TOLD))
             lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
             text = " | ".join(lines[-_LINES:])[-_TOLD:]
@@ -238,11 +234,11 @@ def _wrong(error: Any) -> str:
 
 def _child() -> int:
     """The process of the server, 0 where there is none or the system does not tell."""
-    own = str(os.getpid())
+    own = str(processes.getpid())
     with contextlib.suppress(OSError):
-        for name in os.listdir("/proc"):
+        for name in files.listdir("/proc"):
             if name.isdigit():
-                with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+                with contextlib.suppress(OSError, IndexError), files.open(f"/proc/{name}/stat", "rb") as file:
                     if file.read().rpartition(b")")[2].split()[1].decode() == own:
                         return int(name)
     return 0

@@ -5,9 +5,9 @@ Works on blocks of bytes as they are read, never on lines.
 
 from __future__ import annotations
 
-import os
+import os.path
 
-from ..host import secrets
+from ..host import files, secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Capture:
 
     def close(self) -> None:
         if self._file >= 0:
-            os.close(self._file)
+            files.close(self._file)
             self._file = -1
 
     @property
@@ -111,8 +111,8 @@ class Capture:
             return
         path = os.path.join(self._directory, self._name)
         try:
-            os.makedirs(self._directory, mode=0o700, exist_ok=True)
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            files.makedirs(self._directory, mode=0o700, exist_ok=True)
+            self._file = files.open_handle(path, files.O_WRONLY | files.O_CREAT | files.O_TRUNC, 0o600)
             if secrets.known:
                 self._masked = secrets.Stream(is_text=False)
         except OSError as error:
@@ -129,7 +129,7 @@ class Capture:
             with memoryview(data) as view:
                 done = 0
                 while done < len(view):
-                    done += os.write(self._file, view[done:])
+                    done += files.write(self._file, view[done:])
         except OSError as error:  # a full disk costs the copy, not the step
             self.copy = f"no full copy: {error.strerror}"
             self.close()

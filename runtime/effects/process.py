@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
-import select
-import signal
+import os.path
 import stat
-import time
 
+from ..host import clock, environment, files, pipes, processes, signals
 from ..host.context import TICK, Interrupted, milliseconds
 from ..host.processes import has_living, new_start_time, tick_now
 from .output_capture import Capture
@@ -33,7 +31,7 @@ LINGER = 0.1
 # How often the exit is asked for where the system has no pidfd, and whether a group is empty.
 POLL_EXIT = 0.01
 _CHUNK = 1 << 16
-_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
+_DEFAULT_SIGNALS = (signals.SIGPIPE, signals.SIGXFSZ, signals.SIGCHLD)
 # Pipes of background children that outlive their step, kept open and drained so that they do not
 # die of SIGPIPE; the oldest are closed beyond this many.
 MAX_LEFT_BEHIND = 64
@@ -66,24 +64,24 @@ class Runner:
     __slots__ = ("_left_behind", "_null", "_path", "env")
 
     def __init__(self) -> None:
-        self.env = dict(os.environb)
+        self.env = dict(environment.environb)
         self.env[b"PWD"] = _working_folder(self.env.get(b"PWD"))
-        path = self.env.get(b"PATH") or os.defpath.encode()
+        path = self.env.get(b"PATH") or environment.defpath.encode()
         self._path = [os.path.join(directory or b".", b"") for directory in path.split(b":")]
-        self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self._null = files.open_handle(files.devnull, files.O_RDWR)
         # Where llc itself was started with closed standard descriptors, pipes must not take their
         # places: they are overwritten in the child.
         while self._null <= 2:
-            self._null = os.dup(self._null)
+            self._null = pipes.dup(self._null)
         self._left_behind: list[int] = []
-        if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        if signals.getsignal(signals.SIGCHLD) == signals.SIG_IGN:
             # Inherited from a careless parent; with it the system throws exit codes away.
             with contextlib.suppress(ValueError):  # only the main thread may change it
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signals.signal(signals.SIGCHLD, signals.SIG_DFL)
 
     def close(self) -> None:
         for descriptor in (self._null, *self._left_behind):
-            os.close(descriptor)
+            files.close(descriptor)
         self._left_behind.clear()
         self._null = -1
 
@@ -108,7 +106,7 @@ class Runner:
         `deadline_ms`. Raises `NotStarted`, and `Interrupted` when the wait was cut short (the group has
         been ended then); what a callback of the context raises goes through, and ends the group too.
         """
-        started = time.monotonic()
+        started = clock.monotonic()
         limit, limited_by = context.limit(args, own="action")
         if limit is not None and limit <= 0:
             return failure(context, 124, timed_out=limited_by)
@@ -119,12 +117,12 @@ class Runner:
         except BaseException:
             child.abandon()
             raise
-        exit_code = os.waitstatus_to_exitcode(child.status or 0)
+        exit_code = processes.waitstatus_to_exitcode(child.status or 0)
         result: dict[str, Any] = {
             "output": child.output.finish(),
             "stderr": child.stderr.finish(),
             "exit_code": exit_code if exit_code >= 0 else 128 - exit_code,
-            "duration_ms": round((time.monotonic() - started) * 1000),
+            "duration_ms": round((clock.monotonic() - started) * 1000),
             "elapsed_ms": context.elapsed_ms(),
         }
         if exit_code < 0:
@@ -153,14 +151,14 @@ class Runner:
             else:
                 env[name] = str(value).encode("utf-8", "replace")
         # In UTF-8 whatever the locale says: that is what the loop's text is.
-        return os.posix_spawnp(
+        return processes.posix_spawnp(
             path.encode("utf-8", "surrogateescape"),
             [word.encode("utf-8", "surrogateescape") for word in argv],
             env,
             file_actions=(
-                (os.POSIX_SPAWN_DUP2, self._null, 0),
-                (os.POSIX_SPAWN_DUP2, output, 1),
-                (os.POSIX_SPAWN_DUP2, errors, 2),
+                (processes.POSIX_SPAWN_DUP2, self._null, 0),
+                (processes.POSIX_SPAWN_DUP2, output, 1),
+                (processes.POSIX_SPAWN_DUP2, errors, 2),
             ),
             setsid=True,
             setsigmask=(),
@@ -170,20 +168,20 @@ class Runner:
     def drain(self, descriptor: int) -> bool:
         """Drop what a background child wrote; whether its pipe is still open."""
         try:
-            if os.read(descriptor, _CHUNK):
+            if files.read(descriptor, _CHUNK):
                 return True
         except BlockingIOError:
             return True
         self._left_behind.remove(descriptor)
-        os.close(descriptor)
+        files.close(descriptor)
         return False
 
     def keep(self, descriptor: int) -> None:
         """Hold the pipe of a background child open, to be drained during later steps."""
-        os.set_blocking(descriptor, False)
+        pipes.set_blocking(descriptor, False)
         self._left_behind.append(descriptor)
         if len(self._left_behind) > MAX_LEFT_BEHIND:
-            os.close(self._left_behind.pop(0))
+            files.close(self._left_behind.pop(0))
 
 
 class _Child:
@@ -207,25 +205,25 @@ class _Child:
         self._context = context
         self.status: int | None = None
         self._exit = -1
-        pipes: list[int] = []
+        ends: list[int] = []
         try:
-            pipes += os.pipe()
-            pipes += os.pipe()
-            output, output_end, errors, errors_end = pipes
+            ends += pipes.pipe()
+            ends += pipes.pipe()
+            output, output_end, errors, errors_end = ends
             self._since = tick_now()
             self.pid = runner.spawn(path, argv, context, output_end, errors_end)
         except (OSError, ValueError) as error:
-            for descriptor in pipes:
-                os.close(descriptor)
+            for descriptor in ends:
+                files.close(descriptor)
             raise NotStarted(argv[0], error) from error
-        os.close(output_end)
-        os.close(errors_end)
+        files.close(output_end)
+        files.close(errors_end)
         self.output = Capture("output", context)
         self.stderr = Capture("stderr", context)
         self._streams = {output: self.output, errors: self.stderr}
-        self._poller = select.poll()
-        self._poller.register(output, select.POLLIN)
-        self._poller.register(errors, select.POLLIN)
+        self._poller = pipes.poll()
+        self._poller.register(output, pipes.POLLIN)
+        self._poller.register(errors, pipes.POLLIN)
 
     def watch(self, end: float | None, limited_by: str, left_behind: list[int]) -> str | None:
         """Read until the process has ended; what ended it early ("action", "loop") or None."""
@@ -234,16 +232,16 @@ class _Child:
             context.on_process(self.pid, new_start_time(self.pid, self._since))
         self._exit = _exit_descriptor(self.pid)
         if self._exit >= 0:
-            poller.register(self._exit, select.POLLIN)
+            poller.register(self._exit, pipes.POLLIN)
         interrupt, on_tick = context.interrupt, context.on_tick
-        poller.register(interrupt, select.POLLIN)
+        poller.register(interrupt, pipes.POLLIN)
         for descriptor in left_behind:
-            poller.register(descriptor, select.POLLIN)
+            poller.register(descriptor, pipes.POLLIN)
         longest = POLL_EXIT if self._exit < 0 else None if on_tick is None else TICK
-        next_tick = time.monotonic() + TICK
+        next_tick = clock.monotonic() + TICK
         stopped_by: str | None = None
         while self.status is None:
-            now = time.monotonic()
+            now = clock.monotonic()
             if interrupt.count:
                 stopped_by = "interrupt"
             elif end is not None and now >= end:
@@ -270,8 +268,8 @@ class _Child:
     def abandon(self) -> None:
         """End everything at once: the caller cannot go on."""
         if self.status is None:
-            _signal_group(self.pid, signal.SIGKILL)
-            _, self.status = os.waitpid(self.pid, 0)
+            _signal_group(self.pid, signals.SIGKILL)
+            _, self.status = processes.waitpid(self.pid, 0)
         self._close()
 
     def _turn(self, wait: float | None) -> bool:
@@ -280,13 +278,13 @@ class _Child:
         for descriptor, _ in events:
             capture = self._streams.get(descriptor)
             if capture is not None:
-                data = os.read(descriptor, _CHUNK)
+                data = files.read(descriptor, _CHUNK)
                 if data:
                     capture.feed(data)
                 else:
                     del self._streams[descriptor]
                     self._poller.unregister(descriptor)
-                    os.close(descriptor)
+                    files.close(descriptor)
             elif descriptor == self._exit:
                 self._reap()
             elif descriptor == self._context.interrupt.fileno():
@@ -299,12 +297,12 @@ class _Child:
 
     def _reap(self) -> None:
         if self.status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            pid, status = processes.waitpid(self.pid, processes.WNOHANG)
             if pid:
                 self.status = status
                 if self._exit >= 0:
                     self._poller.unregister(self._exit)
-                    os.close(self._exit)
+                    files.close(self._exit)
                     self._exit = -1
 
     def _end_group(self, interrupt: Interrupt) -> None:
@@ -312,11 +310,11 @@ class _Child:
         # Nothing was reaped so far, so the group is ours; afterwards a group that has members keeps
         # its number from being used again.
         requests = interrupt.count
-        end = time.monotonic() + GRACE
-        _signal_group(self.pid, signal.SIGTERM)
+        end = clock.monotonic() + GRACE
+        _signal_group(self.pid, signals.SIGTERM)
         while self.status is None or _group_exists(self.pid):
-            if time.monotonic() >= end or interrupt.count > requests:
-                _signal_group(self.pid, signal.SIGKILL)
+            if clock.monotonic() >= end or interrupt.count > requests:
+                _signal_group(self.pid, signals.SIGKILL)
                 while self.status is None:
                     self._turn(POLL_EXIT)
                 return
@@ -324,19 +322,19 @@ class _Child:
 
     def _read_rest(self) -> None:
         """Take what is in the pipes; a background child that holds them gets LINGER, not more."""
-        end = time.monotonic() + LINGER
+        end = clock.monotonic() + LINGER
         while self._streams:
-            left = end - time.monotonic()
+            left = end - clock.monotonic()
             self._turn(max(left, 0))
             if left <= 0:
                 break
 
     def _close(self) -> None:
         for descriptor in self._streams:
-            os.close(descriptor)
+            files.close(descriptor)
         self._streams.clear()
         if self._exit >= 0:
-            os.close(self._exit)
+            files.close(self._exit)
             self._exit = -1
         self.output.close()
         self.stderr.close()
@@ -344,17 +342,17 @@ class _Child:
 
 def end_process_group(pid: int) -> int:
     """End a child and its group: TERM, time to clean up, KILL; the status it ended with."""
-    end = time.monotonic() + GRACE
-    _signal_group(pid, signal.SIGTERM)
-    _signal_group(pid, signal.SIGCONT)
-    while time.monotonic() < end:
-        found, status = os.waitpid(pid, os.WNOHANG)
+    end = clock.monotonic() + GRACE
+    _signal_group(pid, signals.SIGTERM)
+    _signal_group(pid, signals.SIGCONT)
+    while clock.monotonic() < end:
+        found, status = processes.waitpid(pid, processes.WNOHANG)
         if found:
-            _signal_group(pid, signal.SIGKILL)
+            _signal_group(pid, signals.SIGKILL)
             return status
-        time.sleep(POLL_EXIT)
-    _signal_group(pid, signal.SIGKILL)
-    return os.waitpid(pid, 0)[1]
+        clock.sleep(POLL_EXIT)
+    _signal_group(pid, signals.SIGKILL)
+    return processes.waitpid(pid, 0)[1]
 
 
 def failure(
@@ -378,9 +376,9 @@ def failure(
 def _working_folder(named: bytes | None) -> bytes:
     """PWD as a shell would have it: as it was named if that still leads here."""
     try:
-        if named is not None and os.path.isabs(named) and os.path.samefile(named, b"."):
+        if named is not None and os.path.isabs(named) and files.samefile(named, b"."):
             return named
-        return os.getcwdb()
+        return environment.getcwdb()
     except OSError:
         return named or b"/"  # the folder is gone; every command will say so
 
@@ -388,20 +386,20 @@ def _working_folder(named: bytes | None) -> bytes:
 def signal_name(number: int) -> str:
     """`SIGKILL` for 9; `SIG40` where the number has no name."""
     try:
-        return signal.Signals(number).name
+        return signals.Signals(number).name
     except ValueError:
         return f"SIG{number}"
 
 
 def signal_number(name: str) -> int:
     """9 for `SIGKILL`; 0 for a name that no signal has."""
-    number = getattr(signal.Signals, name, None)
+    number = getattr(signals.Signals, name, None)
     return 0 if number is None else int(number)
 
 
 def _is_program(path: bytes) -> bool:
     try:
-        return os.access(path, os.X_OK) and stat.S_ISREG(os.stat(path).st_mode)
+        return files.access(path, files.X_OK) and stat.S_ISREG(files.stat(path).st_mode)
     except (OSError, ValueError):
         return False
 
@@ -409,7 +407,7 @@ def _is_program(path: bytes) -> bool:
 def _exit_descriptor(pid: int) -> int:
     """A descriptor that becomes readable when the process ends, -1 where the system has none."""
     try:
-        return os.pidfd_open(pid)
+        return processes.pidfd_open(pid)
     except (AttributeError, OSError):
         return -1
 
@@ -417,12 +415,12 @@ def _exit_descriptor(pid: int) -> int:
 def _signal_group(group: int, number: int) -> None:
     # Nobody may be left in it, or only what is not ours to signal.
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
+        processes.killpg(group, number)
 
 
 def _group_exists(group: int) -> bool:
     try:
-        os.killpg(group, 0)
+        processes.killpg(group, 0)
     except ProcessLookupError:
         return False
     except PermissionError:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
-import os
+import os.path
 import re
 
+from ..host import environment, files
 from .process import NotStarted, Runner, failure
 
 TYPE_CHECKING = False
@@ -55,7 +56,7 @@ class Shell:
             return self._perform_in(folder, command, args, context)
         try:
             argv = plain_words(command) if self._plain else []
-            if argv and os.environb.get(b"PATH") == self.runner.env[b"PATH"]:
+            if argv and environment.environb.get(b"PATH") == self.runner.env[b"PATH"]:
                 try:
                     return self.runner.run(argv[0], argv, args, context)
                 except NotStarted as error:
@@ -71,7 +72,7 @@ class Shell:
     ) -> dict[str, Any]:
         """The same in another folder, which a shell enters: the process of the run stays where it is."""
         place = os.path.abspath(folder) if "\0" not in folder else ""
-        if not os.path.isdir(place):
+        if not files.isdir(place):
             message = f"`{folder}` is no folder to run a command in"
             return failure(context, 126, kind="no-folder", message=message)
         name = os.path.basename(self._path)

@@ -6,12 +6,12 @@ TaskResult. What is sent and how is the business of `models`. See `spec/tasks.md
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...ir.diagnostics import CompileError
 from ...ir.results import TaskError, TaskResult, unstructure
+from ..host import clock
 from ..host.paths import ROOT
 from ..models import prompt_files, selection
 from ..models.client import ModelClient, add_usage
@@ -79,7 +79,7 @@ class Tasks:
 
     def perform(self, args: dict[str, Any], context: Context) -> Answer:
         """{result}, with `usage` where a model was asked: in every outcome a TaskResult."""
-        started = time.monotonic()
+        started = clock.monotonic()
         task = _Task(self, args, context)
         try:
             answer = task.do()
@@ -88,7 +88,7 @@ class Tasks:
             answer = {"result": result, **task.used}
         if task.criteria:
             answer["result"]["criteria"] = task.criteria
-        answer["duration_ms"] = round((time.monotonic() - started) * 1000)
+        answer["duration_ms"] = round((clock.monotonic() - started) * 1000)
         answer["elapsed_ms"] = context.elapsed_ms()
         if task.timed_out is not None:
             answer["timed_out"] = task.timed_out
@@ -142,7 +142,7 @@ class _Task:
             raise Failed("subtask_failure", f"nothing here says how `{self.args['name']}` is done")
         settings = self.tasks.settings.tasks
         timeout = self.args.get("timeout_s") or settings.timeout
-        self.end = time.monotonic() + timeout
+        self.end = clock.monotonic() + timeout
         try:
             instructions = fill(self.definition["instructions"], self.inputs)
             system = fill(self.definition.get("system", ""), self.inputs)
@@ -169,7 +169,7 @@ class _Task:
 
     def limits(self) -> Answer:
         """The time that is left for a call."""
-        left = None if self.end is None else max(0.0, self.end - time.monotonic())
+        left = None if self.end is None else max(0.0, self.end - clock.monotonic())
         return {"timeout_s": left, "deadline_ms": self.args.get("deadline_ms")}
 
     # --- files --------------------------------------------------------------------------------

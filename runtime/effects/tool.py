@@ -7,11 +7,10 @@ See `spec/effects.md`.
 from __future__ import annotations
 
 import json
-import os
-import time
 
 from ...vm.primitives.shell_words import shell_double, shell_heredoc, shell_single, shell_word
 from ...vm.values.faults import PrimitiveFault
+from ..host import clock, environment
 from ..models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 from .builtin_tools import TOOLS, ToolError
 from .process import NotStarted
@@ -58,7 +57,7 @@ class Tools:
 
     def perform(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         """{"value"} or {"error"}: what a tool does wrong is an answer, never an exception."""
-        started = time.monotonic()
+        started = clock.monotonic()
         name, definition = args["name"], args.get("definition")
         try:
             if name in TOOLS:
@@ -77,7 +76,7 @@ class Tools:
                 result = self._command(definition, args, context)
         except (ToolError, PrimitiveFault) as error:
             result = {"error": {"kind": error.kind, "message": error.message}}
-        result["duration_ms"] = round((time.monotonic() - started) * 1000)
+        result["duration_ms"] = round((clock.monotonic() - started) * 1000)
         result["elapsed_ms"] = context.elapsed_ms()
         return result
 
@@ -116,7 +115,7 @@ class Tools:
 
     def _python(self, definition: dict[str, Any], args: dict[str, Any], context: Context) -> dict[str, Any]:
         if self._worker is None:
-            self._worker = Worker("effects.tool_worker", dict(os.environb))
+            self._worker = Worker("effects.tool_worker", dict(environment.environb))
         limits = {
             "timeout_s": args.get("timeout_s") or DEFAULT_TIMEOUT,
             "deadline_ms": args.get("deadline_ms"),

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-import os
+import os.path
 import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
 
+from ..host import environment, files
 from ..host.paths import LOOPS
 from ..models.worker import serve
 
@@ -24,16 +25,16 @@ MAX_DEPTH = 200
 
 
 def main() -> None:
-    sys.path[:0] = [os.getcwd(), os.path.join(os.getcwd(), LOOPS)]
+    sys.path[:0] = [environment.getcwd(), os.path.join(environment.getcwd(), LOOPS)]
     serve(answer)
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     for name, value in request["env"].items():
         if value is None:
-            os.environ.pop(name, None)
+            environment.environ.pop(name, None)
         else:
-            os.environ[name] = value
+            environment.environ[name] = value
     try:
         function = entry_point(request["entry"])
         value = function(**request["args"])
@@ -71,8 +72,8 @@ def plain(value: Any, depth: int = 0) -> Any:
         return {key: plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item, depth + 1) for item in value]
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
+    if isinstance(value, files.PathLike):
+        return files.fspath(value)
     if hasattr(type(value), "__attrs_attrs__") or hasattr(type(value), "__dataclass_fields__"):
         names = getattr(type(value), "__dataclass_fields__", None) or [
             field.name for field in type(value).__attrs_attrs__

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
-import time
+import os.path
 
+from ..host import clock, files, pipes, processes
 from ..host.paths import ROOT
 from ..runs.runs import make_running_folder
 
@@ -35,16 +35,16 @@ class Desk:
         """A new one; None where pipes cannot have names."""
         folder = make_running_folder(ROOT)
         _sweep(folder)
-        flags = os.O_NONBLOCK | os.O_CLOEXEC
+        flags = files.O_NONBLOCK
         # Nobody shall find one that is not read yet, and one process may run several batches.
-        path = os.path.join(folder, f"{_PREFIX}{os.getpid()}-{time.monotonic_ns():x}")
-        new = os.path.join(folder, f".new{_PREFIX}{os.getpid()}-{time.monotonic_ns():x}")
+        path = os.path.join(folder, f"{_PREFIX}{processes.getpid()}-{clock.monotonic_ns():x}")
+        new = os.path.join(folder, f".new{_PREFIX}{processes.getpid()}-{clock.monotonic_ns():x}")
         try:
-            os.mkfifo(new, 0o600)
-            read = os.open(new, os.O_RDONLY | flags)
+            pipes.mkfifo(new, 0o600)
+            read = files.open_handle(new, files.O_RDONLY | flags)
             # Without a writer of our own it would be readable for ever after the first one closed it.
-            held = os.open(new, os.O_WRONLY | flags)
-            os.rename(new, path)
+            held = files.open_handle(new, files.O_WRONLY | flags)
+            files.rename(new, path)
         except OSError:
             return None
         return cls(path, read, held)
@@ -55,7 +55,7 @@ class Desk:
     def requests(self) -> list[str]:
         """The runs that somebody wants to stop, since this was asked last."""
         try:
-            data = os.read(self._read, _MOST)
+            data = files.read(self._read, _MOST)
         except BlockingIOError:
             return []
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -63,34 +63,34 @@ class Desk:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            os.unlink(self.path)
-        os.close(self._read)
-        os.close(self._held)
+            files.unlink(self.path)
+        files.close(self._read)
+        files.close(self._held)
 
 
 def ask(path: str, run_id: str) -> bool:
     """Ask the process at `path` to stop a run; False where it is there no more."""
     try:
-        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        pipe = files.open_handle(path, files.O_WRONLY | files.O_NONBLOCK)
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.ENOENT):
             return False
         raise
     try:
-        os.write(pipe, run_id.encode("utf-8", "surrogateescape") + b"\n")
+        files.write(pipe, run_id.encode("utf-8", "surrogateescape") + b"\n")
     finally:
-        os.close(pipe)
+        files.close(pipe)
     return True
 
 
 def _sweep(folder: str) -> None:
     """Remove those of processes that were killed."""
-    for name in os.listdir(folder):
+    for name in files.listdir(folder):
         if name.startswith(_PREFIX):
             path = os.path.join(folder, name)
             with contextlib.suppress(OSError):
                 try:
-                    os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+                    files.close(files.open_handle(path, files.O_WRONLY | files.O_NONBLOCK))
                 except OSError as error:
                     if error.errno == errno.ENXIO:
-                        os.unlink(path)
+                        files.unlink(path)

@@ -10,14 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import os
-import queue
-import select
-import threading
 from itertools import count
-from time import monotonic
 
 from ...ir.effects import EFFECTS
+from ..host import clock, files, pipes, threads
 from ..host.context import TICK, Context, Interrupt, Interrupted, milliseconds
 from .threads import Threads
 
@@ -67,13 +63,13 @@ class Pool:
         self.hungry: dict[Lanes, None] = {}
         self._idle: list[_Lane] = []
         self._threads = Threads()
-        self._messages: queue.SimpleQueue[tuple[Lanes, Message]] = queue.SimpleQueue()
-        self._room = threading.Semaphore(_ROOM)
+        self._messages: threads.SimpleQueue[tuple[Lanes, Message]] = threads.SimpleQueue()
+        self._room = threads.Semaphore(_ROOM)
         self._timers: list[tuple[float, int, Lanes, int, Callable[[], dict[str, Any]] | None]] = []
         self._number = count()
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._write, False)
-        os.set_blocking(self._read, False)
+        self._read, self._write = pipes.pipe()
+        pipes.set_blocking(self._write, False)
+        pipes.set_blocking(self._read, False)
         # Whether whoever waits is to look again, and whether it sleeps.
         self._is_woken = self._sleeps = False
 
@@ -93,7 +89,7 @@ class Pool:
         self._is_woken = True
         if self._sleeps:
             with contextlib.suppress(BlockingIOError):
-                os.write(self._write, b"!")
+                files.write(self._write, b"!")
 
     def at(self, when: float, lanes: Lanes, seq: int, result: Callable[[], dict[str, Any]] | None) -> int:
         """`result()` is the result of effect `seq` at that time; a number for that."""
@@ -104,7 +100,7 @@ class Pool:
     def next(self) -> tuple[Lanes, Message] | None:
         """What happened next, if something did: a message, or a sleep that is over. Gives ticks meanwhile."""
         timers = self._timers
-        while timers and timers[0][0] <= monotonic():
+        while timers and timers[0][0] <= clock.monotonic():
             when, number, lanes, seq, result = heapq.heappop(timers)
             if result is None:
                 lanes.tick(when)
@@ -112,7 +108,7 @@ class Pool:
                 return lanes, (seq, DONE, result())
         try:
             lanes, message = self._messages.get_nowait()
-        except queue.Empty:
+        except threads.Empty:
             return None
         if message[1] == OUTPUT:
             self._room.release()
@@ -135,14 +131,14 @@ class Pool:
         self._sleeps = self._is_woken = False
 
     def _sleep(self, seconds: float, descriptors: tuple[int, ...]) -> None:
-        poller = select.poll()
+        poller = pipes.poll()
         for descriptor in (self._read, *descriptors):
-            poller.register(descriptor, select.POLLIN)
+            poller.register(descriptor, pipes.POLLIN)
         if self._timers:
-            seconds = min(seconds, self._timers[0][0] - monotonic())
+            seconds = min(seconds, self._timers[0][0] - clock.monotonic())
         poller.poll(None if seconds == _FOREVER else milliseconds(max(0.0, seconds)))
         with contextlib.suppress(BlockingIOError):
-            os.read(self._read, 1 << 12)
+            files.read(self._read, 1 << 12)
 
     def lane(self, lanes: Lanes) -> _Lane:
         """One that is free, of the same run if there is one."""
@@ -165,8 +161,8 @@ class Pool:
         for lane in self._idle:
             lane.close()
         self._idle.clear()
-        os.close(self._read)
-        os.close(self._write)
+        files.close(self._read)
+        files.close(self._write)
 
 
 class Lanes:
@@ -212,7 +208,7 @@ class Lanes:
 
     def sleep(self, seq: int, seconds: float, result: Callable[[], dict[str, Any]]) -> None:
         """`result()` is the result of effect `seq`, in so many seconds."""
-        self._sleeping[seq] = self._pool.at(monotonic() + seconds, self, seq, result)
+        self._sleeping[seq] = self._pool.at(clock.monotonic() + seconds, self, seq, result)
 
     def take_room(self) -> None:
         """An effect that does something is begun, and will start when it is on record."""
@@ -284,7 +280,7 @@ class Lanes:
 
     def tick_within(self, seconds: float) -> None:
         """Call `on_tick` in so many seconds at the latest."""
-        when = monotonic() + seconds
+        when = clock.monotonic() + seconds
         if when < self._tick_at:
             self._tick_at = when
             self._pool.at(when, self, _TICK_SEQ, None)

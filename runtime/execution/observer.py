@@ -5,6 +5,7 @@ Nothing in here decides anything: it is told what happens. What people see is in
 
 from __future__ import annotations
 
+from ..host import terminal
 from ..host.screen import Screen, printable
 
 TYPE_CHECKING = False
@@ -62,10 +63,9 @@ class Display:
 
 def has_person(screen: Screen) -> bool:
     """Whether somebody reads a screen and sits at the keyboard of this process."""
-    import os
 
     try:
-        return screen.is_terminal and os.isatty(0)
+        return screen.is_terminal and terminal.isatty(0)
     except OSError:
         return False
 

@@ -9,10 +9,10 @@ How it is shown is the business of `profiles`. Imported only when asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from time import perf_counter
 from typing import Any
 
 from ...ir.effects import EFFECTS
+from ..host import clock
 from ..journal import journal as journals
 from ..journal.active_time import elapsed_of, seconds
 from ..journal.position import state_shown
@@ -250,7 +250,7 @@ class Meter:
         self._pending: dict[int, Key] = {}
 
     def machine(self, machine: Any) -> Any:
-        self.profile.advance(perf_counter(), OTHER)
+        self.profile.advance(clock.perf_counter(), OTHER)
         return _Machine(machine, self)
 
     def journal(self, journal: Any) -> Any:
@@ -259,12 +259,12 @@ class Meter:
     def timed(self, own: str, action: Callable[..., Any], *given: Any) -> Any:
         """Do something of llc's own."""
         profile = self.profile
-        begun = perf_counter()
+        begun = clock.perf_counter()
         profile.advance(begun, OTHER)
         try:
             return action(*given)
         finally:
-            now = perf_counter()
+            now = clock.perf_counter()
             profile.advance(now, own)
             cost = profile.own.setdefault(own, Cost())
             cost.count += 1
@@ -273,7 +273,7 @@ class Meter:
     def before(self, kind: str, fields: dict[str, Any]) -> None:
         """An event is about to be recorded."""
         if kind in _ENDS:
-            now = perf_counter()
+            now = clock.perf_counter()
             self.profile.advance(now, OTHER)
             if fields["seq"] in self._pending:
                 self.profile.begin(fields["seq"], self._pending.pop(fields["seq"]), now)
@@ -287,14 +287,14 @@ class Meter:
             if not (row.waits or row.acts):
                 self.begin_pending()
         elif kind in ("run_end", "run_interrupted"):
-            self.profile.pause(perf_counter())
+            self.profile.pause(clock.perf_counter())
         else:
             self.profile.places.note(kind, fields)
 
     def begin_pending(self) -> None:
         if not self._pending:
             return
-        now = perf_counter()
+        now = clock.perf_counter()
         self.profile.advance(now, OTHER)
         for seq, key in self._pending.items():
             self.profile.begin(seq, key, now)

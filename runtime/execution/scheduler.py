@@ -8,10 +8,9 @@ are, and when another one begins, is the business of whoever gives them (`batch`
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import deque
-from time import monotonic
 
+from ..host import clock, environment, files, pipes, processes
 from ..host.context import Interrupt
 from ..host.coroutines import Apart
 from ..models.worker_pool import SharedWorkers
@@ -103,7 +102,7 @@ class Many:
         ended: Callable[[Strand, Outcome | BaseException], object],
     ) -> None:
         self.pool = Pool(at_once)
-        self.models = SharedWorkers(dict(os.environb))
+        self.models = SharedWorkers(dict(environment.environb))
         # The runs of this process: which of them may go on side by side is known without looking at files.
         self.ours: set[str] = set()
         self._width = width
@@ -120,7 +119,7 @@ class Many:
         self._fresh: dict[Strand, None] = {}
         # Those in the queue for paths that others work on.
         self._queued: dict[Strand, None] = {}
-        os.set_blocking(interrupt.fileno(), False)
+        pipes.set_blocking(interrupt.fileno(), False)
         self._bounds: Any = None
         # The run that has the file of a program, which is never written to again.
         self._programs: dict[Image, RunFolder] = {}
@@ -141,7 +140,7 @@ class Many:
         first = self._programs.get(image)
         if first is not None:
             try:
-                os.link(first.image, folder.image)
+                files.link(first.image, folder.image)
                 return True
             except OSError:
                 pass  # it was cleared away, or links are impossible here
@@ -233,7 +232,7 @@ class Many:
         for strand in list(self._queued):
             assert strand.release is not None
             release, until = strand.release
-            if release.is_over or monotonic() >= until:
+            if release.is_over or clock.monotonic() >= until:
                 self._advance(strand, None)
                 moved = True
         return moved
@@ -246,7 +245,7 @@ class Many:
             assert strand.release is not None
             release, until = strand.release
             descriptors.append(release.fileno())
-            seconds = min(seconds, until - monotonic())
+            seconds = min(seconds, until - clock.monotonic())
         self.pool.pause(max(0.0, seconds), *descriptors)
 
     def _advance(self, strand: Strand, came: Any, trouble: Exception | None = None) -> None:
@@ -280,7 +279,7 @@ class Many:
                 strand.is_apart = True
                 self._helpers.do(strand, waits.action)
             elif isinstance(waits, Release):
-                strand.release = (waits, monotonic() + LOOK_AGAIN)
+                strand.release = (waits, clock.monotonic() + LOOK_AGAIN)
                 self._queued[strand] = None
             else:
                 raise TypeError(f"a run waits for {type(waits).__name__}, which nobody here can")
@@ -300,7 +299,7 @@ class Many:
         """Pass on what was asked: of all by a signal, of one by its name."""
         if self._heeded < self._interrupt.count:
             with contextlib.suppress(BlockingIOError):
-                os.read(self._interrupt.fileno(), 64)
+                files.read(self._interrupt.fileno(), 64)
         while self._heeded < self._interrupt.count:
             self._heeded += 1
             for strand in list(self._strands):
@@ -332,17 +331,16 @@ def place_for(wanted: int, at_once: int) -> int:
 
     The soft limit is raised as far as it is needed and the system lets us.
     """
-    import resource
 
     apart = _OF_OURS + at_once * _OF_AN_ACTION
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = processes.getrlimit(processes.RLIMIT_NOFILE)
     needed = apart + wanted * _OF_A_RUN
-    if soft == resource.RLIM_INFINITY or soft >= needed:
+    if soft == processes.RLIM_INFINITY or soft >= needed:
         return wanted
-    limit = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
+    limit = needed if hard == processes.RLIM_INFINITY else min(hard, needed)
     if limit > soft:
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            processes.setrlimit(processes.RLIMIT_NOFILE, (limit, hard))
         except (OSError, ValueError):
             limit = soft
     return min(wanted, (max(limit, soft) - apart) // _OF_A_RUN)

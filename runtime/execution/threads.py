@@ -6,8 +6,7 @@ that had nothing to do for a while ends, so that a process that only waits has n
 
 from __future__ import annotations
 
-import queue
-import threading
+from ..host import threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +21,9 @@ class Threads:
 
     def __init__(self, most: float = float("inf")) -> None:
         self._most = most
-        self._lock = threading.Lock()
-        self._wanted: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self._threads: set[threading.Thread] = set()
+        self._lock = threads.Lock()
+        self._wanted: threads.SimpleQueue[Callable[[], object] | None] = threads.SimpleQueue()
+        self._threads: set[threads.Thread] = set()
         # How many have nothing to do, less what nobody does yet.
         self._free = 0
 
@@ -35,7 +34,7 @@ class Threads:
             self._free -= 1
             if self._free < 0 and len(self._threads) < self._most:
                 self._free += 1
-                thread = threading.Thread(target=self._serve, daemon=True)
+                thread = threads.Thread(target=self._serve, daemon=True)
                 self._threads.add(thread)
         self._wanted.put(work)
         if thread is not None:
@@ -46,12 +45,12 @@ class Threads:
         while True:
             try:
                 work = self._wanted.get(timeout=LINGER)
-            except queue.Empty:
+            except threads.Empty:
                 with self._lock:
                     if self._free <= 0:  # there will be something in a moment
                         continue
                     self._free -= 1
-                    self._threads.discard(threading.current_thread())
+                    self._threads.discard(threads.current_thread())
                     return
             if work is None:
                 return
@@ -60,14 +59,14 @@ class Threads:
             with self._lock:
                 self._free += 1
 
-    def dismiss(self) -> list[threading.Thread]:
+    def dismiss(self) -> list[threads.Thread]:
         """Nothing more is asked for: they end when what was is done. Does not wait for that."""
         with self._lock:
-            threads = list(self._threads)
+            ours = list(self._threads)
             self._free = 0
-        for _ in threads:
+        for _ in ours:
             self._wanted.put(None)
-        return threads
+        return ours
 
     def close(self) -> None:
         """Wait until all is done; nothing more is asked for."""

@@ -5,9 +5,8 @@ Nothing but time tells the tiers apart (`spec/machine.md`), so no record says wh
 
 from __future__ import annotations
 
-import os
-
 from ...vm.machine.machine import TIERS
+from ..host import environment
 from ..host.errors import UserError
 
 TYPE_CHECKING = False
@@ -19,7 +18,9 @@ VARIABLE = "LLC_TIER"
 
 def asked(option: str | None) -> str:
     """What the option says, else the environment. Raises UserError."""
-    name, tier = ("--tier", option) if option is not None else (VARIABLE, os.environ.get(VARIABLE) or "auto")
+    name, tier = (
+        ("--tier", option) if option is not None else (VARIABLE, environment.environ.get(VARIABLE) or "auto")
+    )
     if tier not in TIERS:
         from ...ir.diagnostics import suggest
 

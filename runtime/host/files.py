@@ -1,7 +1,7 @@
 """Files and folders: handles, file objects, names, locks.
 
-`open` is the built-in function, which also takes a handle; `open_handle` is `os.open`. Handles stay
-closed in child processes (`O_CLOEXEC` is the caller's to give, as with `os.open`).
+`open` is the built-in function, which also takes a handle; `open_handle` is `os.open`. Child processes do
+not inherit handles, whatever the flags say (PEP 446).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 from os import (
     O_APPEND,
-    O_CLOEXEC,
     O_CREAT,
     O_DIRECTORY,
     O_EXCL,
@@ -88,7 +87,6 @@ __all__ = [
     "LOCK_NB",
     "LOCK_SH",
     "O_APPEND",
-    "O_CLOEXEC",
     "O_CREAT",
     "O_DIRECTORY",
     "O_EXCL",

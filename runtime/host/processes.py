@@ -229,7 +229,7 @@ def _living() -> Iterator[tuple[int, list[bytes]]]:
 def _stat(pid: int) -> list[bytes] | None:
     """The fields of /proc/<pid>/stat from the state on (the third) as the kernel gives them."""
     try:
-        descriptor = files.open_handle(f"/proc/{pid}/stat", files.O_RDONLY | files.O_CLOEXEC)
+        descriptor = files.open_handle(f"/proc/{pid}/stat", files.O_RDONLY)
     except OSError:
         return None
     try:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import os.path
 from typing import Any
 
 from ...ir.records import frozen
 from ..effects.ask import LONGEST_ANSWER, Mailbox, accepted
+from ..host import files, processes
 from ..host.errors import EXIT_FAILURE, EXIT_USAGE, UserError, reason
 from ..host.paths import ROOT
 from ..host.screen import Screen, printable
@@ -163,21 +164,21 @@ def answer(question: Question, text: str) -> str:
 
 def _post(path: str, content: dict[str, Any]) -> None:
     """Write the file whole, or not at all where there is one already."""
-    scratch = f"{path}.{os.getpid()}.new"
+    scratch = f"{path}.{processes.getpid()}.new"
     folder = os.path.dirname(path)
     try:
-        if not os.path.isdir(os.path.dirname(folder)):
+        if not files.isdir(os.path.dirname(folder)):
             raise UserError("not-running", "the run has ended meanwhile", exit_code=EXIT_FAILURE)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        files.makedirs(folder, mode=0o700, exist_ok=True)
+        descriptor = files.open_handle(scratch, files.O_WRONLY | files.O_CREAT | files.O_TRUNC, 0o600)
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with files.open(descriptor, "wb") as file:
                 file.write(json.dumps(content).encode("ascii") + b"\n")
                 file.flush()
-                os.fsync(file.fileno())
-            os.link(scratch, path)
+                files.fsync(file.fileno())
+            files.link(scratch, path)
         finally:
-            os.unlink(scratch)
+            files.unlink(scratch)
     except FileExistsError:
         message = "the question was answered already, by somebody else"
         raise UserError("answered-already", message, exit_code=EXIT_FAILURE) from None
@@ -191,8 +192,8 @@ def _wake(mailbox: Mailbox) -> None:
     """Tell whoever waits that there is something to see; nobody may."""
     assert mailbox.wake_path is not None
     with contextlib.suppress(OSError):
-        descriptor = os.open(mailbox.wake_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = files.open_handle(mailbox.wake_path, files.O_WRONLY | files.O_NONBLOCK)
         try:
-            os.write(descriptor, b"!")
+            files.write(descriptor, b"!")
         finally:
-            os.close(descriptor)
+            files.close(descriptor)

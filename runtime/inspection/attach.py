@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterable
 from typing import Any
 
 from ...ir.effects import EFFECTS, NOTES
 from ..execution.observer import Display
+from ..host import clock
 from ..host.context import TICK
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from ..host.screen import Screen
@@ -62,7 +62,7 @@ class Attached:
         summary = self.summary
         if summary.state is not None:
             self.display.note("state_enter", {"state": summary.state, "iteration": summary.iteration})
-        now = time.time()
+        now = clock.time()
         for event in summary.pending.values():
             self._begin(event, len(summary.pending) > 1)
             begun = seconds(event.get("ts"))
@@ -197,7 +197,7 @@ def _follow(attached: Attached) -> dict[str, Any] | None:
             return None
         attached.show_output()
         attached.display.tick()
-        time.sleep(TICK)
+        clock.sleep(TICK)
 
 
 def _ended(attached: Attached, last: dict[str, Any] | None, errors: Screen, screen: Screen) -> int:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import os.path
 from typing import Any
 
 from ...vm.primitives.handlers import duration
+from ..host import files
 from ..host.errors import UserError
 from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, fit, printable
@@ -30,7 +31,7 @@ FILE = "summary.json"
 def facts(run: RunFolder) -> dict[str, Any] | None:
     """One ended run; None where its journal cannot be read."""
     try:
-        size = os.stat(run.journal).st_size
+        size = files.stat(run.journal).st_size
     except OSError:
         return None
     path = os.path.join(run.path, FILE)
@@ -49,7 +50,7 @@ def facts(run: RunFolder) -> dict[str, Any] | None:
 
 def _kept(path: str, size: int) -> dict[str, Any] | None:
     try:
-        with open(path, "rb") as file:
+        with files.open(path, "rb") as file:
             found = json.loads(file.read(16 << 20))
     except (OSError, ValueError, RecursionError):
         return None

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...vm.primitives.handlers import duration
-from ..host import secrets
+from ..host import clock, secrets
 from ..host.errors import EXIT_OK
 from ..host.screen import Screen, printable
 from ..journal.journal import to_json
@@ -42,15 +41,15 @@ class Teller:
     def lines(self, event: dict[str, Any]) -> Iterator[str]:
         if event["event"] in _HIDDEN and not self._is_verbose:
             return
-        day, _, clock = str(event.get("ts")).rstrip("Z").partition("T")
+        day, _, moment = str(event.get("ts")).rstrip("Z").partition("T")
         if day != self._day:
             self._day = day
             yield self._screen.paint(f"{printable(day)} (UTC)", "bold")
         told = self._follower.whole({name: event[name] for name in event if name != "crc"})
-        clock = self._screen.paint(printable(clock), "dim")
+        moment = self._screen.paint(printable(moment), "dim")
         first = True
         for line in self._told(event["event"], told):
-            yield f"{clock if first else ' ' * 12}  {line}"
+            yield f"{moment if first else ' ' * 12}  {line}"
             first = False
 
     def _told(self, kind: str, event: dict[str, Any]) -> Iterator[str]:
@@ -198,7 +197,7 @@ def tell(
                 write(text)
             has_ended = any(event["event"] == "run_end" for event in events)
             if alive and not has_ended:
-                time.sleep(INTERVAL)
+                clock.sleep(INTERVAL)
         if not alive and not has_ended:
             Screen(sys.stderr).write(f"{how_it_was_left(run)}\nResume with: llc resume {run.id}\n")
         if follower.damaged:

@@ -7,12 +7,12 @@ action's output from the live file, which may lag behind.
 from __future__ import annotations
 
 import json
-import os
+import os.path
 import sys
-import time
 from typing import Any
 
 from ...vm.primitives.handlers import duration
+from ..host import clock, files
 from ..host.errors import EXIT_OK, UserError
 from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, fit, printable
@@ -69,7 +69,7 @@ class Look:
         run, summary = self._moved(), self.summary
         if alive and (not self.about.get("pid") or self.about.get("queued")):
             self.about = run.about()
-        now = time.time()
+        now = clock.time()
         state = _state_file(run)
         tails = {tail.seq: tail for tail in live_tail.read(run.live)} if alive else {}
         end = summary.end or {}
@@ -101,7 +101,7 @@ class Look:
             "value": self._follower.whole(end.get("value")),
             "error": self._follower.whole(end.get("error")) if alive or summary.start else _NO_RECORD,
             "journal": run.journal,
-            "log": run.log if os.path.exists(run.log) else None,
+            "log": run.log if files.exists(run.log) else None,
         }
 
     def most_iterations(self, place: str | None) -> int | None:
@@ -112,9 +112,9 @@ class Look:
 
     def _moved(self) -> RunFolder:
         """The run where it is now: it may have ended and moved meanwhile."""
-        if not os.path.exists(self.run.path):
+        if not files.exists(self.run.path):
             path = os.path.join(self.run.root, HISTORY, self.run.id)
-            if os.path.exists(path):
+            if files.exists(path):
                 self.run = RunFolder(self.run.root, path)
         return self.run
 
@@ -176,7 +176,7 @@ def _meta(run: RunFolder) -> dict[str, Any]:
     from ...vm.code.image import Image, ImageError
 
     try:
-        with open(run.image, "rb") as file:
+        with files.open(run.image, "rb") as file:
             return Image.from_bytes(program_file.whole(file.read(), run.image)).meta
     except (OSError, ImageError, UserError):
         return {}
@@ -185,7 +185,7 @@ def _meta(run: RunFolder) -> dict[str, Any]:
 def _state_file(run: RunFolder) -> dict[str, Any]:
     """The run's state file; {} where there is none yet or it is damaged."""
     try:
-        with open(run.state, "rb") as file:
+        with files.open(run.state, "rb") as file:
             found = json.loads(file.read(64 << 20))
     except (OSError, ValueError, RecursionError):
         return {}
@@ -216,7 +216,7 @@ def unfinished() -> list[dict[str, Any]]:
                 "iteration": state.get("iteration"),
                 "forked_from": about.get("forked_from"),
                 "started_at": about.get("started_at"),
-                "age_ms": None if begun is None else max(0, round((time.time() - begun) * 1000)),
+                "age_ms": None if begun is None else max(0, round((clock.time() - begun) * 1000)),
             }
         )
     return rows
@@ -384,7 +384,7 @@ def watch(run: RunFolder, as_json: bool, write: Any) -> int:
                 before = place
             if is_over:
                 return EXIT_OK
-            time.sleep(INTERVAL)
+            clock.sleep(INTERVAL)
     finally:
         look.close()
 

@@ -10,13 +10,11 @@ can be resumed.
 from __future__ import annotations
 
 import contextlib
-import os
-import select
-import signal
-import time
+import os.path
 from typing import Any
 
 from ..execution import control_channel
+from ..host import clock, files, pipes, processes, signals
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import HISTORY, ROOT
 from ..host.processes import end_effect, start_time
@@ -52,7 +50,7 @@ class Holder:
     @classmethod
     def find(cls, run: RunFolder) -> Holder | None:
         """The holder of a run; None where nobody holds it. Raises UserError where that is not known."""
-        end = time.monotonic() + _SETTLING
+        end = clock.monotonic() + _SETTLING
         while is_live(run):
             about = run.about()
             pid, begun = about.get("pid"), about.get("start_time")
@@ -63,24 +61,24 @@ class Holder:
                     host = about.get("host")
                     return cls(run, pid, descriptor, host if isinstance(host, str) else None)
                 if descriptor >= 0:
-                    os.close(descriptor)
-            if time.monotonic() >= end:
+                    files.close(descriptor)
+            if clock.monotonic() >= end:
                 raise UserError(
                     "unknown-holder",
                     f"{run.id} is held by a process that cannot be found here (pid {pid})",
                     "it may run in another container or on another machine; stop it there",
                     EXIT_FAILURE,
                 )
-            time.sleep(_POLL)
+            clock.sleep(_POLL)
         return None
 
     def send(self, number: int) -> None:
         """Raises UserError where the process is not ours to signal."""
         try:
             if self._descriptor >= 0:
-                signal.pidfd_send_signal(self._descriptor, number)
+                processes.pidfd_send_signal(self._descriptor, number)
             elif is_live(self.run):
-                os.kill(self.pid, number)
+                processes.kill(self.pid, number)
         except ProcessLookupError:
             return
         except PermissionError:
@@ -93,26 +91,26 @@ class Holder:
     def wait(self, seconds: float) -> bool:
         """Whether it has ended within that time, or has let go of the run."""
         if self._descriptor >= 0 and self.host is None:
-            poller = select.poll()
-            poller.register(self._descriptor, select.POLLIN)
+            poller = pipes.poll()
+            poller.register(self._descriptor, pipes.POLLIN)
             return bool(poller.poll(min(max(0, int(seconds * 1000)), 2**31 - 1)))
-        end = time.monotonic() + seconds
+        end = clock.monotonic() + seconds
         while is_live(self.run):
-            if time.monotonic() >= end:
+            if clock.monotonic() >= end:
                 return False
-            time.sleep(_POLL)
+            clock.sleep(_POLL)
         return True
 
     def ask(self) -> None:
         """Ask it to stop. Raises UserError."""
         self.insist()
         # One that was suspended (Ctrl-Z) hears it only when it goes on.
-        self.send(signal.SIGCONT)
+        self.send(signals.SIGCONT)
 
     def insist(self) -> None:
         """Ask it once, or once more. Raises UserError."""
         if self.host is None:
-            self.send(signal.SIGTERM)
+            self.send(signals.SIGTERM)
             return
         try:
             control_channel.ask(self.host, self.run.id)
@@ -131,13 +129,13 @@ class Holder:
 
     def close(self) -> None:
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            files.close(self._descriptor)
             self._descriptor = -1
 
 
 def _open(pid: int) -> int:
     try:
-        return os.pidfd_open(pid)
+        return processes.pidfd_open(pid)
     except (AttributeError, OSError):
         return -1
 
@@ -234,7 +232,7 @@ def chosen(target: str | None, is_all: bool) -> list[RunFolder]:
 
 def stop(found: list[RunFolder], wait: float) -> list[Stopped]:
     """Stop these runs, all at the same time; each is asked, and after `wait` seconds made to."""
-    begun = time.monotonic()
+    begun = clock.monotonic()
     results: dict[str, Stopped] = {}
     holders: list[Holder] = []
     for run in found:
@@ -246,9 +244,9 @@ def stop(found: list[RunFolder], wait: float) -> list[Stopped]:
         except UserError as error:
             results[run.id] = Stopped(run.id, "failed", message=error.message)
     left = holders
-    for stage, seconds in ((None, wait), (signal.SIGTERM, INSISTING), (signal.SIGKILL, _LAST)):
-        end = time.monotonic() + seconds
-        if stage == signal.SIGKILL:
+    for stage, seconds in ((None, wait), (signals.SIGTERM, INSISTING), (signals.SIGKILL, _LAST)):
+        end = clock.monotonic() + seconds
+        if stage == signals.SIGKILL:
             left, kept = _apart(left, {run.id for run in found})
             for holder in kept:
                 results[holder.run.id] = Stopped(
@@ -259,12 +257,12 @@ def stop(found: list[RunFolder], wait: float) -> list[Stopped]:
         if stage is not None:
             for holder in left:
                 with contextlib.suppress(UserError):
-                    holder.insist() if stage == signal.SIGTERM else holder.send(stage)
+                    holder.insist() if stage == signals.SIGTERM else holder.send(stage)
         still = []
         for holder in left:
-            if holder.wait(end - time.monotonic()):
-                was_killed = stage == signal.SIGKILL
-                results[holder.run.id] = _what_came(holder.run, time.monotonic() - begun, was_killed)
+            if holder.wait(end - clock.monotonic()):
+                was_killed = stage == signals.SIGKILL
+                results[holder.run.id] = _what_came(holder.run, clock.monotonic() - begun, was_killed)
             else:
                 still.append(holder)
         left = still
@@ -292,9 +290,9 @@ def _apart(holders: list[Holder], wanted: set[str]) -> tuple[list[Holder], list[
 def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
     if was_killed:
         end_leftovers(run)
-    if not os.path.exists(run.path):
+    if not files.exists(run.path):
         run = RunFolder(run.root, os.path.join(run.root, HISTORY, run.id))
-    if not os.path.exists(run.path):
+    if not files.exists(run.path):
         return Stopped(run.id, "left", seconds)
     stopped = Stopped(run.id, "killed" if was_killed else "stopped", seconds)
     with contextlib.suppress(UserError):

@@ -122,9 +122,7 @@ class ActiveFile:
         line = seal({"event": FILE, "elapsed_ms": self._elapsed_ms()})
         with contextlib.suppress(OSError):
             if self._fd < 0:
-                self._fd = files.open_handle(
-                    self._path, files.O_WRONLY | files.O_CREAT | files.O_CLOEXEC, 0o600
-                )
+                self._fd = files.open_handle(self._path, files.O_WRONLY | files.O_CREAT, 0o600)
             files.pwrite(self._fd, line, 0)
 
     def close(self) -> None:

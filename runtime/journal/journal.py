@@ -138,7 +138,7 @@ class Blobs:
 def write_file(path: str, data: bytes, durable: bool = True, mode: int | None = None) -> None:
     """Write a file so that it is there whole or not at all, with permissions. Raises JournalError."""
     folder, name = os.path.split(path)
-    flags = files.O_WRONLY | files.O_CREAT | files.O_TRUNC | files.O_CLOEXEC
+    flags = files.O_WRONLY | files.O_CREAT | files.O_TRUNC
     first_mode = 0o666 if mode is None else 0o600
     scratch = os.path.join(folder, f".{name[:100]}.{processes.getpid()}.new")
     try:
@@ -171,7 +171,7 @@ def _write_all(fd: int, data: bytes) -> None:
 def sync_folder(path: str) -> None:
     """Make the names in a folder durable; file systems that cannot do that are let be."""
     try:
-        fd = files.open_handle(path or ".", files.O_RDONLY | files.O_DIRECTORY | files.O_CLOEXEC)
+        fd = files.open_handle(path or ".", files.O_RDONLY | files.O_DIRECTORY)
     except OSError:
         return
     try:
@@ -233,7 +233,7 @@ class Journal:
     @classmethod
     def _open(cls, path: str, flags: int, now: Callable[[], str], lines: int = 0) -> Journal:
         try:
-            fd = files.open_handle(path, files.O_WRONLY | files.O_APPEND | files.O_CLOEXEC | flags, 0o600)
+            fd = files.open_handle(path, files.O_WRONLY | files.O_APPEND | flags, 0o600)
         except OSError as error:
             raise JournalError(f"cannot write {path}: {reason(error)}") from None
         return cls(fd, path, now, lines)
@@ -304,7 +304,7 @@ class Journal:
         """Open the file again, if it is not."""
         if self._fd < 0:
             try:
-                self._fd = files.open_handle(self.path, files.O_WRONLY | files.O_APPEND | files.O_CLOEXEC)
+                self._fd = files.open_handle(self.path, files.O_WRONLY | files.O_APPEND)
             except OSError as error:
                 raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
 

@@ -6,8 +6,9 @@ line does not do too. Errors are raised, not printed.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
+
+from ..host import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,9 +56,9 @@ def compile(
 
 
 def run(
-    target: str | os.PathLike[str],
+    target: str | files.PathLike[str],
     *,
-    script: str | os.PathLike[str] | None = None,
+    script: str | files.PathLike[str] | None = None,
     context: Mapping[str, Any] | None = None,
     max_iterations: int | None = None,
     llm: bool | None = None,
@@ -78,9 +79,9 @@ def run(
 
     values = options.Values(
         options.RUN,
-        os.fspath(target),
+        files.fspath(target),
         quiet=True,
-        script=None if script is None else os.fspath(script),
+        script=None if script is None else files.fspath(script),
         context=_texts(context),
         max_iterations=max_iterations,
         no_llm=llm is False,
@@ -116,7 +117,7 @@ class FlowError(Exception):
 def evaluate(
     source: str,
     bindings: Mapping[str, Any] | None = None,
-    world: WorldLike | str | os.PathLike[str] | None = None,
+    world: WorldLike | str | files.PathLike[str] | None = None,
     *,
     fuel: int | None = None,
     limits: Mapping[str, int] | None = None,
@@ -148,12 +149,12 @@ def evaluate(
             real.close()
 
 
-def _world(given: WorldLike | str | os.PathLike[str]) -> WorldLike:
+def _world(given: WorldLike | str | files.PathLike[str]) -> WorldLike:
     """What performs effects, or what is told by a file. CompileError where it cannot be read."""
-    if isinstance(given, str | os.PathLike):
+    if isinstance(given, str | files.PathLike):
         from ..effects.scripted_world import ScriptedWorld
 
-        return ScriptedWorld.load(os.fspath(given))
+        return ScriptedWorld.load(files.fspath(given))
     if not hasattr(given, "perform"):
         kind = type(given).__name__
         raise TypeError(f"`world` performs effects, or is the file of a scripted world; {kind} is neither")

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import sys
 
+from ..host import files, pipes, processes, signals
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError, reason
 from ..host.screen import Screen, flush_standard_streams
 
@@ -39,8 +38,8 @@ class Leaving:
     def prepare(self, folder: RunFolder) -> None:
         """Open the log. Raises UserError."""
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._log = os.open(folder.log, flags, 0o600)
+            flags = files.O_WRONLY | files.O_CREAT | files.O_APPEND
+            self._log = files.open_handle(folder.log, flags, 0o600)
         except OSError as error:
             raise UserError(
                 "cannot-write", f"cannot write {folder.log}: {reason(error)}", exit_code=EXIT_FAILURE
@@ -50,22 +49,22 @@ class Leaving:
         """Go on without the caller's terminal, streams and files, and tell it so."""
         flush_standard_streams()
         with contextlib.suppress(OSError):  # we lead a session already
-            os.setsid()
-        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        os.dup2(null, 0)
-        os.dup2(self._log, 1)
-        os.dup2(self._log, 2)
+            processes.setsid()
+        null = files.open_handle(files.devnull, files.O_RDONLY)
+        pipes.dup2(null, 0)
+        pipes.dup2(self._log, 1)
+        pipes.dup2(self._log, 2)
         for descriptor in (null, self._log, *_inherited()):
             with contextlib.suppress(OSError):
-                os.close(descriptor)
+                files.close(descriptor)
         self._log = -1
         for name, descriptor in (("stdout", 1), ("stderr", 2)):
             if getattr(sys, name) is None:  # we were started without
-                setattr(sys, name, os.fdopen(descriptor, "w", encoding="utf-8", closefd=False))
-        told = json.dumps({"run": folder.id, "pid": os.getpid(), "log": folder.log})
+                setattr(sys, name, files.open(descriptor, "w", encoding="utf-8", closefd=False))
+        told = json.dumps({"run": folder.id, "pid": processes.getpid(), "log": folder.log})
         with contextlib.suppress(OSError):  # the caller was killed: the run goes on all the same
-            os.write(self._pipe, told.encode("utf-8", "surrogateescape") + b"\n")
-        os.close(self._pipe)
+            files.write(self._pipe, told.encode("utf-8", "surrogateescape") + b"\n")
+        files.close(self._pipe)
 
 
 def start(values: Values, go: Callable[[Leaving], int]) -> int:
@@ -75,38 +74,38 @@ def start(values: Values, go: Callable[[Leaving], int]) -> int:
     """
     flush_standard_streams()
     _fill_standard_descriptors()
-    read, write = os.pipe()
-    child = os.fork()
+    read, write = pipes.pipe()
+    child = processes.fork()
     if child == 0:
-        os.close(read)
+        files.close(read)
         return go(Leaving(write))
-    os.close(write)
+    files.close(write)
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):
-            os.kill(child, number)
+            processes.kill(child, number)
 
     # What comes of a request to stop the child decides, which Ctrl-C and the end of the terminal reach too.
     handlers: dict[int, Any] = {
-        signal.SIGINT: signal.SIG_IGN,
-        signal.SIGHUP: signal.SIG_IGN,
-        signal.SIGTERM: pass_on,
+        signals.SIGINT: signals.SIG_IGN,
+        signals.SIGHUP: signals.SIG_IGN,
+        signals.SIGTERM: pass_on,
     }
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    before = {number: signals.signal(number, handler) for number, handler in handlers.items()}
     try:
-        with os.fdopen(read, "rb") as pipe:
+        with files.open(read, "rb") as pipe:
             told = pipe.readline()
         if told.endswith(b"\n"):
             return _tell(values, json.loads(told))
-        _, status = os.waitpid(child, 0)
+        _, status = processes.waitpid(child, 0)
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
-    code = os.waitstatus_to_exitcode(status)
+            signals.signal(number, handler)
+    code = processes.waitstatus_to_exitcode(status)
     if code < 0:
         raise UserError(
             "not-started",
-            f"the run's process was ended by {signal.Signals(-code).name} before it began",
+            f"the run's process was ended by {signals.Signals(-code).name} before it began",
             "nothing was performed",
             EXIT_FAILURE,
         )
@@ -128,22 +127,22 @@ def _fill_standard_descriptors() -> None:
     """Open those of 0, 1 and 2 that are closed: what is opened next must not get their places."""
     for descriptor in (0, 1, 2):
         try:
-            os.fstat(descriptor)
+            files.fstat(descriptor)
         except OSError:
             # It becomes the lowest number that is free, which is this one.
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            files.set_inheritable(files.open_handle(files.devnull, files.O_RDWR), True)
 
 
 def _inherited() -> list[int]:
     """The open descriptors beyond the standard streams that we were started with."""
     try:
-        open_ones = [int(name) for name in os.listdir("/dev/fd")]
+        open_ones = [int(name) for name in files.listdir("/dev/fd")]
     except OSError:
         open_ones = list(range(3, 256))
     found = []
     for descriptor in open_ones:
         with contextlib.suppress(OSError):  # the one by which we looked is closed by now
             # What we opened ourselves is closed in whatever we start; what we got was not.
-            if descriptor > 2 and os.get_inheritable(descriptor):
+            if descriptor > 2 and files.get_inheritable(descriptor):
                 found.append(descriptor)
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import heapq
-import os
+import os.path
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import gc
 import json
-import os
+import os.path
 import sys
-from time import monotonic
 
 from ..execution.driver import Driver
 from ..execution.observer import Display, QuietDisplay
+from ..host import clock, environment, files
 from ..host import secrets as masking
 from ..host.clock import timestamp
 from ..host.coroutines import Apart, alone
@@ -142,7 +142,7 @@ class Command:
         self.meter: Meter | None = None
         self.machine: Machine | None = None
         self.profile: dict[str, Any] | None = None
-        self.begun = monotonic()
+        self.begun = clock.monotonic()
 
     def find_streams(self) -> None:
         is_silent = self.is_silent
@@ -152,7 +152,7 @@ class Command:
     def configure(self) -> None:
         """Take what the project says about all its loops."""
         secrets: tuple[str, ...] = ()
-        if os.path.lexists(os.path.join(ROOT, LOOPS, CONFIG)):
+        if files.lexists(os.path.join(ROOT, LOOPS, CONFIG)):
             from ..project import configuration
 
             told = configuration.load(ROOT)
@@ -367,7 +367,7 @@ class Command:
             self.find_streams()
 
     def choose_tier(self) -> None:
-        if self.values.tier is not None or os.environ.get("LLC_TIER"):
+        if self.values.tier is not None or environment.environ.get("LLC_TIER"):
             from ..execution import tier_choice
 
             self.tier = tier_choice.asked(self.values.tier)

@@ -20,6 +20,7 @@ from ...ir.diagnostics import CompileError, clean
 from ...ir.digests import sha256
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
+from ..host import files
 from ..host.errors import UserError, reason
 from ..project import options
 
@@ -95,7 +96,7 @@ def named(targets: Iterable[str], given: Mapping[str, Any]) -> list[Job]:
             found += _read("<stdin>", sys.stdin.buffer.read() if sys.stdin else b"", given, len(found))
         elif target.endswith(SUFFIX):
             try:
-                with open(target, "rb") as file:
+                with files.open(target, "rb") as file:
                     data = file.read()
             except OSError as error:
                 raise UserError("unreadable-file", f"cannot read {target}: {reason(error)}") from None

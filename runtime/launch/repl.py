@@ -7,7 +7,6 @@ with its history and completion is `prompt`'s. `spec/repl.md`.
 from __future__ import annotations
 
 import re
-import signal
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from ...frontend.sexp.completeness import Pending
 from ...ir.diagnostics import CompileError, Diagnostic, clean, render, render_all, suggest
 from ...ir.spans import Span
 from ..execution import tier_choice
+from ..host import signals
 from ..host.context import Exited, Interrupt
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen, is_attended, printable
@@ -73,11 +73,11 @@ class Listening:
         self.interrupt.set()
 
     def __enter__(self) -> Interrupt:
-        self._before = signal.signal(signal.SIGINT, self._handle)
+        self._before = signals.signal(signals.SIGINT, self._handle)
         return self.interrupt
 
     def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        signals.signal(signals.SIGINT, self._before)
         self.interrupt.close()
 
 

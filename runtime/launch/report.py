@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from time import monotonic
 
 from ...ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
 from ...ir.spans import Source, Span
 from ..cli import early_signals
+from ..host import clock
 from ..host.context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, UserError
 from ..host.screen import Screen
@@ -99,7 +99,7 @@ def _not_ended(
     else:
         program = command.image.name if command.image is not None else None
         outcome = Outcome(command.folder.id if command.folder else None, program, "loop", status)
-        outcome.duration_ms = int((monotonic() - command.begun) * 1000)
+        outcome.duration_ms = int((clock.monotonic() - command.begun) * 1000)
     outcome.terminated_by = "interrupt" if status == "interrupted" else "error"
     outcome.error = {"kind": kind, "message": message, "span": None, "help": help}
     return outcome

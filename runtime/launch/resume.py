@@ -6,9 +6,8 @@ driver as any run's. A run that had ended all the same is put away.
 
 from __future__ import annotations
 
-import os
-
 from ...vm.machine.machine import TIERS
+from ..host import files
 from ..host.clock import timestamp
 from ..host.context import Interrupted
 from ..host.coroutines import alone
@@ -197,10 +196,10 @@ def _go_on(
 
 def _no_record(folder: RunFolder) -> UserError:
     """A journal without its beginning: nothing says what was done, nor whether it was done for real."""
-    if not os.path.exists(folder.journal):
+    if not files.exists(folder.journal):
         what = "is missing"
     else:
-        what = "is empty" if not os.path.getsize(folder.journal) else "has lost its beginning"
+        what = "is empty" if not files.getsize(folder.journal) else "has lost its beginning"
     return UserError(
         "no-record",
         f"{folder.id} cannot go on: its journal {what}, so it is not known what was done already",

@@ -5,10 +5,8 @@ The second insists: what runs is killed at once. A third ends this process on th
 
 from __future__ import annotations
 
-import os
-import signal
-
 from ..cli import early_signals
+from ..host import processes, signals
 from ..host.context import Interrupt
 from ..host.errors import EXIT_INTERRUPTED
 
@@ -34,30 +32,30 @@ class Signals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._interrupt.count >= 2:
-            os._exit(EXIT_INTERRUPTED)
+            processes.exit_now(EXIT_INTERRUPTED)
         self._interrupt.set()
 
     def take(self) -> None:
         for number in early_signals.STOPPING:
-            before = signal.getsignal(number)
-            if number != signal.SIGTERM and before == signal.SIG_IGN:
+            before = signals.getsignal(number)
+            if number != signals.SIGTERM and before == signals.SIG_IGN:
                 continue
             # When the run is over it has begun.
             self._before[number] = _leave if before is early_signals.leave else before
             # What is ignored would be so in the run's actions too; what is handled is not.
-            is_hangup = self._is_background and number == signal.SIGHUP
-            signal.signal(number, _pass if is_hangup else self._handle)
+            is_hangup = self._is_background and number == signals.SIGHUP
+            signals.signal(number, _pass if is_hangup else self._handle)
 
     def give_back(self) -> None:
         # Of an interrupted run nothing is left to do but to say so: one more signal ends that too, and
         # the exit code stays what it was.
         was_asked = self._interrupt.count > 0
         for number, before in self._before.items():
-            signal.signal(number, _leave if was_asked else before)
+            signals.signal(number, _leave if was_asked else before)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    os._exit(EXIT_INTERRUPTED)
+    processes.exit_now(EXIT_INTERRUPTED)
 
 
 def _pass(number: int, frame: FrameType | None) -> None:

@@ -131,9 +131,7 @@ def read_entry(root: str, path: bytes) -> bytes | None:
     if not _Guard(base).is_inside(os.path.dirname(path)):
         return None
     try:
-        fd = files.open_handle(
-            os.path.join(base, path), files.O_RDONLY | files.O_NOFOLLOW | files.O_NONBLOCK | files.O_CLOEXEC
-        )
+        fd = files.open_handle(os.path.join(base, path), files.O_RDONLY | files.O_NOFOLLOW | files.O_NONBLOCK)
     except OSError:
         return None
     try:

@@ -401,9 +401,7 @@ def index_path(root: str) -> str:
 def _create(path: str) -> None:
     """Make the file, for its owner alone: SQLite makes those beside it like it."""
     try:
-        files.close(
-            files.open_handle(path, files.O_RDWR | files.O_CREAT | files.O_CLOEXEC | files.O_NOFOLLOW, 0o600)
-        )
+        files.close(files.open_handle(path, files.O_RDWR | files.O_CREAT | files.O_NOFOLLOW, 0o600))
     except OSError as error:
         raise Unusable(error.strerror or str(error)) from None
 
@@ -412,7 +410,7 @@ def _open_lock(path: str) -> int:
     try:
         return files.open_handle(
             os.path.join(os.path.dirname(path), LOCK),
-            files.O_RDWR | files.O_CREAT | files.O_CLOEXEC | files.O_NOFOLLOW,
+            files.O_RDWR | files.O_CREAT | files.O_NOFOLLOW,
             0o600,
         )
     except OSError as error:

@@ -7,10 +7,9 @@ known of its usage by then is told all the same, for it was paid for.
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING, Any
 
-from ..host import secrets
+from ..host import environment, secrets
 from .prices import Prices
 from .selection import DEFAULT, PROVIDERS, Model, Unavailable, address
 from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
@@ -30,7 +29,7 @@ class ModelClient:
     """
 
     def __init__(self, env: dict[bytes, bytes] | None = None, shared: SharedWorkers | None = None) -> None:
-        self._env = dict(os.environb) if env is None else env
+        self._env = dict(environment.environb) if env is None else env
         self._shared = shared
         self._workers: dict[str, Worker | Line] = {}
         self._prices = Prices()

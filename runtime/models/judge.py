@@ -7,9 +7,9 @@ early where that is asked for: its import takes more than a second, which passes
 
 from __future__ import annotations
 
-import os
-import time
+import os.path
 
+from ..host import clock, environment, files
 from ..host.paths import CONFIG, LOOPS, ROOT
 
 TYPE_CHECKING = False
@@ -35,7 +35,7 @@ class Judge:
 
     def __init__(self, shared: SharedWorkers | None = None) -> None:
         self._shared = shared
-        self._env = dict(os.environb)
+        self._env = dict(environment.environb)
         self._client: ModelClient | None = None
         self._entries: dict[str, ModelEntry] | None = None
 
@@ -59,7 +59,7 @@ class Judge:
         from . import selection
         from .prompt import message
 
-        started = time.monotonic()
+        started = clock.monotonic()
         model = self._model(args["model"])
         content = f"{args['prompt']}\n\n<action_output>\n{args['output']}\n</action_output>"
         limit = f"`llm.max_tokens` ({args['max_tokens']})"
@@ -83,7 +83,7 @@ class Judge:
                 result["error"] = _error("invalid-reply", said["problem"])
             else:
                 result["reply"] = said["value"]
-        result["duration_ms"] = round((time.monotonic() - started) * 1000)
+        result["duration_ms"] = round((clock.monotonic() - started) * 1000)
         result["elapsed_ms"] = context.elapsed_ms()
         return result
 
@@ -92,7 +92,7 @@ class Judge:
 
         if self._entries is None:
             self._entries = {}
-            if os.path.lexists(_CONFIG):
+            if files.lexists(_CONFIG):
                 from ..project import configuration
 
                 self._entries = configuration.load(ROOT).models

@@ -6,11 +6,12 @@ else that keeps a file from being shown is said in its place in the prompt, and 
 
 from __future__ import annotations
 
-import os
+import os.path
 import stat
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ..host import files
 from ..host.secret_files import is_secret
 
 # Files beyond these many are not looked at.
@@ -31,13 +32,13 @@ class Shown(NamedTuple):
 
 def resolved(paths: Iterable[str]) -> list[str]:
     """The paths, each once, as they are written. Raises `Outside`."""
-    root = os.path.realpath(".")
+    root = files.realpath(".")
     found: dict[str, str] = {}
     for path in paths:
         if not path or "\0" in path:
             raise Outside("a path of a file is empty" if not path else "a path has a NUL character")
         try:
-            place = os.path.realpath(path)
+            place = files.realpath(path)
         except (OSError, ValueError) as error:
             raise Outside(f"`{path[:200]}` is no path: {error}") from None
         if place != root and not place.startswith(os.path.join(root, "")):
@@ -70,28 +71,28 @@ def read(paths: list[str], most: int, most_together: int) -> list[Shown]:
 def _read(path: str, most: int) -> tuple[bytes, int, str]:
     """The beginning of a file, its size, and why there is none of it."""
     # A link may have another name than what it leads to.
-    if is_secret(os.fsencode(path)) or is_secret(os.fsencode(os.path.realpath(path))):
+    if is_secret(files.fsencode(path)) or is_secret(files.fsencode(files.realpath(path))):
         return b"", 0, "is not shown: by its name it holds keys or passwords"
     try:
         # What is no plain file, such as a pipe, must not be waited for.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = files.open_handle(path, files.O_RDONLY | files.O_NONBLOCK)
     except FileNotFoundError:
         return b"", 0, "does not exist"
     except OSError as error:
         return b"", 0, f"cannot be read: {error.strerror}"
     try:
-        about = os.fstat(descriptor)
+        about = files.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             return b"", 0, "is a folder" if stat.S_ISDIR(about.st_mode) else "is no plain file"
         parts: list[bytes] = []
         size = 0
-        while size < most and (part := os.read(descriptor, min(most - size, 1 << 20))):
+        while size < most and (part := files.read(descriptor, min(most - size, 1 << 20))):
             parts.append(part)
             size += len(part)
     except OSError as error:
         return b"", 0, f"cannot be read: {error.strerror}"
     finally:
-        os.close(descriptor)
+        files.close(descriptor)
     data = b"".join(parts)
     return data, max(about.st_size, len(data)), ""
 

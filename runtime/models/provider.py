@@ -20,11 +20,10 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
+from ..host import clock, threads
 from . import structured_output
 from .worker import end_when_alone, serve_in_parts
 from .worker_pool import MANY, serve_many
@@ -57,7 +56,7 @@ class Reply:
 
     def __init__(self, say: Callable[[Any], None], seconds: float) -> None:
         self._say = say
-        self._end = time.monotonic() + seconds
+        self._end = clock.monotonic() + seconds
         self._text: list[str] = []
         self._data: list[str] = []
         self._size = 0
@@ -77,7 +76,7 @@ class Reply:
 
     def _take(self, text: str) -> None:
         # The client's time-out is one between two reads.
-        if time.monotonic() > self._end:
+        if clock.monotonic() > self._end:
             raise Broken("timeout", "the reply took too long")
         self._size += len(text)
         if self._size > MAX_REPLY:
@@ -133,7 +132,7 @@ class Provider:
         self._send = send
         self._clients: dict[tuple[str | None, str | None], Any] = {}
         # To make one takes as long as several calls, and many may want the first.
-        self._making = threading.Lock()
+        self._making = threads.Lock()
         # Models that refused forced tool use: thinking that cannot be switched off excludes it.
         self._unforced: set[str] = set()
 

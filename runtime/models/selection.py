@@ -8,10 +8,10 @@ project may give models names of its own, with a provider, an address and a key 
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ..host import environment
 from ..project.configuration import Configuration
 from ..project.configuration_schema import ModelEntry
 from .prices import Price
@@ -89,7 +89,7 @@ def default_model() -> str:
     """The model that is asked where nobody names one."""
     from ...frontend.compile import DEFAULT_LLM_MODEL
 
-    return os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
+    return environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
 
 
 def _provider_of(name: str) -> str:
@@ -107,12 +107,12 @@ def address(model: Model) -> dict[str, Any]:
             "missing-extra",
             f"`{model.name}` needs the `{row.package}` client: pip install 'llc-loops[{row.extra}]'",
         )
-    key = os.environ.get(model.key) if model.key else None
+    key = environment.environ.get(model.key) if model.key else None
     if model.key and not key:
         raise Unavailable("missing-key", f"there is no API key for `{model.name}`; set {model.key}")
-    if row.extra and not model.key and not os.environ.get(row.key):
+    if row.extra and not model.key and not environment.environ.get(row.key):
         # A server of one's own asks for none, and the client does not go without.
-        if model.base_url is None and not os.environ.get("OPENAI_BASE_URL"):
+        if model.base_url is None and not environment.environ.get("OPENAI_BASE_URL"):
             raise Unavailable("missing-key", f"there is no API key for `{model.name}`; set {row.key}")
         key = "none"
     return {"base_url": model.base_url, "key": key}

@@ -9,12 +9,9 @@ An answer may be told in parts before it is given (`serve_in_parts`).
 from __future__ import annotations
 
 import json
-import os
-import select
-import signal
 import sys
-import time
 
+from ..host import clock, files, pipes, processes, signals, threads
 from ..host.context import TICK, milliseconds
 
 TYPE_CHECKING = False
@@ -64,41 +61,41 @@ class Worker:
         """Start the helper if it does not run; does not wait for it."""
         if self._pid:
             return
-        pipes: list[int] = []
-        null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        ends: list[int] = []
+        null = files.open_handle(files.devnull, files.O_WRONLY)
         try:
-            pipes += os.pipe()
-            pipes += os.pipe()
-            requests, self._write, self._read, answers = pipes
-            self._pid = os.posix_spawn(
+            ends += pipes.pipe()
+            ends += pipes.pipe()
+            requests, self._write, self._read, answers = ends
+            self._pid = processes.posix_spawn(
                 sys.executable,
                 [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), self._module, *self._words],
                 self._env,
                 file_actions=(
-                    (os.POSIX_SPAWN_DUP2, requests, 0),
-                    (os.POSIX_SPAWN_DUP2, answers, 1),
-                    (os.POSIX_SPAWN_DUP2, null, 2),
+                    (processes.POSIX_SPAWN_DUP2, requests, 0),
+                    (processes.POSIX_SPAWN_DUP2, answers, 1),
+                    (processes.POSIX_SPAWN_DUP2, null, 2),
                 ),
                 setsid=True,  # Ctrl-C at the terminal is ours to handle
                 setsigmask=(),
             )
         except OSError as error:
-            for descriptor in pipes:
-                os.close(descriptor)
+            for descriptor in ends:
+                files.close(descriptor)
             self._read = self._write = -1
             raise WorkerEnded(f"it could not be started: {error.strerror}") from error
         finally:
-            os.close(null)
-        os.close(requests)
-        os.close(answers)
-        os.set_blocking(self._write, False)
+            files.close(null)
+        files.close(requests)
+        files.close(answers)
+        pipes.set_blocking(self._write, False)
         self._ready = False
 
     def ready(
         self, seconds: float, interrupt: Interrupt, on_tick: Callable[[], object] | None = None
     ) -> None:
         """Wait until the helper has started; raises as `ask` does."""
-        if self._pid and os.waitpid(self._pid, os.WNOHANG)[0]:
+        if self._pid and processes.waitpid(self._pid, processes.WNOHANG)[0]:
             self._forget()  # it was ended while it had nothing to do
         try:
             self.start()
@@ -134,24 +131,24 @@ class Worker:
     def let_go(self) -> None:
         """Tell the helper that nothing more comes: it ends by itself, when it has put everything away."""
         if self._write >= 0:
-            os.close(self._write)
+            files.close(self._write)
             self._write = -1
 
     def wait_and_close(self, seconds: float) -> None:
         """Give a helper that was let go time to end, and end it then."""
-        end = time.monotonic() + seconds
-        while self._pid and time.monotonic() < end:
-            if os.waitpid(self._pid, os.WNOHANG)[0]:
+        end = clock.monotonic() + seconds
+        while self._pid and clock.monotonic() < end:
+            if processes.waitpid(self._pid, processes.WNOHANG)[0]:
                 self._forget()
                 return
-            time.sleep(_POLL)
+            clock.sleep(_POLL)
         self.close()
 
     def close(self) -> None:
         """End the helper."""
         if self._pid:
             self.kill()
-            os.waitpid(self._pid, 0)
+            processes.waitpid(self._pid, 0)
         if self._read >= 0:
             self._forget()
 
@@ -169,19 +166,19 @@ class Worker:
 
     def kill(self) -> None:
         if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
+            processes.kill(self._pid, signals.SIGKILL)
 
     def reap(self) -> str:
         """How the helper came to its end, for which it waits."""
         from ..effects.process import signal_name
 
-        _, status = os.waitpid(self._pid, 0)
+        _, status = processes.waitpid(self._pid, 0)
         self._pid = 0
-        code = os.waitstatus_to_exitcode(status)
+        code = processes.waitstatus_to_exitcode(status)
         return f"it was ended by {signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
 
     def _forget(self) -> None:
-        os.close(self._read)
+        files.close(self._read)
         self.let_go()
         self._pid = 0
         self._read = self._write = -1
@@ -195,23 +192,23 @@ class Worker:
         on_part: Callable[[Any], object] | None = None,
     ) -> bytes:
         """Write `line` and read one line that is no part."""
-        end = time.monotonic() + seconds
-        poller = select.poll()
-        poller.register(self._read, select.POLLIN)
-        poller.register(interrupt, select.POLLIN)
+        end = clock.monotonic() + seconds
+        poller = pipes.poll()
+        poller.register(self._read, pipes.POLLIN)
+        poller.register(interrupt, pipes.POLLIN)
         if line:
-            poller.register(self._write, select.POLLOUT)
+            poller.register(self._write, pipes.POLLOUT)
         rest = memoryview(line)
         answer = bytearray()
         while not answer.endswith(b"\n"):
             interrupt.check()
-            left = end - time.monotonic()
+            left = end - clock.monotonic()
             if left <= 0:
                 raise WorkerTimeout
             ready = poller.poll(milliseconds(min(left, TICK) if on_tick else left))
             for descriptor, _ in ready:
                 if descriptor == self._read:
-                    data = os.read(descriptor, 1 << 16)
+                    data = files.read(descriptor, 1 << 16)
                     if not data:
                         raise WorkerEnded(self._ending())
                     answer += data
@@ -221,7 +218,7 @@ class Worker:
                         raise WorkerEnded(f"its answer is longer than {MAX_ANSWER >> 20} MiB")
                 elif descriptor == self._write:
                     try:
-                        rest = rest[os.write(descriptor, rest[: 1 << 16]) :]
+                        rest = rest[files.write(descriptor, rest[: 1 << 16]) :]
                     except BrokenPipeError:
                         rest = rest[:0]  # it has ended; the read says so
                     if not rest:
@@ -248,16 +245,15 @@ def _told(lines: bytearray, on_part: Callable[[Any], object]) -> bytearray:
 
 def end_when_alone() -> None:
     """End this helper once nobody asks it any more, even while it answers: that may take long."""
-    import threading
 
-    poller = select.poll()
+    poller = pipes.poll()
     poller.register(0, 0)  # only that nobody writes any more
 
     def watch() -> None:
         poller.poll()
-        os._exit(0)
+        processes.exit_now(0)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threads.Thread(target=watch, daemon=True).start()
 
 
 def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
@@ -269,8 +265,8 @@ def serve_in_parts(answer: Callable[[dict[str, Any], Callable[[Any], None]], dic
     """As `serve`; before it answers, `answer(request, say)` may say something, which is told at once."""
     requests = sys.stdin.buffer
     # Whatever a library prints must not be taken for an answer.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    answers = files.open(pipes.dup(1), "wb")
+    pipes.dup2(2, 1)
     answers.write(b"{}\n")
     answers.flush()
 

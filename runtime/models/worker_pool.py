@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import select
 import sys
-import threading
-import time
 from collections import deque
 
+from ..host import clock, files, pipes, processes, threads
 from ..host.context import milliseconds
 from .worker import MAX_ANSWER, START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
@@ -41,34 +38,34 @@ class _Call:
 
     def __init__(self) -> None:
         self.messages: deque[tuple[str, Any]] = deque()
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._write, False)
+        self._read, self._write = pipes.pipe()
+        pipes.set_blocking(self._write, False)
 
     def tell(self, what: str, about: Any) -> None:
         self.messages.append((what, about))
         with contextlib.suppress(OSError):
-            os.write(self._write, b"!")
+            files.write(self._write, b"!")
 
     def wait(self, end: float, interrupt: Interrupt, write: int = -1) -> bool:
         """Until there is a message or, where `write` is given, room for more; whether there is room."""
-        poller = select.poll()
-        poller.register(self._read, select.POLLIN)
-        poller.register(interrupt, select.POLLIN)
+        poller = pipes.poll()
+        poller.register(self._read, pipes.POLLIN)
+        poller.register(interrupt, pipes.POLLIN)
         if write >= 0:
-            poller.register(write, select.POLLOUT)
+            poller.register(write, pipes.POLLOUT)
         interrupt.check()
-        left = end - time.monotonic()
+        left = end - clock.monotonic()
         if left <= 0:
             raise WorkerTimeout
         ready = [descriptor for descriptor, _ in poller.poll(milliseconds(left))]
         interrupt.check()
         if self._read in ready:
-            os.read(self._read, 1 << 10)
+            files.read(self._read, 1 << 10)
         return write in ready
 
     def close(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
+        files.close(self._read)
+        files.close(self._write)
 
 
 class _Helper:
@@ -79,11 +76,11 @@ class _Helper:
         self.calls: dict[int, _Call] = {}
         self.given_up: set[int] = set()
         self.is_ready = self.is_over = False
-        self._writing = threading.Lock()
-        self._lock = threading.Lock()
+        self._writing = threads.Lock()
+        self._lock = threads.Lock()
         self._numbers = 0
         self.worker.start()
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader = threads.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     @property
@@ -114,13 +111,13 @@ class _Helper:
         rest = memoryview(line)
         while not self._writing.acquire(timeout=0.05):
             interrupt.check()
-            if time.monotonic() >= end:
+            if clock.monotonic() >= end:
                 raise WorkerTimeout
         try:
             while rest and not self.is_over:
                 if call.wait(end, interrupt, self.worker.requests):
                     with contextlib.suppress(BlockingIOError, BrokenPipeError):
-                        rest = rest[os.write(self.worker.requests, rest[:_CHUNK]) :]
+                        rest = rest[files.write(self.worker.requests, rest[:_CHUNK]) :]
         finally:
             if 0 < len(rest) < len(line):
                 self.kill()
@@ -130,7 +127,7 @@ class _Helper:
         """In a thread: hand out what the helper says."""
         rest = bytearray()
         why = ""
-        while data := os.read(self.worker.answers, _CHUNK):
+        while data := files.read(self.worker.answers, _CHUNK):
             rest += data
             if b"\n" in data:
                 *lines, rest = rest.split(b"\n")
@@ -189,7 +186,7 @@ class Line:
         helper = self._shared.helper(self._module)
         if helper.is_ready:
             return
-        end = time.monotonic() + min(seconds, START_LIMIT)
+        end = clock.monotonic() + min(seconds, START_LIMIT)
         number, call = helper.begin()
         try:
             while not helper.is_ready:
@@ -210,7 +207,7 @@ class Line:
     ) -> dict[str, Any]:
         """The answer to a request; as `Worker.ask`, but that the helper goes on."""
         helper = self._shared.helper(self._module)
-        end = time.monotonic() + seconds
+        end = clock.monotonic() + seconds
         number, call = helper.begin()
         is_answered = was_sent = False
         try:
@@ -241,7 +238,7 @@ class SharedWorkers:
     def __init__(self, env: Mapping[bytes, bytes]) -> None:
         self._env = env
         self._helpers: dict[str, list[_Helper]] = {}
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
 
     def line(self, module: str) -> Line:
         return Line(self, module)
@@ -270,9 +267,9 @@ class SharedWorkers:
 
 def serve_many(answer: Callable[[dict[str, Any], Callable[[Any], None]], dict[str, Any]]) -> None:
     """The helper's side: say ready, then answer each request in a thread of its own."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    lock = threading.Lock()
+    answers = files.open(pipes.dup(1), "wb")
+    pipes.dup2(2, 1)
+    lock = threads.Lock()
 
     def say(*said: Any) -> None:
         line = json.dumps(said).encode() + b"\n"
@@ -286,5 +283,5 @@ def serve_many(answer: Callable[[dict[str, Any], Callable[[Any], None]], dict[st
     say()
     for line in sys.stdin.buffer:
         number, request = json.loads(line)
-        threading.Thread(target=do, args=(number, request), daemon=True).start()
-    os._exit(0)  # whoever asked is gone
+        threads.Thread(target=do, args=(number, request), daemon=True).start()
+    processes.exit_now(0)  # whoever asked is gone

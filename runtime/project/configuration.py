@@ -14,9 +14,10 @@ declared in `configuration_schema`.
 
 from __future__ import annotations
 
-import os
+import os.path
 import re
 
+from ..host import files
 from ..host.paths import CONFIG, KEPT, LOOPS
 
 TYPE_CHECKING = False
@@ -71,7 +72,7 @@ class Configuration:
 def load(root: str) -> Configuration:
     """The configuration of a project. Raises CompileError with everything that is wrong with it."""
     path = os.path.join(root, LOOPS, CONFIG)
-    if not os.path.lexists(path):
+    if not files.lexists(path):
         return Configuration()
     from .configuration_schema import read_configuration
 

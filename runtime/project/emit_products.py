@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
+import os.path
 from collections.abc import Callable
 
 from ...ir.diagnostics import render_all, suggest
+from ..host import files
 from ..host.errors import UserError, refuse_missing_folder
 from ..host.paths import IMAGE_SUFFIX
 from ..journal.journal import write_file
@@ -34,7 +35,7 @@ def compile_to(
     to_file = output is not None and output != "-"
     if to_file and output is not None:
         form = _form_of(output, form)
-        if os.path.exists(output) and os.path.samefile(output, path):
+        if files.exists(output) and files.samefile(output, path):
             raise UserError("overwrites-source", f"`{output}` is the loop itself", "name another file")
     from ...frontend.compile import compile_file
 
@@ -96,12 +97,12 @@ def _form_of(output: str, form: str | None) -> str:
 
 
 def _write_output(path: str, data: bytes) -> None:
-    if os.path.lexists(path) and not os.path.isfile(path):
+    if files.lexists(path) and not files.isfile(path):
         from ..host.errors import reason
         from ..journal.journal import JournalError
 
         try:  # a device or a pipe cannot be replaced, only written to
-            with open(path, "wb") as file:
+            with files.open(path, "wb") as file:
                 file.write(data)
         except OSError as error:
             raise JournalError(f"cannot write {path}: {reason(error)}") from None

@@ -7,7 +7,7 @@ not at all, keeps its permissions, and is not touched where nothing changes.
 from __future__ import annotations
 
 import difflib
-import os
+import os.path
 import re
 import stat
 import sys
@@ -17,6 +17,7 @@ from ...frontend.sexp.formatter import format_source
 from ...frontend.source.files import read_source
 from ...ir.diagnostics import CompileError, Diagnostic, suggest
 from ...ir.spans import Source
+from ..host import files
 from ..host.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
 from ..host.paths import LOOPS
 from ..journal.journal import JournalError, write_file
@@ -42,13 +43,13 @@ class Formatted:
         return self.text != self.result
 
 
-def files(targets: Iterable[str]) -> list[str]:
+def find_files(targets: Iterable[str]) -> list[str]:
     """The files that paths, folders and names mean; without any, those of `.loops/`. UserError."""
     found: list[str] = []
     for target in targets or (LOOPS,):
         if target == STDIN:
             found.append(target)
-        elif os.path.isdir(target):
+        elif files.isdir(target):
             found += _within(target)
         else:
             found.append(_file(target))
@@ -60,9 +61,9 @@ def files(targets: Iterable[str]) -> list[str]:
 
 
 def _file(target: str) -> str:
-    is_path = os.sep in target or "." in target
+    is_path = os.path.sep in target or "." in target
     path = target if is_path else os.path.join(LOOPS, target + SUFFIX)
-    if not os.path.lexists(path):
+    if not files.lexists(path):
         names = [os.path.basename(file)[: -len(SUFFIX)] for file in _within(LOOPS)]
         help = None if is_path else suggest(target, names, "names here")
         raise UserError("unknown-file", f"there is no file `{path}`", help)
@@ -73,7 +74,7 @@ def _file(target: str) -> str:
 
 def _within(folder: str) -> Iterator[str]:
     """The files in a folder and those below it, but for hidden ones, in order."""
-    for path, folders, names in os.walk(folder):
+    for path, folders, names in files.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (os.path.join(path, name) for name in sorted(names) if name.endswith(SUFFIX))
 
@@ -99,9 +100,9 @@ def _stdin() -> Source:
 
 def replace(found: Formatted) -> None:
     """Put the new text where the old one is. UserError where that cannot be."""
-    path = os.path.realpath(found.path)
+    path = files.realpath(found.path)
     try:
-        mode = os.stat(path).st_mode
+        mode = files.stat(path).st_mode
         if not stat.S_ISREG(mode):
             raise UserError("not-formattable", f"`{found.path}` is no regular file")
         write_file(path, found.result.encode(), mode=stat.S_IMODE(mode))

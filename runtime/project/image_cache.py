@@ -9,8 +9,9 @@ repository cannot bring an entry that stands in for the loop one has read.
 from __future__ import annotations
 
 import contextlib
-import os
+import os.path
 
+from ..host import environment, files, processes
 from ..host.paths import LOOPS, make_private
 from ..journal.journal import JournalError, write_file
 from ..runs.program_file import holds_secret
@@ -55,14 +56,14 @@ def declared_files(folder: str) -> dict[str, str]:
     tasks = os.path.join(folder, "tasks")
     paths = [os.path.join(folder, "tools.yaml")]
     with contextlib.suppress(OSError):
-        paths += sorted(os.path.join(tasks, name) for name in os.listdir(tasks) if name.endswith(".xml"))
+        paths += sorted(os.path.join(tasks, name) for name in files.listdir(tasks) if name.endswith(".xml"))
     found = {}
     for path in paths:
-        if not os.path.lexists(path):
+        if not files.lexists(path):
             continue
         digest = "unreadable"
-        if os.path.isfile(path):  # a pipe would be waited for
-            with contextlib.suppress(OSError), open(path, "rb") as file:
+        if files.isfile(path):  # a pipe would be waited for
+            with contextlib.suppress(OSError), files.open(path, "rb") as file:
                 digest = blake2b(file.read(), digest_size=16).hexdigest()
         found[os.path.normpath(path)] = f"{path} {digest}"
     return found
@@ -88,7 +89,7 @@ def is_sound(root: str, data: bytes) -> bool:
 
 def remember_sound(root: str, data: bytes) -> None:
     """From now on the image of these bytes is known to be sound, where there is a project to know it."""
-    if os.path.isdir(os.path.join(root, LOOPS)):
+    if files.isdir(os.path.join(root, LOOPS)):
         _write(root, _sound_key(data), SOUND, b"")
 
 
@@ -104,10 +105,10 @@ def is_current(image: Image) -> bool:
     from ...ir.digests import sha256
 
     for source in image.sources[1:]:
-        if not os.path.isfile(source.path):  # a pipe would be waited for
+        if not files.isfile(source.path):  # a pipe would be waited for
             return False
         try:
-            with open(source.path, "rb") as file:
+            with files.open(source.path, "rb") as file:
                 text = file.read().decode("utf-8-sig")
         except (OSError, UnicodeDecodeError):
             return False
@@ -128,7 +129,7 @@ def store(root: str, key: str, image: Image) -> None:
 def _read(root: str, key: str, suffix: str) -> bytes | None:
     """What an entry holds, None where there is none that this user made."""
     try:
-        with open(os.path.join(root, FOLDER, key + suffix), "rb") as file:
+        with files.open(os.path.join(root, FOLDER, key + suffix), "rb") as file:
             data = file.read()
     except OSError:
         return None
@@ -151,11 +152,11 @@ def _write(root: str, key: str, suffix: str, data: bytes) -> None:
 
 def _prune(folder: str, suffix: str) -> None:
     """Make room: of too many entries, those go that were made first."""
-    entries = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(suffix)]
+    entries = [os.path.join(folder, name) for name in files.listdir(folder) if name.endswith(suffix)]
     if len(entries) >= MOST_ENTRIES:
-        entries.sort(key=os.path.getmtime)
+        entries.sort(key=files.getmtime)
         for path in entries[: len(entries) - MOST_ENTRIES + 1]:
-            os.unlink(path)
+            files.unlink(path)
 
 
 def _makers() -> bytes:
@@ -165,7 +166,7 @@ def _makers() -> bytes:
     facts = [__version__]
     for folder in _MAKERS:
         try:
-            with os.scandir(os.path.join(_PACKAGE, folder)) as found:
+            with files.scandir(os.path.join(_PACKAGE, folder)) as found:
                 for item in found:
                     if item.is_file():
                         state = item.stat()
@@ -185,39 +186,39 @@ def _mac(secret: bytes, key: str, data: bytes) -> bytes:
 
 def _secret(make: bool) -> bytes | None:
     """This user's key, kept where only they can read it; None where there is none to be had."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    home = environment.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     path = os.path.join(home, "llc", "key")
     if not os.path.isabs(path):
         return None
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = files.open_handle(path, files.O_RDONLY)
     except FileNotFoundError:
         return _make_secret(path) if make else None
     except OSError:
         return None
     try:
-        state = os.fstat(fd)
-        secret = os.read(fd, 64)
+        state = files.fstat(fd)
+        secret = files.read(fd, 64)
     finally:
-        os.close(fd)
-    is_ours = state.st_uid == os.geteuid() and not state.st_mode & 0o077
+        files.close(fd)
+    is_ours = state.st_uid == environment.geteuid() and not state.st_mode & 0o077
     return secret if is_ours and len(secret) == 32 else None
 
 
 def _make_secret(path: str) -> bytes | None:
-    secret = os.urandom(32)
+    secret = environment.urandom(32)
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        scratch = f"{path}.{os.getpid()}"
-        fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        files.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        scratch = f"{path}.{processes.getpid()}"
+        fd = files.open_handle(scratch, files.O_WRONLY | files.O_CREAT | files.O_EXCL, 0o600)
         try:
-            os.write(fd, secret)
+            files.write(fd, secret)
         finally:
-            os.close(fd)
+            files.close(fd)
         try:
-            os.link(scratch, path)
+            files.link(scratch, path)
         finally:
-            os.unlink(scratch)
+            files.unlink(scratch)
     except OSError:
         return None  # or another process was quicker; its key serves the next time
     return secret

@@ -8,9 +8,9 @@ replayed it keeps to them; only fuel, which no program can see, may be given ane
 from __future__ import annotations
 
 import contextlib
-import os
 
 from ...vm.values import bounds
+from ..host import environment
 from ..host.errors import UserError
 
 TYPE_CHECKING = False
@@ -87,7 +87,7 @@ _RECORDED = ("fuel", "depth", "size")
 
 
 def _variable(name: str) -> int | None:
-    text = os.environ.get(name)
+    text = environment.environ.get(name)
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text)):

@@ -6,8 +6,7 @@ only where there is something to compile.
 
 from __future__ import annotations
 
-import os
-
+from ..host import environment, files
 from ..host.errors import UserError, reason
 from ..host.paths import IMAGE_SUFFIX, LOOPS, ROOT
 from ..runs import program_file
@@ -39,9 +38,9 @@ def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Imag
     key = None
     around: dict[str, str] = {}
     source = b""
-    if os.path.isfile(path):  # what is no file, such as a pipe, can be read only once
+    if files.isfile(path):  # what is no file, such as a pipe, can be read only once
         try:
-            with open(path, "rb") as file:
+            with files.open(path, "rb") as file:
                 source = file.read(_MOST_SOURCE)
         except OSError:
             source = b""  # the compiler says what is wrong with it
@@ -91,7 +90,7 @@ def load_image(
     from . import image_cache
 
     try:
-        with open(path, "rb") as file:
+        with files.open(path, "rb") as file:
             data = program_file.whole(file.read(), path)
     except OSError as error:
         raise UserError("unreadable-file", f"cannot read {path}: {reason(error)}") from None
@@ -145,7 +144,7 @@ def compile_options() -> Overrides:
     """What surrounds a program: the project, and the model of `LLC_LLM_MODEL`."""
     from ...frontend.compile import DEFAULT_LLM_MODEL, Overrides
 
-    model = os.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
+    model = environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
     return Overrides(default_model=model, folder=LOOPS, project=Project())
 
 
@@ -201,7 +200,7 @@ def _settings(values: Values) -> list[str]:
     context = [f"{key}={text}" for key, text in values.context]
     context += [f"--arg {key}={text}" for key, text in values.arguments]
     context += [f"--declare {text}" for text in values.declare]
-    model = os.environ.get("LLC_LLM_MODEL") or ""
+    model = environment.environ.get("LLC_LLM_MODEL") or ""
     return [str(values.max_iterations), str(values.no_llm), str(values.llm_model), model, *context]
 
 

@@ -6,9 +6,10 @@ of the programs a run went on with. Whether they fit together `vm.renewal` decid
 
 from __future__ import annotations
 
-import os
+import os.path
 
 from ...ir.digests import sha256
+from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import IMAGE_SUFFIX, ROOT
 from ..runs import program_file
@@ -81,7 +82,7 @@ def find(start: Mapping[str, Any], image: Image, outputs: str) -> Change | None:
     path = start.get("path")
     if not isinstance(path, str) or not path:
         return None
-    if not os.path.isfile(os.path.join(ROOT, path)):
+    if not files.isfile(os.path.join(ROOT, path)):
         return Change(path, None, "is not there any more")
     if not path.endswith(IMAGE_SUFFIX) and all(_is_as_it_was(source) for source in image.sources):
         return None
@@ -124,7 +125,7 @@ def accept(run: RunFolder, machine: Machine, change: Change) -> tuple[Machine, l
 def keep(run: RunFolder, image: Image) -> None:
     """Write the program that a run goes on with beside those it had. Raises JournalError."""
     number = 2
-    while os.path.exists(os.path.join(run.path, f"program-{number}.llb")):
+    while files.exists(os.path.join(run.path, f"program-{number}.llb")):
         number += 1
     run.image_name = f"program-{number}.llb"
     program_file.keep(run.image, image)
@@ -135,7 +136,7 @@ def scopes(run: RunFolder, first: Image, start: Mapping[str, Any] | None) -> lis
     own = run.start().get("scope")
     found = set(own if isinstance(own, list) else first.meta["scope"])
     number = 2
-    while os.path.exists(os.path.join(run.path, name := f"program-{number}.llb")):
+    while files.exists(os.path.join(run.path, name := f"program-{number}.llb")):
         found.update(run_programs.load(run.id, run.journal, name).meta["scope"])
         number += 1
     change = find(start, first, run.outputs) if start is not None else None
@@ -148,7 +149,7 @@ def _is_as_it_was(source: Any) -> bool:
     if source.path.startswith(_LIBRARY):
         return True  # ours, and not in the project
     try:
-        with open(os.path.join(ROOT, source.path), "rb") as file:
+        with files.open(os.path.join(ROOT, source.path), "rb") as file:
             return bool(sha256(file.read()).hexdigest() == source.sha256)
     except OSError:
         return False

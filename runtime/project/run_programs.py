@@ -7,9 +7,10 @@ is missing, damaged or another one, the run's source takes its place if it still
 from __future__ import annotations
 
 import contextlib
-import os
+import os.path
 import re
 
+from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import FIRST_IMAGE, ROOT
 from ..host.secrets import masked
@@ -50,7 +51,7 @@ def load(run: str, journal: str, name: str = FIRST_IMAGE, warn: Callable[[str], 
     except UserError as error:
         if error.id == "changed-secret":
             raise
-        trouble = error if os.path.exists(path) else UserError("no-program", f"{run} has no {name}")
+        trouble = error if files.exists(path) else UserError("no-program", f"{run} has no {name}")
     except CompileError as error:
         trouble = UserError("bad-image", f"{path}: {error.diagnostics[0].message}")
     source, found = _made_again(journal, wanted)
@@ -96,7 +97,7 @@ def _made_again(journal: str, wanted: str | None) -> tuple[str, Image | str]:
         return "its source", "its journal does not say what it was made from"
     if wanted is None:
         return path, "its journal does not say which program that was"
-    if not is_expression and not os.path.isfile(os.path.join(ROOT, path)):
+    if not is_expression and not files.isfile(os.path.join(ROOT, path)):
         return path, f"{path} is not there any more"
     try:
         image = source_now(start, os.path.join(os.path.dirname(journal), "outputs"))
@@ -116,7 +117,7 @@ def _hash(journal: str, name: str) -> str | None:
         told = start_of(journal).get("program_hash")
     else:
         # Only the lines that may tell it are taken apart: there may be very many.
-        with contextlib.suppress(OSError), open(journal, "rb") as file:
+        with contextlib.suppress(OSError), files.open(journal, "rb") as file:
             for line in file:
                 event = journals.unseal(line[:-1]) if line.startswith(_CHANGED) else None
                 if event is not None and event.get("image") == name:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import os.path
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,11 +6,12 @@ Long texts stand beside a case, in `<case>.outputs/`, by the hash of their conte
 from __future__ import annotations
 
 import json
-import os
+import os.path
 from collections.abc import Iterator
 from typing import Any
 
 from ...frontend.source.yaml_writer import Inline, Word, bare, entry
+from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal import journal as journals
 from ..journal.codec import digest_only
@@ -47,14 +48,14 @@ def write(case: Case) -> None:
 def _clear(folder: str, kept: set[str]) -> None:
     """Remove texts that the case has no more."""
     try:
-        files = os.listdir(folder)
+        names = files.listdir(folder)
     except OSError:
         return
-    for file in files:
+    for file in names:
         if len(file) == 64 and file not in kept:
-            os.unlink(os.path.join(folder, file))
-    if not kept and not os.listdir(folder):
-        os.rmdir(folder)
+            files.unlink(os.path.join(folder, file))
+    if not kept and not files.listdir(folder):
+        files.rmdir(folder)
 
 
 class _Writer:

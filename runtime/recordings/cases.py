@@ -6,7 +6,7 @@ go between a `Case` and its file.
 
 from __future__ import annotations
 
-import os
+import os.path
 from typing import Any
 
 import attrs
@@ -14,6 +14,7 @@ import attrs
 from ...ir.diagnostics import suggest
 from ...ir.effects import EFFECTS
 from ...ir.records import define
+from ..host import files
 from ..host.errors import UserError
 from ..host.paths import LOOPS, slug
 from ..journal.recording import Recording
@@ -74,19 +75,19 @@ def find_cases(paths: list[str]) -> list[str]:
     """
     found: dict[str, str] = {}
     for path in paths or [FOLDER]:
-        if os.path.isdir(path):
-            for folder, folders, files in os.walk(path):
+        if files.isdir(path):
+            for folder, folders, names in files.walk(path):
                 folders[:] = sorted(
                     name for name in folders if not name.startswith(".") and not name.endswith(".outputs")
                 )
-                for file in sorted(files):
+                for file in sorted(names):
                     if file.endswith(SUFFIXES) and not file.startswith("."):
                         full = os.path.join(folder, file)
-                        found.setdefault(os.path.realpath(full), full)
+                        found.setdefault(files.realpath(full), full)
             continue
-        named = path if os.path.lexists(path) else case_path(path)
-        if os.path.lexists(named):
-            found.setdefault(os.path.realpath(named), named)
+        named = path if files.lexists(path) else case_path(path)
+        if files.lexists(named):
+            found.setdefault(files.realpath(named), named)
         elif paths:
             known = [os.path.splitext(os.path.basename(case))[0] for case in find_cases([])]
             raise UserError("unknown-case", f"there is no case `{path}`", suggest(path, known, "cases here"))
@@ -95,7 +96,7 @@ def find_cases(paths: list[str]) -> list[str]:
 
 def case_path(name: str) -> str:
     """The file of the case `name` in `.loops/tests/`; a path is a path."""
-    if os.sep in name or name.endswith(SUFFIXES):
+    if os.path.sep in name or name.endswith(SUFFIXES):
         return name
     return os.path.join(FOLDER, f"{name}.yaml")
 
@@ -104,7 +105,7 @@ def free_path(program: str) -> str:
     """Where a new case for a program may stand: nothing is there yet."""
     stem = slug(program)
     number = 1
-    while os.path.lexists(path := case_path(stem if number == 1 else f"{stem}-{number}")):
+    while files.lexists(path := case_path(stem if number == 1 else f"{stem}-{number}")):
         number += 1
     return path
 
@@ -112,7 +113,7 @@ def free_path(program: str) -> str:
 def is_case(path: str) -> bool:
     """Whether a file looks like a recorded case."""
     try:
-        with open(path, "rb") as file:
+        with files.open(path, "rb") as file:
             head = file.read(4096)
     except OSError:
         return False

@@ -7,9 +7,7 @@ From then on the child is a run that was cut off there: `launch` resumes it.
 
 from __future__ import annotations
 
-import os
-import shutil
-import time
+import os.path
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +16,7 @@ import attrs
 from ...ir.records import frozen
 from ...vm.code.image import Image
 from ...vm.machine.outcomes import Effect
+from ..host import clock, files
 from ..host.clock import timestamp
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import ROOT
@@ -78,8 +77,8 @@ def fork(
     changes: another program (`target`), or options over those of the run; the past must be the same under
     them. Raises UserError, CompileError and JournalError; nothing of the new run is left then.
     """
-    files = find_run(target)
-    recording, image = files.recording(), files.load_image()
+    run_files = find_run(target)
+    recording, image = run_files.recording(), run_files.load_image()
     if (at is None) == (state is None):
         raise UserError(
             "bad-option",
@@ -94,13 +93,13 @@ def fork(
         if recording.changes:
             raise UserError(
                 "several-programs",
-                f"{files.name} went on with another program, so nothing can be changed in its past",
+                f"{run_files.name} went on with another program, so nothing can be changed in its past",
                 "fork it as it is",
                 EXIT_FAILURE,
             )
         image = _changed(recording, point, changes, about)
-    run = _create(files, recording, image, point, about)
-    return Forked(run, files.name, point, recording.left_out)
+    run = _create(run_files, recording, image, point, about)
+    return Forked(run, run_files.name, point, recording.left_out)
 
 
 def find_point(
@@ -165,7 +164,7 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
             is_pairs = isinstance(value, tuple) and name in ("context", "arguments")
             overrides[name] = (*overrides.get(name, ()), *value) if is_pairs else value
     path = resolve_loop(changes.target) if changes.target else str(about.get("path") or "")
-    if not path or not os.path.exists(path):
+    if not path or not files.exists(path):
         raise UserError(
             "no-source",
             f"the source of {recording.name} is not there, so nothing in it can be changed",
@@ -199,17 +198,17 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
 
 
 def _create(
-    files: RunFiles, recording: Recording, image: Image, point: Point, about: dict[str, Any]
+    run_files: RunFiles, recording: Recording, image: Image, point: Point, about: dict[str, Any]
 ) -> RunFolder:
     """The folder of the new run: its program, its journal and what that refers to."""
     folder, lock = locks.start(ROOT, image.name, (), {"program": image.name, "path": about.get("path")})
     try:
-        events = [_beginning(folder, files, image, point, about), *_past(files, point)]
-        _share_texts(events, files.outputs, folder.outputs)
+        events = [_beginning(folder, run_files, image, point, about), *_past(run_files, point)]
+        _share_texts(events, run_files.outputs, folder.outputs)
         for event in events:
             if event["event"] == "program_changed":
                 name = str(event.get("image"))
-                program_file.keep(os.path.join(folder.path, name), files.load_program(name))
+                program_file.keep(os.path.join(folder.path, name), run_files.load_program(name))
         program_file.keep(folder.image, image)
         data = b"".join(journals.seal(event) for event in events)
         journals.write_file(folder.journal, data, mode=0o600)
@@ -223,7 +222,7 @@ def _create(
 
 
 def _beginning(
-    folder: RunFolder, files: RunFiles, image: Image, point: Point, about: dict[str, Any]
+    folder: RunFolder, run_files: RunFiles, image: Image, point: Point, about: dict[str, Any]
 ) -> dict[str, Any]:
     """The `run_start` of the new run. Its time is its parent's: the past is its own too."""
     from ... import __version__
@@ -234,7 +233,7 @@ def _beginning(
         "program": image.name,
         "program_hash": image.program_hash,
         "llc": __version__,
-        "forked_from": {"run": files.name, "at": point.seq, "ts": timestamp(time.time())},
+        "forked_from": {"run": run_files.name, "at": point.seq, "ts": timestamp(clock.time())},
     }
     # What was taken apart when it was read is packed again: options may hold secrets.
     packed = {name: journals.pack(value, _as_it_is) for name, value in event.items()}
@@ -245,13 +244,13 @@ def _as_it_is(text: str) -> Any:
     return text
 
 
-def _past(files: RunFiles, point: Point) -> Iterator[dict[str, Any]]:
+def _past(run_files: RunFiles, point: Point) -> Iterator[dict[str, Any]]:
     """The events that are shared: what the program did up to the last shared result, and the results."""
     if not point.answers:
         return
     events = []
     finished: set[int] = set()
-    for record in journals.read(files.journal):
+    for record in journals.read(run_files.journal):
         event = record.event
         if event is None or event["event"] == "run_start":
             continue
@@ -286,15 +285,15 @@ def _share_texts(events: list[dict[str, Any]], source: str, target: str) -> None
             stack.extend(item)
     if not names:
         return
-    os.mkdir(target, 0o700)
+    files.mkdir(target, 0o700)
     for name in sorted(names):
         there, here = os.path.join(source, name), os.path.join(target, name)
         try:
-            os.link(there, here)
+            files.link(there, here)
         except OSError:
             try:
-                shutil.copyfile(there, here)
-                os.chmod(here, 0o600)
+                files.copyfile(there, here)
+                files.chmod(here, 0o600)
             except OSError:
                 raise UserError(
                     "damaged-record", f"a text that the run shares is lost: {there}", exit_code=EXIT_FAILURE

@@ -7,7 +7,7 @@ expects follows from what it holds; where the run would take another course then
 
 from __future__ import annotations
 
-import os
+import os.path
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,7 +18,7 @@ from ...frontend.compile import DEFAULT_LLM_MODEL, EXPRESSION, compile_file, com
 from ...ir.diagnostics import CompileError
 from ...vm.code.emit import emit
 from ...vm.code.image import Image
-from ..host import secrets
+from ..host import environment, files, secrets
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import IMAGE_SUFFIX, ROOT
 from ..journal import journal
@@ -56,32 +56,32 @@ _END_OF_COURSE = ("status", "terminated_by", "final_state")
 _MANY_TICKS = 1_000_000
 
 
-def make(files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]:
+def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]:
     """The case of a run, not written yet, and what there is to say of it.
 
     path: where it is to stand; by default a free name in `.loops/tests/`. Raises UserError for a run
     that cannot be told again, and what reading its record raises.
     """
-    recording, image = files.recording(), files.load_image()
+    recording, image = run_files.recording(), run_files.load_image()
     comparison = diff.compare(recording, image, exact=True)
     if comparison.difference is not None:
         raise UserError(
             "not-repeatable",
-            f"{files.name} cannot become a case: told again it differs",
-            f"llc replay {files.name}",
+            f"{run_files.name} cannot become a case: told again it differs",
+            f"llc replay {run_files.name}",
             EXIT_FAILURE,
         )
     if recording.changes:
         raise UserError(
             "several-programs",
-            f"{files.name} went on with another program, and a case is of one",
+            f"{run_files.name} went on with another program, and a case is of one",
             exit_code=EXIT_FAILURE,
         )
     notices = [recording.left_out] if recording.left_out else []
     if recording.end is None:
-        notices.append(f"{files.name} had not ended; the case ends where its record does")
+        notices.append(f"{run_files.name} had not ended; the case ends where its record does")
     elif (recording.end.get("error") or {}).get("kind") == "not-performed":
-        notices.append(f"{files.name} ended where its script had no answer; so does the case")
+        notices.append(f"{run_files.name} ended where its script had no answer; so does the case")
     about = recording.about
     source = _source(about)
     case = Case(
@@ -96,16 +96,16 @@ def make(files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]:
     )
     if not source and case.expression is None:
         raise UserError(
-            "no-source", f"{files.name} does not say what it was compiled from", exit_code=EXIT_FAILURE
+            "no-source", f"{run_files.name} does not say what it was compiled from", exit_code=EXIT_FAILURE
         )
     if any(secrets.known.occur_in(str(text)) for text in (case.expression, *case.options.values())):
         raise UserError(
             "secret-in-case",
-            f"{files.name} was given a secret as an option or in its expression, and a case cannot hold one",
+            f"{run_files.name} was given a secret as an option or in its expression; a case cannot hold one",
             "let an action read it from its environment",
             EXIT_FAILURE,
         )
-    words = Words(files, about)
+    words = Words(run_files, about)
     most = comparison.ticks * diff.PATIENCE + diff.LEAST_TICKS
     for chosen in (("times", "texts"), ("texts",), ("times",), ()):
         answers = [Answer(a.seq, _normalized(recording, a, chosen, words)) for a in recording.answers]
@@ -116,7 +116,7 @@ def make(files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]:
     else:
         raise UserError(
             "secret-in-case",
-            f"what {files.name} does depends on a secret, and a case cannot hold one",
+            f"what {run_files.name} does depends on a secret, and a case cannot hold one",
             exit_code=EXIT_FAILURE,
         )
     left = [word for word in ("times", "texts") if word not in case.normalized]
@@ -128,7 +128,7 @@ def make(files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]:
 
 def refuse_taken(path: str | None, is_forced: bool = False) -> None:
     """Refuse to write a case over a file, unless it is a case and that is wanted."""
-    if path is None or not os.path.lexists(path):
+    if path is None or not files.lexists(path):
         return
     if not is_case(path):
         raise UserError("file-exists", f"`{path}` is there already and is no case")
@@ -143,13 +143,13 @@ def _source(about: dict[str, Any]) -> str:
     path = str(about.get("path") or "")
     if not path or not os.path.isabs(path):
         return os.path.normpath(path) if path else ""
-    near = os.path.relpath(path, os.path.realpath(ROOT or "."))
+    near = os.path.relpath(path, files.realpath(ROOT or "."))
     return path if near.startswith("..") else near
 
 
 def _options(about: dict[str, Any], recording: Recording) -> dict[str, Any]:
     options = given(about.get("overrides"))
-    model = os.environ.get("LLC_LLM_MODEL")
+    model = environment.environ.get("LLC_LLM_MODEL")
     asked = {event.args.get("model") for event in recording.events if isinstance(event, Asked)}
     if model in asked and "llm_model" not in options:
         options["default_model"] = model
@@ -273,16 +273,16 @@ def _is_same_step(then: Note | Asked, now: Note | Asked) -> bool:
 class Words:
     """The texts that differ from run to run and from place to place, and what stands for them."""
 
-    def __init__(self, files: RunFiles, about: dict[str, Any]) -> None:
-        pairs = [(str(about.get("run") or files.name), "<run>")]
+    def __init__(self, run_files: RunFiles, about: dict[str, Any]) -> None:
+        pairs = [(str(about.get("run") or run_files.name), "<run>")]
         for path, word in (
-            (os.path.realpath(ROOT or "."), "<project>"),
+            (files.realpath(ROOT or "."), "<project>"),
             (os.path.expanduser("~"), "<home>"),
         ):
             if path.count("/") > 1 or (path.startswith("/") and len(path) > 4):
                 pairs.append((path, word))
         self.pairs = sorted(pairs, key=lambda pair: -len(pair[0]))
-        self.pids = _pids(files)
+        self.pids = _pids(run_files)
         self.told: set[str] = set()
 
     def put(self, text: str, seq: int) -> str:
@@ -300,10 +300,10 @@ class Words:
         return text
 
 
-def _pids(files: RunFiles) -> dict[int, list[str]]:
+def _pids(run_files: RunFiles) -> dict[int, list[str]]:
     """The processes of each effect."""
     found: dict[int, list[str]] = {}
-    for record in journal.read(files.journal):
+    for record in journal.read(run_files.journal):
         event = record.event or {}
         seq, pid = event.get("seq"), event.get("pid")
         if (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from time import perf_counter
 from typing import Any
 
 import attrs
@@ -16,6 +15,7 @@ import attrs
 from ...ir.diagnostics import CompileError, Diagnostic, clean, render, render_all, to_json
 from ...ir.records import define
 from ...vm.code.image import Image
+from ..host import clock
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..journal.recording import Answer, Asked, Recording, bounded
 from . import case_reader, case_writer, cases, diff
@@ -96,9 +96,9 @@ def tell_cases(paths: list[str], wanted: str | None = None, update: bool = False
         count = f"{len(found)} case{'' if len(found) == 1 else 's'}"
         raise UserError("no-cases", f"none of {count} has `{wanted}` in its path")
     for path in chosen:
-        begun = perf_counter()
+        begun = clock.perf_counter()
         tested = _test_one(path, update)
-        tested.seconds = perf_counter() - begun
+        tested.seconds = clock.perf_counter() - begun
         yield tested
 
 

@@ -6,14 +6,10 @@ Owns the terminal: its mode, its keys, drawing. It is put back as it was whateve
 from __future__ import annotations
 
 import contextlib
-import os
-import select
-import signal
 import sys
-import termios
-import tty
 from collections.abc import Callable, Iterator
 
+from ..host import files, pipes, signals, terminal
 from ..host.screen import STYLES, Screen, fit
 from . import diff, trace_text
 from .timeline import Tape
@@ -167,7 +163,7 @@ class TraceView:
 
 def _size() -> tuple[int, int]:
     try:
-        size = os.get_terminal_size(sys.stdout.fileno())
+        size = terminal.get_terminal_size(sys.stdout.fileno())
     except OSError:
         return 80, 24
     return size.columns or 80, size.lines or 24
@@ -177,20 +173,20 @@ def _size() -> tuple[int, int]:
 def _terminal(screen: Screen, draw: Callable[[], None]) -> Iterator[None]:
     """The terminal for a view: keys one by one, a screen of its own, drawn again when its size changes."""
     fd = sys.stdin.fileno()
-    before = termios.tcgetattr(fd)
+    before = terminal.tcgetattr(fd)
 
     def resized(*_: object) -> None:
         draw()
 
-    handled = signal.signal(signal.SIGWINCH, resized)
+    handled = signals.signal(signals.SIGWINCH, resized)
     try:
-        tty.setcbreak(fd)
+        terminal.setcbreak(fd)
         screen.write("\x1b[?1049h\x1b[?25l")
         yield
     finally:
-        signal.signal(signal.SIGWINCH, handled)
+        signals.signal(signals.SIGWINCH, handled)
         screen.write("\x1b[?25h\x1b[?1049l")
-        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        terminal.tcsetattr(fd, terminal.TCSADRAIN, before)
 
 
 def _read_key() -> str:
@@ -198,7 +194,7 @@ def _read_key() -> str:
     fd = sys.stdin.fileno()
     first = _read(fd, 1)
     if first == b"\x1b":
-        if not select.select([fd], [], [], _ESCAPE)[0]:
+        if not pipes.select([fd], [], [], _ESCAPE)[0]:
             return "escape"
         if _read(fd, 1) not in (b"[", b"O"):
             return "escape"
@@ -216,6 +212,6 @@ def _read_key() -> str:
 
 def _read(fd: int, count: int) -> bytes:
     try:
-        return os.read(fd, count)
+        return files.read(fd, count)
     except OSError:
         return b""

@@ -5,10 +5,10 @@ Owns what `on_unknown` means (`spec/events.md`, Going on). Which effects these a
 
 from __future__ import annotations
 
-import os
 import sys
 
 from ...ir.effects import EFFECTS
+from ..host import terminal
 from ..host.context import LONGEST_WAIT
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.processes import end_effect
@@ -101,7 +101,7 @@ class Unknown:
         """Ask the person what to do with an effect whose outcome is unknown."""
         what = masked(str(effect.args.get("command") or effect.args.get("name") or effect.kind))
         shown = what if len(what) <= 200 else what[:200] + "…"
-        if not (os.isatty(0) and os.isatty(2)):
+        if not (terminal.isatty(0) and terminal.isatty(2)):
             raise UserError(
                 "unknown-outcome",
                 f"it is not known whether `{shown}` did its work, and somebody is to be asked",

@@ -339,7 +339,7 @@ class Release:
 def _await(path: str, write: int) -> None:
     """In a thread: close `write` once nobody holds the file. Where that cannot be known it stays open."""
     try:
-        fd = files.open_handle(path, files.O_RDONLY | files.O_CLOEXEC)
+        fd = files.open_handle(path, files.O_RDONLY)
     except OSError:
         files.close(write)  # it has ended meanwhile
         return
@@ -355,7 +355,7 @@ def _await(path: str, write: int) -> None:
 def is_live(run: RunFolder) -> bool:
     """Whether some process holds the run now."""
     try:
-        fd = files.open_handle(run.lock, files.O_RDONLY | files.O_CLOEXEC)
+        fd = files.open_handle(run.lock, files.O_RDONLY)
     except OSError:
         return False
     try:
@@ -482,7 +482,7 @@ def _now() -> str:
 
 def _open(path: str) -> int:
     try:
-        return files.open_handle(path, files.O_RDWR | files.O_CREAT | files.O_CLOEXEC, 0o600)
+        return files.open_handle(path, files.O_RDWR | files.O_CREAT, 0o600)
     except OSError as error:
         raise UserError(
             "cannot-write", f"cannot write {path}: {reason(error)}", exit_code=EXIT_FAILURE

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from time import monotonic
 from typing import Any
 
 from ...vm.primitives.handlers import duration
+from ..host import clock
 from ..host.screen import Screen, fit, printable
 from ..journal.outcome import Outcome
 
@@ -26,7 +26,7 @@ class BatchLines:
         self._statuses: Counter[str] = Counter()
         self._shown = ""
         self._drawn = 0.0
-        self._begun = monotonic()
+        self._begun = clock.monotonic()
 
     def told(self, what: str, outcome: Outcome) -> None:
         """One is over; `what` was asked for."""
@@ -54,13 +54,13 @@ class BatchLines:
         text = ", ".join(parts)
         if text == self._shown:
             return float("inf")
-        due = self._drawn + EVERY - monotonic()
+        due = self._drawn + EVERY - clock.monotonic()
         if due > 0:
             return due
         self._erase()
         self._screen.write(self._screen.paint(fit(text, self._screen.width - 1), "dim"))
         self._shown = text
-        self._drawn = monotonic()
+        self._drawn = clock.monotonic()
         return float("inf")
 
     def end(self, not_begun: int) -> None:
@@ -72,7 +72,7 @@ class BatchLines:
         runs = f"{self._total:,} run{'' if self._total == 1 else 's'}"
         if not_begun:
             counts += f"{', ' if counts else ''}{not_begun:,} not begun"
-        took = duration(round((monotonic() - self._begun) * 1000))
+        took = duration(round((clock.monotonic() - self._begun) * 1000))
         self._screen.write(f"\n{runs}: {counts} ({took})\n")
 
     def _erase(self) -> None:

@@ -7,7 +7,7 @@ an input means (`repl`).
 from __future__ import annotations
 
 import contextlib
-import os
+import os.path
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from prompt_toolkit.styles import Style
 from ...frontend.core.forms import FORMS
 from ...frontend.core.library import LIBRARY
 from ...frontend.sexp.reader import scan
+from ..host import environment, files
 from ..launch.repl import COMMANDS, TASK_LINE, Console, Leave, is_complete
 from .keys import no_mouse
 from .task_line import completions
@@ -157,9 +158,9 @@ class _Names(Completer):
 def _files(start: str) -> Iterable[Completion]:
     folder, _, begun = start.rpartition("/")
     with contextlib.suppress(OSError):
-        for file in sorted(os.listdir(os.path.expanduser(folder + "/" if folder else "."))):
+        for file in sorted(files.listdir(os.path.expanduser(folder + "/" if folder else "."))):
             if file.startswith(begun) and (begun or not file.startswith(".")):
-                is_folder = os.path.isdir(os.path.join(os.path.expanduser(folder), file))
+                is_folder = files.isdir(os.path.join(os.path.expanduser(folder), file))
                 if is_folder or file.endswith(".sexp"):
                     yield Completion(file + ("/" if is_folder else ""), -len(begun))
 
@@ -204,7 +205,7 @@ def _style(kind: str, text: str, is_head: bool) -> str:
 
 def history_file() -> str:
     """Where what was typed is kept: `llc/repl_history` in the user's folder for state."""
-    folder = os.environ.get("XDG_STATE_HOME") or ""
+    folder = environment.environ.get("XDG_STATE_HOME") or ""
     if not os.path.isabs(folder):
         folder = os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(folder, "llc", "repl_history")
@@ -221,12 +222,12 @@ class _Private(FileHistory):
 def _history() -> History:
     path = history_file()
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        files.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        descriptor = files.open_handle(path, files.O_RDWR | files.O_CREAT | files.O_APPEND, 0o600)
         try:
-            os.fchmod(descriptor, 0o600)
+            files.fchmod(descriptor, 0o600)
         finally:
-            os.close(descriptor)
+            files.close(descriptor)
     except OSError:
         return InMemoryHistory()
     return _Private(path)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 
 from ..execution.observer import Display
+from ..host import files
 from ..journal.journal import JournalError, write_file
 
 TYPE_CHECKING = False
@@ -86,7 +86,7 @@ class LiveFile:
         self._path = path
         self._is_there = False
         with contextlib.suppress(OSError):
-            os.unlink(path)  # a run that was killed left it
+            files.unlink(path)  # a run that was killed left it
         self.tails: dict[int | None, Tail] = {}
         self.is_new = False
 
@@ -109,7 +109,7 @@ class LiveFile:
         if self._is_there and not self.tails:
             self._is_there = self.is_new = False
             with contextlib.suppress(OSError):
-                os.unlink(self._path)
+                files.unlink(self._path)
 
 
 class LiveDisplay(Display):
@@ -179,7 +179,7 @@ class LiveDisplay(Display):
 def read(path: str) -> list[Tail]:
     """The tails in a live file; none where there is no file, or nothing to be read in it."""
     try:
-        with open(path, "rb") as file:
+        with files.open(path, "rb") as file:
             found = json.loads(file.read(_LARGEST))
         return [Tail.from_json(told) for told in found["actions"]]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from time import monotonic
-
 from ...ir.effects import EFFECTS
 from ...vm.primitives.handlers import duration
 from ..execution.observer import Display
+from ..host import clock
 from .action_text import MOST_LINES, ActionOutput, failure_text
 from .progress import ProgressDisplay
 
@@ -23,7 +22,7 @@ class BesideDisplay(Display):
         self._head = f"#{seq} "
         self._is_verbose = is_verbose
         self._output = ActionOutput(1 << 60 if is_verbose else MOST_LINES)
-        self._begun = monotonic()
+        self._begun = clock.monotonic()
         self._is_shown = False
         self._is_asking = False
 
@@ -60,7 +59,7 @@ class BesideDisplay(Display):
         if text:
             self._run.line_of(f"{self._head}{self._run.mark('bad')} ", text, "red")
         elif self._is_shown:
-            took = duration(round((monotonic() - self._begun) * 1000))
+            took = duration(round((clock.monotonic() - self._begun) * 1000))
             self._run.line_of(f"{self._head}{self._run.mark('ok')} ", took, "dim")
 
     def effect_cut(self) -> None:

@@ -10,11 +10,10 @@ spinner and the elapsed time. In a pipe the same in plain lines, output behind a
 
 from __future__ import annotations
 
-from time import monotonic
-
 from ...ir.effects import EFFECTS
 from ...vm.primitives.handlers import duration
 from ..execution.observer import Display, has_person
+from ..host import clock
 from ..host.screen import Screen, columns, fit, printable
 from ..journal.position import state_shown
 from .action_text import MARKS, MOST_LINES, ActionOutput, called, failure_text, refusal, tone
@@ -112,7 +111,7 @@ class ProgressDisplay(Display):
 
     def since(self, seconds: float) -> None:
         """The effect that was begun last is performed for that long already."""
-        self._begun = monotonic() - seconds
+        self._begun = clock.monotonic() - seconds
 
     def detach(self) -> None:
         """Show nothing more, and leave nothing half shown."""
@@ -130,7 +129,7 @@ class ProgressDisplay(Display):
         self._show_failure()
         self._header()
         if self._beside == 0:
-            self._begun = monotonic()
+            self._begun = clock.monotonic()
             self._ticks = 0
         self._beside += 1
         self._waiting_for = f"{self._beside} at once"
@@ -265,7 +264,7 @@ class ProgressDisplay(Display):
             unit = " s" if row.subject == "seconds" else ""
             self._detail(f"{row.waiting}: {printable(str(args.get(row.subject)))}{unit}", "dim")
         self._waiting_for = row.waiting
-        self._begun = monotonic()
+        self._begun = clock.monotonic()
         self._ticks = 0
 
     def _ask(self, question: str) -> None:
@@ -323,7 +322,7 @@ class ProgressDisplay(Display):
         if not self._screen.is_live or self._is_asking:
             return
         spin = self._marks["spin"]
-        ms = (monotonic() - self._begun) * 1000
+        ms = (clock.monotonic() - self._begun) * 1000
         parts = [spin[self._ticks % len(spin)], duration(int(ms))]
         self._ticks += 1
         text = self._waiting_for or self._output.partial()

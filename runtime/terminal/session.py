@@ -6,7 +6,6 @@ fault. Knows no terminal (`repl`) and records nothing. `spec/repl.md`.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -33,6 +32,7 @@ from ...vm.values.text_form import written
 from ...vm.values.values import Box, FunctionValue, to_host
 from ..effects.world import World
 from ..execution.observer import Display
+from ..host import processes
 from ..host.context import Context, Interrupt, Interrupted
 from ..host.errors import UserError
 from ..journal.outcome import Outcome
@@ -209,8 +209,8 @@ class Session:
             if isinstance(stop, Effect):
                 self._effects += 1
                 context = Context(
-                    run_id=f"session-{os.getpid()}",
-                    effect_id=f"session-{os.getpid()}/{self._effects}",
+                    run_id=f"session-{processes.getpid()}",
+                    effect_id=f"session-{processes.getpid()}/{self._effects}",
                     loop=None,
                     state=None,
                     iteration=None,
