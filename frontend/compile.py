@@ -28,7 +28,7 @@ from .source.yaml_tree import read_scalar
 if TYPE_CHECKING:
     from .core import nodes as core
     from .link.linker import Settings
-    from .tasks.registry import Declared
+    from .tasks.registry import TaskRegistry
 
 # The model that judges output where neither the loop, the command line nor the environment
 # names one. Chosen for what judging needs: quick and cheap.
@@ -132,10 +132,10 @@ def _compile_calling(
     return Compiled(lower_calling_loop(part, sources, definition), loop, tuple(found))
 
 
-def _declared(overrides: Overrides) -> Declared:
-    from .tasks.registry import Declared
+def _declared(overrides: Overrides) -> TaskRegistry:
+    from .tasks.registry import TaskRegistry
 
-    return Declared(overrides.folder, overrides.declare)
+    return TaskRegistry(overrides.folder, overrides.declare)
 
 
 def _settings(overrides: Overrides) -> Settings:

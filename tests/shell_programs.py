@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from llc.frontend.template.parts import QUOTING_PRIMITIVES, Literal, Template, Variable
+from llc.frontend.template.nodes import QUOTING_PRIMITIVES, Literal, Template, Variable
 from llc.vm.primitives.handlers import HANDLERS
 
 # By its path, so that no shell uses its own.

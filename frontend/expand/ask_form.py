@@ -27,7 +27,7 @@ _USAGE = '(ask question [(choices "yes" "no")] [(default "no")] [(timeout second
 )
 def expand_ask(x: Context, datum: Form, scope: Scope) -> Steps:
     if datum.tail is not None:
-        return x.dotted(datum)
+        return x.refuse_dotted(datum)
     question = yield datum.items[1], scope
     given: dict[str, tuple[Core, Datum]] = {}
     for operand in datum.items[2:]:
@@ -54,7 +54,7 @@ def _clause(x: Context, operand: Datum, scope: Scope, given: dict[str, tuple[Cor
         where = f"it was given in line {first.line}" if first is not None else None
         x.error("repeated-clause", f"`{head.name}` stands twice", operand.span, "given again", help=where)
     elif operand.tail is not None:
-        x.dotted(operand)
+        x.refuse_dotted(operand)
     elif not values or (head.name != "choices" and len(values) > 1):
         takes = "at least one text" if head.name == "choices" else "one value"
         x.error("bad-clause", f"`{head.name}` takes {takes}", operand.span, help=f"write {_USAGE}")

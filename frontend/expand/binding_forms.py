@@ -12,8 +12,8 @@ from ..core.forms import Body, Steps, form
 from ..core.nodes import Apply, Assign, Binding, Core, Lambda, Let, Letrec, Literal, Variable
 from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
 from ..sexp.datum import Atom, Datum, Form
-from .context import Context, DynamicName, LibraryName
-from .unit import Unit, mark_early
+from .context import Context, LibraryName, LoopConfigName
+from .unit import Unit, mark_used_early
 
 LAMBDA = "(lambda (parameter… [&optional (parameter default)…] [&rest parameter]) body…)"
 DEFINE = "(define name value) or (define (name parameter…) body…)"
@@ -181,7 +181,7 @@ def expand_bind(x: Context, datum: Form, scope: Scope) -> Steps:
         frame.scope.names[identifier] = binding
         frame.late.append(binding)
     binding.is_assigned = True
-    x.touch(binding, datum.span, scope)
+    x.record_use(binding, datum.span, scope)
     return Assign(binding, value, span=datum.span)
 
 
@@ -195,17 +195,17 @@ def expand_set(x: Context, datum: Form, scope: Scope) -> Steps:
     known = scope.find(identifier)
     if isinstance(known, Binding):
         known.is_assigned = True
-        x.touch(known, datum.span, scope)
+        x.record_use(known, datum.span, scope)
         return Assign(known, value, span=datum.span)
     if (
-        isinstance(known, DynamicName)
+        isinstance(known, LoopConfigName)
         and not isinstance(target.span, type(None))
         and is_internal(x, identifier)
     ):
         config = x.loop_config(scope)
         return Assign(config, value, span=datum.span)
     if known is None:
-        x.unbound(identifier, target.span, scope)
+        x.report_unbound(identifier, target.span, scope)
     else:
         what = "a name of the library" if isinstance(known, LibraryName) else "no variable"
         x.error(
@@ -283,7 +283,7 @@ def join(bindings: list[Binding | None], values: list[Core]) -> tuple[tuple[Bind
     return tuple(pairs)
 
 
-class Nearby:
+class SiblingNames:
     """The names of a parallel binding list, for the value that is under way: it sees none of them."""
 
     __slots__ = ("form_name", "index", "names")
@@ -311,11 +311,11 @@ class Nearby:
 
 def expand_inits(x: Context, pairs: list[tuple[Datum, Datum]], scope: Scope, form_name: str) -> Any:
     """The values of a parallel binding list, in order."""
-    nearby = Nearby(form_name, [name_text(name) for name, _ in pairs])
-    outside = Scope(scope, hidden=nearby)
+    siblings = SiblingNames(form_name, [name_text(name) for name, _ in pairs])
+    outside = Scope(scope, hidden=siblings)
     values: list[Core] = []
     for index, (_, value) in enumerate(pairs):
-        nearby.index = index
+        siblings.index = index
         values.append((yield value, outside))
     return values
 
@@ -329,7 +329,7 @@ def name_text(datum: Datum) -> str:
 def expand_let(x: Context, datum: Form, scope: Scope) -> Steps:
     if identifier_of(datum.items[1]) is not None:
         if len(datum.items) < 4:
-            return x.operands(datum, LET)
+            return x.refuse_operands(datum, LET)
         return (yield _named_let(x, datum, scope))
     pairs = read_bindings(x, datum, datum.items[1], LET)
     values: Any = yield expand_inits(x, pairs, scope, "let")
@@ -388,7 +388,7 @@ def expand_letrec(x: Context, datum: Form, scope: Scope) -> Steps:
             x.pending.pop(binding, None)
             unit.positions[binding] = index
         unit.entries.append((binding or Binding(""), named(value, binding or Binding(""))))
-    mark_early(unit)
+    mark_used_early(unit)
     body = yield Body(datum.items[2:], Scope(inside), datum.span)
     late = tuple((binding, Literal(None)) for binding in unit.frame.late)
     return Letrec((*late, *unit.entries), body, span=datum.span)

@@ -34,7 +34,7 @@ from .binding_forms import Define, definition, named
 from .context import Context
 from .defatom import read_defatom
 from .define_syntax import define_macro
-from .unit import Unit, mark_early
+from .unit import Unit, mark_used_early
 
 MAX_IMPORTS = 50
 _DECLARING = frozenset({"begin", "progn", "define", "define-syntax", "bind", "import", "defatom"})
@@ -92,7 +92,7 @@ def expand_unit(
 
 def fill_unit(x: Context, unit: Unit, data: Iterable[Datum]) -> Steps:
     """Expand a body's forms into `unit.entries`."""
-    found: Any = yield _survey(x, unit, data)
+    found: Any = yield _declare_names(x, unit, data)
     for entry in found:
         # In a session a variable that is defined again has its old value until then.
         if isinstance(entry, Define) and (x.session is None or entry.binding not in x.session.valued):
@@ -110,7 +110,7 @@ def fill_unit(x: Context, unit: Unit, data: Iterable[Datum]) -> Steps:
         else:
             value = yield entry, unit.scope
             unit.entries.append((Binding(""), value))
-    mark_early(unit)
+    mark_used_early(unit)
     return Literal(None)
 
 
@@ -119,21 +119,21 @@ def _bound(x: Context, unit: Unit, entry: Bind, value: Core) -> tuple[Binding, C
     known = unit.scope.names.get(entry.identifier)
     if isinstance(known, Binding):
         known.is_assigned = True
-        x.touch(known, entry.datum.span, unit.scope)
+        x.record_use(known, entry.datum.span, unit.scope)
         return Binding(""), Assign(known, value, span=entry.datum.span)
     span = entry.datum.items[1].span
     binding = x.bind(entry.identifier, span, unit.scope, is_local=not unit.is_top)
     return binding, named(value, binding)
 
 
-def _survey(x: Context, unit: Unit, data: Iterable[Datum]) -> Generator[Any, Any, list[Any]]:
+def _declare_names(x: Context, unit: Unit, data: Iterable[Datum]) -> Generator[Any, Any, list[Any]]:
     """The body's forms with macros at their heads expanded and what they define declared."""
     scope = unit.scope
     found: list[Any] = []
     todo = list(data)[::-1]
     while todo:
         datum = x.expand_head(todo.pop(), scope)
-        meaning = x.meaning(datum, scope) if isinstance(datum, Form) else None
+        meaning = x.head_meaning(datum, scope) if isinstance(datum, Form) else None
         if not isinstance(datum, Form) or not isinstance(meaning, FormRow) or meaning.name not in _DECLARING:
             found.append(datum)
             continue
@@ -146,13 +146,13 @@ def _survey(x: Context, unit: Unit, data: Iterable[Datum]) -> Generator[Any, Any
         elif not x.has_operands(datum, meaning):
             found.append(Atom(None, datum.place))
         elif name == "define":
-            _survey_define(x, unit, datum, found)
+            _declare_variable(x, unit, datum, found)
         elif name == "define-syntax":
             macro_name = define_macro(x, datum, scope)
             if macro_name is not None and _is_new(x, unit, macro_name, datum.items[1]):
                 unit.defined[macro_name] = datum.items[1].span
         elif name == "defatom":
-            found.append(_survey_task(x, unit, datum))
+            found.append(_declare_task(x, unit, datum))
         elif name == "bind":
             identifier = x.may_bind(datum.items[1], scope)
             found.append(Bind(datum, identifier) if identifier is not None else datum.items[2])
@@ -164,7 +164,7 @@ def _survey(x: Context, unit: Unit, data: Iterable[Datum]) -> Generator[Any, Any
     return found
 
 
-def _survey_define(x: Context, unit: Unit, datum: Form, found: list[Any]) -> None:
+def _declare_variable(x: Context, unit: Unit, datum: Form, found: list[Any]) -> None:
     target, value = definition(x, datum)
     identifier = x.may_bind(target, unit.scope)
     if identifier is None or not _is_new(x, unit, identifier, target):
@@ -175,7 +175,7 @@ def _survey_define(x: Context, unit: Unit, datum: Form, found: list[Any]) -> Non
     found.append(Define(binding, value))
 
 
-def _survey_task(x: Context, unit: Unit, datum: Form) -> Datum:
+def _declare_task(x: Context, unit: Unit, datum: Form) -> Datum:
     """A `defatom`; what it gives is the task's name."""
     if not unit.is_top:
         return datum

@@ -25,7 +25,7 @@ from ..core.syntax_rules import SyntaxRules, TooLarge, UnevenRepeat
 from ..sexp.datum import Atom, Datum, Form
 from ..sexp.printer import show
 from ..sexp.reader import MAX_DEPTH
-from ..tasks.registry import Declared
+from ..tasks.registry import TaskRegistry
 from ..tasks.signature import Signature
 from .foreign_names import explain
 from .task_functions import Called, function_of
@@ -71,7 +71,7 @@ class Environment:
     load: Callable[[str, str], Source] | None = None
     run_loop: Callable[[Request, str], LoopPart | None] | None = None
     limits: Limits = Limits()
-    declared: Declared | None = None
+    declared: TaskRegistry | None = None
 
 
 class Abandoned(Exception):
@@ -85,7 +85,7 @@ class LibraryName:
     name: str
 
 
-class DynamicName:
+class LoopConfigName:
     """What `*loop-config*` means: a variable of the whole program."""
 
 
@@ -114,7 +114,7 @@ def root_scope() -> Scope:
             root.names[Symbol(name)] = LibraryName(name)
     for row in FORMS.values():
         root.names[Symbol(row.name)] = row
-    root.names[Symbol(CONFIG)] = DynamicName()
+    root.names[Symbol(CONFIG)] = LoopConfigName()
     return root
 
 
@@ -142,7 +142,7 @@ class Context:
         self.prelude: list[tuple[Binding, Core]] = []
         self.config: Binding | None = None
         # The tools and tasks there are, and those that the program calls.
-        self.declared = environment.declared or Declared()
+        self.declared = environment.declared or TaskRegistry()
         self.called: dict[str, Called] = {}
         # Tasks that the program defines itself, in all its files.
         self.tasks: dict[str, Signature] = {}
@@ -162,7 +162,7 @@ class Context:
             return Literal(datum.value, span=datum.span)
         return self.reference(identifier, datum.span, scope)
 
-    def meaning(self, datum: Form, scope: Scope) -> Any:
+    def head_meaning(self, datum: Form, scope: Scope) -> Any:
         """What the head of a form means, None if it is no identifier or unbound."""
         identifier = identifier_of(datum.items[0]) if datum.items else None
         return None if identifier is None else scope.find(identifier)
@@ -176,18 +176,18 @@ class Context:
             macro = scope.find(identifier)
             if type(macro) is not SyntaxRules:
                 break
-            datum = self.use(macro, datum, scope)
+            datum = self.expand_once(macro, datum, scope)
         return datum
 
-    def use(self, macro: SyntaxRules, datum: Form, scope: Scope) -> Datum:
+    def expand_once(self, macro: SyntaxRules, datum: Form, scope: Scope) -> Datum:
         """One step of a macro."""
         self.expansions += 1
         if self.expansions > self.limits.expansions:
-            self.too_much(macro, datum, f"more than {self.limits.expansions} macro expansions")
+            self.abandon(macro, datum, f"more than {self.limits.expansions} macro expansions")
         try:
             result = macro.expand(datum, scope, self.limits.data - self.made)
         except TooLarge:
-            self.too_much(macro, datum, f"macros made more than {self.limits.data} data")
+            self.abandon(macro, datum, f"macros made more than {self.limits.data} data")
         except UnevenRepeat as uneven:
             names = " and ".join(f"`{name}`" for name in uneven.names)
             self.error("uneven-repeat", f"{names} in `{macro.name}` match different numbers", datum.span)
@@ -205,7 +205,7 @@ class Context:
         self.made += made
         return expanded
 
-    def too_much(self, macro: SyntaxRules, datum: Form, what: str) -> Any:
+    def abandon(self, macro: SyntaxRules, datum: Form, what: str) -> Any:
         self.error(
             "endless-expansion",
             f"{what}; `{macro.name}` may expand for ever",
@@ -219,7 +219,7 @@ class Context:
 
     def application(self, datum: Form, scope: Scope) -> Steps:
         if datum.tail is not None:
-            return self.dotted(datum)
+            return self.refuse_dotted(datum)
         items: list[Core] = []
         for item in datum.items:
             if type(item) is Atom:
@@ -228,7 +228,7 @@ class Context:
                 items.append((yield item, scope))
         return Apply(items[0], tuple(items[1:]), span=datum.span)
 
-    def dotted(self, datum: Form) -> Core:
+    def refuse_dotted(self, datum: Form) -> Core:
         self.error(
             "dotted-list",
             "a dot stands only in parameter lists, patterns and templates",
@@ -278,16 +278,16 @@ class Context:
             return self.task_function(meaning, span, scope)
         if type(meaning) is Binding:
             meaning.references += 1
-            self.touch(meaning, span, scope)
+            self.record_use(meaning, span, scope)
             return Variable(meaning, span=span)
         if type(meaning) is LibraryName:
             return Library(meaning.name, span=span)
-        if type(meaning) is DynamicName:
+        if type(meaning) is LoopConfigName:
             return Variable(self.loop_config(scope), span=span)
         if meaning is None:
             if self.session is not None and self.may_promise(identifier, scope):
                 return Variable(self._promised(self.session, identifier, span, scope), span=span)
-            self.unbound(identifier, span, scope)
+            self.report_unbound(identifier, span, scope)
         elif type(meaning) is FormRow and meaning.as_value is not None:
             return meaning.as_value(span)
         else:
@@ -329,7 +329,7 @@ class Context:
         self.config.references += 1
         return self.config
 
-    def touch(self, binding: Binding, span: Span | None, scope: Scope) -> None:
+    def record_use(self, binding: Binding, span: Span | None, scope: Scope) -> None:
         """Record a use of a variable: captures, and uses before it has a value."""
         if binding.owner is not scope.function:
             binding.is_captured = True
@@ -348,7 +348,7 @@ class Context:
         else:
             unit.first_use.setdefault(binding, unit.index)
 
-    def unbound(self, identifier: Identifier, span: Span | None, scope: Scope) -> None:
+    def report_unbound(self, identifier: Identifier, span: Span | None, scope: Scope) -> None:
         name = identifier.name
         why = None
         for around in scope.chain():
@@ -431,7 +431,7 @@ class Context:
         if len(self.diagnostics) < MAX_FINDINGS:
             self.diagnostics.append(Diagnostic(id, message, span, label, help, severity="warning"))
 
-    def operands(self, datum: Form, usage: str) -> Core:
+    def refuse_operands(self, datum: Form, usage: str) -> Core:
         """The form has not the operands it takes."""
         return self.error(
             "bad-form", f"`{_head_name(datum)}` is not used as it can be", datum.span, help=f"write {usage}"
@@ -439,7 +439,7 @@ class Context:
 
     def has_operands(self, datum: Form, row: FormRow) -> bool:
         if datum.tail is not None:
-            self.dotted(datum)
+            self.refuse_dotted(datum)
             return False
         count = len(datum.items) - 1
         if row.least <= count and (row.most is None or count <= row.most):

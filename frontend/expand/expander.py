@@ -19,7 +19,7 @@ from ..sexp.datum import Atom, Form
 from ..tasks.signature import Signature
 from .bodies import expand_body
 from .context import Abandoned, Context, LibraryName
-from .task_calls import expand_call, is_like_call, refuse_unknown
+from .task_calls import expand_call, is_like_call, report_unknown_call
 
 
 def run(x: Context, steps: Steps) -> Core:
@@ -68,7 +68,7 @@ def _expand_form(x: Context, datum: Form, scope: Scope) -> Any:
     x.place = datum.span
     if not datum.items:
         return Literal((), span=datum.span)
-    meaning = x.meaning(datum, scope)
+    meaning = x.head_meaning(datum, scope)
     if type(meaning) is FormRow:
         if not x.has_operands(datum, meaning):
             return Literal(None)
@@ -81,11 +81,11 @@ def _expand_form(x: Context, datum: Form, scope: Scope) -> Any:
             return expand_call(x, datum, scope, signature)
         if x.is_like_form(head.name):
             # Misspelt, or of some other language: what stands in it would only be more of the same.
-            x.unbound(head, datum.items[0].span, scope)
+            x.report_unbound(head, datum.items[0].span, scope)
             return Literal(None)
         is_expected = x.session is not None and head.name in x.session.expected
         if not is_expected and is_like_call(x, datum, scope):
-            return refuse_unknown(x, datum, scope)
+            return report_unknown_call(x, datum, scope)
     return x.application(datum, scope)
 
 
@@ -94,6 +94,6 @@ def _expand_apply(x: Context, datum: Form, scope: Scope) -> Steps:
     call = yield x.application(datum, scope)
     if not isinstance(call, Apply) or len(call.args) < 2:
         if isinstance(call, Apply):
-            x.operands(datum, "(apply function argument… list)")
+            x.refuse_operands(datum, "(apply function argument… list)")
         return Literal(None)
     return Apply(call.args[0], call.args[1:-1], call.args[-1], span=datum.span)

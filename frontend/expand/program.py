@@ -20,7 +20,7 @@ from ..core.nodes import Binding, Core, Lambda, Let, Letrec, Literal
 from ..core.parts import Definitions
 from ..core.scope import Scope, identifier_of
 from ..sexp.datum import Datum, Form
-from . import ask_form, control_forms, hybrid_forms, loop_forms, quoting_forms, run_loop_form, task_calls  # noqa: F401
+from . import ask_form, control_forms, function_forms, loop_forms, quoting_forms, run_loop_form, task_calls  # noqa: F401
 from .binding_forms import definition
 from .bodies import expand_unit, fill_unit
 from .context import MAX_FINDINGS, Abandoned, Context, Environment, LibraryName, Limits

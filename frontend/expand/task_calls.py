@@ -21,7 +21,7 @@ from ..tasks.mcp import PREFIX
 from ..tasks.signature import RESERVED, TYPES, Parameter, Signature, fits
 from .context import Context
 from .task_functions import least_arguments
-from .task_options import check_reserved
+from .task_options import check_setting_of_call
 
 DECLARE = "declare it in .loops/tools.yaml, in .loops/tasks/ or with `defatom`, or name it with --declare"
 
@@ -43,7 +43,7 @@ def expand_call_form(x: Context, datum: Form, scope: Scope) -> Steps:
         return (yield x.application(inner, scope))
     meaning = x.find(head, scope)
     if meaning is None:
-        return (yield refuse_unknown(x, inner, scope))
+        return (yield report_unknown_call(x, inner, scope))
     if type(meaning) is Signature:
         return (yield expand_call(x, inner, scope, meaning))
     return (yield x.application(inner, scope))
@@ -62,7 +62,7 @@ class _Arguments:
 def expand_call(x: Context, datum: Form, scope: Scope, signature: Signature) -> Steps:
     """The call of a tool or task that a form is."""
     if datum.tail is not None:
-        return x.dotted(datum)
+        return x.refuse_dotted(datum)
     arguments = _Arguments()
     for operand in datum.items[1:]:
         key = _key(x, operand, scope, signature)
@@ -167,7 +167,7 @@ def _give(
     arguments.given[name] = (value, datum)
     parameter = signature.parameter(name)
     if parameter is None and signature.is_reserved(name):
-        arguments.is_sound &= check_reserved(x, signature.name, name, value, datum)
+        arguments.is_sound &= check_setting_of_call(x, signature.name, name, value, datum)
     if parameter is not None and isinstance(value, Literal) and not _is_fit(value, parameter):
         arguments.is_sound = False
         # A literal without a place stands for what was refused.
@@ -285,7 +285,7 @@ def _is_pair_of_unbound(x: Context, operand: Datum, scope: Scope) -> bool:
     return head is not None and x.find(head, scope) is None
 
 
-def refuse_unknown(x: Context, datum: Form, scope: Scope) -> Steps:
+def report_unknown_call(x: Context, datum: Form, scope: Scope) -> Steps:
     """A call of what nobody declared: said once, and the values in it are looked through."""
     head = identifier_of(datum.items[0])
     assert head is not None

@@ -16,7 +16,7 @@ from .context import Context
 _SETTINGS = {"context": CONTEXT_SETTINGS, "history_config": HISTORY_SETTINGS}
 
 
-def check_reserved(x: Context, task: str, name: str, value: Core, datum: Datum) -> bool:
+def check_setting_of_call(x: Context, task: str, name: str, value: Core, datum: Datum) -> bool:
     """Whether nothing is found wrong with `files`, `context` or `history_config` of a call."""
     if name == "files":
         if isinstance(value, Literal) and value.span is not None and not _is_files(value.value):

@@ -32,7 +32,7 @@ class Unit:
         self.entries: list[tuple[Binding, Core]] = []
 
 
-def mark_early(unit: Unit) -> None:
+def mark_used_early(unit: Unit) -> None:
     """Mark the variables that a function may be asked for before they have a value.
 
     That needs a call, between the first function that uses the variable and its definition.

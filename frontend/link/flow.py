@@ -26,7 +26,7 @@ from ..expand.program import expand, expand_library
 from ..lower.program import lower_flow
 from ..sexp.reader import read
 from ..source.files import read_source, text_source
-from ..tasks.registry import Declared
+from ..tasks.registry import TaskRegistry
 from .error_recovery import is_worth_expanding, said_beside
 from .linker import Joint, Settings
 
@@ -45,7 +45,7 @@ class Flow:
 def compile_flow(
     source: Source,
     arguments: Sequence[tuple[str, str]] = (),
-    declared: Declared | None = None,
+    declared: TaskRegistry | None = None,
     settings: Settings = _SETTINGS,
 ) -> Flow:
     """Compile a flow with values for variables as (name, text); see `argument`.
@@ -53,7 +53,7 @@ def compile_flow(
     declared: the tools and tasks around it. settings: for the loops that it runs. CompileError with
     everything that is wrong with it.
     """
-    declared = declared or Declared()
+    declared = declared or TaskRegistry()
     given = {name: argument(text) for name, text in arguments}
     limits = settings.limits
     data, found = read(source, limits.nesting)

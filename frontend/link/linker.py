@@ -26,12 +26,12 @@ from ..loop.schema import Loop, StateSpec, model_name
 from ..source import files
 from ..source.files import read_source
 from ..source.yaml_tree import read_scalar
-from ..template.parts import Given
+from ..template.nodes import Given
 from .calls import arguments_of, target_of
 
 if TYPE_CHECKING:
     from ..expand.context import Limits
-    from ..tasks.registry import Declared
+    from ..tasks.registry import TaskRegistry
 
 LOOPS = ".loops"
 LOOP_SUFFIXES = (".yaml", ".yml")
@@ -69,7 +69,7 @@ class Settings:
 class Joint:
     """The files of one program besides the one it begins with."""
 
-    def __init__(self, settings: Settings, declared: Declared | None = None) -> None:
+    def __init__(self, settings: Settings, declared: TaskRegistry | None = None) -> None:
         self.settings = settings
         self.declared = declared
         self.sources: dict[str, Source] = {}

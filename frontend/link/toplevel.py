@@ -34,7 +34,7 @@ from ..expand.expander import run
 from ..expand.unit import Unit
 from ..lower.program import FlowNames, lower_input
 from ..sexp.datum import Datum, Form
-from ..tasks.registry import Declared
+from ..tasks.registry import TaskRegistry
 from ..tasks.signature import Signature
 from .flow import definition, load
 from .linker import Joint, Settings
@@ -109,8 +109,8 @@ class Toplevel:
     were defined before.
     """
 
-    def __init__(self, declared: Declared | None = None, settings: Settings | None = None) -> None:
-        self.declared = declared or Declared()
+    def __init__(self, declared: TaskRegistry | None = None, settings: Settings | None = None) -> None:
+        self.declared = declared or TaskRegistry()
         self.settings = settings or Settings(DEFAULT_LLM_MODEL)
         self.root = root_scope()
         self.main = FunctionMark()

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...ir.spans import Span
 from ..source.schema import fields_of
-from ..template.parts import Template
+from ..template.nodes import Template
 from ..template.template import parse
 from .schema import Evaluator, Loop, StateSpec
 

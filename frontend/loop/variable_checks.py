@@ -15,7 +15,7 @@ from ...ir.records import frozen
 from ...ir.spans import Span
 from ..source.document import Document
 from ..source.schema import fields_of
-from ..template.parts import NAMESPACES, Constant, Problem, Template, Variable, text_of
+from ..template.nodes import NAMESPACES, Constant, Problem, Template, Variable, text_of
 from ..template.template import parse
 from .graph import Graph
 from .schema import EVALUATORS, Loop, StateSpec

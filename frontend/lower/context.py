@@ -18,7 +18,7 @@ from ...ir.nodes import Closure, Exit, Expr, Fail, Goto, Handler, Instruction, L
 from ...ir.records import frozen
 from ..loop.schema import CURRENT, Budget, Loop, StateSpec, model_name
 from ..loop.texts import Within, argument_key, template_of, texts_of_state
-from ..template.parts import Given, Template
+from ..template.nodes import Given, Template
 from ..template.template import parse
 from . import templates
 from .chain import Chain, states_on_cycles

@@ -14,7 +14,7 @@ from ...ir.builder import expr, freeze, prim
 from ...ir.nodes import Expr, Slot
 from ...ir.records import define, frozen
 from ...ir.spans import Span
-from ..template.parts import QUOTING_PRIMITIVES, Constant, Literal, Template, Variable
+from ..template.nodes import QUOTING_PRIMITIVES, Constant, Literal, Template, Variable
 
 # `$(…)` in a shell drops the final newline of what a command printed; so do these fields.
 PRINTED = ("output", "stderr")

@@ -28,7 +28,7 @@ from .hazards import (
     IN_QUOTED_HEREDOC,
     UNCLEAR,
     UNENDED,
-    Trouble,
+    Hazard,
     Unsure,
 )
 from .heredocs import Heredoc
@@ -41,7 +41,7 @@ from .interpreters import (
     names_run,
     reader_of,
 )
-from .taint import later_readers
+from .taint import tainted_places
 
 
 @frozen
@@ -49,11 +49,11 @@ class Place:
     """What a variable's place asks for.
 
     quoting: "word", "single", "double" or "heredoc"; "comment" where no program sees it; "" where no
-    quoting can make it safe, and then `trouble` says why. Other places may carry a trouble too.
+    quoting can make it safe, and then `hazard` says why. Other places may carry a hazard too.
     """
 
     quoting: str
-    trouble: Trouble | None = None
+    hazard: Hazard | None = None
 
 
 def places(command: str, data: Sequence[bool]) -> tuple[Place, ...]:
@@ -63,19 +63,19 @@ def places(command: str, data: Sequence[bool]) -> tuple[Place, ...]:
     only taken to be some text that leaves the quoting as it was.
     """
     reader = _Reader(command, data)
-    trouble = UNCLEAR
+    hazard = UNCLEAR
     try:
         reader.read()
     except Unsure as unsure:
-        trouble = attrs.evolve(UNCLEAR, message=f"stands behind {unsure.what}, {UNCLEAR.message}")
+        hazard = attrs.evolve(UNCLEAR, message=f"stands behind {unsure.what}, {UNCLEAR.message}")
         if unsure.is_unended:
             reader.places = {at: place for at, place in reader.places.items() if place.quoting == "comment"}
-            trouble = attrs.evolve(UNENDED, message=UNENDED.message.replace("@", unsure.what))
-    for at, later in later_readers(command, reader.data).items():
+            hazard = attrs.evolve(UNENDED, message=UNENDED.message.replace("@", unsure.what))
+    for at, later in tainted_places(command, reader.data).items():
         place = reader.places.get(at)
-        if place is not None and place.trouble is None and place.quoting != "comment":
-            reader.places[at] = attrs.evolve(place, trouble=later)
-    refused = Place("", trouble)
+        if place is not None and place.hazard is None and place.quoting != "comment":
+            reader.places[at] = attrs.evolve(place, hazard=later)
+    refused = Place("", hazard)
     return tuple(reader.places.get(at, refused) for at in reader.holes)
 
 
@@ -138,12 +138,12 @@ class _Reader:
             elif frame.kind == "test":
                 frame.holes.append((at, quoting))
             elif frame.redirect or not frame.is_body:
-                trouble = input_reader(frame.words) if frame.redirect == "<<<" else None
-                self.places[at] = Place(quoting, trouble)
+                hazard = input_reader(frame.words) if frame.redirect == "<<<" else None
+                self.places[at] = Place(quoting, hazard)
             else:
                 is_array = frame.kind == "array"
-                trouble = reader_of(frame.words, frame.word, is_first=frame.command, is_array=is_array)
-                self.places[at] = Place(quoting, trouble)
+                hazard = reader_of(frame.words, frame.word, is_first=frame.command, is_array=is_array)
+                self.places[at] = Place(quoting, hazard)
                 self.judge_assignment(frame, at)
         frame.add(HOLE)
 
@@ -154,29 +154,29 @@ class _Reader:
         if assignment is None or not (frame.command or is_declared):
             return
         name = re.split(r"\W", assignment[0])[0]
-        if self.places[at].trouble is not None:
+        if self.places[at].hazard is not None:
             return
         if names_run(self.text, name):
-            self.places[at] = attrs.evolve(self.places[at], trouble=RUN_BY_SHELL)
+            self.places[at] = attrs.evolve(self.places[at], hazard=RUN_BY_SHELL)
         elif is_evaluated(name, self.text[:at], is_declared=is_declared):
-            self.places[at] = attrs.evolve(self.places[at], trouble=AS_NUMBER)
+            self.places[at] = attrs.evolve(self.places[at], hazard=AS_NUMBER)
 
     def judge_test(self, frame: Frame) -> None:
         """Places the variables of a condition, whose operators are known now."""
-        trouble = condition_reader(frame.words)
+        hazard = condition_reader(frame.words)
         for at, quoting in frame.holes:
-            self.places[at] = Place(quoting, trouble)
+            self.places[at] = Place(quoting, hazard)
         frame.words = []
         frame.holes = []
 
-    def refuse(self, at: int, trouble: Trouble) -> None:
+    def refuse(self, at: int, hazard: Hazard) -> None:
         if self.data[at]:
-            self.places[at] = Place("", trouble)
+            self.places[at] = Place("", hazard)
 
-    def refuse_all(self, start: int, end: int, trouble: Trouble) -> None:
+    def refuse_all(self, start: int, end: int, hazard: Hazard) -> None:
         for at in self.holes:
             if start <= at < end:
-                self.refuse(at, trouble)
+                self.refuse(at, hazard)
 
     # --- what stands in more than one place -----------------------------------------------
 
@@ -423,7 +423,7 @@ class _Reader:
             raise Unsure("a here-document inside `$( … )` with quotes or brackets, which bash 3 misreads")
         return after
 
-    def heredoc_text(self, at: int, end: int, trouble: Trouble | None) -> None:
+    def heredoc_text(self, at: int, end: int, hazard: Hazard | None) -> None:
         """The text of one with an unquoted delimiter, which knows backslash, `$` and backticks."""
         text = self.text
         outer, self.end = self.end, end
@@ -436,7 +436,7 @@ class _Reader:
             following = text[at + 1 : min(at + 2, end)]
             if ch == HOLE:
                 if self.data[at]:
-                    self.places[at] = Place("heredoc", trouble)
+                    self.places[at] = Place("heredoc", hazard)
                 at += 1
             elif following == HOLE and ch in "\\$":
                 self.refuse(at + 1, AFTER_BACKSLASH if ch == "\\" else AFTER_DOLLAR)

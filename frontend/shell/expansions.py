@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .hazards import IN_ANSI, IN_ARITHMETIC, IN_BACKTICKS, IN_PARAMETER, Trouble, Unsure
+from .hazards import IN_ANSI, IN_ARITHMETIC, IN_BACKTICKS, IN_PARAMETER, Hazard, Unsure
 
 HOLE = "\0"
-Refuse = Callable[[int, Trouble], None]
+Refuse = Callable[[int, Hazard], None]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
 _ANSI = re.compile(r"\$'(?:[^'\\]|\\[^'])*'")
@@ -105,7 +105,7 @@ def ansi(text: str, at: int, end: int, refuse: Refuse) -> int:
     return found.end()
 
 
-def _refuse_all(inside: str, start: int, refuse: Refuse, trouble: Trouble) -> None:
+def _refuse_all(inside: str, start: int, refuse: Refuse, hazard: Hazard) -> None:
     for offset, ch in enumerate(inside):
         if ch == HOLE:
-            refuse(start + offset, trouble)
+            refuse(start + offset, hazard)

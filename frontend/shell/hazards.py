@@ -9,7 +9,7 @@ from ...ir.records import frozen
 
 
 @frozen
-class Trouble:
+class Hazard:
     """Why a variable must not stand where it does; `@` in `help` stands for the variable."""
 
     id: str
@@ -29,8 +29,8 @@ class Unsure(Exception):
         self.is_unended = is_unended
 
 
-def _refusal(message: str, help: str) -> Trouble:
-    return Trouble("unquotable-variable", message, help)
+def _refusal(message: str, help: str) -> Hazard:
+    return Hazard("unquotable-variable", message, help)
 
 
 _VARIABLE_FIRST = 'put it in a shell variable on a line before: `v=@`, then use `"$v"` here'

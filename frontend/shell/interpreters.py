@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from ...ir.records import frozen
 from .grammar import DECLARERS
-from .hazards import Trouble
+from .hazards import Hazard
 
 
 @frozen
@@ -83,8 +83,8 @@ ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _NAME_TESTS = frozenset({"-v", "-R"})
 
 
-def _code(message: str, help: str, severity: str = "error") -> Trouble:
-    return Trouble("variable-in-code", message, help, severity)
+def _code(message: str, help: str, severity: str = "error") -> Hazard:
+    return Hazard("variable-in-code", message, help, severity)
 
 
 IN_SUBSCRIPT = _code(
@@ -147,7 +147,7 @@ def _name(words: Sequence[str], at: int) -> str:
     return words[at] if at < len(words) else ""
 
 
-def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bool) -> Trouble | None:
+def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bool) -> Hazard | None:
     """What is wrong with a variable behind `prefix` in the word that follows `words`, if anything.
 
     Words are without their quotes, with a NUL where they are not fixed; `is_first` if the word may
@@ -160,9 +160,9 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
     at = _command(words)
     if at == len(words) and re.match(r"(?:BASH_ENV|PROMPT_COMMAND)=", prefix):
         return RUN_BY_SHELL  # behind `env`
-    trouble = _builtin(_name(words, at), words[at + 1 :], prefix)
-    if trouble is not None:
-        return trouble
+    hazard = _builtin(_name(words, at), words[at + 1 :], prefix)
+    if hazard is not None:
+        return hazard
     for index, word in enumerate(words):
         program = program_of(word)
         rest = words[index + 1 :]
@@ -179,7 +179,7 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
     return None
 
 
-def _builtin(name: str, words: Sequence[str], prefix: str) -> Trouble | None:
+def _builtin(name: str, words: Sequence[str], prefix: str) -> Hazard | None:
     """The same for the builtins of the shell, with the words behind the builtin's name."""
     before = words[-1] if words else ""
     match name:
@@ -280,7 +280,7 @@ def names_run(text: str, name: str) -> bool:
     return name in _run_names(text)
 
 
-def condition_reader(words: Sequence[str]) -> Trouble | None:
+def condition_reader(words: Sequence[str]) -> Hazard | None:
     """What is wrong with variables in a `[[ … ]]` condition of these words, if anything."""
     if not ARITHMETIC_TESTS.isdisjoint(words):
         return IN_ARITHMETIC_TEST
@@ -289,7 +289,7 @@ def condition_reader(words: Sequence[str]) -> Trouble | None:
     return None
 
 
-def input_reader(words: Sequence[str]) -> Trouble | None:
+def input_reader(words: Sequence[str]) -> Hazard | None:
     """What is wrong with a variable in a here-document or here-string of a command, if anything."""
     at = _command(words)
     rest = [word for word in words[at + 1 :] if word != "-"]

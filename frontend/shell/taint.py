@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from .command_tree import KEYWORDS, Command, Outline, Part, Pipeline, Region, TooDeep
 from .expansions import HOLE
 from .grammar import ASSIGNMENT, DECLARERS
-from .hazards import Trouble
+from .hazards import Hazard
 from .interpreters import (
     ARITHMETIC_TESTS,
     EVALUATED,
@@ -24,7 +25,6 @@ from .interpreters import (
     program_of,
     reader_of,
 )
-from .outline import KEYWORDS, Command, Outline, Part, Pipeline, Region, TooDeep
 
 # Longer commands are not followed; the system would not start them either (128 KiB).
 MAX_LENGTH = 1 << 16
@@ -90,24 +90,24 @@ def _checked(text: str) -> set[str]:
     return {name for pattern in patterns for name in re.findall(pattern, text)}
 
 
-def later_readers(text: str, data: dict[int, bool]) -> dict[int, Trouble]:
+def tainted_places(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
     """The places of values in `text` that reach a place where they are evaluated, and what to say."""
     if len(text) > MAX_LENGTH or not any(data.values()) or _EVALUATES.search(text) is None:
         return {}
     try:
-        follower = _Follower(text, data)
-        follower.follow()
+        analysis = _TaintAnalysis(text, data)
+        analysis.follow()
     except TooDeep:
         return {}
-    found: dict[int, Trouble] = {}
-    for held, trouble in follower.sinks():
-        for number, at in enumerate(follower.holes):
+    found: dict[int, Hazard] = {}
+    for held, hazard in analysis.sinks():
+        for number, at in enumerate(analysis.holes):
             if held >> number & 1:
-                found.setdefault(at, trouble)
+                found.setdefault(at, hazard)
     return found
 
 
-class _Follower:
+class _TaintAnalysis:
     """Sets of values are bits of a number, one for each hole that holds data."""
 
     def __init__(self, text: str, data: dict[int, bool]) -> None:
@@ -300,18 +300,18 @@ class _Follower:
 
     # --- where it is evaluated ------------------------------------------------------------
 
-    def sinks(self) -> Iterator[tuple[int, Trouble]]:
+    def sinks(self) -> Iterator[tuple[int, Hazard]]:
         """What is held where it is evaluated, and the warning."""
         for held, start, end in self.evaluations():
             if held:
-                yield held, self.trouble(start, end)
+                yield held, self.hazard(start, end)
         for command, incoming in self.commands():
             yield from self.read_as_code(command, incoming)
 
-    def trouble(self, start: int, end: int) -> Trouble:
+    def hazard(self, start: int, end: int) -> Hazard:
         place = self.short(start, end)
         message = f"reaches {place}, which bash evaluates and may run"
-        return Trouble("variable-in-code", message, CHECK, "warning")
+        return Hazard("variable-in-code", message, CHECK, "warning")
 
     def short(self, start: int, end: int) -> str:
         """A place in the text as it is shown."""
@@ -367,7 +367,7 @@ class _Follower:
                     elif word.text == "-v":
                         yield self.value(words[index + 1], holes=False), start, end
 
-    def read_as_code(self, command: Command, incoming: int) -> Iterator[tuple[int, Trouble]]:
+    def read_as_code(self, command: Command, incoming: int) -> Iterator[tuple[int, Hazard]]:
         """What a program reads as code, from its arguments or its input."""
         words = _behind_keywords(command.words)
         at = _command_at(words)
@@ -380,22 +380,22 @@ class _Follower:
             if not held:
                 continue
             prefix = texts[index].partition(HOLE)[0]
-            trouble = reader_of(texts[:index], prefix, is_first=False, is_array=False)
-            if trouble is not None and trouble.severity == "error":
-                message = f"reaches {place}: there it {trouble.message}"
-                yield held, Trouble(trouble.id, message, trouble.help, "warning")
+            hazard = reader_of(texts[:index], prefix, is_first=False, is_array=False)
+            if hazard is not None and hazard.severity == "error":
+                message = f"reaches {place}: there it {hazard.message}"
+                yield held, Hazard(hazard.id, message, hazard.help, "warning")
         held = self.input_of(command, incoming)
         is_file = texts[at] in ("source", ".") or program_of(texts[at]) in SHELLS
         if is_file and at + 1 < len(words) and words[at + 1].text == HOLE:
             part = words[at + 1].parts[0]
-            trouble = EVALUATED
+            hazard = EVALUATED
             held = self.output(part.body) if part.kind == "process" else 0
         else:
-            trouble = input_reader(texts[: at + _WORDS])
-        if held and trouble is not None:
+            hazard = input_reader(texts[: at + _WORDS])
+        if held and hazard is not None:
             yield (
                 held,
-                Trouble(trouble.id, f"reaches {place}, and {trouble.message}", trouble.help, "warning"),
+                Hazard(hazard.id, f"reaches {place}, and {hazard.message}", hazard.help, "warning"),
             )
 
 

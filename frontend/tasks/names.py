@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ..core.library import LIBRARY
 from ..core.reserved_names import CONFIG, FORM_NAMES, WORDS
-from .builtin_tools import SYSTEM_TOOLS
+from .builtin_signatures import SYSTEM_TOOLS
 from .signature import RESERVED
 
 MAX_NAME = 100

@@ -17,7 +17,7 @@ from ...ir.records import frozen
 from ...ir.spans import Source
 from ...stdlib import read_text
 from ..source.files import is_file, is_there, names_in, read_source, text_source
-from .builtin_tools import SYSTEM_TOOLS
+from .builtin_signatures import SYSTEM_TOOLS
 from .mcp import PREFIX, McpTools
 from .names import is_name, is_parameter_name, spellings
 from .signature import Parameter, Signature
@@ -43,7 +43,7 @@ class Found:
     sources: tuple[Source, ...] = ()
 
 
-class Declared:
+class TaskRegistry:
     """The tools and tasks around one program.
 
     folder: the project's `.loops`, None for a program that stands alone. sides: what `--declare`

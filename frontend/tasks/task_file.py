@@ -304,10 +304,10 @@ class _Reader:
         text = "".join(piece if isinstance(piece, str) else HOLE for piece in pieces)
         for piece, found in zip(values, places(text, [True] * len(values)), strict=True):
             piece["quoting"] = found.quoting or "word"
-            if found.trouble is not None and found.quoting != "comment":
+            if found.hazard is not None and found.quoting != "comment":
                 name = f"{{{{{piece['of']}}}}}"
-                help = found.trouble.help.replace("@", name)
-                self.fail(found.trouble.id, f"`{name}` {found.trouble.message}", element, help=help)
+                help = found.hazard.help.replace("@", name)
+                self.fail(found.hazard.id, f"`{name}` {found.hazard.message}", element, help=help)
         return tuple(piece for piece in pieces if piece) if values else ()
 
     def settings(self, element: Element | None, known: dict[str, tuple[Any, ...]]) -> dict[str, Any]:

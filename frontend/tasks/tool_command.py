@@ -42,13 +42,13 @@ def shell_pieces(document: Document, node: Node, text: str, parameters: tuple[Pa
     for piece, place in zip(values, places(command, [True] * len(values)), strict=True):
         name = piece["of"]
         piece["quoting"] = place.quoting or "word"
-        if place.trouble is not None and place.quoting != "comment":
-            trouble = place.trouble
+        if place.hazard is not None and place.quoting != "comment":
+            hazard = place.hazard
             at = text.find(f"${{{name}}}")
             span = document.within(document.span(node), text, at, at + len(name) + 3)
-            message = f"`${{{name}}}` {trouble.message}"
-            help = trouble.help.replace("@", f"${{{name}}}")
-            document.report(Diagnostic(trouble.id, message, span, "here", help, trouble.severity))
+            message = f"`${{{name}}}` {hazard.message}"
+            help = hazard.help.replace("@", f"${{{name}}}")
+            document.report(Diagnostic(hazard.id, message, span, "here", help, hazard.severity))
     return pieces
 
 

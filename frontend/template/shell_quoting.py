@@ -12,7 +12,7 @@ import attrs
 from ..shell.contexts import Place, places
 from ..shell.expansions import HOLE
 from ..shell.hazards import AFTER_BACKSLASH, AFTER_DOLLAR
-from .parts import Literal, Part, Problem, Variable
+from .nodes import Literal, Part, Problem, Variable
 
 
 def quoted(parts: Sequence[Part], problems: list[Problem]) -> Iterator[Part]:
@@ -31,11 +31,11 @@ def _quoted(variable: Variable, place: Place, problems: list[Problem]) -> Part:
         return variable
     if place.quoting == "comment":
         return Literal(variable.text)  # no program sees it, and a value with a newline would end the comment
-    trouble = place.trouble
-    if trouble is not None:
-        if variable.is_number and trouble not in (AFTER_BACKSLASH, AFTER_DOLLAR):
+    hazard = place.hazard
+    if hazard is not None:
+        if variable.is_number and hazard not in (AFTER_BACKSLASH, AFTER_DOLLAR):
             return attrs.evolve(variable, quoting="number")
-        help = trouble.help.replace("@", variable.text)
-        message = f"`{variable.text}` {trouble.message}"
-        problems.append(Problem(trouble.id, message, variable.start, variable.end, help, trouble.severity))
+        help = hazard.help.replace("@", variable.text)
+        message = f"`{variable.text}` {hazard.message}"
+        problems.append(Problem(hazard.id, message, variable.start, variable.end, help, hazard.severity))
     return attrs.evolve(variable, quoting=place.quoting or "none")

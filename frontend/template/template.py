@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from ...ir.diagnostics import suggest
-from .parts import NAMESPACES, Constant, Given, Literal, Part, Problem, Template, Variable, text_of
+from .nodes import NAMESPACES, Constant, Given, Literal, Part, Problem, Template, Variable, text_of
 
 KINDS = ("shell", "slash", "value")
 # No command can contain it.

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 def complete_task(given: dict[str, Any], incomplete: str) -> list[str]:
     """Tasks and tools; behind a name its parameters."""
-    from ...frontend.tasks.registry import Declared
+    from ...frontend.tasks.registry import TaskRegistry
     from ..host.paths import LOOPS
     from ..terminal import task_line
 
     words = given.get("words") or []
-    found = task_line.words_after(words, Declared(LOOPS))
+    found = task_line.words_after(words, TaskRegistry(LOOPS))
     if words:
         found += [name for row in options.TASK for name in row.names if name.startswith("--")]
         found.append("--help")

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def complete_tool(incomplete: str) -> list[str]:
-    from ...frontend.tasks.registry import Declared
+    from ...frontend.tasks.registry import TaskRegistry
     from ..host.paths import LOOPS
 
-    return [name for name in Declared(LOOPS).names() if name.startswith(incomplete)]
+    return [name for name in TaskRegistry(LOOPS).names() if name.startswith(incomplete)]
 
 
 _NAMES = Argument("names", ANY, "Tools and tasks to show in full.", "[NAME]…", complete_tool)

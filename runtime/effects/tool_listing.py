@@ -6,7 +6,7 @@ import json
 from textwrap import wrap
 from typing import Any
 
-from ...frontend.tasks.registry import Declared
+from ...frontend.tasks.registry import TaskRegistry
 from ...frontend.tasks.signature import Parameter, Signature
 from ...ir.diagnostics import CompileError, clean, suggest
 from ..host.errors import EXIT_USAGE, UserError
@@ -17,7 +17,7 @@ WIDTH = 100
 
 def signatures(names: list[str]) -> list[Signature]:
     """The tools and tasks of the project, or those of these names. Raises CompileError and UserError."""
-    declared = Declared(LOOPS)
+    declared = TaskRegistry(LOOPS)
     found = declared.signatures()
     read = declared.found
     if read is not None and declared.is_broken:

@@ -388,10 +388,10 @@ def _read_all(console: Console, stream: Iterable[str]) -> int:
 
 
 def _declared() -> Any:
-    from ...frontend.tasks.registry import Declared
+    from ...frontend.tasks.registry import TaskRegistry
     from ..host.paths import LOOPS
 
-    return Declared(LOOPS)
+    return TaskRegistry(LOOPS)
 
 
 def _settings() -> Any:

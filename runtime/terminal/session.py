@@ -40,7 +40,7 @@ from ..journal.position import QUANTUM
 
 if TYPE_CHECKING:
     from ...frontend.sexp.datum import Datum
-    from ...frontend.tasks.registry import Declared
+    from ...frontend.tasks.registry import TaskRegistry
     from ...vm.machine.machine import Machine
     from ...vm.values.faults import Place
     from ...vm.values.values import Value
@@ -83,7 +83,7 @@ class Session:
         self,
         world: WorldLike | None = None,
         display: Display | None = None,
-        declared: Declared | None = None,
+        declared: TaskRegistry | None = None,
         settings: Settings | None = None,
         *,
         fuel: int | None = None,

@@ -17,7 +17,7 @@ from typing import Any
 from ...frontend.sexp.completeness import Pending
 from ...frontend.tasks.mcp import PREFIX
 from ...frontend.tasks.names import is_parameter_name
-from ...frontend.tasks.registry import Declared
+from ...frontend.tasks.registry import TaskRegistry
 from ...frontend.tasks.signature import TYPES, Parameter, Signature, fits
 from ...ir.diagnostics import CompileError, clean, suggest
 from ..host.errors import EXIT_USAGE, UserError
@@ -65,7 +65,7 @@ def expression(text: str) -> str:
 
 def read(
     words: Sequence[str],
-    declared: Declared | None = None,
+    declared: TaskRegistry | None = None,
     sides: Iterable[str] = (),
     own: Mapping[str, Any] = _NOTHING,
 ) -> Call:
@@ -77,7 +77,7 @@ def read(
     first, rest = words[0], list(words[1:])
     if not is_expression(first):
         if declared is None:
-            declared = Declared(LOOPS, [*sides, *_declared_in(rest)])
+            declared = TaskRegistry(LOOPS, [*sides, *_declared_in(rest)])
         if declared.wrong:
             raise CompileError(declared.wrong)
         signature = find(first, declared, own.get(first))
@@ -93,7 +93,7 @@ def read(
     return call
 
 
-def read_text(text: str, declared: Declared, own: Mapping[str, Any] = _NOTHING) -> Call:
+def read_text(text: str, declared: TaskRegistry, own: Mapping[str, Any] = _NOTHING) -> Call:
     """The call that a line of a session asks for, `/task` left out."""
     if is_expression(text):
         return Call("expression", expression(text))
@@ -204,7 +204,7 @@ def _set(given: dict[str, Any], row: Option, text: str) -> None:
 # --- a call by name ---------------------------------------------------------------------------
 
 
-def find(name: str, declared: Declared, own: Any = None) -> Signature:
+def find(name: str, declared: TaskRegistry, own: Any = None) -> Signature:
     """The task or tool of a name. UserError where there is none, CompileError where none can be known."""
     signature = declared.find(name, own if isinstance(own, Signature) else None)
     if signature is None and declared.found is not None and declared.is_broken:
@@ -373,7 +373,7 @@ def _refused(message: str, help: str | None) -> UserError:
 # --- completion -------------------------------------------------------------------------------
 
 
-def words_after(words: Sequence[str], declared: Declared, own: Mapping[str, Any] = _NOTHING) -> list[str]:
+def words_after(words: Sequence[str], declared: TaskRegistry, own: Mapping[str, Any] = _NOTHING) -> list[str]:
     """What may stand next behind the words of a line: a name, else what its task takes."""
     if not words:
         return [*own_tasks(own), *declared.names()]
@@ -393,7 +393,7 @@ def own_tasks(own: Mapping[str, Any]) -> list[str]:
 
 
 def completions(
-    text: str, declared: Declared, own: Mapping[str, Any] = _NOTHING
+    text: str, declared: TaskRegistry, own: Mapping[str, Any] = _NOTHING
 ) -> Iterator[tuple[str, int]]:
     """What the last word of a session's line may go on to, and where that word begins, from the end."""
     if is_expression(text):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from llc.frontend.compile import Overrides, compile_text
 from llc.frontend.expand.context import Environment
-from llc.frontend.tasks.registry import Declared, parse_declaration
+from llc.frontend.tasks.registry import TaskRegistry, parse_declaration
 from llc.ir.diagnostics import CompileError, render_all
 from llc.ir.verify import verify
 from llc.vm.code.emit import emit
@@ -228,7 +228,7 @@ def test_a_tool_comes_before_a_task(project: str) -> None:
     """Of the same name; and that is told, once."""
     ((kind, _),) = asked("(both 1)", project)
     assert kind == "tool"
-    declared = Environment(declared=Declared(project))
+    declared = Environment(declared=TaskRegistry(project))
     found = findings("(both 1) (both 2)", declared)
     assert [item.id for item in found] == ["tool-before-task"]
     text = '(defatom math:add (params x) (instructions "{{x}}")) (math:add 1)'
@@ -274,7 +274,7 @@ WRONG = """
 
 def test_mistakes_are_found_before_anything_runs(project: str) -> None:
     """All of them in one go, each on its line."""
-    declared = Declared(project, ["far:away"])
+    declared = TaskRegistry(project, ["far:away"])
     found = findings(WRONG, Environment(declared=declared))
     told = [(item.span.line, item.id) for item in found if item.span is not None and item.is_error]
     expected = [(mark.line, mark.text) for mark in marks(WRONG)]
@@ -294,7 +294,7 @@ def test_mistakes_are_found_before_anything_runs(project: str) -> None:
 )
 def test_a_mistake_comes_with_what_to_write(project: str, text: str, shown: str) -> None:
     """The nearest name, or how the call is written."""
-    (found,) = findings(text, Environment(declared=Declared(project)))
+    (found,) = findings(text, Environment(declared=TaskRegistry(project)))
     assert found.help is not None
     assert shown in found.help
 

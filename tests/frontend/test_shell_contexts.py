@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from shell_programs import PRINTF, SHELLS, VALUES, filled, filled_with, programs, run, soups
 
 from llc.frontend.compile import compile_text
-from llc.frontend.template.parts import Problem
+from llc.frontend.template.nodes import Problem
 from llc.frontend.template.template import parse
 from llc.vm.code.emit import emit
 from llc.vm.jit.runtime.tiered import Machine

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from shell_programs import SHELLS, run
 
-from llc.frontend.template.parts import Problem
+from llc.frontend.template.nodes import Problem
 from llc.frontend.template.template import parse
 
 V = "${captured.v.output}"

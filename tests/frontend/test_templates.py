@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.frontend.template.parts import (
+from llc.frontend.template.nodes import (
     NAMESPACES,
     QUOTING_PRIMITIVES,
     Constant,

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from llc.frontend.tasks.builtin_tools import SYSTEM_TOOLS
+from llc.frontend.tasks.builtin_signatures import SYSTEM_TOOLS
 from llc.ir.results import (
     CLASSES,
     AssociativeMatchResult,

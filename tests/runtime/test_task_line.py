@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llc
-from llc.frontend.tasks.registry import Declared
+from llc.frontend.tasks.registry import TaskRegistry
 from llc.frontend.tasks.signature import Parameter, Signature
 from llc.runtime.host.errors import UserError
 from llc.runtime.terminal import task_line
@@ -30,7 +30,7 @@ REVIEW = Signature(
     "task",
 )
 OWN = {"user:review": REVIEW}
-NONE = Declared()
+NONE = TaskRegistry()
 
 
 def values(*words: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from shell_programs import filled_with
 from spec.blocks import text_of
 
-from llc.frontend.template.parts import NAMESPACES, Namespace
+from llc.frontend.template.nodes import NAMESPACES, Namespace
 from llc.frontend.template.template import parse
 
 ROOT = Path(__file__).parents[2]
@@ -66,5 +66,5 @@ def test_every_finding_is_listed() -> None:
     given: set[str] = set()
     for module in MODULES:
         code = module.read_text("utf-8")
-        given |= set(re.findall(r"(?:problem|Problem|Trouble)\(\s*\"([a-z]+-[a-z-]+)\"", code))
+        given |= set(re.findall(r"(?:problem|Problem|Hazard)\(\s*\"([a-z]+-[a-z-]+)\"", code))
     assert listed == given

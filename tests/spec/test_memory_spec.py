@@ -13,7 +13,7 @@ import pytest
 from flow_texts import findings, marks
 from spec.blocks import Block, Shell, parameters, take, text_of
 
-from llc.frontend.tasks.builtin_tools import SYSTEM_TOOLS
+from llc.frontend.tasks.builtin_signatures import SYSTEM_TOOLS
 from llc.runtime.memory.recall import WEIGHTS
 from llc.runtime.memory.search import WEIGHTS as COLUMNS
 from llc.runtime.memory.terms import terms

@@ -13,7 +13,7 @@ import pytest
 from spec.blocks import SPEC, Block, take, text_of
 
 import llc
-from llc.frontend.tasks.builtin_tools import ROWS
+from llc.frontend.tasks.builtin_signatures import ROWS
 from llc.ir.results import CLASSES
 
 CHAPTER = SPEC / "tools.md"

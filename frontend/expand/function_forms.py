@@ -74,13 +74,13 @@ def _over_items(x: Context, datum: Form, scope: Scope, name: str) -> Steps:
     operands = datum.items[1:]
     if datum.tail is None and len(operands) == 2:
         first = x.expand_head(operands[0], scope)
-        if isinstance(first, Form) and first.items and x.meaning(first, scope) is not FORMS["lambda"]:
+        if isinstance(first, Form) and first.items and x.head_meaning(first, scope) is not FORMS["lambda"]:
             args.append((yield _item_function(x, first, scope, datum)))
             operands = operands[1:]
         else:
             operands = (first, operands[1])
     elif datum.tail is not None:
-        return x.dotted(datum)
+        return x.refuse_dotted(datum)
     for operand in operands:
         args.append((yield operand, scope))
     return Apply(callee, tuple(args), span=datum.span)
