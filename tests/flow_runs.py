@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from llc.frontend.compile import EXPRESSION
 from llc.frontend.link.flow import compile_flow
-from llc.frontend.source.files import text_source
+from llc.frontend.source.files import EXPRESSION, text_source
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.jit.runtime.tiered import Machine

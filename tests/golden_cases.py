@@ -56,7 +56,7 @@ def values_of(world: Path) -> Values:
 def compile_case(case: Path, values: Values | None = None) -> Compiled:
     """The loop of a case, compiled under a world's options. Raises CompileError."""
     with contextlib.chdir(case):
-        return compile_file(SOURCE) if values is None else compile_file(SOURCE, load.overrides(values))
+        return compile_file(SOURCE) if values is None else compile_file(SOURCE, load.compile_options(values))
 
 
 def run_world(world: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from llc.frontend.compile import Overrides, compile_file
+from llc.frontend.compile import compile_file
+from llc.ir.compile_options import CompileOptions
 from llc.ir.nodes import Program
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
@@ -19,7 +20,7 @@ from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect, OutOfFuel
 from llc.vm.values.faults import Fault
 
-DEFAULTS = Overrides()
+DEFAULTS = CompileOptions()
 # A loop that has all one needs: a context, a capture, a way back.
 FIX = """\
 name: fix
@@ -50,9 +51,9 @@ def write(folder: Path, **files: str) -> None:
         (loops / name if name.endswith(".yaml") else folder / name).write_text(text, "utf-8")
 
 
-def program_of(path: str, overrides: Overrides = DEFAULTS) -> Program:
+def program_of(path: str, options: CompileOptions = DEFAULTS) -> Program:
     """The program of a file, sound in every form: verified, printed and read, packed and unpacked."""
-    program = compile_file(path, overrides).program
+    program = compile_file(path, options).program
     assert [finding for finding in verify(program) if finding.is_error] == []
     assert parse_program(print_program(program), "ir.txt") == program
     image = Image.from_bytes(emit(program).to_bytes())

@@ -1,20 +1,19 @@
-"""`call:` of a state: what it names, its arguments, and the texts among them.
+"""`call:` of a state: the function that it names, and its arguments in the function's order.
 
-Which file and function that is, is `joint`'s business, and the states it becomes are `calling`'s. Does
-not load the language unless something is called.
+Must not contain: the files (`linker`), the states of a call (`lower.calls`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.diagnostics import suggest
-
-if TYPE_CHECKING:
-    from ..core.nodes import Binding
-    from ..core.parts import Definitions
-    from ..loop.schema import StateSpec
+from ..core.forms import count_words
+from ..core.library import LIBRARY
+from ..core.nodes import Binding, Lambda, Library, Literal
+from ..core.parts import Definitions
+from ..loop.schema import StateSpec
 
 # Reports a finding: id, message, place, label, help.
 Report = Callable[..., None]
@@ -30,10 +29,6 @@ def arguments_of(
     state: StateSpec, name: str, definitions: Definitions, binding: Binding, error: Report
 ) -> tuple[tuple[str, Any], ...] | None:
     """The arguments of a state's call as (place, value) in the function's order; None with a finding."""
-    from ..core.forms import count_words
-    from ..core.library import LIBRARY
-    from ..core.nodes import Lambda, Library, Literal
-
     function = next(value for known, value in definitions.entries if known is binding)
     span = state.span_of("args", "call")
     if isinstance(function, Literal) and not binding.is_assigned:

@@ -1,36 +1,30 @@
-"""From a flow's source to its program: read, expand, lower, and what of `stdlib/` that needs.
-
-Files are read here and nowhere else behind the expander: what a flow imports, and the functions of
-the library that are written in the language.
-"""
+"""Programs that contain flows: read, expand, link and lower; and the library functions of `stdlib/`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from posixpath import basename, splitext
-from typing import Any
 
 from ...ir.builder import freeze
+from ...ir.compile_options import DEFAULT_OPTIONS, CompileOptions
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.nodes import Program
 from ...ir.records import frozen
 from ...ir.spans import Source
 from ...stdlib import read_text
-from ..compile import DEFAULT_LLM_MODEL, EXPRESSION
 from ..core import nodes as core
 from ..core.library import LIBRARY, Defined
+from ..core.parts import LoopPart
 from ..expand.context import Environment
 from ..expand.program import expand, expand_library
-from ..lower.program import lower_flow
+from ..loop.schema import Loop, model_name
+from ..lower.program import lower_calling_loop, lower_flow
 from ..sexp.reader import read
-from ..source.files import read_source, text_source
-from ..tasks.registry import TaskRegistry
+from ..source.document import Document
+from ..source.files import EXPRESSION, text_source
 from .error_recovery import is_worth_expanding, said_beside
-from .linker import Joint, Settings
-
-_SETTINGS = Settings(DEFAULT_LLM_MODEL)
+from .linker import Linker, imported_source
 
 
 @frozen
@@ -42,42 +36,49 @@ class Flow:
     diagnostics: tuple[Diagnostic, ...]
 
 
-def compile_flow(
-    source: Source,
-    arguments: Sequence[tuple[str, str]] = (),
-    declared: TaskRegistry | None = None,
-    settings: Settings = _SETTINGS,
-) -> Flow:
-    """Compile a flow with values for variables as (name, text); see `argument`.
-
-    declared: the tools and tasks around it. settings: for the loops that it runs. CompileError with
-    everything that is wrong with it.
-    """
-    declared = declared or TaskRegistry()
-    given = {name: argument(text) for name, text in arguments}
-    limits = settings.limits
+def compile_flow(source: Source, options: CompileOptions = DEFAULT_OPTIONS) -> Flow:
+    """Compile a flow. Raises CompileError with all findings."""
+    linker = Linker(options)
+    declared, limits = linker.declared, linker.limits
     data, found = read(source, limits.nesting)
     is_read = not any(diagnostic.is_error for diagnostic in found)
     if not is_read and not is_worth_expanding(found):
         raise CompileError(found, [source])
-    joint = Joint(settings, declared)
-    with joint.reading(source.path):
-        expansion = expand(data, source, Environment(tuple(given), load, joint.loop, limits, declared))
+    with linker.reading(source.path):
+        environment = Environment(tuple(options.arguments), imported_source, linker.loop, limits, declared)
+        expansion = expand(data, source, environment)
     if not is_read:
         raise CompileError([*found, *said_beside(found, expansion.diagnostics, data)], [source])
     found += expansion.diagnostics
-    found += joint.diagnostics
+    found += linker.diagnostics
     found += _unused(expansion.program)
-    sources = (*(expansion.sources or (source,)), *joint.sources.values())
+    sources = (*(expansion.sources or (source,)), *linker.sources.values())
     if any(diagnostic.is_error for diagnostic in found):
         raise CompileError(found, (*sources, *(declared.found.sources if declared.found else ())))
-    literals = [core.Literal(value) for value in given.values()]
+    literals = [core.Literal(freeze(value)) for value in options.arguments.values()]
     variables = tuple(zip(expansion.program.parameters, literals, strict=True))
     root: core.Core = expansion.program.body
     if variables:
         root = core.Let(variables, root, span=root.span)
     name = "expression" if source.path == EXPRESSION else splitext(basename(source.path))[0]
     return Flow(lower_flow(root, name, sources, definition), expansion.program, tuple(found))
+
+
+def compile_calling_loop(
+    loop: Loop, document: Document, found: list[Diagnostic], options: CompileOptions
+) -> Program:
+    """The program of a loop and of the functions of other files that it calls; adds to the findings."""
+    path = document.source.path
+    linker = Linker(options)
+    with linker.reading(path):
+        calls = linker.calls(loop, path)
+    found += linker.diagnostics
+    sources = (*document.sources, *linker.sources.values())
+    if any(diagnostic.is_error for diagnostic in found):
+        raise CompileError(found, sources)
+    model = model_name(loop, options.default_model)
+    part = LoopPart(loop.name, loop, (), document.within, model, calls)
+    return lower_calling_loop(part, sources, definition)
 
 
 def _unused(program: core.Lambda) -> Iterator[Diagnostic]:
@@ -88,14 +89,6 @@ def _unused(program: core.Lambda) -> Iterator[Diagnostic]:
             if binding not in used:
                 message = f"nothing in the flow reads the argument `{binding.name}`"
                 yield Diagnostic("unused-argument", message, severity="warning")
-
-
-def argument(text: str) -> Any:
-    """The value of an argument given as text: what it is as JSON, else the text itself."""
-    try:
-        return freeze(json.loads(text))
-    except (ValueError, RecursionError):
-        return text
 
 
 def definition(name: str) -> core.Lambda:
@@ -114,11 +107,3 @@ def _library_file(file: str) -> dict[str, core.Lambda]:
     if errors:
         raise CompileError(errors, [source])
     return functions
-
-
-def load(path: str, importer: str) -> Source:
-    """The source that an `import` in the file `importer` names."""
-    from pathlib import PurePath
-
-    folder = PurePath("" if importer == EXPRESSION else importer).parent
-    return read_source(str(folder / path))

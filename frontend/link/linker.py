@@ -1,8 +1,8 @@
-"""Programs of several files: the loops that flows run, the functions that loops call.
+"""The linker of programs of several files: the loops that flows run, the functions that loops call.
 
-Owns which file a name means, what of it becomes part of the program, and that files do not run one
-another in a circle. What is found wrong in a file is told with that file's places. Must not be in
-here: forms (`inner_loops`), states (`flows`, `lower`).
+Owns the resolution of a name to a file, the parts (`core.parts`) made from files, and the check that
+files do not run one another in a cycle. Findings about a file carry its own spans. Must not contain:
+forms (`expand`), states (`lower`).
 """
 
 from __future__ import annotations
@@ -10,79 +10,56 @@ from __future__ import annotations
 import contextlib
 import posixpath
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePath
+from typing import Any
 
 import attrs
 
+from ...ir.compile_options import CompileOptions
 from ...ir.diagnostics import CompileError, Diagnostic, suggest
-from ...ir.records import frozen
+from ...ir.scalars import scalar_or_text
 from ...ir.spans import Source, Span
 from ..core.parts import CallPart, Definitions, FunctionPart, LoopPart, Request
-from ..loop.checks import check
-from ..loop.paradigms import loop_of
-from ..loop.project_checks import Project, check_surroundings
-from ..loop.reader import read_loop
+from ..expand.context import Environment, Limits
+from ..expand.program import expand_definitions
+from ..loop.load import load, unread_context, with_llm_options
 from ..loop.schema import Loop, StateSpec, model_name
+from ..sexp.reader import read
 from ..source import files
-from ..source.files import read_source
-from ..source.yaml_tree import read_scalar
+from ..source.files import EXPRESSION, FLOW_SUFFIX, read_source
+from ..tasks.registry import TaskRegistry
 from ..template.nodes import Given
 from .calls import arguments_of, target_of
 
-if TYPE_CHECKING:
-    from ..expand.context import Limits
-    from ..tasks.registry import TaskRegistry
-
 LOOPS = ".loops"
 LOOP_SUFFIXES = (".yaml", ".yml")
-# Files of a project that are no loops.
+# YAML files of a project that are not loops.
 NO_LOOPS = ("config.yaml", "tools.yaml")
-FLOW_SUFFIX = ".sexp"
-# Files that run one another deeper than this do so in a circle, whatever they are called.
+# Deeper nesting of files than this is a cycle, whatever the names of the files.
 MAX_DEPTH = 50
 
 
-@frozen
-class Settings:
-    """What the command line sets for every file of a program; see `compile.Overrides`."""
+class Linker:
+    """The files of one program except its first.
 
-    default_model: str
-    llm_enabled: bool | None = None
-    llm_model: str | None = None
-    max_expansions: int | None = None
-    max_nesting: int | None = None
-    project: Project | None = None
+    declared: the tools and tasks that its flows may call, by default those of the options.
+    """
 
-    @property
-    def limits(self) -> Limits:
-        from ..expand.context import Limits
-
-        return Limits.of(self.max_expansions, self.max_nesting)
-
-    def over(self, loop: Loop) -> Loop:
-        """The loop with these settings."""
-        changes = {"enabled": self.llm_enabled, "model": self.llm_model}
-        given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
-        return attrs.evolve(loop, llm=attrs.evolve(loop.llm, **given)) if given else loop
-
-
-class Joint:
-    """The files of one program besides the one it begins with."""
-
-    def __init__(self, settings: Settings, declared: TaskRegistry | None = None) -> None:
-        self.settings = settings
-        self.declared = declared
+    def __init__(self, options: CompileOptions, declared: TaskRegistry | None = None) -> None:
+        self.options = options
+        self.declared = declared or TaskRegistry(options.folder, options.declare)
+        self.limits = Limits.of(options.max_expansions, options.max_nesting)
         self.sources: dict[str, Source] = {}
         self.diagnostics: list[Diagnostic] = []
         self._loops: dict[Any, LoopPart | None] = {}
         self._files: dict[str, Definitions | None] = {}
         self._functions: dict[tuple[str, str, int], FunctionPart] = {}
-        # The files under way: what each really is, and as it is shown.
+        # The files being read: the path behind all links, and the path to show.
         self._trail: list[tuple[str, str]] = []
 
     @contextlib.contextmanager
     def reading(self, path: str) -> Iterator[None]:
-        """While what stands in a file is read."""
+        """Context of reading a file, for the check for cycles."""
         self._trail.append((files.real(path), path))
         try:
             yield
@@ -90,7 +67,7 @@ class Joint:
             self._trail.pop()
 
     def report(self, *found: Diagnostic) -> None:
-        """Keep findings; a file that is read twice has each only once."""
+        """Collect findings; a file that is read twice reports each once."""
         self.diagnostics += [finding for finding in found if finding not in self.diagnostics]
 
     def error(
@@ -180,44 +157,47 @@ class Joint:
         if source is None:
             return None
         with self.reading(path):
-            spec, document, found = read_loop(source)
-            if spec is None:
-                self.report(*found)
-                return None
-            made, document = loop_of(spec, document)
+            change = lambda made: self._changed(made, request, source)  # noqa: E731
+            loop, document, found = load(source, self.options, change)
             for part in document.sources[1:]:
                 self.sources.setdefault(part.path, part)
-            if made is None:
-                self.report(*found)
-                return None
-            loop = self.settings.over(made)
-            if request.max_iterations is not None:
-                loop = attrs.evolve(loop, max_iterations=request.max_iterations)
-            loop = self._with_context(loop, request, source)
-            found += check(loop, document)
-            found += check_surroundings(loop, self.settings.project, self.settings.default_model)
             self.report(*found)
+            if loop is None:
+                return None
             before = len(self.diagnostics)
             calls = self.calls(loop, path)
-            found += self.diagnostics[before:]
-            if any(finding.is_error for finding in found):
+            if any(finding.is_error for finding in (*found, *self.diagnostics[before:])):
                 return None
         given = tuple(key for key, value in loop.context.items() if isinstance(value, Given))
-        model = model_name(loop, self.settings.default_model)
+        model = model_name(loop, self.options.default_model)
         return LoopPart(loop.name, loop, given, document.within, model, calls)
 
-    def _with_context(self, loop: Loop, request: Request, source: Source) -> Loop:
+    def _changed(self, loop: Loop, request: Request, source: Source) -> tuple[Loop, list[Diagnostic]]:
+        """The loop with the options and what the request sets."""
+        loop = with_llm_options(loop, self.options)
+        if request.max_iterations is not None:
+            loop = attrs.evolve(loop, max_iterations=request.max_iterations)
+        keys = sorted({*request.constants, *request.given})
+        unread = list(unread_context(loop, keys, source))
         context = dict(loop.context)
-        for key in sorted({*request.constants, *request.given}):
-            if key not in context and f"context.{key}" not in (source.text or ""):
-                help = suggest(key, context, "the loop's context has")
-                message = f"nothing in loop `{loop.name}` reads context `{key}`"
-                self.error("unknown-context", message, request.spans.get(key), help=help)
-            elif key in request.given:
+        for key in keys:
+            if key in unread:
+                continue
+            if key in request.given:
                 context[key] = Given()
             else:
-                context[key] = _constant(request.constants[key])
-        return attrs.evolve(loop, context=context)
+                value = request.constants[key]
+                context[key] = scalar_or_text(value) if isinstance(value, str) else value
+        problems = [
+            Diagnostic(
+                "unknown-context",
+                f"nothing in loop `{loop.name}` reads context `{key}`",
+                request.spans.get(key),
+                help=suggest(key, loop.context, "the loop's context has"),
+            )
+            for key in unread
+        ]
+        return attrs.evolve(loop, context=context), problems
 
     # --- functions ----------------------------------------------------------------------------
 
@@ -274,18 +254,12 @@ class Joint:
         source = self.source(path, span, "call")
         if source is None:
             return None
-        from ..expand.context import Environment
-        from ..expand.program import expand_definitions
-        from ..sexp.reader import read
-        from .flow import load
-
         with self.reading(path):
-            limits = self.settings.limits
-            data, found = read(source, limits.nesting)
+            data, found = read(source, self.limits.nesting)
             if any(finding.is_error for finding in found):
                 self.report(*found)
                 return None
-            environment = Environment((), load, self.loop, limits, self.declared)
+            environment = Environment((), imported_source, self.loop, self.limits, self.declared)
             before = len(self.diagnostics)
             definitions = expand_definitions(data, source, environment)
         for source in definitions.sources:
@@ -295,11 +269,7 @@ class Joint:
         return None if any(finding.is_error for finding in self.diagnostics[before:]) else definitions
 
 
-def _constant(value: Any) -> Any:
-    """A context value as `--context` would read it, where it is a text."""
-    if isinstance(value, str):
-        try:
-            return read_scalar(value)
-        except ValueError:
-            return value
-    return value
+def imported_source(path: str, importer: str) -> Source:
+    """The source that an `import` of `path` in the file `importer` names. Raises CompileError."""
+    folder = PurePath("" if importer == EXPRESSION else importer).parent
+    return read_source(str(folder / path))

@@ -15,12 +15,12 @@ from typing import Any
 
 import attrs
 
+from ...ir.compile_options import DEFAULT_OPTIONS, CompileOptions
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.nodes import Function
 from ...ir.records import define, frozen
 from ...ir.spans import Source, Span
 from ...ir.symbols import Symbol
-from ..compile import DEFAULT_LLM_MODEL
 from ..core.checks import check, parameters_of
 from ..core.forms import FormRow
 from ..core.library import ROWS
@@ -36,8 +36,8 @@ from ..lower.program import FlowNames, lower_input
 from ..sexp.datum import Datum, Form
 from ..tasks.registry import TaskRegistry
 from ..tasks.signature import Signature
-from .flow import definition, load
-from .linker import Joint, Settings
+from .flow import definition
+from .linker import Linker, imported_source
 
 # The variable that holds the last value.
 LAST = "it"
@@ -104,14 +104,14 @@ class _State:
 class Toplevel:
     """What the forms so far have defined.
 
-    declared: the tools and tasks around them. settings: for the loops that they run. While a form is
+    declared: the tools and tasks around them. options: of the compilation. While a form is
     compiled, `expected` are names that what follows it will define, and `valued` the variables that
     were defined before.
     """
 
-    def __init__(self, declared: TaskRegistry | None = None, settings: Settings | None = None) -> None:
-        self.declared = declared or TaskRegistry()
-        self.settings = settings or Settings(DEFAULT_LLM_MODEL)
+    def __init__(self, options: CompileOptions = DEFAULT_OPTIONS) -> None:
+        self.declared = TaskRegistry(options.folder, options.declare)
+        self.options = options
         self.root = root_scope()
         self.main = FunctionMark()
         self.config = Binding(CONFIG, None, self.main)
@@ -175,14 +175,14 @@ class Toplevel:
     def _compile(self, datum: Datum, source: Source) -> Input:
         state = self._state
         before = dict(state.names)
-        joint = Joint(self.settings, self.declared)
-        x = Context(Environment((), load, joint.loop, declared=self.declared))
+        linker = Linker(self.options, self.declared)
+        x = Context(Environment((), imported_source, linker.loop, declared=self.declared))
         x.root, x.main, x.config, x.session = self.root, self.main, self.config, self
         x.modules = state.modules
         x.sources.append(source)
         x.loading.append(source.path)
         unit = Unit(self.top, is_top=True)
-        with joint.reading(source.path), contextlib.suppress(Abandoned):
+        with linker.reading(source.path), contextlib.suppress(Abandoned):
             run(x, fill_unit(x, unit, [datum]))
         entries = [*x.prelude, *unit.entries]
         state.variables.update(dict.fromkeys(unit.frame.late))
@@ -190,8 +190,8 @@ class Toplevel:
         self._note_functions(entries)
         has_value = bool(unit.entries) and unit.entries[-1][0] not in unit.positions
         items = [_stored(binding, value) for binding, value in entries]
-        found = self._findings(x, joint, items)
-        sources = (*x.sources, *joint.sources.values())
+        found = self._findings(x, linker, items)
+        sources = (*x.sources, *linker.sources.values())
         if any(diagnostic.is_error for diagnostic in found):
             around = self.declared.found
             raise CompileError(found, (*sources, *(around.sources if around is not None else ())))
@@ -234,8 +234,8 @@ class Toplevel:
         for binding in state.assigned & state.functions.keys():
             del state.functions[binding]
 
-    def _findings(self, x: Context, joint: Joint, items: Iterable[Core]) -> list[Diagnostic]:
-        found = [*x.diagnostics, *joint.diagnostics, *self.declared.wrong]
+    def _findings(self, x: Context, linker: Linker, items: Iterable[Core]) -> list[Diagnostic]:
+        found = [*x.diagnostics, *linker.diagnostics, *self.declared.wrong]
         if self.declared.found is not None:
             found += self.declared.found.diagnostics
         body = sequence(items, None)

@@ -1,29 +1,19 @@
-"""What a loop names that only its project knows: agents, and models that have a price.
+"""Checks of a loop against its project: agents that exist, models whose price is known.
 
-Checked where the project can be asked; a loop that is compiled by itself has none.
+Skipped for a loop that is compiled without a project.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator
 
+from ...ir.compile_options import Project
 from ...ir.diagnostics import Diagnostic, suggest
 from .schema import Loop, StateSpec, model_name
 
 
-class Project(Protocol):
-    """What can be asked of a project."""
-
-    def agents(self) -> Sequence[str] | None:
-        """The names of its agents, None where they cannot be known."""
-
-    def is_priced(self, model: str) -> bool:
-        """Whether anybody knows what a model costs."""
-
-
-def check_surroundings(loop: Loop, project: Project | None, default_model: str) -> Iterator[Diagnostic]:
-    """What a loop names that is not there."""
+def check_project(loop: Loop, project: Project | None, default_model: str) -> Iterator[Diagnostic]:
+    """Agents that the project does not have, and budgets in USD for models without a price."""
     if project is None or loop.flawed:
         return
     if isinstance(loop.agent, str):
@@ -37,11 +27,11 @@ def check_surroundings(loop: Loop, project: Project | None, default_model: str) 
     model = model_name(loop, default_model)
     for budget in (loop.budget, *(state.budget for state in judged)) if judged else ():
         if budget is not None and budget.usd is not None and not project.is_priced(model):
-            message = f"nobody knows what `{model[:80]}` costs, so one call of it uses up all of `usd`"
+            message = f"the price of `{model[:80]}` is not known, so one call of it uses up all of `usd`"
             help = "give it a `price` under `models` in .loops/config.yaml, or bound `tokens` or `calls`"
             yield Diagnostic("unpriced-model", message, budget.span_of("usd"), "", help, "warning")
 
 
 def is_judged_by_model(loop: Loop, state: StateSpec) -> bool:
-    """Whether a model says what came of a state."""
+    """Whether a model evaluates the result of a state."""
     return state.acts and state.next is None and loop.evaluator_of(state).type == "llm_structured"

@@ -14,6 +14,10 @@ from ...ir.spans import Source, Span
 
 MAX_BYTES = 16 * 1024 * 1024
 
+# The suffix of flows, and the path of an expression that has no file.
+FLOW_SUFFIX = ".sexp"
+EXPRESSION = "<expression>"
+
 
 def real(path: str) -> str:
     """The path behind all links: one for every name of a file."""
@@ -36,6 +40,11 @@ def names_in(folder: str) -> list[str]:
         return sorted(os.listdir(folder or "."))
     except OSError:
         return []
+
+
+def is_flow_path(path: str) -> bool:
+    """Whether a source with this path is a flow; an expression without a file is one too."""
+    return path.endswith(FLOW_SUFFIX) or path == EXPRESSION
 
 
 def text_source(text: str, path: str = "<text>") -> Source:

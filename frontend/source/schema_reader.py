@@ -12,10 +12,10 @@ import re
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic, nearest, suggest
+from ...ir.scalars import read_scalar
 from ...ir.spans import Span
 from .document import Document, Mapping, Node, Places, Scalar, Sequence
 from .schema import Field, Spec, Type, fields_of, required_of
-from .yaml_tree import read_scalar
 
 
 class Bad:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ...ir.scalars import read_scalar
 from ...ir.spans import Source
 from .document import Document, Mapping, Node, Refused, Scalar, Sequence
 from .yaml_errors import report_syntax
@@ -22,41 +23,6 @@ MAX_NODES = 1_000_000
 
 
 # --- scalars ----------------------------------------------------------------------------------
-
-_WORDS: dict[str, Any] = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
-    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
-}
-_NUMBER = re.compile(
-    r"(?P<int>[-+]?[0-9]+)|0o(?P<octal>[0-7]+)|0x(?P<hex>[0-9a-fA-F]+)"
-    r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)"
-)
-_MAX_DIGITS = 4000
-
-
-def read_scalar(text: str) -> Any:
-    """What a plain scalar means in YAML 1.2's core schema; ValueError for an overlong number."""
-    if text in _WORDS:
-        return _WORDS[text]
-    if text[0] not in "+-.0123456789":
-        return text
-    match = _NUMBER.fullmatch(text)
-    if match is None:
-        return text
-    if len(text) > _MAX_DIGITS:
-        raise ValueError("a number is too long")
-    if match["int"] is not None:
-        return int(text)
-    if match["octal"] is not None:
-        return int(match["octal"], 8)
-    if match["hex"] is not None:
-        return int(match["hex"], 16)
-    return float(text)
-
 
 _CORE = "tag:yaml.org,2002:"
 _TAG_TYPES: dict[str, tuple[type, ...]] = {

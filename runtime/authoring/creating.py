@@ -11,8 +11,8 @@ import sys
 from typing import Any
 
 from ...frontend.loop.paradigm_schema import PARADIGMS
-from ...frontend.source.yaml_tree import read_scalar
 from ...ir.diagnostics import CompileError, render_all, suggest
+from ...ir.scalars import read_scalar
 from ..host.context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen, is_attended, printable

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...frontend.compile import DEFAULT_LLM_MODEL
 from ...frontend.loop.json_schema import json_schema
+from ...ir.compile_options import DEFAULT_LLM_MODEL
 from ...ir.diagnostics import CompileError, Diagnostic, clean, in_order, render_all
 from ...stdlib import read_text
 from ..host import clock, environment, files, processes

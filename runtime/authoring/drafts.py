@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...frontend.compile import Compiled, compile_text
+from ...frontend.loop.desugar import slug
 from ...frontend.loop.paradigm_schema import PARADIGMS
-from ...frontend.loop.paradigms import slug
 from ...frontend.loop.schema import LoopSettings
 from ...frontend.source.schema import fields_of
 from ...frontend.source.yaml_writer import Word, bare, entry

@@ -10,7 +10,7 @@ import os.path
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ...frontend.source.yaml_tree import read_scalar
+from ...ir.scalars import read_scalar
 from ..host import files
 from . import drafts
 

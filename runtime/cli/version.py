@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from ...ir.compile_options import DEFAULT_LLM_MODEL
 from ..host import environment
 
 
@@ -14,7 +15,6 @@ def version_text(verbose: bool) -> str:
     if not verbose:
         return f"llc {__version__}\n"
 
-    from ...frontend.compile import DEFAULT_LLM_MODEL
     from ...vm.code import image
     from ...vm.machine import snapshot
     from ..journal import journal

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..host import files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ...vm.code.image import Image
     from ...vm.values.faults import Fault
@@ -37,22 +37,23 @@ def compile(
     them. The rest overrides what the loop says, as the options of `llc compile` do. Raises
     CompileError with every diagnostic.
     """
-    from ...frontend.compile import Overrides, compile_text
+    from ...frontend.compile import compile_text
+    from ...ir.compile_options import CompileOptions
     from ...vm.code.emit import emit
     from ..host.paths import LOOPS
     from ..project.load import Project
 
-    overrides = Overrides(
+    options = CompileOptions(
         max_iterations=max_iterations,
-        context=_texts(context),
+        context=_plain_data(context),
         llm_enabled=llm,
         llm_model=llm_model,
-        arguments=_arguments(arguments),
+        arguments=_plain_data(arguments),
         folder=LOOPS,
         project=Project(),
-        declare=tuple(declare),
+        declare=declare,
     )
-    return emit(compile_text(text, path, overrides).program)
+    return emit(compile_text(text, path, options).program)
 
 
 def run(
@@ -74,7 +75,10 @@ def run(
     UserError for what the user can mend (no such loop, scope taken), JournalError where the
     journal cannot be written. A loop that ends badly is no exception: see `Outcome.status`.
     """
+    import json
+
     from ..project import options
+    from ..project.load import context_option
     from . import command
 
     values = options.Values(
@@ -82,13 +86,16 @@ def run(
         files.fspath(target),
         quiet=True,
         script=None if script is None else files.fspath(script),
-        context=_texts(context),
+        context=tuple((name, context_option(value)) for name, value in _plain_data(context).items()),
         max_iterations=max_iterations,
         no_llm=llm is False,
         llm_model=llm_model,
-        arguments=_arguments(arguments),
+        arguments=tuple((name, json.dumps(value)) for name, value in _plain_data(arguments).items()),
         declare=tuple(declare),
-        budget=_texts(budget),
+        budget=tuple(
+            (unit, bound if isinstance(bound, str) else json.dumps(bound))
+            for unit, bound in _plain_data(budget).items()
+        ),
     )
     return command.outcome(values)
 
@@ -131,7 +138,7 @@ def evaluate(
     where it ends by a fault or is out of fuel, what the world raises (`Exited` for `exit`), and TypeError
     for arguments that are not what they should be.
     """
-    from ...frontend.compile import EXPRESSION
+    from ...frontend.source.files import EXPRESSION
     from ..project.limits import Bounds, keeping
 
     given = Bounds(**{"fuel": fuel, **(limits or {})})
@@ -193,29 +200,18 @@ def _evaluate(image: Image, performing: WorldLike, fuel: int) -> Any:
     raise FlowError(stop)
 
 
-def _arguments(arguments: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
-    """A flow's variables as JSON. TypeError for what is none."""
+def _plain_data(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Variables as plain data. Raises TypeError for values that are not plain data."""
     import json
 
-    return _named(arguments, json.dumps)
-
-
-def _texts(context: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
-    """Context values as texts that read back as the scalars they are. TypeError for what is none."""
-    import json
-
-    return _named(context, lambda value: value if isinstance(value, str) else json.dumps(value))
-
-
-def _named(given: Mapping[str, Any] | None, written: Callable[[Any], str]) -> tuple[tuple[str, str], ...]:
     if given is not None and not hasattr(given, "items"):
         raise TypeError(f"variables are a map from names to values, not {type(given).__name__}")
-    found = []
+    found = {}
     for name, value in (given or {}).items():
         if not isinstance(name, str):
             raise TypeError(f"the name of a variable is a string, not {name!r}")
         try:
-            found.append((name, written(value)))
+            found[name] = json.loads(json.dumps(value))
         except (TypeError, ValueError) as error:
             raise TypeError(f"the variable `{name}` is no plain data: {error}") from None
-    return tuple(found)
+    return found

@@ -24,7 +24,7 @@ from ..host.paths import ROOT
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
 from ..project.limits import keeping
-from ..project.load import load_program
+from ..project.load import compile_options, load_program
 from ..project.options import Values
 from ..runs import locks, retention, runs
 from ..runs.lookup import find_unfinished, is_run_of
@@ -291,15 +291,7 @@ def _placed(diagnostic: Diagnostic, job: Job) -> Diagnostic:
 
 def _key(values: Values) -> Any:
     """What a program depends on."""
-    return (
-        values.target,
-        values.context,
-        values.arguments,
-        values.declare,
-        values.max_iterations,
-        values.no_llm,
-        values.llm_model,
-    )
+    return values.target, compile_options(values).key()
 
 
 def unfinished(targets: Iterable[str]) -> list[RunFolder]:

@@ -23,6 +23,7 @@ from ...ir.spans import Source, Span
 from ..host import files
 from ..host.errors import UserError, reason
 from ..project import options
+from ..project.load import context_option
 
 SUFFIX = ".jsonl"
 STANDARD_INPUT = "-"
@@ -189,11 +190,8 @@ def _job(number: int, spec: JobSpec, given: Mapping[str, Any]) -> Job:
     }
     for field in ("context", "budget"):
         if spec.is_given(field):
-            texts = (
-                (name, value if isinstance(value, str) else json.dumps(value))
-                for name, value in getattr(spec, field).items()
-            )
-            own[field] = (*given.get(field, ()), *texts)
+            pairs = ((name, context_option(value)) for name, value in getattr(spec, field).items())
+            own[field] = (*given.get(field, ()), *pairs)
     if spec.args is not None:
         values = ((name, json.dumps(value)) for name, value in spec.args.items())
         own["arguments"] = (*given.get("arguments", ()), *values)

@@ -343,8 +343,7 @@ def run(values: Values) -> int:
     longest = LONGEST_SHOWN if is_terminal else None
     session = Session(
         display=ProgressDisplay(out if is_terminal else errors, {}),
-        declared=_declared(),
-        settings=_settings(),
+        options=_options(),
         fuel=bounds.fuel,
         longest=longest,
         tier=tier,
@@ -387,15 +386,7 @@ def _read_all(console: Console, stream: Iterable[str]) -> int:
     return EXIT_FAILURE if console.has_failed else EXIT_OK
 
 
-def _declared() -> Any:
-    from ...frontend.tasks.registry import TaskRegistry
-    from ..host.paths import LOOPS
-
-    return TaskRegistry(LOOPS)
-
-
-def _settings() -> Any:
-    from ...frontend.link.linker import Settings
+def _options() -> Any:
     from ..project.load import compile_options
 
-    return Settings(compile_options().default_model)
+    return compile_options().evolve(project=None)

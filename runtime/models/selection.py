@@ -11,6 +11,7 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ...ir.compile_options import DEFAULT_LLM_MODEL
 from ..host import environment
 from ..project.configuration import Configuration
 from ..project.configuration_schema import ModelEntry
@@ -87,8 +88,6 @@ def of_task(definition: Mapping[str, Any], settings: Configuration) -> Model:
 
 def default_model() -> str:
     """The model that is asked where nobody names one."""
-    from ...frontend.compile import DEFAULT_LLM_MODEL
-
     return environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
 
 

@@ -12,7 +12,7 @@ from ..host.errors import UserError, refuse_missing_folder
 from ..host.paths import IMAGE_SUFFIX
 from ..journal.journal import write_file
 from ..runs.loops import resolve_loop
-from .load import load_image, overrides
+from .load import compile_options, load_image
 from .options import Values
 
 # By how the file's name ends: what is written to it.
@@ -39,7 +39,7 @@ def compile_to(
             raise UserError("overwrites-source", f"`{output}` is the loop itself", "name another file")
     from ...frontend.compile import compile_file
 
-    compiled = compile_file(path, overrides(values))
+    compiled = compile_file(path, compile_options(values))
     warnings = [diagnostic for diagnostic in compiled.diagnostics if not diagnostic.is_error]
     if warnings:
         warn(render_all(warnings, compiled.sources))
@@ -122,7 +122,7 @@ def disassembly(values: Values, as_json: bool, warn: Callable[[str], None]) -> s
         from ...frontend.compile import compile_file
         from ...vm.code.emit import emit
 
-        image = emit(compile_file(path, overrides(values)).program)
+        image = emit(compile_file(path, compile_options(values)).program)
     if as_json:
         return json.dumps(disasm.disassemble_json(image), indent=2, ensure_ascii=False) + "\n"
     return disasm.disassemble(image)

@@ -12,7 +12,7 @@ import contextlib
 import os.path
 
 from ..host import environment, files, processes
-from ..host.paths import LOOPS, make_private
+from ..host.paths import CONFIG, LOOPS, TOOLS, make_private
 from ..journal.journal import JournalError, write_file
 from ..runs.program_file import holds_secret
 
@@ -30,6 +30,7 @@ MOST_ENTRIES = 64  # of each
 _MAC = 32
 # What an image is made by; a change in there makes all entries old.
 _MAKERS = ("ir", "frontend", "vm", "stdlib")
+_SOURCES = (".py", ".sexp")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
@@ -46,26 +47,30 @@ def entry_key(source: bytes, path: str, settings: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def declared_files(folder: str) -> dict[str, str]:
-    """The files around flows that declare tools and tasks, and what tells their contents.
+def project_files(root: str, has_flows: bool) -> list[str]:
+    """The files of a project that a program depends on besides its sources, each with a content digest.
 
-    A file that comes or goes counts as a change, and so does one that cannot be read.
+    The configuration names agents and prices; tools and tasks can be called by flows. A file that appears or
+    disappears is a change, and so is one that becomes unreadable.
     """
     from ...ir.digests import blake2b
 
-    tasks = os.path.join(folder, "tasks")
-    paths = [os.path.join(folder, "tools.yaml")]
-    with contextlib.suppress(OSError):
-        paths += sorted(os.path.join(tasks, name) for name in files.listdir(tasks) if name.endswith(".xml"))
-    found = {}
+    paths = [os.path.join(root, LOOPS, CONFIG)]
+    if has_flows:
+        tasks = os.path.join(root, LOOPS, "tasks")
+        paths.append(os.path.join(root, LOOPS, TOOLS))
+        with contextlib.suppress(OSError):
+            names = sorted(files.listdir(tasks))
+            paths += [os.path.join(tasks, name) for name in names if name.endswith(".xml")]
+    found = []
     for path in paths:
         if not files.lexists(path):
             continue
         digest = "unreadable"
-        if files.isfile(path):  # a pipe would be waited for
+        if files.isfile(path):  # reading a pipe would block
             with contextlib.suppress(OSError), files.open(path, "rb") as file:
                 digest = blake2b(file.read(), digest_size=16).hexdigest()
-        found[os.path.normpath(path)] = f"{path} {digest}"
+        found.append(f"{path} {digest}")
     return found
 
 
@@ -160,15 +165,18 @@ def _prune(folder: str, suffix: str) -> None:
 
 
 def _makers() -> bytes:
-    """What tells one llc from another, a working copy that is being changed included."""
+    """The version of llc; for a working copy, also the size and time of each of its source files."""
     from ... import __version__
 
     facts = [__version__]
-    for folder in _MAKERS:
+    folders = list(_MAKERS)
+    for folder in folders:
         try:
             with files.scandir(os.path.join(_PACKAGE, folder)) as found:
                 for item in found:
-                    if item.is_file():
+                    if item.is_dir():
+                        folders.append(f"{folder}/{item.name}")
+                    elif item.name.endswith(_SOURCES):
                         state = item.stat()
                         facts.append(f"{folder}/{item.name} {state.st_size} {state.st_mtime_ns}")
         except OSError:

@@ -1,76 +1,80 @@
-"""Programs to run: from a loop's file through the cache or the compiler, or from an image.
+"""Programs to run: from a source through the cache or the compiler, or from an image.
 
-An image is untrusted input and is verified before anything of it runs. The compiler is imported
-only where there is something to compile.
+An image is untrusted input and is verified before it runs. Must not contain: what the cache stores
+(`image_cache`), options of the command line (`options`).
 """
 
 from __future__ import annotations
 
+from ...ir.compile_options import DEFAULT_LLM_MODEL, CompileOptions
+from ...ir.scalars import scalar_or_text
 from ..host import environment, files
 from ..host.errors import UserError, reason
 from ..host.paths import IMAGE_SUFFIX, LOOPS, ROOT
 from ..runs import program_file
+from . import image_cache
 
+# A run from the cache starts without the compiler, the verifier, the machine's image and attrs.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
-    from ...frontend.compile import Compiled, Overrides
+    from ...frontend.compile import Compiled
     from ...vm.code.image import Image
     from .configuration import Configuration
     from .options import Values
 
-FLOW_SUFFIX = ".sexp"
-# A source larger than this is refused by the compiler; it is not looked up in the cache.
-_MOST_SOURCE = 16 << 20
+# The compiler refuses a larger source; it is not looked up in the cache.
+_MAX_SOURCE_BYTES = 16 << 20
 
 
 def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Image:
-    """The image for a loop's file or an image's. Raises UserError and CompileError.
+    """The image of a source or of an image file. Raises UserError and CompileError.
 
-    What the compiler warns of goes to `warn`, as text.
+    warn: receives the warnings of the compiler as text.
     """
+    options = compile_options(values)
     if path.endswith(IMAGE_SUFFIX):
         image = load_image(path, root=ROOT)
-        return _compile_anew(image, path, values, warn) if _overridden(values) else image
-    from . import image_cache
-
-    key = None
-    around: dict[str, str] = {}
-    source = b""
-    if files.isfile(path):  # what is no file, such as a pipe, can be read only once
-        try:
-            with files.open(path, "rb") as file:
-                source = file.read(_MOST_SOURCE)
-        except OSError:
-            source = b""  # the compiler says what is wrong with it
-    if 0 < len(source) < _MOST_SOURCE:
-        around = _around(path, source)
-        key = image_cache.entry_key(source, path, [*_settings(values), *around.values()])
-        image_or_none = image_cache.load(ROOT, key)
-        if image_or_none is not None and image_cache.is_current(image_or_none):
-            return image_or_none
+        is_changed = options.key() != compile_options().key()
+        return _compile_again(image, path, options, warn) if is_changed else image
+    key = _cache_key(path, options)
+    if key is not None:
+        cached = image_cache.load(ROOT, key)
+        if cached is not None and image_cache.is_current(cached):
+            return cached
     from ...frontend.compile import compile_file
 
-    image, has_warnings = _emit(compile_file(path, overrides(values)), warn)
-    if key is not None and not has_warnings and around == _around(path, source):
+    image, has_warnings = _emit(compile_file(path, options), warn)
+    # A file that was edited during the compilation belongs to no key.
+    if key is not None and not has_warnings and key == _cache_key(path, options):
         image_cache.store(ROOT, key, image)
     return image
 
 
-def _around(path: str, source: bytes) -> dict[str, str]:
-    """The files that say what the program's flows may call, which are part of what its image depends on."""
-    from . import image_cache
-
-    has_flows = path.endswith(FLOW_SUFFIX) or b"call" in source
-    return image_cache.declared_files(LOOPS) if has_flows else {}
+def _cache_key(path: str, options: CompileOptions) -> str | None:
+    """The key of a source in the cache; None for a source that is not cached."""
+    if not files.isfile(path):  # a pipe, for example, can be read only once
+        return None
+    try:
+        with files.open(path, "rb") as file:
+            source = file.read(_MAX_SOURCE_BYTES)
+    except OSError:
+        return None  # the compiler reports it
+    if not 0 < len(source) < _MAX_SOURCE_BYTES:
+        return None
+    has_flows = path.endswith(".sexp") or b"call" in source
+    around = image_cache.project_files(ROOT, has_flows)
+    return image_cache.entry_key(source, path, [options.key(), *around])
 
 
 def load_expression(text: str, values: Values, warn: Callable[[str], None], name: str = "") -> Image:
-    """The image for an expression given by itself, called `name` if that is given. Raises CompileError."""
-    from ...frontend.compile import EXPRESSION, compile_text
+    """The image of an expression without a file. name: of the program. Raises CompileError."""
+    from ...frontend.compile import compile_text
+    from ...frontend.source.files import EXPRESSION
 
-    compiled = compile_text(text, EXPRESSION, overrides(values))
+    compiled = compile_text(text, EXPRESSION, compile_options(values))
     if name:
         import attrs
 
@@ -81,13 +85,12 @@ def load_expression(text: str, values: Values, warn: Callable[[str], None], name
 def load_image(
     path: str, advice: str = "compile it again with `llc compile`", root: str | None = None
 ) -> Image:
-    """A verified image from a file, which is untrusted input. Raises UserError and CompileError.
+    """A verified image from a file. Raises UserError and CompileError.
 
-    advice: what is said where it is damaged. root: where the cache is that knows which images are sound;
-    None: it is verified anew.
+    advice: the help for a damaged image. root: the folder whose cache knows verified images; None: verify
+    in any case.
     """
     from ...vm.code.image import Image, ImageError
-    from . import image_cache
 
     try:
         with files.open(path, "rb") as file:
@@ -106,7 +109,7 @@ def load_image(
 
 
 def verify_image(image: Image) -> None:
-    """Refuse, with a CompileError, an image that is not what the compiler could have made."""
+    """Raise CompileError for an image that the compiler cannot have made."""
     from ...ir.diagnostics import CompileError
     from ...ir.gc_pause import CollectorRests
     from ...ir.verify import verify
@@ -117,46 +120,72 @@ def verify_image(image: Image) -> None:
         found = [diagnostic for diagnostic in verify_code(image) if diagnostic.is_error]
         if not found:
             found = [diagnostic for diagnostic in verify(lift(image, places=False)) if diagnostic.is_error]
-            if found:  # only now it is of interest where that stands
+            if found:  # lifted again with places, which only diagnostics need
                 found = [diagnostic for diagnostic in verify(lift(image)) if diagnostic.is_error] or found
     if found:
         raise CompileError(found)
 
 
-def overrides(values: Values) -> Overrides:
-    """What the options of a command set over what the loop says."""
-    import attrs
+def compile_options(values: Values | None = None) -> CompileOptions:
+    """The options of a compilation in this project: those of a command, or the defaults.
 
-    return attrs.evolve(
-        compile_options(),
+    The project and the model of `LLC_LLM_MODEL` are part of both.
+    """
+    options = CompileOptions(
+        default_model=environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL,
+        folder=LOOPS,
+        project=Project(),
+    )
+    if values is None:
+        return options
+    return options.evolve(
         max_iterations=values.max_iterations,
-        context=tuple(values.context),
+        context={key: _context_value(given) for key, given in values.context},
         llm_enabled=False if values.no_llm else None,
         llm_model=values.llm_model,
-        arguments=tuple(values.arguments),
-        declare=tuple(values.declare),
+        arguments={name: argument_value(text) for name, text in values.arguments},
+        declare=values.declare,
         max_expansions=values.max_expansions,
         max_nesting=values.max_nesting,
     )
 
 
-def compile_options() -> Overrides:
-    """What surrounds a program: the project, and the model of `LLC_LLM_MODEL`."""
-    from ...frontend.compile import DEFAULT_LLM_MODEL, Overrides
+def _context_value(given: Any) -> Any:
+    """The value of a context variable as an option; see `context_option`."""
+    return scalar_or_text(given) if isinstance(given, str) else given["value"]
 
-    model = environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
-    return Overrides(default_model=model, folder=LOOPS, project=Project())
+
+def context_option(value: Any) -> Any:
+    """Plain data as the value of `--context` in `Values` and in the journal.
+
+    That is the text which the option reads as this value, or `{"value": …}` for data without such a text.
+    """
+    import json
+
+    text = value if isinstance(value, str) else json.dumps(value)
+    read = scalar_or_text(text)
+    return text if type(read) is type(value) and read == value else {"value": value}
+
+
+def argument_value(text: str) -> Any:
+    """The value of an argument: the text as JSON if it is JSON, else the text itself."""
+    import json
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 class Project:
-    """What the configuration says that a loop may name; read when it is first asked."""
+    """The project's configuration for the checks of loops; read on first use."""
 
     def __init__(self) -> None:
         self._known: Configuration | None = None
 
     @property
     def _configuration(self) -> Configuration | None:
-        """None where it cannot be read, which is told where it is used."""
+        """None if it cannot be read; the command that uses it reports that."""
         from ...ir.diagnostics import CompileError
         from . import configuration
 
@@ -184,27 +213,8 @@ class Project:
         return Prices().row(chosen.name, chosen.price) is not None
 
 
-def _overridden(values: Values) -> bool:
-    return bool(
-        values.max_iterations
-        or values.context
-        or values.arguments
-        or values.declare
-        or values.no_llm
-        or values.llm_model
-    )
-
-
-def _settings(values: Values) -> list[str]:
-    """All that an image depends on but its source, as texts."""
-    context = [f"{key}={text}" for key, text in values.context]
-    context += [f"--arg {key}={text}" for key, text in values.arguments]
-    context += [f"--declare {text}" for text in values.declare]
-    model = environment.environ.get("LLC_LLM_MODEL") or ""
-    return [str(values.max_iterations), str(values.no_llm), str(values.llm_model), model, *context]
-
-
-def _compile_anew(image: Image, path: str, values: Values, warn: Callable[[str], None]) -> Image:
+def _compile_again(image: Image, path: str, options: CompileOptions, warn: Callable[[str], None]) -> Image:
+    """The program of an image compiled from its source with other options."""
     text = image.sources[0].text if image.sources else None
     if text is None:
         raise UserError(
@@ -214,7 +224,7 @@ def _compile_anew(image: Image, path: str, values: Values, warn: Callable[[str],
         )
     from ...frontend.compile import compile_text
 
-    return _emit(compile_text(text, image.sources[0].path, overrides(values)), warn)[0]
+    return _emit(compile_text(text, image.sources[0].path, options), warn)[0]
 
 
 def _emit(compiled: Compiled, warn: Callable[[str], None]) -> tuple[Image, bool]:

@@ -239,7 +239,9 @@ def given(overrides: Any) -> dict[str, Any]:
     for row in OVERRIDES:
         value = found.get(row.name)
         if row.kind == PAIR:
-            value = tuple((str(key), str(text)) for key, text in value or ())
+            value = tuple(
+                (str(key), text if isinstance(text, dict) else str(text)) for key, text in value or ()
+            )
         elif isinstance(value, list):
             value = tuple(map(str, value))
         if value:

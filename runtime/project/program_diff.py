@@ -159,7 +159,7 @@ def _loop(image: Image) -> Any:
     """The loop that an image was made from, None where it was not or cannot be read again."""
     if image.meta["kind"] != "loop" or not image.sources or image.sources[0].text is None:
         return None
-    from ...frontend.loop.paradigms import loop_of
+    from ...frontend.loop.load import loop_of
     from ...frontend.loop.reader import read_loop
     from ...frontend.source.files import text_source
 

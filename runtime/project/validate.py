@@ -6,15 +6,13 @@ import os.path
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
-
 from ...ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
 from ...ir.spans import Source
 from ..host.errors import UserError
 from ..host.paths import CONFIG, IMAGE_SUFFIX, LOOPS, ROOT
 from ..runs.loops import loop_files, resolve_loop
 from . import configuration
-from .load import compile_options, load_image
+from .load import argument_value, compile_options, load_image
 
 
 class Finding:
@@ -87,13 +85,14 @@ def _check_one(target: str, arguments: tuple[tuple[str, str], ...], declare: tup
         if path.endswith(IMAGE_SUFFIX):
             load_image(path)
             return Finding(path, [], [])
-        from ...frontend.compile import compile_file, is_flow_path
+        from ...frontend.compile import compile_file
+        from ...frontend.source.files import is_flow_path
 
         options = compile_options()
         if is_flow_path(path):
-            options = attrs.evolve(options, arguments=arguments)
+            options = options.evolve(arguments={name: argument_value(text) for name, text in arguments})
         if is_flow_path(path) or (declare and _may_call(path)):
-            options = attrs.evolve(options, declare=declare)
+            options = options.evolve(declare=declare)
         compiled = compile_file(path, options)
         return Finding(path, compiled.diagnostics, compiled.sources)
     except UserError as error:

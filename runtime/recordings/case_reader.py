@@ -162,12 +162,13 @@ class _Reader:
             return ()
         return tuple(self.text(item, name) for item in node.items)
 
-    def pairs(self, node: Node, name: str) -> Iterator[tuple[str, str]]:
+    def pairs(self, node: Node, name: str) -> Iterator[tuple[str, Any]]:
         if not isinstance(node, Mapping):
             self.wrong(node, name, "a mapping from names to texts")
             return
         for key, (_, value) in node.entries.items():
-            yield key, self.text(value, key)
+            is_data = isinstance(value, Mapping) and list(value.entries) == ["value"]
+            yield key, self.document.plain(value) if is_data else self.text(value, key)
 
     def outcome(self, node: Node) -> dict[str, Any] | None:
         if isinstance(node, Scalar) and node.value is None:

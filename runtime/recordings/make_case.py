@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import attrs
-
-from ...frontend.compile import DEFAULT_LLM_MODEL, EXPRESSION, compile_file, compile_text
+from ...frontend.compile import compile_file, compile_text
+from ...frontend.source.files import EXPRESSION
+from ...ir.compile_options import DEFAULT_LLM_MODEL
 from ...ir.diagnostics import CompileError
 from ...vm.code.emit import emit
 from ...vm.code.image import Image
@@ -23,7 +23,7 @@ from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import IMAGE_SUFFIX, ROOT
 from ..journal import journal
 from ..journal.recording import Answer, Asked, Note, Recording, RunFiles, bounded, each_text, unpacked
-from ..project.load import load_program, overrides
+from ..project.load import compile_options, load_program
 from ..project.options import given
 from ..runs.loops import is_path, resolve_loop
 from . import diff
@@ -179,7 +179,7 @@ def compile_case(case: Case) -> Image:
     """
     values = case.values()
     model = case.options.get("default_model") or DEFAULT_LLM_MODEL
-    chosen = attrs.evolve(overrides(values), default_model=model)
+    chosen = compile_options(values).evolve(default_model=model)
     if case.expression is not None:
         return emit(compile_text(case.expression, EXPRESSION, chosen).program)
     path = resolve_loop(_as_path(case.source))

@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ...frontend.compile import DEFAULT_LLM_MODEL
 from ...frontend.core.nodes import Binding
 from ...frontend.core.printer import expanded_text
-from ...frontend.link.linker import Settings
 from ...frontend.link.toplevel import Input, Name, Toplevel, names_defined
 from ...frontend.sexp.datum import Atom
 from ...frontend.sexp.reader import read
 from ...frontend.source.files import read_source, text_source
+from ...ir.compile_options import DEFAULT_OPTIONS, CompileOptions
 from ...ir.diagnostics import CompileError, nearest
 from ...ir.nodes import Meta, Program
 from ...ir.spans import Source
@@ -40,7 +39,6 @@ from ..journal.position import QUANTUM
 
 if TYPE_CHECKING:
     from ...frontend.sexp.datum import Datum
-    from ...frontend.tasks.registry import TaskRegistry
     from ...vm.machine.machine import Machine
     from ...vm.values.faults import Place
     from ...vm.values.values import Value
@@ -83,8 +81,7 @@ class Session:
         self,
         world: WorldLike | None = None,
         display: Display | None = None,
-        declared: TaskRegistry | None = None,
-        settings: Settings | None = None,
+        options: CompileOptions = DEFAULT_OPTIONS,
         *,
         fuel: int | None = None,
         longest: int | None = None,
@@ -93,8 +90,7 @@ class Session:
         self._tier = tier
         self._world: WorldLike = world or World()
         self._display = display or Display()
-        self._declared = declared
-        self._settings = settings or Settings(DEFAULT_LLM_MODEL)
+        self._options = options
         self._fuel = fuel
         self._longest = longest
         self._texts = 0
@@ -103,7 +99,7 @@ class Session:
 
     def reset(self) -> None:
         """Forget everything that was defined."""
-        self.toplevel = Toplevel(self._declared, self._settings)
+        self.toplevel = Toplevel(self._options)
         self._linker = linking.Linker("session")
         self._boxes: dict[Binding, Box] = {
             self.toplevel.config: Box(None),

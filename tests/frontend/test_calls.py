@@ -11,9 +11,10 @@ from flow_texts import findings, marks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.compile import Overrides, compile_text
+from llc.frontend.compile import compile_text
 from llc.frontend.expand.context import Environment
 from llc.frontend.tasks.registry import TaskRegistry, parse_declaration
+from llc.ir.compile_options import CompileOptions
 from llc.ir.diagnostics import CompileError, render_all
 from llc.ir.verify import verify
 from llc.vm.code.emit import emit
@@ -59,7 +60,7 @@ def project(tmp_path: Path) -> str:
 
 def asked(text: str, folder: str | None = None, declare: Iterable[str] = ()) -> list[tuple[str, Any]]:
     """The effects of a program, each answered with its number: the kind and the arguments."""
-    overrides = Overrides(folder=folder, declare=tuple(declare))
+    overrides = CompileOptions(folder=folder, declare=tuple(declare))
     program = compile_text(text, "test.sexp", overrides).program
     assert [found for found in verify(program) if found.is_error] == []
     machine = Machine(emit(program), fuel=1_000_000)
@@ -183,9 +184,9 @@ def test_a_declared_order_takes_positions() -> None:
 
 def test_a_program_names_its_sources(project: str) -> None:
     """The files that declare what it calls, and no others."""
-    program = compile_text("(math:add 1)", "test.sexp", Overrides(folder=project)).program
+    program = compile_text("(math:add 1)", "test.sexp", CompileOptions(folder=project)).program
     assert [Path(source.path).name for source in program.sources] == ["test.sexp", "tools.yaml"]
-    program = compile_text('(user:say "a" "b")', "test.sexp", Overrides(folder=project)).program
+    program = compile_text('(user:say "a" "b")', "test.sexp", CompileOptions(folder=project)).program
     assert [Path(source.path).name for source in program.sources] == ["test.sexp", "user-say.xml"]
 
 
@@ -302,7 +303,7 @@ def test_a_mistake_comes_with_what_to_write(project: str, text: str, shown: str)
 def test_a_type_is_checked_when_it_is_known_late(project: str) -> None:
     """A fault that names parameter, tool, type and value."""
     text = '(define (f x) (math:add x)) (try (f "5") (catch e (list (get e "kind") (get e "message"))))'
-    program = compile_text(text, "test.sexp", Overrides(folder=project)).program
+    program = compile_text(text, "test.sexp", CompileOptions(folder=project)).program
     stop = Machine(emit(program)).resume()
     assert isinstance(stop, Done)
     assert stop.value == ["type-error", '`x` of `math:add` is a number, not "5"']
@@ -320,7 +321,7 @@ def test_a_type_is_checked_when_it_is_known_late(project: str) -> None:
 )
 def test_settings_are_checked_when_a_task_is_called(project: str, text: str) -> None:
     """A fault, and no effect."""
-    program = compile_text(text, "test.sexp", Overrides(folder=project)).program
+    program = compile_text(text, "test.sexp", CompileOptions(folder=project)).program
     stop = Machine(emit(program)).resume()
     assert getattr(stop, "kind", "") in ("type-error", "unknown-setting")
 
@@ -330,7 +331,7 @@ def test_a_tool_that_fails_is_a_fault(project: str) -> None:
     text = """(define (f)
   (math:add 1))
 (try (f) (catch e (list (get e "kind") (get e "message") (get e "span"))))"""
-    machine = Machine(emit(compile_text(text, "test.sexp", Overrides(folder=project)).program))
+    machine = Machine(emit(compile_text(text, "test.sexp", CompileOptions(folder=project)).program))
     machine.resume()
     stop = machine.resume({"error": {"kind": "broken", "message": "no more"}})
     assert isinstance(stop, Done)
@@ -340,7 +341,7 @@ def test_a_tool_that_fails_is_a_fault(project: str) -> None:
 def test_a_failed_task_is_a_value(project: str) -> None:
     """Nothing is raised: the program reads its status."""
     text = '(get (user:say "a" "b") "status")'
-    machine = Machine(emit(compile_text(text, "test.sexp", Overrides(folder=project)).program))
+    machine = Machine(emit(compile_text(text, "test.sexp", CompileOptions(folder=project)).program))
     machine.resume()
     stop = machine.resume({"result": {"status": "FAILED", "content": "", "notes": {}}})
     assert isinstance(stop, Done)
@@ -353,7 +354,7 @@ def test_a_broken_declaration_is_told_once(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "tools.yaml").write_text("tools:\n  - name: my:tool\n    comand: [x]\n")
     with pytest.raises(CompileError) as caught:
-        compile_text("(my:tool (x 1)) (my:other 2)", "test.sexp", Overrides(folder=str(folder)))
+        compile_text("(my:tool (x 1)) (my:other 2)", "test.sexp", CompileOptions(folder=str(folder)))
     found = caught.value.diagnostics
     assert {item.span.path for item in found if item.span is not None} == {str(folder / "tools.yaml")}
     assert "comand" in render_all(found, caught.value.sources)
@@ -362,7 +363,9 @@ def test_a_broken_declaration_is_told_once(tmp_path: Path) -> None:
 def test_a_program_without_calls_reads_no_declarations(tmp_path: Path) -> None:
     """What is wrong with the tools of a project concerns those who use one."""
     (tmp_path / "tools.yaml").write_text("tools: [")
-    compile_text("(define (f x) (g x)) (define (g x) x) (f 1)", "t.sexp", Overrides(folder=str(tmp_path)))
+    compile_text(
+        "(define (f x) (g x)) (define (g x) x) (f 1)", "t.sexp", CompileOptions(folder=str(tmp_path))
+    )
 
 
 @pytest.mark.parametrize("text", ["", "a b c", "x(", "x(1)", "x(a,a)", "x)", "(x)", "x(a b)", "1x" * 100])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from joint_programs import FIX, World, drive, program_of, shell, write
 
-from llc.frontend.compile import Overrides, compile_file
+from llc.frontend.compile import compile_file
+from llc.ir.compile_options import CompileOptions
 from llc.ir.diagnostics import CompileError, Diagnostic
 from llc.vm.values.faults import Fault
 
@@ -132,14 +132,14 @@ def test_the_command_lines_model_settings_reach_it(project: Path) -> None:
     )
     kinds = {True: {"agent"}, None: {"agent", "evaluate"}}
     for off, expected in kinds.items():
-        program = program_of("f.sexp", Overrides(llm_enabled=False if off else None))
+        program = program_of("f.sexp", CompileOptions(llm_enabled=False if off else None))
         performed = {
             state.exit.kind for f in program.functions for state in f.states if hasattr(state.exit, "kind")
         }
         assert performed == expected
     write(project, f__sexp="1")
     with pytest.raises(CompileError, match="runs no loop"):
-        compile_file("f.sexp", Overrides(llm_enabled=False))
+        compile_file("f.sexp", CompileOptions(llm_enabled=False))
 
 
 # --- which loop -------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def test_a_computed_value_arrives_as_it_is(value: str) -> None:
         write(Path(folder), say__yaml=SAY.replace("ACTION", "${context.what}"))
         text = '(run-loop "./.loops/say.yaml" (context (what given)))'
         (Path(folder) / "f.sexp").write_text(text)
-        program = program_of(f"{folder}/f.sexp", Overrides(arguments=(("given", json.dumps(value)),)))
+        program = program_of(f"{folder}/f.sexp", CompileOptions(arguments={"given": value}))
         world = World(lambda effect: shell(effect.args["command"]))
         # What is given with --arg is a literal of the program, but not of the form.
         assert drive(program, world)["captured"]["out"] == value.removesuffix("\n")

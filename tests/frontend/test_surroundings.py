@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from llc.frontend.compile import Overrides, compile_text
+from llc.frontend.compile import compile_text
+from llc.ir.compile_options import CompileOptions
 from llc.ir.diagnostics import CompileError, Diagnostic
 
 
@@ -40,7 +41,7 @@ states:
 def findings(head: str, state: str = "", project: Project | None = None) -> Sequence[Diagnostic]:
     text = LOOP.format(head=head, state=state)
     try:
-        return compile_text(text, "l.yaml", Overrides(project=project or Project())).diagnostics
+        return compile_text(text, "l.yaml", CompileOptions(project=project or Project())).diagnostics
     except CompileError as error:
         return error.diagnostics
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from llc.frontend.compile import DEFAULT_LLM_MODEL, compile_text
+from llc.frontend.compile import compile_text
 from llc.frontend.loop.fsm_printer import print_fsm
+from llc.ir.compile_options import DEFAULT_LLM_MODEL
 from llc.ir.text import parse_program
 from llc.vm.code.image import Image
 

@@ -1,7 +1,7 @@
-"""The five paradigms as one: every loop as states and transitions.
+"""Desugaring: loops of the other paradigms as states and transitions.
 
-A pure rewriting by fixed templates, the seed's compilers (seed, Paradigm Compilation): nothing is
-asked, nothing is checked, and every state keeps the place of the text it was made from.
+A pure rewriting by fixed templates (seed, Paradigm Compilation). Every state keeps the span of the text
+it was made from. Must not contain: checks, files.
 """
 
 from __future__ import annotations
@@ -9,47 +9,19 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 import attrs
 
 from ...ir.spans import Span
+from .paradigm_schema import ConvergenceSpec, GoalSpec, ImperativeSpec, InvariantsSpec, WrittenSpec
 from .schema import Convergence, Loop, LoopSettings, StateSpec
-
-if TYPE_CHECKING:
-    from ..source.document import Document
-    from .paradigm_schema import (
-        ConvergenceSpec,
-        GoalSpec,
-        ImperativeSpec,
-        InvariantsSpec,
-        LoopSpec,
-        WrittenSpec,
-    )
 
 _SLUG_LENGTH = 60
 
 
-def loop_of(spec: LoopSpec, document: Document) -> tuple[Loop | None, Document]:
-    """The loop that a spec describes, and the document that knows the places in it.
-
-    None where nobody knows it; the document was told why.
-    """
-    if isinstance(spec, Loop):
-        return spec, document
-    from .paradigm_schema import NaturalSpec
-
-    if isinstance(spec, NaturalSpec):
-        from .natural import pinned_loop  # few loops need it
-
-        return pinned_loop(spec, document)
-    return to_fsm(spec), document
-
-
 def to_fsm(spec: WrittenSpec) -> Loop:
     """The loop as states and transitions; an FSM is itself already."""
-    from .paradigm_schema import ConvergenceSpec, GoalSpec, ImperativeSpec, InvariantsSpec
-
     match spec:
         case Loop():
             return spec

@@ -1,0 +1,87 @@
+"""From a source to a checked loop: read, reduce to states, apply the options of the compilation, check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
+
+import attrs
+
+from ...ir.compile_options import CompileOptions
+from ...ir.diagnostics import Diagnostic, suggest
+from ...ir.spans import Source
+from ..source.document import Document
+from .checks import check
+from .project_checks import check_project
+from .reader import read_loop
+from .schema import Loop, LoopSettings
+
+# What a caller sets over a loop, with the findings about it.
+Change = Callable[[Loop], tuple[Loop, list[Diagnostic]]]
+
+
+def load(
+    source: Source, options: CompileOptions, change: Change
+) -> tuple[Loop | None, Document, list[Diagnostic]]:
+    """The loop of a source as states and jumps, changed and checked; None if it cannot be read."""
+    spec, document, found = read_loop(source)
+    if spec is None:
+        return None, document, found
+    made, document = loop_of(spec, document)
+    if made is None:
+        return None, document, found
+    loop, problems = change(made)
+    found += problems
+    found += check(loop, document)
+    found += check_project(loop, options.project, options.default_model)
+    return loop, document, found
+
+
+def loop_of(spec: LoopSettings, document: Document) -> tuple[Loop | None, Document]:
+    """The loop of a spec as states, and the document that knows its places; None with findings."""
+    if isinstance(spec, Loop):
+        return spec, document
+    # A loop of states, the common case, starts without the other paradigms.
+    from .desugar import to_fsm
+    from .natural import NaturalSpec, pinned_loop
+
+    if isinstance(spec, NaturalSpec):
+        return pinned_loop(spec, document)
+    return to_fsm(cast("Any", spec)), document
+
+
+def with_llm_options(loop: Loop, options: CompileOptions) -> Loop:
+    """The loop with the model settings of the options."""
+    changes = {"enabled": options.llm_enabled, "model": options.llm_model}
+    given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+    return attrs.evolve(loop, llm=attrs.evolve(loop.llm, **given)) if given else loop
+
+
+def with_options(loop: Loop, options: CompileOptions, source: Source) -> tuple[Loop, list[Diagnostic]]:
+    """The loop with the options of the compilation, and the options that do not fit it."""
+    problems: list[Diagnostic] = []
+    if options.arguments:
+        instead = "to set a context variable: --context name=value"
+        problems.append(Diagnostic("bad-override", "a loop takes no arguments", help=instead))
+    if options.declare and not any(state.call is not None for state in loop.states.values()):
+        problems.append(Diagnostic("bad-override", "the loop calls no functions, so it uses no tools"))
+    loop = with_llm_options(loop, options)
+    if options.max_iterations is not None:
+        if options.max_iterations < 1:
+            problems.append(Diagnostic("bad-override", "max_iterations must be 1 or more"))
+        else:
+            loop = attrs.evolve(loop, max_iterations=options.max_iterations)
+    unread = list(unread_context(loop, options.context, source))
+    for key in unread:
+        help = suggest(key, loop.context, "the loop's context has")
+        message = f"nothing in the loop reads context `{key}`"
+        problems.append(Diagnostic("unknown-context", message, help=help))
+    given = {key: value for key, value in options.context.items() if key not in unread}
+    return (attrs.evolve(loop, context={**loop.context, **given}) if given else loop), problems
+
+
+def unread_context(loop: Loop, keys: Iterable[str], source: Source) -> Iterator[str]:
+    """The context keys that a loop neither declares nor reads."""
+    for key in keys:
+        if key not in loop.context and f"context.{key}" not in (source.text or ""):
+            yield key

@@ -1,0 +1,103 @@
+"""`CompileOptions`: everything that a caller sets for a compilation, with typed values.
+
+The command line and the Python API build it once; the frontend receives it as a whole, and the image
+cache hashes it. It is written without attrs because a run from the cache hashes it too and must not
+wait for attrs. Must not contain: reading of texts (`runtime.project.load`), effects of an option.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Protocol
+else:
+    Protocol = object
+
+
+class Project(Protocol):
+    """What the compiler asks the project's configuration."""
+
+    def agents(self) -> Sequence[str] | None:
+        """The names of the agents; None if they cannot be read."""
+
+    def is_priced(self, model: str) -> bool:
+        """Whether the price of a model is known."""
+
+
+# The model that evaluates output if neither the loop, the command line nor the environment names one:
+# fast and cheap.
+DEFAULT_LLM_MODEL = "claude-haiku-4-5"
+
+
+class CompileOptions:
+    """Options of one compilation; read-only.
+
+    max_iterations: replaces the loop's limit. context: variables of a loop. arguments: variables of a flow.
+    llm_enabled: False evaluates slash commands by exit code. llm_model: replaces the loop's model.
+    default_model: for loops that name none. folder: the project's `.loops`, whose tools and tasks flows may
+    call; None: no project. project: its configuration; None: not checked. declare: further tools and tasks,
+    as `--declare` names them. max_expansions: limit of macro expansions. max_nesting: limit of bracket depth.
+    """
+
+    __slots__ = (
+        "arguments",
+        "context",
+        "declare",
+        "default_model",
+        "folder",
+        "llm_enabled",
+        "llm_model",
+        "max_expansions",
+        "max_iterations",
+        "max_nesting",
+        "project",
+    )
+    max_iterations: int | None
+    context: Mapping[str, Any]
+    llm_enabled: bool | None
+    llm_model: str | None
+    default_model: str
+    arguments: Mapping[str, Any]
+    folder: str | None
+    project: Project | None
+    declare: tuple[str, ...]
+    max_expansions: int | None
+    max_nesting: int | None
+
+    def __init__(
+        self,
+        *,
+        max_iterations: int | None = None,
+        context: Mapping[str, Any] | None = None,
+        llm_enabled: bool | None = None,
+        llm_model: str | None = None,
+        default_model: str = DEFAULT_LLM_MODEL,
+        arguments: Mapping[str, Any] | None = None,
+        folder: str | None = None,
+        project: Project | None = None,
+        declare: Sequence[str] = (),
+        max_expansions: int | None = None,
+        max_nesting: int | None = None,
+    ) -> None:
+        given = dict(locals(), context=dict(context or {}), arguments=dict(arguments or {}))
+        given["declare"] = tuple(declare)
+        for name in self.__slots__:
+            object.__setattr__(self, name, given[name])
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"CompileOptions is read-only: {name}")
+
+    def evolve(self, **changes: Any) -> CompileOptions:
+        """A copy with some options replaced."""
+        return CompileOptions(**{name: getattr(self, name) for name in self.__slots__} | changes)
+
+    def key(self) -> str:
+        """Text that differs between options under which a source may compile differently.
+
+        `project` is no part of it: its configuration is a file, hashed by its content.
+        """
+        return repr([(name, getattr(self, name)) for name in self.__slots__ if name != "project"])
+
+
+DEFAULT_OPTIONS = CompileOptions()
