@@ -42,12 +42,9 @@ def loop_of(spec: LoopSettings, document: Document) -> tuple[Loop | None, Docume
     if isinstance(spec, Loop):
         return spec, document
     # A loop of states, the common case, starts without the other paradigms.
-    from .desugar import to_fsm
-    from .natural import NaturalSpec, pinned_loop
+    from .natural import as_states
 
-    if isinstance(spec, NaturalSpec):
-        return pinned_loop(spec, document)
-    return to_fsm(cast("Any", spec)), document
+    return as_states(cast("Any", spec), document)
 
 
 def with_llm_options(loop: Loop, options: CompileOptions) -> Loop:

@@ -23,7 +23,7 @@ from ..source.schema import fields_of
 from ..source.yaml_tree import read_document
 from ..source.yaml_writer import entry
 from .desugar import to_fsm
-from .paradigm_schema import NaturalSpec, WrittenSpec
+from .paradigm_schema import LoopSpec, NaturalSpec, WrittenSpec
 from .reader import read_tree
 from .schema import Loop, LoopSettings
 
@@ -53,6 +53,13 @@ def key_of(spec: NaturalSpec) -> str:
 def lock_path(path: str) -> str | None:
     """The lock file for a loop's file; None for a text that stands in none."""
     return None if path.startswith("<") else join(dirname(path), LOCK)
+
+
+def as_states(spec: LoopSpec, document: Document) -> tuple[Loop | None, Document]:
+    """The loop of any paradigm as states, and the document that knows its places; None with findings."""
+    if isinstance(spec, NaturalSpec):
+        return pinned_loop(spec, document)
+    return to_fsm(spec), document
 
 
 def pinned_loop(spec: NaturalSpec, document: Document) -> tuple[Loop | None, Document]:
