@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -420,7 +421,7 @@ def test_a_first_run_imports_the_compiler_and_what_runs(llc: Llc) -> None:
     assert HEAVY & modules == {"attr", "attrs", "yaml", "inspect"}
     assert not unused(modules)
     ours = sorted(name for name in modules if name.startswith("llc."))
-    packages = {name for name, after in zip(ours, ours[1:], strict=False) if after.startswith(f"{name}.")}
+    packages = {name for name, after in itertools.pairwise(ours) if after.startswith(f"{name}.")}
     assert len(set(ours) - packages) <= 120
 
 
