@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import threading
+from _thread import allocate_lock
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -100,7 +100,7 @@ class _Unreadable(Exception):
 
 # The parser binds its callbacks when it is built, which takes long; so there is one reader, used by
 # one thread at a time, and what belongs to one text is set anew by `read`.
-_LOCK = threading.Lock()
+_LOCK = allocate_lock()
 
 
 @cache

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import llc
+from llc.runtime.host import protocol
 
 ROOT = Path(__file__).parents[1]
 # design: which folders a folder may import.
@@ -83,6 +84,82 @@ def test_the_world_is_touched_only_by_the_runtime(folder: str) -> None:
         and (node.value.id, node.attr) in WORLDLY_NAMES
     ]
     assert not wrong
+
+
+# What only `runtime/host` may import, and the module of it to use instead.
+HOST = {
+    "os": "files, pipes, processes, environment or terminal",
+    "time": "clock",
+    "subprocess": "processes",
+    "multiprocessing": "processes",
+    "resource": "processes",
+    "threading": "threads",
+    "queue": "threads",
+    "signal": "signals",
+    "socket": "pipes",
+    "select": "pipes",
+    "selectors": "pipes",
+    "random": "environment",
+    "secrets": "environment",
+    "platform": "environment",
+    "tempfile": "files",
+    "shutil": "files",
+    "fcntl": "files",
+    "mmap": "files",
+    "pty": "terminal",
+    "termios": "terminal",
+    "tty": "terminal",
+}
+# Questions to the file system that `os.path` answers too.
+ASKS_DISK = {
+    "exists", "getmtime", "getsize", "isdir", "isfile", "islink", "lexists", "realpath", "samefile",
+}  # fmt: skip
+# The frontend's own access to source files; it knows nothing of the runtime.
+READS_SOURCES = "frontend/source/files.py"
+
+
+def host_bypasses(path: Path) -> Iterator[str]:
+    """The places of a module that reach the operating system and not `runtime/host`."""
+    where = path.relative_to(ROOT)
+    swapped = {part: set(protocol.members(part)) for part in protocol.PARTS}
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    part = HOST.get(alias.name.partition(".")[0])
+                    if part is not None and not (alias.name == "os.path" and alias.asname is None):
+                        yield f"{where}:{node.lineno} imports {alias.name}: use host.{part}"
+            case ast.ImportFrom(level=0, module=str(module), names=names):
+                part = HOST.get(module.partition(".")[0])
+                asked = [alias.name for alias in names if module != "os.path" or alias.name in ASKS_DISK]
+                if part is not None and asked:
+                    yield f"{where}:{node.lineno} imports {', '.join(asked)} of {module}: use host.{part}"
+            case ast.ImportFrom(module=str(module), names=names) if (
+                module.startswith("host.") and (part := module.removeprefix("host.")) in swapped
+            ):
+                for name in (alias.name for alias in names):
+                    if name in swapped[part]:
+                        yield f"{where}:{node.lineno} imports {name} by name: call host.{part}.{name}"
+            case ast.Attribute(value=ast.Name(id="os"), attr=name) if name != "path":
+                yield f"{where}:{node.lineno} uses os.{name}: use host.{HOST['os']}"
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id="os"), attr="path"), attr=name) if (
+                name in ASKS_DISK
+            ):
+                yield f"{where}:{node.lineno} uses os.path.{name}: use host.files.{name}"
+            case ast.Call(func=ast.Name(id="open")) if where.parts[0] == "runtime":
+                yield f"{where}:{node.lineno} calls open: use host.files.open"
+
+
+@pytest.mark.parametrize("folder", MAY_IMPORT)
+def test_only_the_host_reaches_the_operating_system(folder: str) -> None:
+    """Files, clock, processes, signals and threads are reached through `runtime/host`, imports in functions included."""
+    wrong = [
+        text
+        for path in modules(folder)
+        if not path.is_relative_to(ROOT / "runtime/host") and path != ROOT / READS_SOURCES
+        for text in host_bypasses(path)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("name", llc.__all__)

@@ -57,7 +57,7 @@ def read_source(path: str) -> Source:
     """The text of a file; CompileError where it cannot be read, is too large or is not UTF-8."""
     try:
         # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             mode = os.fstat(descriptor).st_mode
             if stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):

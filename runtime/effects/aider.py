@@ -9,7 +9,6 @@ import contextlib
 
 from ..host import clock, pipes, processes, signals, terminal
 from ..host.context import TICK, Interrupted, milliseconds
-from ..host.processes import start_time
 from .builtin_tools import ToolError
 from .process import NotStarted, end_process_group
 
@@ -103,7 +102,7 @@ def _hand_over(
             raise ToolError("failed-to-start", f"aider could not be started: {error.strerror}") from None
         try:
             if context.on_process is not None:
-                context.on_process(pid, start_time(pid))
+                context.on_process(pid, processes.start_time(pid))
             terminal.tcsetpgrp(0, pid)
             processes.kill(-pid, signals.SIGCONT)  # it may have wanted to read before
             status, timed_out = _wait(pid, None if limit is None else began + limit, context)

@@ -11,7 +11,6 @@ import re
 
 from ..host import environment, processes, signals, threads
 from ..host.context import TICK, Interrupted
-from ..host.processes import is_alive, start_time
 from ..models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 from .builtin_tools import ToolError
 
@@ -174,7 +173,7 @@ class _Server:
             raise
         pid = answer.pop("pid", 0)
         if pid and (self._process is None or self._process[0] != pid):
-            self._process = (pid, start_time(pid))
+            self._process = (pid, processes.start_time(pid))
         if answer.pop("is_hung", False):
             self._kill()  # it would hang in the next call too
         if "error" in answer:
@@ -199,6 +198,6 @@ class _Server:
         if self._process is not None:
             pid, begun = self._process
             self._process = None
-            if begun and is_alive(pid, begun):
+            if begun and processes.is_alive(pid, begun):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     processes.killpg(pid, signals.SIGKILL)

@@ -14,7 +14,6 @@ import stat
 
 from ..host import clock, environment, files, pipes, processes, signals
 from ..host.context import TICK, Interrupted, milliseconds
-from ..host.processes import has_living, new_start_time, tick_now
 from .output_capture import Capture
 
 TYPE_CHECKING = False
@@ -210,7 +209,7 @@ class _Child:
             ends += pipes.pipe()
             ends += pipes.pipe()
             output, output_end, errors, errors_end = ends
-            self._since = tick_now()
+            self._since = processes.tick_now()
             self.pid = runner.spawn(path, argv, context, output_end, errors_end)
         except (OSError, ValueError) as error:
             for descriptor in ends:
@@ -229,7 +228,7 @@ class _Child:
         """Read until the process has ended; what ended it early ("action", "loop") or None."""
         context, poller = self._context, self._poller
         if context.on_process is not None:
-            context.on_process(self.pid, new_start_time(self.pid, self._since))
+            context.on_process(self.pid, processes.new_start_time(self.pid, self._since))
         self._exit = _exit_descriptor(self.pid)
         if self._exit >= 0:
             poller.register(self._exit, pipes.POLLIN)
@@ -426,4 +425,4 @@ def _group_exists(group: int) -> bool:
     except PermissionError:
         pass
     # Where process 1 reaps nobody, as in many containers, a group of zombies stays for ever.
-    return has_living(group)
+    return processes.has_living(group)

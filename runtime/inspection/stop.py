@@ -17,7 +17,6 @@ from ..execution import control_channel
 from ..host import clock, files, pipes, processes, signals
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import HISTORY, ROOT
-from ..host.processes import end_effect, start_time
 from ..journal import summary
 from ..journal.journal import last_event
 from ..journal.run_folder import RunFolder, has_ended
@@ -57,7 +56,7 @@ class Holder:
             if isinstance(pid, int) and pid > 0:
                 descriptor = _open(pid)
                 # Asked after the process was pinned down: it cannot become another one any more.
-                if start_time(pid) == begun and is_live(run):
+                if processes.start_time(pid) == begun and is_live(run):
                     host = about.get("host")
                     return cls(run, pid, descriptor, host if isinstance(host, str) else None)
                 if descriptor >= 0:
@@ -312,4 +311,4 @@ def end_leftovers(run: RunFolder) -> None:
     with contextlib.suppress(UserError):
         told = summary.of(run)
         for seq in told.pending:
-            end_effect(f"{run.id}/{seq}", told.processes.get(seq, ()))
+            processes.end_effect(f"{run.id}/{seq}", told.processes.get(seq, ()))

@@ -19,7 +19,6 @@ import os.path
 from ..host import clock, environment, files, pipes, processes, threads
 from ..host.coroutines import alone
 from ..host.errors import EXIT_FAILURE, UserError, reason
-from ..host.processes import is_alive, start_time
 from ..journal.run_folder import RunFolder
 from .runs import make_running_folder, runs_in
 
@@ -238,7 +237,7 @@ def _is_held(run: RunFolder) -> bool:
             return False
         about = run.about()
         pid, began = about.get("pid"), about.get("start_time")
-        if not began or (isinstance(pid, int) and is_alive(pid, str(began))):
+        if not began or (isinstance(pid, int) and processes.is_alive(pid, str(began))):
             return True
         clock.sleep(_PAUSE)
     return True
@@ -461,7 +460,7 @@ def _hold(run: RunFolder, scope: list[str], about: dict[str, Any], ticket: int |
                 raise UserError("run-is-live", f"{run.id} is still running", exit_code=EXIT_FAILURE)
             clock.sleep(_PAUSE)
         pid = processes.getpid()
-        known = {"run": run.id, "pid": pid, "start_time": start_time(pid), "since": _now()}
+        known = {"run": run.id, "pid": pid, "start_time": processes.start_time(pid), "since": _now()}
         lock = Lock(fd, known)
         queued = {"queued": True, "ticket": ticket} if ticket is not None else {}
         lock.tell(parent=environment.environ.get("LLC_RUN_ID"), **about, scope=scope, **queued)
