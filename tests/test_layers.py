@@ -152,7 +152,7 @@ def host_bypasses(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("folder", MAY_IMPORT)
 def test_only_the_host_reaches_the_operating_system(folder: str) -> None:
-    """Files, clock, processes, signals and threads are reached through `runtime/host`, imports in functions included."""
+    """Files, clock, processes and so on are reached through `runtime/host`, also by imports in functions."""
     wrong = [
         text
         for path in modules(folder)
