@@ -28,6 +28,10 @@ FIELD_TYPES = {
 }  # fmt: skip
 # The fields of a TaskResult (`spec/tools.md`).
 TASK_RESULT = ("status", "content", "parsedContent", "criteria", "notes")
+# What performs a task: a call of a model, or an agent program.
+RUNNERS = ("model", "agent")
+# The units of a budget. The slot `spent.<unit>` counts them for a run, `spent.<unit>.<state>` for a state.
+UNITS = ("usd", "tokens", "calls", "seconds")
 # Policies for an effect whose outcome is unknown; `ask` asks the person who resumes the run.
 ON_UNKNOWN = ("rerun", "ask", "fail")
 # What a result has where a recorded case leaves the field out.

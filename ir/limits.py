@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from .analysis import cycles, graph
 from .call_limits import loops_of, verify_called
 from .diagnostics import Diagnostic, clean
-from .effects import EFFECTS, SPENDERS
+from .effects import EFFECTS, SPENDERS, UNITS
 from .nodes import (
     Branch,
     Call,
@@ -45,8 +45,6 @@ from .shapes import (
     writers,
 )
 
-# What a budget bounds; the slot `spent.<unit>` counts it, in a state with a budget `spent.<unit>.<state>`.
-UNITS = ("usd", "tokens", "calls", "seconds")
 _SHOWN_STATES = 8
 
 # What is known of the price of the last call that spent: it was compared with the budget, it was

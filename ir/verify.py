@@ -14,8 +14,8 @@ from typing import Any
 from .analysis import exit_targets, expressions, graph, reachable
 from .constants import MAX_NESTING, constant_problem
 from .diagnostics import Diagnostic, clean, suggest
-from .effects import EFFECTS, NOTES
-from .limits import UNITS, verify_limits
+from .effects import EFFECTS, NOTES, UNITS
+from .limits import verify_limits
 from .nodes import (
     Call,
     Closure,

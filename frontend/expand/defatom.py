@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.diagnostics import suggest
+from ...ir.effects import ON_UNKNOWN, RUNNERS
 from ...ir.spans import Lines, Source, Span
 from ...ir.symbols import Symbol
 from ..core.forms import Steps, form
@@ -21,7 +22,6 @@ from ..sexp.datum import Atom, Datum, Form
 from ..tasks.atomic_task import (
     HISTORY_SETTINGS,
     OUTPUTS,
-    RUNNERS,
     SUBTYPE,
     AtomicTask,
     OutputFormat,
@@ -31,7 +31,7 @@ from ..tasks.atomic_task import (
     unknown_placeholders,
 )
 from ..tasks.names import is_parameter_name, refused_name
-from ..tasks.signature import POLICIES, TYPES, Parameter, Signature, fits, type_named
+from ..tasks.signature import TYPES, Parameter, Signature, fits, type_named
 from .context import Context
 
 USAGE = (
@@ -42,7 +42,7 @@ USAGE = (
 _TEXTS = ("instructions", "subtype", "description", "model", "runner", "on_unknown", "system", "criteria")
 # Those that may be symbols too, and of which there are only some.
 _WORDS = ("subtype", "model", "runner", "on_unknown")
-_CHOICES = {"runner": RUNNERS, "on_unknown": POLICIES}
+_CHOICES = {"runner": RUNNERS, "on_unknown": ON_UNKNOWN}
 _CLAUSES = ("params", *_TEXTS, "output_format", "history_config")
 
 

@@ -20,7 +20,6 @@ from .signature import Parameter, Signature
 
 SUBTYPE = "standard"
 OUTPUTS = ("text", "json")
-RUNNERS = ("model", "agent")
 FILE_SOURCES = ("literal", "command", "description", "context_description")
 # The settings of a task's context and of its history: what each may be.
 CONTEXT_SETTINGS: dict[str, tuple[Any, ...]] = {

@@ -28,7 +28,6 @@ TYPES = {
 _SPELLINGS = {"array": "list", "object": "map"}
 TYPE_NAMES = (*TYPES, *_SPELLINGS)
 # What a resumed run does where it is not known whether a tool or a task did its work.
-POLICIES = ("rerun", "ask", "fail")
 # What stands in a call of a task beside the task's own parameters.
 RESERVED = ("files", "context", "history_config")
 MAX_PARAMETERS = 100

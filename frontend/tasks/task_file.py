@@ -16,6 +16,7 @@ import json
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic, suggest
+from ...ir.effects import ON_UNKNOWN, RUNNERS
 from ...ir.spans import Source
 from ..shell.contexts import places
 from ..shell.expansions import HOLE
@@ -25,7 +26,6 @@ from .atomic_task import (
     FILE_SOURCES,
     HISTORY_SETTINGS,
     OUTPUTS,
-    RUNNERS,
     SUBTYPE,
     AtomicTask,
     FilePaths,
@@ -37,7 +37,7 @@ from .atomic_task import (
     unknown_placeholders,
 )
 from .names import is_parameter_name, refused_name
-from .signature import MAX_PARAMETERS, POLICIES, TYPES, Parameter, Signature, fits, type_named
+from .signature import MAX_PARAMETERS, TYPES, Parameter, Signature, fits, type_named
 
 TEXTS = ("description", "model", "runner", "instructions", "system", "criteria")
 BLOCKS = (
@@ -151,7 +151,7 @@ class _Reader:
             self.fail("bad-name", f"a task cannot be called `{name[:100]}`: {why}", root, "name")
         policy = given.get("on_unknown", "")
         if "on_unknown" in given:
-            self.choice(root, "on_unknown", policy, POLICIES)
+            self.choice(root, "on_unknown", policy, ON_UNKNOWN)
         parts = {child.tag: child for child in self.children(root, (*TEXTS, *BLOCKS))}
         texts = {tag: self.text(parts[tag]) for tag in TEXTS if tag in parts}
         if not texts.get("instructions"):

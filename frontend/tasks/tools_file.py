@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import attrs
 
 from ...ir.diagnostics import Diagnostic
+from ...ir.effects import ON_UNKNOWN
 from ...ir.records import frozen
 from ...ir.spans import Source
 from ..source.document import Mapping, Node, Places, Refused, Sequence
@@ -27,7 +28,7 @@ from ..source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, fiel
 from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import read_document
 from .names import is_parameter_name, refused_name
-from .signature import MAX_PARAMETERS, POLICIES, TYPE_NAMES, TYPES, Parameter, Signature, fits, type_named
+from .signature import MAX_PARAMETERS, TYPE_NAMES, TYPES, Parameter, Signature, fits, type_named
 from .tool_command import argv_pieces, shell_pieces
 
 OUTPUTS = ("text", "json", "result")
@@ -109,7 +110,8 @@ class ToolSpec(Spec):
     on_unknown: str | None = attrs.field(
         default=None,
         metadata=of(
-            choice(*POLICIES), "What a resumed run does with a call that may have happened; absent: `rerun`."
+            choice(*ON_UNKNOWN),
+            "What a resumed run does if the call may have happened; absent: `rerun`.",
         ),
     )
 

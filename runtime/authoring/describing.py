@@ -12,17 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...frontend.loop.json_schema import json_schema
-from ...ir.compile_options import DEFAULT_LLM_MODEL
 from ...ir.diagnostics import CompileError, Diagnostic, clean, in_order, render_all
 from ...stdlib import read_text
-from ..host import clock, environment, files, processes
+from ..host import clock, files, processes
 from ..host.context import Context, Interrupt
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import ROOT
-from ..models import selection
 from ..models.client import ModelClient, add_usage
 from ..models.prompt import json_output, message
-from ..project import configuration
+from ..project import configuration, models
 from . import drafts
 from .drafts import Draft
 
@@ -61,7 +59,7 @@ class Described:
 def model_name(given: str | None = None) -> str:
     """The model to ask: the one named, the project's for tasks, the environment's, the default."""
     told = configuration.load(ROOT).tasks.model
-    return given or told or environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
+    return given or told or models.default_model()
 
 
 def describe(
@@ -119,7 +117,7 @@ def _question(words: str, name: str | None, tools: Sequence[str]) -> str:
 class _Asking:
     def __init__(self, client: ModelClient, name: str, interrupt: Interrupt) -> None:
         self.settings = configuration.load(ROOT)
-        self.model = selection.choose(name, self.settings.models)
+        self.model = models.choose(name, self.settings.models)
         self.interrupt = interrupt
         self.client = client
         self.usage: dict[str, Any] | None = None

@@ -6,10 +6,10 @@ what it used, its session, an error, a hand-off. What it says while it works is 
 
 from __future__ import annotations
 
-import os.path
 import re
 
 from ..host import files
+from ..project.agents import DEFAULT, FIELDS, KNOWN, Agent
 from .agent_stream import Stream, usage_of
 from .process import NotStarted, failure
 
@@ -18,73 +18,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..host.context import Context
-    from ..project.configuration_schema import AgentEntry
     from .process import Runner
 
-PROMPT, SESSION = "{prompt}", "{session}"
-DEFAULT_ARGV = (
-    *("claude", "--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose"),
-    *("-p", PROMPT),
-)
-# Agents that are there without being in the configuration.
-KNOWN = {"claude": DEFAULT_ARGV}
 VARIABLE = "LLC_AGENT"
-# How an output is read; `auto`: as events where it is events, as a report where it is one, else as text.
-OUTPUTS = ("auto", "text", "json", "stream-json")
-# Where a report of JSON has what counts, unless its agent's `fields` say otherwise.
-FIELDS = {
-    "result": "result",
-    "session": "session_id",
-    "usd": "total_cost_usd",
-    "input_tokens": "usage.input_tokens",
-    "output_tokens": "usage.output_tokens",
-    "error": "error",
-}
 _HELP = f"name the agent program in the loop's `agent:` or in {VARIABLE}"
-_PLACES = re.compile(r"\{(?:prompt|session)\}")
 _HANDOFF = re.compile(r"^[ \t>*#`_-]*CONTEXT_HANDOFF:[*`_]*[ \t]*", re.MULTILINE)
 # Characters of a hand-off that are carried on, and of a result that stay in memory.
 LONGEST_HANDOFF = 64 * 1024
 _LONGEST = 1 << 20
-
-
-class Program:
-    """A program to run: its words, one of which may hold `{prompt}`, and how its output is read.
-
-    resume: its words where it goes on with `{session}`; () where it cannot.
-    """
-
-    __slots__ = ("argv", "fields", "output", "resume")
-
-    def __init__(
-        self,
-        argv: tuple[str, ...],
-        output: str = "auto",
-        fields: dict[str, str] | None = None,
-        resume: tuple[str, ...] = (),
-    ) -> None:
-        self.argv = argv
-        self.output = output
-        self.fields = {**FIELDS, **(fields or {})}
-        if not resume and os.path.basename(argv[0]) == "claude":
-            resume = (argv[0], "--resume", SESSION, *argv[1:])
-        self.resume = resume
-
-    @classmethod
-    def of(cls, entry: AgentEntry) -> Program:
-        return cls(entry.argv, entry.output, dict(entry.fields), entry.resume)
-
-    def words(self, prompt: str, session: str | None = None) -> list[str]:
-        """With the prompt in its place, which is the end where there is no other."""
-        given = {PROMPT: prompt}
-        name, *rest = self.argv
-        if session and self.resume:
-            given[SESSION] = session
-            name, *rest = self.resume
-        if not any(PROMPT in word for word in rest):
-            rest = [*rest, PROMPT]
-        # In one pass: a prompt may hold what stands for a session.
-        return [name, *(_PLACES.sub(lambda found: given.get(found[0], found[0]), word) for word in rest)]
 
 
 class _Refused(Exception):
@@ -147,7 +88,7 @@ def handoff_of(output: str) -> str | None:
 # --- which program ----------------------------------------------------------------------------
 
 
-def chosen(args: dict[str, Any], env: dict[bytes, bytes]) -> Program:
+def chosen(args: dict[str, Any], env: dict[bytes, bytes]) -> Agent:
     """The program that an effect means: by name, by its words, by the environment, or the default."""
     if args.get("agent"):
         return _named(str(args["agent"]))
@@ -159,8 +100,8 @@ def chosen(args: dict[str, Any], env: dict[bytes, bytes]) -> Program:
         except ValueError as error:
             raise _Refused("failed-to-start", f"{VARIABLE} cannot be read: {error}") from None
     if len(words) == 1 and (entry := _entries().get(words[0])) is not None:
-        return Program.of(entry)
-    return Program(words)
+        return entry
+    return Agent(words)
 
 
 def configured(env: dict[bytes, bytes]) -> tuple[str, ...]:
@@ -170,13 +111,13 @@ def configured(env: dict[bytes, bytes]) -> tuple[str, ...]:
     """
     text = env.get(VARIABLE.encode(), b"").decode("utf-8", "surrogateescape")
     if not text.strip():
-        return DEFAULT_ARGV
+        return KNOWN[DEFAULT].argv
     import shlex
 
-    return tuple(shlex.split(text)) or DEFAULT_ARGV
+    return tuple(shlex.split(text)) or KNOWN[DEFAULT].argv
 
 
-def _entries() -> dict[str, AgentEntry]:
+def _entries() -> dict[str, Agent]:
     """The agents of the project's configuration."""
     from ...ir.diagnostics import CompileError
     from ..host.paths import ROOT
@@ -190,13 +131,13 @@ def _entries() -> dict[str, AgentEntry]:
         raise _Refused("bad-configuration", message) from None
 
 
-def _named(name: str) -> Program:
+def _named(name: str) -> Agent:
     entries = _entries()
     entry = entries.get(name)
     if entry is not None:
-        return Program.of(entry)
+        return entry
     if name in KNOWN:
-        return Program(KNOWN[name])
+        return KNOWN[name]
     from ...ir.diagnostics import suggest
 
     help = suggest(name, [*KNOWN, *entries], "there are") or "there are none"
@@ -207,7 +148,7 @@ def _named(name: str) -> Program:
 # --- what it says -----------------------------------------------------------------------------
 
 
-def _listen(program: Program, context: Context) -> tuple[Stream | None, Context]:
+def _listen(program: Agent, context: Context) -> tuple[Stream | None, Context]:
     """A context in which what the agent says is read as it comes, and shown as people want it."""
     if program.output in ("text", "json"):
         return None, context
@@ -227,7 +168,7 @@ def _listen(program: Program, context: Context) -> tuple[Stream | None, Context]
     return stream, listening
 
 
-def _read(result: dict[str, Any], program: Program, stream: Stream | None, context: Context) -> None:
+def _read(result: dict[str, Any], program: Agent, stream: Stream | None, context: Context) -> None:
     """Turn what a program wrote into what it reports, in place."""
     if stream is not None and stream.is_stream:
         _read_stream(result, stream, context)
@@ -314,7 +255,7 @@ def _report(output: str) -> dict[str, Any] | None:
 # --- reports of other agents ------------------------------------------------------------------
 
 
-def _read_json(result: dict[str, Any], program: Program) -> None:
+def _read_json(result: dict[str, Any], program: Agent) -> None:
     """A report of JSON: all of the output, else the last line of it that is an object."""
     import json
 
@@ -330,14 +271,14 @@ def _read_json(result: dict[str, Any], program: Program) -> None:
     if not isinstance(report, dict | list):
         _lacks(result, "what the agent wrote is no JSON", kind="invalid-json")
         return
-    found = {name: _at(report, path) for name, path in program.fields.items()}
+    found = {name: _at(report, program.path(name)) for name in FIELDS}
     if isinstance(found["session"], str):
         result["session"] = found["session"]
     counts = {name: found[name] for name in ("input_tokens", "output_tokens")}
     result["usage"] = usage_of({"total_cost_usd": found["usd"], "usage": counts})
     text = found["result"]
     if text is None and found["error"] in (None, False, ""):
-        _lacks(result, f"its report has no `{program.fields['result']}`")
+        _lacks(result, f"its report has no `{program.path('result')}`")
     elif text is not None:
         _put_output(result, text if isinstance(text, str) else json.dumps(text, ensure_ascii=False), "")
     if found["error"] not in (None, False, "") and "timed_out" not in result:

@@ -13,12 +13,12 @@ from ...ir.diagnostics import CompileError
 from ...ir.results import TaskError, TaskResult, unstructure
 from ..host import clock
 from ..host.paths import ROOT
-from ..models import prompt_files, selection
+from ..models import prompt_files
 from ..models.client import ModelClient, add_usage
 from ..models.conversation import bounded
 from ..models.prompt import JSON_ONLY, BadInput, field_of, fill, json_output, message
 from ..models.prompt_files import Outside, Shown
-from ..project import configuration
+from ..project import configuration, models
 
 if TYPE_CHECKING:
     from ..host.context import Context
@@ -97,7 +97,7 @@ class Tasks:
 
     # What a task needs of the run.
 
-    def complete(self, model: selection.Model, request: Answer, context: Context, limits: Answer) -> Answer:
+    def complete(self, model: models.Model, request: Answer, context: Context, limits: Answer) -> Answer:
         return self._client.complete(model, request, context, limits)
 
     def recall(self, args: Answer, context: Context) -> Answer:
@@ -270,7 +270,7 @@ class _Task:
         return found
 
     def by_model(self, instructions: str, system: str, paths: list[str]) -> Answer:
-        model = selection.of_task(self.definition, self.tasks.settings)
+        model = models.of_task(self.definition, self.tasks.settings)
         self.notes["model"] = model.name
         schema = self.output.get("schema") if self.is_json else None
         messages = [
@@ -320,7 +320,7 @@ class _Task:
             return []
         return self.tasks.turns.conversation(most)
 
-    def ask(self, model: selection.Model, request: Answer) -> Answer:
+    def ask(self, model: models.Model, request: Answer) -> Answer:
         """One call; `Failed` where no reply came of it."""
         reply = self.tasks.complete(model, request, self.context, self.limits())
         self.usage = add_usage(self.usage, reply.get("usage"))
@@ -384,7 +384,7 @@ class _Task:
     def can_resume(self) -> bool:
         from . import agent
 
-        return bool(agent.chosen(self.agent(), self.tasks.runner.env).resume)
+        return bool(agent.chosen(self.agent(), self.tasks.runner.env).resuming)
 
     def run_agent(self, prompt: str, session: str | None = None) -> Answer:
         """What the agent program reports; `Failed` where it did not come to its end."""

@@ -6,6 +6,7 @@ driver as any run's. A run that had ended all the same is put away.
 
 from __future__ import annotations
 
+from ...ir.effects import ON_UNKNOWN
 from ...vm.machine.machine import TIERS
 from ..host import files
 from ..host.clock import timestamp
@@ -18,7 +19,7 @@ from ..journal.journal import Journal
 from ..journal.outcome import Outcome
 from ..project import program_diff, run_programs
 from ..project.limits import Bounds
-from ..recovery.in_doubt import POLICIES, RESULT, Unknown
+from ..recovery.in_doubt import RESULT, Unknown
 from ..recovery.resumption import Resumption
 from ..runs import locks
 from ..runs.lookup import find_unfinished
@@ -47,8 +48,8 @@ def resume(command: Command) -> Outcome | None:
     values = command.values
     command.choose_tier()
     command.configure()
-    if values.on_unknown not in (None, *POLICIES):
-        raise UserError("bad-option", f"--on-unknown is one of {', '.join(POLICIES)}")
+    if values.on_unknown not in (None, *ON_UNKNOWN):
+        raise UserError("bad-option", f"--on-unknown is one of {', '.join(ON_UNKNOWN)}")
     if values.flame:
         refuse_missing_folder(values.flame)
     folder = find_unfinished(values.target, ROOT)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..models import selection
+from ..project import models
 from .search import Match
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def rerank(
         "prompt": _PROMPT.format(query=request.words[:_LONGEST_QUERY]),
         "output": "\n".join(listed),
         "schema": _schema(len(matches)),
-        "model": request.model or selection.default_model(),
+        "model": request.model or models.default_model(),
         "max_tokens": _TOKENS,
         "timeout_s": _SECONDS if seconds is None else seconds,
     }

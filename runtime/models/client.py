@@ -10,8 +10,9 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ..host import environment, secrets
-from .prices import Prices
-from .selection import DEFAULT, PROVIDERS, Model, Unavailable, address
+from ..project.models import Model, Unavailable, address
+from ..project.prices import Prices
+from ..project.providers import DEFAULT, PROVIDERS
 from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from ..host.context import Context
     from ..project.configuration_schema import ModelEntry
+    from ..project.models import Model
     from .client import ModelClient
-    from .selection import Model
     from .worker_pool import SharedWorkers
 
 DEFAULT_TIMEOUT = 30.0
@@ -56,7 +56,7 @@ class Judge:
 
         `timeout_s` bounds the whole call, the client's retries included.
         """
-        from . import selection
+        from ..project.providers import PROVIDERS
         from .prompt import message
 
         started = clock.monotonic()
@@ -76,7 +76,7 @@ class Judge:
         }
         if "error" not in said:
             # A model that cannot call tools may say it in words; one of the Messages API can.
-            if not said["called"] and (model.provider == selection.DEFAULT or "problem" in said):
+            if not said["called"] and (PROVIDERS[model.provider].is_forced or "problem" in said):
                 cut = f"; it was cut off at {limit}" if said["stop"] == "length" else ""
                 result["error"] = _error("no-tool-call", f"the model did not call the tool `{TOOL}`{cut}")
             elif "problem" in said:
@@ -88,7 +88,7 @@ class Judge:
         return result
 
     def _model(self, name: str) -> Model:
-        from . import selection
+        from ..project import models
 
         if self._entries is None:
             self._entries = {}
@@ -96,7 +96,7 @@ class Judge:
                 from ..project import configuration
 
                 self._entries = configuration.load(ROOT).models
-        return selection.choose(name, self._entries)
+        return models.choose(name, self._entries)
 
     def close(self) -> None:
         if self._client is not None:

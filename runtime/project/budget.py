@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...ir.effects import EFFECTS, SPENDERS
+from ...ir.effects import EFFECTS, SPENDERS, UNITS
 from ..host.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-UNITS = ("usd", "tokens", "calls", "seconds")
 # Kinds of effects that always call a model or an agent.
 CALLS = frozenset(row.name for row in EFFECTS.values() if row.is_model_call)
 
@@ -98,11 +97,10 @@ class Spending:
 def unpriced(kind: str, args: Mapping[str, Any]) -> str | None:
     """The model of which a project does not know what it costs, where an effect asks one."""
     from ..host.paths import ROOT
-    from ..models import selection
-    from ..models.prices import Prices
-    from . import configuration
+    from . import configuration, models
+    from .prices import Prices
 
-    model = selection.asked(kind, args, configuration.load(ROOT))
+    model = models.asked(kind, args, configuration.load(ROOT))
     return None if model is None or Prices().row(model.name, model.price) else model.name
 
 

@@ -23,15 +23,11 @@ from ..host.paths import CONFIG, KEPT, LOOPS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...frontend.tasks.mcp import McpServer
-    from .configuration_schema import AgentEntry, ModelEntry, TaskSettings
+    from .agents import Agent
+    from .configuration_schema import ModelEntry, TaskSettings
 
 AGE = r"(\d{1,6})\s*(m|h|d|w)"
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-
-# Who does tasks, and who provides models; `models.choice` has a row for each of those.
-RUNNERS = ("model", "agent")
-PROVIDERS = ("anthropic", "openai")
-BUDGET = ("usd", "tokens", "calls", "seconds")
 
 
 class Configuration:
@@ -48,7 +44,7 @@ class Configuration:
         self.secrets = secrets
         self.keep = keep
         self.older_than = older_than
-        self.agents: dict[str, AgentEntry] = {}
+        self.agents: dict[str, Agent] = {}
         self.mcp: dict[str, McpServer] = {}
         self.models: dict[str, ModelEntry] = {}
         self.budget: dict[str, float] = {}

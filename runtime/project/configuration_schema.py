@@ -28,10 +28,12 @@ from ...frontend.source.schema_reader import BAD, SchemaReader
 from ...frontend.source.yaml_tree import read_document
 from ...frontend.tasks.mcp import SERVERS, McpServer
 from ...ir.diagnostics import CompileError, suggest
+from ...ir.effects import RUNNERS, UNITS
 from ...ir.records import frozen
-from ..effects.agent import FIELDS, KNOWN, OUTPUTS
 from ..host.paths import KEPT
-from .configuration import AGE, BUDGET, PROVIDERS, RUNNERS, Configuration, age
+from .agents import FIELDS, KNOWN, OUTPUTS, Agent
+from .configuration import AGE, Configuration, age
+from .providers import PROVIDERS
 
 _AMOUNT = Type("number", least=0, most=1e15)
 _WHOLE = Type("integer", least=0, most=1e15)
@@ -111,6 +113,11 @@ class AgentEntry(Spec):
             "Paths of the values in a JSON report.",
         ),
     )
+
+    @property
+    def program(self) -> Agent:
+        """The program that it declares."""
+        return Agent(self.argv, self.resume, self.output, self.fields)
 
 
 @frozen(kw_only=True)
@@ -209,8 +216,9 @@ class _Reader(SchemaReader):
         found = Configuration((*given.secrets, *keys), given.history.keep)
         found.older_than = age(given.history.older_than) if given.history.older_than else None
         found.models, found.tasks = models, given.tasks
-        found.agents, found.mcp = dict(given.agents), dict(given.mcp)
-        bounds = {unit: getattr(given.budget, unit) for unit in BUDGET}
+        found.agents = {name: agent.program for name, agent in given.agents.items()}
+        found.mcp = dict(given.mcp)
+        bounds = {unit: getattr(given.budget, unit) for unit in UNITS}
         found.budget = {unit: bound for unit, bound in bounds.items() if bound is not None}
         return found
 

@@ -197,19 +197,19 @@ class Project:
         return self._known
 
     def agents(self) -> Sequence[str] | None:
-        from ..effects.agent import KNOWN
+        from .agents import KNOWN
 
         found = self._configuration
         return None if found is None else (*KNOWN, *found.agents)
 
     def is_priced(self, model: str) -> bool:
-        from ..models import selection
-        from ..models.prices import Prices
+        from . import models
+        from .prices import Prices
 
         found = self._configuration
         if found is None:
             return True
-        chosen = selection.choose(model, found.models)
+        chosen = models.choose(model, found.models)
         return Prices().row(chosen.name, chosen.price) is not None
 
 

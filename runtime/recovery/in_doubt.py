@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ..journal.history import Recorded
     from .replay import Position
 
-POLICIES = ("rerun", "fail", "ask")
 
 # What an effect that is to fail has for a result.
 RESULT = {

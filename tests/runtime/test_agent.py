@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+import llc
 from llc.runtime.host.context import Interrupt, Interrupted
+from llc.runtime.project.agents import KNOWN
 
 Perform = Callable[..., dict[str, Any]]
 Stub = Callable[..., Path]
@@ -196,3 +198,12 @@ def test_other_output_is_taken_as_it_is(stub: Stub, perform: Perform, output: st
     result = perform("agent", command="/fix")
     assert result["output"] == output
     assert result["usage"] == UNKNOWN
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_known_agent_is_in_the_chapter(name: str) -> None:
+    """With the words it is called with."""
+    chapter = (Path(llc.__file__).parent / "spec" / "agents.md").read_text("utf-8")
+    words = KNOWN[name].words("COMMAND")
+    assert f"`{' '.join(words)}`" in chapter
+    assert f"`{name}`" in chapter

@@ -284,7 +284,7 @@ def test_a_script_may_say_that_it_failed(context: Callable[..., Context]) -> Non
 
 def test_without_a_rule_a_script_has_no_answer(context: Callable[..., Context]) -> None:
     """The complaint names the query."""
-    with pytest.raises(NoRule, match=r"no rule answers `context`.*command `deploy`"):
+    with pytest.raises(NoRule, match=r"no rule answers `context`.*query `deploy`"):
         scripted("- {kind: context, command: other, matches: []}", context, query="deploy")
 
 

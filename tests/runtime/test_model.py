@@ -12,7 +12,7 @@ import pytest
 from llc.runtime.effects.world import World
 from llc.runtime.host.context import Context, Interrupt, Interrupted
 from llc.runtime.models.judge import Judge
-from llc.runtime.models.prices import Prices, load_prices
+from llc.runtime.project.prices import Prices, load_prices
 
 SCHEMA = {
     "type": "object",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -9,12 +11,14 @@ from typing import Any
 
 import pytest
 
+import llc
 from llc.ir.diagnostics import CompileError
+from llc.ir.effects import SPENDERS
 from llc.runtime.effects.world import World
 from llc.runtime.host.context import Context
-from llc.runtime.models import selection as choice
-from llc.runtime.models.selection import choose
-from llc.runtime.project import configuration
+from llc.runtime.project import configuration, models
+from llc.runtime.project.models import choose
+from llc.runtime.project.providers import PROVIDERS
 
 Do = Callable[..., dict[str, Any]]
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -169,7 +173,7 @@ def test_a_missing_client_says_how_to_install_it(
     do: Do, chat: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The extra by its name."""
-    monkeypatch.setattr(choice.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: None)
     found = error(do(chat.text("ok")))
     assert found["message"] == "`qwen3` needs the `openai` client: pip install 'llc-loops[openai]'"
 
@@ -197,13 +201,31 @@ def test_a_model_of_the_project_judges(
     assert kinds == ["no-tool-call", "invalid-reply"]
 
 
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_a_provider_is_complete(name: str) -> None:
+    """It has a module with what `models.provider` asks for, prices, and an extra where it needs one."""
+    row = PROVIDERS[name]
+    folder = Path(llc.__file__).parent
+    text = (folder / "runtime" / "models" / f"{row.module}.py").read_text("utf-8")
+    assert "\ndef main() -> None:" in text
+    assert "\ndef send(client: Any, request: dict[str, Any], reply: Reply, is_forced: bool) -> None:" in text
+    assert f"\nimport {row.package}\n" in text
+    assert json.loads((folder / "stdlib" / "prices.json").read_text("utf-8"))[name]["models"]
+    extras = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert not row.extra or any(row.package in wanted for wanted in extras[row.extra])
+
+
+def test_every_kind_that_spends_has_a_choice_of_model() -> None:
+    """A budget has to know the model before it is asked."""
+    assert set(models.CHOICES) == SPENDERS
+
+
 def test_names_tell_providers() -> None:
     """By their beginning, outright, or for want of anything else."""
     assert choose("claude-opus-5", {}).provider == "anthropic"
     assert choose("gpt-5", {}).provider == "openai"
-    assert choose("openai/claude-like", {}) == choice.Model("claude-like", "openai")
+    assert choose("openai/claude-like", {}) == models.Model("claude-like", "openai")
     assert choose("something", {}).provider == "anthropic"
-    assert tuple(choice.PROVIDERS) == configuration.PROVIDERS
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from llc.ir.effects import UNITS
 from llc.runtime.host.errors import UserError
-from llc.runtime.project.budget import UNITS, Spending, asked
+from llc.runtime.project.budget import Spending, asked
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 # Each call is answered without a model, which the tests about prices do ask.

@@ -17,8 +17,9 @@ from spec.blocks import Block, take, text_of
 
 from llc.frontend.source.schema import fields_of
 from llc.frontend.tasks.registry import LIBRARY_TASKS, library_task
-from llc.runtime.models.selection import PROVIDERS
-from llc.runtime.project import configuration, configuration_schema
+from llc.ir.effects import UNITS
+from llc.runtime.project import configuration_schema
+from llc.runtime.project.providers import PROVIDERS
 
 BLOCKS = take(
     "tasks.md",
@@ -129,7 +130,7 @@ def test_the_tables_are_complete() -> None:
     for slots in (
         fields_of(configuration_schema.ModelEntry),
         fields_of(configuration_schema.TaskSettings),
-        configuration.BUDGET,
+        UNITS,
     ):
         assert all(f"`{key}`" in text for key in slots)
     for provider in PROVIDERS.values():

@@ -1,8 +1,8 @@
-"""Which provider a model has, where it is and what it costs.
+"""Model choice: the provider, address, key and price of the model that a name means.
 
-A model's own name says its provider (`claude-…`, `gpt-…`); `provider/name` says it outright; and the
-project may give models names of its own, with a provider, an address and a key (`models:` in
-`.loops/config.yaml`). A name that says nothing is taken for one of the Messages API.
+A model's name implies its provider (`claude-…`, `gpt-…`), or states it as `provider/name`; a project can
+name models of its own with a provider, an address and a key (`models:` in `.loops/config.yaml`).
+Other names belong to the default provider.
 """
 
 from __future__ import annotations
@@ -12,29 +12,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...ir.compile_options import DEFAULT_LLM_MODEL
+from ...ir.effects import SPENDERS
 from ..host import environment
-from ..project.configuration import Configuration
-from ..project.configuration_schema import ModelEntry
+from .configuration import Configuration
 from .prices import Price
+from .providers import DEFAULT, PROVIDERS
 
-
-class Provider(NamedTuple):
-    """module: of this package. package: its client, which `extra` of llc installs, '' if llc has it."""
-
-    module: str
-    package: str
-    extra: str
-    key: str
-    prefixes: tuple[str, ...]
-
-
-PROVIDERS = {
-    "anthropic": Provider("anthropic_provider", "anthropic", "", "ANTHROPIC_API_KEY", ("claude-",)),
-    "openai": Provider(
-        "openai_provider", "openai", "openai", "OPENAI_API_KEY", ("gpt-", "o1", "o3", "o4", "chatgpt-")
-    ),
-}
-DEFAULT = "anthropic"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .configuration_schema import ModelEntry
 
 
 class Unavailable(Exception):
@@ -69,25 +55,39 @@ def choose(name: str, entries: dict[str, ModelEntry]) -> Model:
 
 
 def asked(kind: str, args: Mapping[str, Any], settings: Configuration) -> Model | None:
-    """The model that an effect will ask, None where it will ask none or that is not known before."""
-    if kind == "evaluate":
-        return choose(args["model"], settings.models)
-    if kind == "context":
-        return choose(args.get("model") or default_model(), settings.models) if args.get("rerank") else None
-    if kind != "task":
-        return None
+    """The model that an effect asks; None if it asks none or that is not known in advance."""
+    choice = CHOICES[kind] if kind in SPENDERS else None
+    return None if choice is None else choice(args, settings)
+
+
+def of_evaluation(args: Mapping[str, Any], settings: Configuration) -> Model | None:
+    """The model of an `evaluate` effect."""
+    return choose(args["model"], settings.models)
+
+
+def of_search(args: Mapping[str, Any], settings: Configuration) -> Model | None:
+    """The model that ranks what a `context` effect finds, if one does."""
+    return choose(args.get("model") or default_model(), settings.models) if args.get("rerank") else None
+
+
+def of_task_effect(args: Mapping[str, Any], settings: Configuration) -> Model | None:
+    """The model of a `task` effect; None if an agent does the task."""
     definition = args.get("definition") or {}
     is_agent = (definition.get("runner") or settings.tasks.runner) == "agent"
     return None if is_agent else of_task(definition, settings)
 
 
+# The model that an effect asks, by kind; None if the performer itself reports its cost.
+CHOICES = {"evaluate": of_evaluation, "context": of_search, "task": of_task_effect, "agent": None}
+
+
 def of_task(definition: Mapping[str, Any], settings: Configuration) -> Model:
-    """The model of a task: its own, else the project's, else the default."""
+    """The model of a task: its own, else the project's, else the default model."""
     return choose(definition.get("model") or settings.tasks.model or default_model(), settings.models)
 
 
 def default_model() -> str:
-    """The model that is asked where nobody names one."""
+    """The model to ask if nothing names one."""
     return environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL
 
 
@@ -110,8 +110,8 @@ def address(model: Model) -> dict[str, Any]:
     if model.key and not key:
         raise Unavailable("missing-key", f"there is no API key for `{model.name}`; set {model.key}")
     if row.extra and not model.key and not environment.environ.get(row.key):
-        # A server of one's own asks for none, and the client does not go without.
-        if model.base_url is None and not environment.environ.get("OPENAI_BASE_URL"):
+        # A server with an address of its own may need no key, but the client insists on one.
+        if model.base_url is None and not environment.environ.get(row.base_url):
             raise Unavailable("missing-key", f"there is no API key for `{model.name}`; set {row.key}")
         key = "none"
     return {"base_url": model.base_url, "key": key}
