@@ -1,8 +1,8 @@
-"""How classes of records are declared: `attrs.frozen` and `attrs.define`, and less to wait for.
+"""Record classes: `attrs.frozen` and `attrs.define` with a shorter start-up time.
 
-attrs writes and compiles the methods of each class when it is declared, and a command that compiles a
-loop declares a hundred of them before it does anything. So all share one `__repr__`, `__eq__` and
-`__hash__`, which ask attrs for the fields when they are first used; they say what attrs' would.
+attrs generates and compiles the methods of each class when it is declared, and a command that compiles a
+loop declares a hundred classes first. All records therefore share one `__repr__`, `__eq__` and `__hash__`,
+which read the fields when they are first used and give the same results as those of attrs.
 """
 
 from __future__ import annotations
@@ -19,20 +19,49 @@ if TYPE_CHECKING:
 else:
 
     def frozen(cls=None, *, eq=None, **settings):
-        """As `attrs.frozen`, but it is mypy that sees to it: past attrs' own guard, to make an object takes
-        three times as long, and a program is a million of them.
+        """As `attrs.frozen`, but assignment is refused by mypy, and at run time only after `freeze`.
 
-        eq: True where objects are compared so often that attrs had better write it.
+        The guard of attrs makes construction of an object three times as slow, and a program consists of up
+        to a million objects. The tests call `freeze`.
+
+        eq: True where objects are compared so often that attrs should generate the methods.
         """
         settings["unsafe_hash"] = True if eq else None
-        return _declare(attrs.define, cls, eq, {"__hash__": _hash}, settings)
+        declare = _declare(attrs.define, None, eq, {"__hash__": _hash}, settings)
+
+        def declared(cls):
+            made = declare(cls)
+            _FROZEN.append(made)
+            if _IS_FREEZING:
+                made.__setattr__ = _set_once
+            return made
+
+        return declared if cls is None else declared(cls)
 
     def define(cls=None, *, eq=None, **settings):
         """As `attrs.define`."""
         return _declare(attrs.define, cls, eq, {"__hash__": None}, settings)
 
 
-__all__ = ["define", "frozen"]
+__all__ = ["define", "freeze", "frozen"]
+
+_FROZEN: list[type] = []
+_IS_FREEZING = False
+
+
+def freeze() -> None:
+    """Refuse assignment to the fields of frozen records from now on (AttributeError); for tests."""
+    global _IS_FREEZING
+    _IS_FREEZING = True
+    for cls in _FROZEN:
+        cls.__setattr__ = _set_once  # type: ignore[assignment, method-assign]
+
+
+def _set_once(self: object, name: str, value: object) -> None:
+    """`__setattr__` of a frozen record: a field can be set only while it is unset, in `__init__`."""
+    if hasattr(self, name):
+        raise AttributeError(f"`{type(self).__name__}` is frozen: `{name}` cannot be set")
+    object.__setattr__(self, name, value)
 
 
 def _declare(

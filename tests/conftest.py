@@ -7,6 +7,11 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from llc.ir import records
+
+# Assignment to a field of a frozen record fails in every test.
+records.freeze()
+
 # A law holds or it does not, however busy the machine is.
 settings.register_profile("llc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("llc")

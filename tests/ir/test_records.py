@@ -120,3 +120,15 @@ def test_records_may_be_told_apart_by_identity() -> None:
     assert len({Node(1), Node(1)}) == 2
     assert Place(1) == Place(1)
     assert len({Place(1), Place(1)}) == 1
+
+
+def test_a_frozen_record_cannot_be_changed() -> None:
+    """The tests run with `records.freeze`: a field is set once, in a subclass too; others can change."""
+    record = Inner(1, more=2)
+    for name in ("left", "right", "more"):
+        with pytest.raises(AttributeError, match=f"`Inner` is frozen: `{name}` cannot be set"):
+            setattr(record, name, 3)
+    assert attrs.evolve(record, left=3) == Inner(3, more=2)
+    changing = Changing([])
+    changing.items = [1]
+    assert changing.items == [1]
