@@ -166,7 +166,7 @@
            (problem (get result "error")))
       (cond
         (problem (calls:fail "ask" problem))
-        ((get result "timed_out") (error 'timeout "nobody answered in time" (to-string question)))
+        ((get result "timed_out") (error 'timeout "no answer in time" (to-string question)))
         (else (get result "output"))))))
 
 ; The texts to choose from, lists among them taken apart.
