@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import Compiled, compile_file
-from llc.runtime.launch import command
+from llc.runtime.launch import run as launch_run
 from llc.runtime.project import load, options
 from llc.runtime.project.options import Values
 
@@ -72,7 +72,7 @@ def run_world(world: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> lis
         patch.chdir(folder)
         patch.setattr("sys.stdout", stdout)
         patch.setattr("sys.stderr", stderr)
-        code = command.run(values_of(world))
+        code = launch_run.run(values_of(world))
     journals = list(folder.glob(".loops/.history/*/*.events.jsonl"))
     assert len(journals) == 1, err.read_text("utf-8")
     events = [kept(json.loads(line)) for line in journals[0].read_text("utf-8").splitlines()]

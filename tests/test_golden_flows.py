@@ -22,7 +22,7 @@ from llc.frontend.compile import Compiled, compile_file
 from llc.frontend.core.printer import expanded_text
 from llc.ir.text import parse_program, print_program
 from llc.ir.verify import verify
-from llc.runtime.launch import command as launch
+from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
@@ -52,7 +52,7 @@ def trace(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     with monkeypatch.context() as patch, (folder / "stderr").open("w") as stderr:
         patch.chdir(folder)
         patch.setattr("sys.stderr", stderr)
-        code = launch.run(values)
+        code = launch_run.run(values)
     (journal,) = folder.glob(".loops/.history/*/*.events.jsonl")
     events = [kept(json.loads(line)) for line in journal.read_text("utf-8").splitlines()]
     return "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in [*events, {"exit_code": code}])

@@ -10,8 +10,8 @@ from typing import Any
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.screen import Screen, printable
 from ..host.secrets import masked
-from ..launch.repl import Listening
 from ..models.client import ModelClient
+from ..terminal.console import Listening
 from . import describing
 from .describing import Described, Hopeless
 

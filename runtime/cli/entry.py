@@ -23,7 +23,7 @@ from ..host.errors import (
     reason,
 )
 from ..host.secrets import masked
-from . import early_signals
+from ..launch import early_signals
 from .verbs import HOMES
 
 TYPE_CHECKING = False

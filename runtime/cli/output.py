@@ -82,13 +82,13 @@ def _answer_usage(words: list[str], message: str) -> None:
     """`run`, `resume`, `task` answer in JSON where that was asked for, even if nothing else can be read."""
     own = words[: words.index("--")] if "--" in words else words
     if own[:1] == ["task"] and "--json" in own:
-        from ..launch import task
+        from ..terminal import task_result
 
-        write(task.as_json(task.of_refusal(UserError("usage", message))))
+        write(task_result.as_json(task_result.of_refusal(UserError("usage", message))))
     elif own[:1] in (["run"], ["resume"], ["fork"]) and "--json" in own:
         from ..launch import report
 
-        report.usage_answer(message)
+        report.write_usage_error(message)
 
 
 def mask() -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @command(options.RUN, Argument("loop", MAYBE, LOOP.doc, LOOP.metavar, LOOP.complete), masks=True)
 def run(given: dict[str, Any]) -> int:
-    from ..launch import command as launch
+    from ..launch import run as launch
 
     target = given.pop("loop")
     if (target is None) == (given["expression"] is None):
@@ -40,7 +40,7 @@ def run(given: dict[str, Any]) -> int:
     options.RESUME, Argument("run", ONE, "A loop's name, or a run's id.", "RUN", complete_run), masks=True
 )
 def resume(given: dict[str, Any]) -> int:
-    from ..launch import command as launch
+    from ..launch import resume as launch
 
     return launch.resume(values(options.RESUME, given.pop("run"), given))
 

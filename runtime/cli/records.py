@@ -156,7 +156,7 @@ _GOING_ON = tuple(row for row in options.RESUME if row.name != "on_unknown")
     ),
 )
 def fork(given: dict[str, Any]) -> int:
-    from ..launch import command as launch
+    from ..launch import resume as launch
     from ..recordings import fork as forking
 
     own = {name: given.pop(name) for name in ("run", "at", "state", "iteration")}

@@ -19,7 +19,7 @@ _PREFIX = ".host-"
 _MOST = 1 << 16
 
 
-class Desk:
+class ControlChannel:
     """The reading end of the pipe."""
 
     __slots__ = ("_held", "_read", "_rest", "path")
@@ -31,7 +31,7 @@ class Desk:
         self._rest = b""
 
     @classmethod
-    def open(cls) -> Desk | None:
+    def open(cls) -> ControlChannel | None:
         """A new one; None where pipes cannot have names."""
         folder = make_running_folder(ROOT)
         _sweep(folder)

@@ -2,7 +2,7 @@
 
 Owns the order in which things happen to be safe: `effect started` is on disk before the world is
 touched; `effect finished` is in the file before the machine goes on, and on disk before anything can
-follow from it. Effects that wait at the same time are performed at once (`lanes`); the program gets their
+follow from it. Effects that wait at the same time are performed at once (`effects`); the program gets their
 results one by one, in the order of the journal. Where it has to wait it yields what it waits for
 (`waiting`), so that one run and many are driven alike. It knows no loops; what a loop means is in the
 program it runs. See `spec/events.md`.
@@ -23,8 +23,8 @@ from ..journal.position import QUANTUM, Progress, event_fields
 from ..project.limits import FUEL
 from ..runs.checkpoints import Checkpoints
 from ..runs.state_file import EVERY, StateFile
-from .effect_log import EffectRecord
-from .limits_reached import Exhausted, OverBudget
+from .effect_log import EffectLog
+from .limits_reached import BudgetLimitReached, FuelLimitReached
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..journal.position import Where
     from ..journal.run_folder import RunFolder
     from ..project.budget import Spending
-    from .effect_pool import Lanes, Message, Pool
+    from .effect_pool import EffectPool, Message, RunEffects
     from .observer import Display
 
     Stop = Effect | Waiting | Done | Fault | OutOfFuel
@@ -72,13 +72,13 @@ class Driver:
         "_checkpoints",
         "_display",
         "_doubtful",
+        "_effects",
         "_fuel",
         "_interrupt",
         "_is_unsynced",
         "_jobs",
         "_journal",
         "_kind",
-        "_lanes",
         "_machine",
         "_origin",
         "_pace",
@@ -112,7 +112,7 @@ class Driver:
         refusals: tuple[type[Exception], ...] = (),
         settle: Callable[[Effect], dict[str, Any] | None] | None = None,
         jobs: int | None = None,
-        pool: Pool | None = None,
+        pool: EffectPool | None = None,
         checkpoints: Checkpoints | None = None,
         doubtful: Callable[[], list[list[Any]]] = list,
         fuel: int = FUEL,
@@ -140,15 +140,15 @@ class Driver:
         self._jobs = jobs or JOBS
         self._pool = pool
         self._pace = EVERY
-        self._lanes: Lanes | None = None
+        self._effects: RunEffects | None = None
         # A world that can be had more than once performs several effects at once.
         self._beside: Callable[[], Any] | None = getattr(world, "beside", None)
         # Effects that were asked for: not looked at yet, and those that wait until fewer are performed.
         self._asked: deque[Effect] = deque()
         self._queued: list[Effect] = []
-        # Those in lanes, with their displays.
+        # Those in effects, with their displays.
         self._performed: dict[int, tuple[Effect, Display]] = {}
-        self._record = EffectRecord(journal, spending)
+        self._record = EffectLog(journal, spending)
         self._answers: dict[int, dict[str, Any]] = {}
         self._paused: str | None = None
         # Whether a result is in the journal that is not on disk yet.
@@ -204,13 +204,13 @@ class Driver:
             if not machine.ended:
                 return (yield from self._interrupted(why))
         except self._refusals as error:
-            yield from self._close_lanes()
+            yield from self._close_effects()
             return (yield from self._end(self._refused(error)))
         except Exited as exit:
-            yield from self._close_lanes()
+            yield from self._close_effects()
             return (yield from self._end(self.outcome("failure").take(exit.code)))
         finally:
-            yield from self._close_lanes()
+            yield from self._close_effects()
             self._active.close()
         assert isinstance(stop, Done | Fault)
         return (yield from self._end(self.outcome("error").take(stop)))
@@ -219,7 +219,7 @@ class Driver:
         """Run the machine on, with an answer and its effect's number if there is one."""
         machine = self._machine
         if machine.ticks >= self._fuel:
-            raise Exhausted(self._fuel)
+            raise FuelLimitReached(self._fuel)
         machine.refuel(min(QUANTUM, self._fuel - machine.ticks))
         stop = machine.resume(*answer)
         for kind, fields in machine.take_notes():
@@ -257,7 +257,7 @@ class Driver:
         """The next result of an effect that waits: the machine can do nothing without it."""
         if self._checkpoints is not None and self._checkpoints.is_due(self._journal.size):
             self._write_checkpoint()
-        is_alone = self._pool is None and len(self._asked) == 1 and not self._queued and not self._lanes
+        is_alone = self._pool is None and len(self._asked) == 1 and not self._queued and not self._effects
         if self._beside is None or is_alone:
             effect = self._asked.popleft()
             return effect, self._perform(effect)
@@ -324,17 +324,17 @@ class Driver:
 
     def _begin_beside(self) -> list[tuple[Effect, Context]]:
         """Begin what was asked for, as far as there is room; what is to be performed once that is on disk."""
-        lanes = self._lanes
-        if lanes is None:
-            from .effect_pool import Lanes
+        effects = self._effects
+        if effects is None:
+            from .effect_pool import RunEffects
 
             world: Any = self._world
-            lanes = self._lanes = Lanes(world, self._interrupt, self._tick, self._pool, self._jobs)
+            effects = self._effects = RunEffects(world, self._interrupt, self._tick, self._pool, self._jobs)
         self._interrupt.check()
         while self._asked and self._takes_long(self._asked[0]):
             self._queued.append(self._asked.popleft())
         begun: list[tuple[Effect, Context]] = []
-        room = lanes.room
+        room = effects.room
         wants_room = False
         later: list[Effect] = []
         for effect in self._queued:
@@ -344,7 +344,7 @@ class Driver:
                 continue
             settled = self._settles(effect) if self._settles is not None else None
             if settled is None and self._is_over_budget(effect):
-                if not lanes.busy and not begun:
+                if not effects.busy and not begun:
                     self._refuse_over_budget(effect)
                 # What is performed now is paid for: its results are waited for.
                 later.append(effect)
@@ -352,21 +352,21 @@ class Driver:
             self._record.start(effect, self._progress.state)
             context = self._context(effect)
             if settled is not None:
-                lanes.sleep(effect.seq, 0.0, lambda result=settled: result)  # type: ignore[misc]
+                effects.sleep(effect.seq, 0.0, lambda result=settled: result)  # type: ignore[misc]
             elif effect.kind == "sleep":
                 seconds, is_cut = sleep_time(effect.args, context)
-                lanes.sleep(effect.seq, seconds, lambda c=context, cut=is_cut: slept(c, cut))  # type: ignore[misc]
+                effects.sleep(effect.seq, seconds, lambda c=context, cut=is_cut: slept(c, cut))  # type: ignore[misc]
             else:
                 if not EFFECTS[effect.kind].is_idle:
                     room -= 1
-                    lanes.take_room()
+                    effects.take_room()
                 begun.append((effect, context))
             display = self._display.beside(effect.seq)
             self._performed[effect.seq] = (effect, display)
             if EFFECTS[effect.kind].waits:
                 display.effect_start(effect.kind, effect.args)
         self._queued = later
-        lanes.want_room(wants_room)
+        effects.want_room(wants_room)
         return begun
 
     def _perform_beside(self, begun: list[tuple[Effect, Context]]) -> Steps[None]:
@@ -379,10 +379,10 @@ class Driver:
         self._start(begun)
 
     def _start(self, begun: list[tuple[Effect, Context]]) -> None:
-        """Perform in lanes what is on record."""
-        assert self._lanes is not None
+        """Perform in effects what is on record."""
+        assert self._effects is not None
         for effect, context in begun:
-            self._lanes.start(effect, context)
+            self._effects.start(effect, context)
 
     def _is_over_budget(self, effect: Effect) -> bool:
         return self._spending is not None and self._spending.refusal(effect.kind, effect.args) is not None
@@ -392,28 +392,28 @@ class Driver:
             return
         why = self._spending.refusal(effect.kind, effect.args)
         if why is not None:
-            raise OverBudget(*why)
+            raise BudgetLimitReached(*why)
 
     def _wait(self) -> Steps[Answered | None]:
-        """What happens next to an effect in a lane; its result where it has one now."""
-        lanes = self._lanes
-        assert lanes is not None
+        """What happens next to an effect in a worker; its result where it has one now."""
+        effects = self._effects
+        assert effects is not None
         if self._pool is not None:
             # Many runs may wait for long: what each keeps open is no more than its lock.
             self._journal.close()
             self._active.close()
             if self._state_file.is_old:
                 self._pace = EVERY
-                lanes.tick_within(EVERY)
-        message: Message | None = yield lanes
+                effects.tick_within(EVERY)
+        message: Message | None = yield effects
         return None if message is None else self._take(*message)
 
     def _take(self, seq: int, what: str, about: Any) -> Answered | None:
         effect, display = self._performed[seq]
         if what == "output":
             display.output(*about)
-            assert self._lanes is not None
-            self._lanes.tick_within(TICK)
+            assert self._effects is not None
+            self._effects.tick_within(TICK)
         elif what == "prompt":
             display.prompt(about)
         elif what == "process":
@@ -439,9 +439,9 @@ class Driver:
         """End what is performed after an interrupt. What finished all the same is told to the program."""
         stop: Stop = OutOfFuel()
         is_stopped = False
-        lanes = self._lanes
-        while lanes is not None and lanes.end():
-            message: Message | None = yield lanes
+        effects = self._effects
+        while effects is not None and effects.end():
+            message: Message | None = yield effects
             if message is None or (is_stopped and message[1] == "done"):
                 continue
             answered = self._take(*message)
@@ -457,14 +457,14 @@ class Driver:
                 is_stopped = True
         return stop
 
-    def _close_lanes(self) -> Steps[None]:
+    def _close_effects(self) -> Steps[None]:
         """End what is performed, whatever it says."""
-        lanes = self._lanes
-        while lanes is not None and lanes.end():
-            yield lanes
-        if lanes is not None:
-            lanes.close()
-            self._lanes = None
+        effects = self._effects
+        while effects is not None and effects.end():
+            yield effects
+        if effects is not None:
+            effects.close()
+            self._effects = None
 
     # --- the record -----------------------------------------------------------------------------
 
@@ -553,7 +553,7 @@ class Driver:
         fields = {"state": outcome.final_state, "duration_ms": outcome.duration_ms}
         if self._paused is not None:
             outcome.terminated_by = fields["reason"] = self._paused
-        if isinstance(why, Exhausted | OverBudget):
+        if isinstance(why, FuelLimitReached | BudgetLimitReached):
             fields["reason"] = why.tell(outcome, self._machine)
         self._journal.write("run_interrupted", fields)
         yield Apart(self._journal.sync)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LONGEST_ACTION = 4096
 
 
-class EffectRecord:
+class EffectLog:
     """Writes to a journal what happens to effects.
 
     spending: is told too, None where nothing bounds it. places: where the program was when it asked for each

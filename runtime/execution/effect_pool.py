@@ -36,14 +36,14 @@ _TICK_SEQ = 0  # effects count from 1
 _FOREVER = float("inf")
 
 
-class _Lane:
+class _Worker:
     """A place for one effect at a time: what it works with stays for the next one."""
 
     __slots__ = ("interrupt", "is_asking", "owner", "world")
 
     def __init__(self) -> None:
         self.world: World | None = None
-        self.owner: Lanes | None = None  # whose world it is
+        self.owner: RunEffects | None = None  # whose world it is
         self.interrupt = Interrupt()
         self.is_asking = False  # a person, who may take long
 
@@ -53,19 +53,19 @@ class _Lane:
         self.interrupt.close()
 
 
-class Pool:
+class EffectPool:
     """The threads and the timers of a run, or of many. at_once: so many effects do something at most."""
 
     def __init__(self, at_once: int) -> None:
         self.at_once = at_once
         self.working = 0
         # Those that have more to begin, in the order in which they came for room.
-        self.hungry: dict[Lanes, None] = {}
-        self._idle: list[_Lane] = []
+        self.hungry: dict[RunEffects, None] = {}
+        self._idle: list[_Worker] = []
         self._threads = Threads()
-        self._messages: threads.SimpleQueue[tuple[Lanes, Message]] = threads.SimpleQueue()
+        self._messages: threads.SimpleQueue[tuple[RunEffects, Message]] = threads.SimpleQueue()
         self._room = threads.Semaphore(_ROOM)
-        self._timers: list[tuple[float, int, Lanes, int, Callable[[], dict[str, Any]] | None]] = []
+        self._timers: list[tuple[float, int, RunEffects, int, Callable[[], dict[str, Any]] | None]] = []
         self._number = count()
         self._read, self._write = pipes.pipe()
         pipes.set_blocking(self._write, False)
@@ -77,11 +77,11 @@ class Pool:
         """Do it in a thread."""
         self._threads.do(work)
 
-    def say(self, lanes: Lanes, message: Message) -> None:
+    def say(self, effects: RunEffects, message: Message) -> None:
         """In a thread: tell what happened."""
         if message[1] == OUTPUT:
             self._room.acquire()
-        self._messages.put((lanes, message))
+        self._messages.put((effects, message))
         self.wake()
 
     def wake(self) -> None:
@@ -91,34 +91,36 @@ class Pool:
             with contextlib.suppress(BlockingIOError):
                 files.write(self._write, b"!")
 
-    def at(self, when: float, lanes: Lanes, seq: int, result: Callable[[], dict[str, Any]] | None) -> int:
+    def at(
+        self, when: float, effects: RunEffects, seq: int, result: Callable[[], dict[str, Any]] | None
+    ) -> int:
         """`result()` is the result of effect `seq` at that time; a number for that."""
         number = next(self._number)
-        heapq.heappush(self._timers, (when, number, lanes, seq, result))
+        heapq.heappush(self._timers, (when, number, effects, seq, result))
         return number
 
-    def next(self) -> tuple[Lanes, Message] | None:
+    def next(self) -> tuple[RunEffects, Message] | None:
         """What happened next, if something did: a message, or a sleep that is over. Gives ticks meanwhile."""
         timers = self._timers
         while timers and timers[0][0] <= clock.monotonic():
-            when, number, lanes, seq, result = heapq.heappop(timers)
+            when, number, effects, seq, result = heapq.heappop(timers)
             if result is None:
-                lanes.tick(when)
-            elif lanes.is_over(seq, number):
-                return lanes, (seq, DONE, result())
+                effects.tick(when)
+            elif effects.is_over(seq, number):
+                return effects, (seq, DONE, result())
         try:
-            lanes, message = self._messages.get_nowait()
+            effects, message = self._messages.get_nowait()
         except threads.Empty:
             return None
         if message[1] == OUTPUT:
             self._room.release()
         elif message[1] in _LAST:
-            lane = lanes.leave(message[0])
+            worker = effects.leave(message[0])
             if len(self._idle) < self.at_once:
-                self._idle.append(lane)
+                self._idle.append(worker)
             else:  # people were asked, who may be many
-                lane.close()
-        return lanes, message
+                worker.close()
+        return effects, message
 
     def pause(self, seconds: float, *descriptors: int) -> None:
         """Wait for a message, a timer or one of the descriptors, for so many seconds at most.
@@ -140,32 +142,32 @@ class Pool:
         with contextlib.suppress(BlockingIOError):
             files.read(self._read, 1 << 12)
 
-    def lane(self, lanes: Lanes) -> _Lane:
+    def worker(self, effects: RunEffects) -> _Worker:
         """One that is free, of the same run if there is one."""
         idle = self._idle
         for index in range(len(idle) - 1, -1, -1):
-            if idle[index].owner is lanes:
+            if idle[index].owner is effects:
                 return idle.pop(index)
-        return idle.pop() if idle else _Lane()
+        return idle.pop() if idle else _Worker()
 
-    def forget(self, lanes: Lanes) -> None:
+    def forget(self, effects: RunEffects) -> None:
         """A run is over: what is its own goes, what the next one can use stays."""
-        self.hungry.pop(lanes, None)
-        for lane in self._idle:
-            if lane.owner is lanes and lane.world is not None:
-                lane.owner = None
-                lane.world.part()
+        self.hungry.pop(effects, None)
+        for worker in self._idle:
+            if worker.owner is effects and worker.world is not None:
+                worker.owner = None
+                worker.world.part()
 
     def close(self) -> None:
         self._threads.dismiss()
-        for lane in self._idle:
-            lane.close()
+        for worker in self._idle:
+            worker.close()
         self._idle.clear()
         files.close(self._read)
         files.close(self._write)
 
 
-class Lanes:
+class RunEffects:
     """The effects of one run that are performed now, in `pool`; without one in a pool of its own.
 
     interrupt: the run's. on_tick: is called now and then while it waits, and says after how many seconds
@@ -173,14 +175,19 @@ class Lanes:
     """
 
     def __init__(
-        self, world: World, interrupt: Interrupt, on_tick: Callable[[], float], pool: Pool | None, jobs: int
+        self,
+        world: World,
+        interrupt: Interrupt,
+        on_tick: Callable[[], float],
+        pool: EffectPool | None,
+        jobs: int,
     ) -> None:
         self._world = world
         self._interrupt = interrupt
         self._on_tick = on_tick
-        self._pool = pool or Pool(jobs)
+        self._pool = pool or EffectPool(jobs)
         self._is_own = pool is None
-        self._busy: dict[int, _Lane] = {}
+        self._busy: dict[int, _Worker] = {}
         self._sleeping: dict[int, int] = {}
         self._tick_at = _FOREVER
         self._taken = 0
@@ -218,28 +225,28 @@ class Lanes:
     def start(self, effect: Effect, context: Context) -> None:
         """Perform an effect in a thread, which has its room; what the context is told comes as messages."""
         pool, seq = self._pool, effect.seq
-        lane = pool.lane(self)
-        if lane.owner is not self:
+        worker = pool.worker(self)
+        if worker.owner is not self:
             world = self._world.beside()
-            if lane.world is not None:
-                world.take_over(lane.world)
-            lane.world, lane.owner = world, self
-        context.interrupt = lane.interrupt
+            if worker.world is not None:
+                world.take_over(worker.world)
+            worker.world, worker.owner = world, self
+        context.interrupt = worker.interrupt
         context.on_output = lambda stream, text: pool.say(self, (seq, OUTPUT, (stream, text)))
         context.on_process = lambda pid, begun: pool.say(self, (seq, PROCESS, (pid, begun)))
         context.on_tick = None
         if context.on_prompt is not None:
             context.on_prompt = lambda text: pool.say(self, (seq, PROMPT, text))
-        lane.is_asking = EFFECTS[effect.kind].is_idle
-        self._taken -= not lane.is_asking
-        self._busy[seq] = lane
-        pool.do(lambda: self._perform(lane, effect, context))
+        worker.is_asking = EFFECTS[effect.kind].is_idle
+        self._taken -= not worker.is_asking
+        self._busy[seq] = worker
+        pool.do(lambda: self._perform(worker, effect, context))
 
-    def _perform(self, lane: _Lane, effect: Effect, context: Context) -> None:
-        """In the lane's thread."""
-        assert lane.world is not None
+    def _perform(self, worker: _Worker, effect: Effect, context: Context) -> None:
+        """In the worker's thread."""
+        assert worker.world is not None
         try:
-            result = lane.world.perform(effect, context)
+            result = worker.world.perform(effect, context)
         except Interrupted:
             self._pool.say(self, (effect.seq, CUT, None))
         except BaseException as error:
@@ -256,14 +263,14 @@ class Lanes:
 
     # --- what happens ---------------------------------------------------------------------------
 
-    def leave(self, seq: int) -> _Lane:
-        """An effect in a thread is over: its lane."""
-        lane = self._busy.pop(seq)
-        self._pool.working -= not lane.is_asking
-        if lane.interrupt.count:
-            lane.interrupt.close()
-            lane.interrupt = Interrupt()
-        return lane
+    def leave(self, seq: int) -> _Worker:
+        """An effect in a thread is over: its worker."""
+        worker = self._busy.pop(seq)
+        self._pool.working -= not worker.is_asking
+        if worker.interrupt.count:
+            worker.interrupt.close()
+            worker.interrupt = Interrupt()
+        return worker
 
     def is_over(self, seq: int, number: int) -> bool:
         """Whether the sleep whose time has come is still one."""
@@ -311,9 +318,9 @@ class Lanes:
         self._is_ending = True
         self._sleeping.clear()
         self._pool.hungry.pop(self, None)
-        for lane in self._busy.values():
-            while lane.interrupt.count < max(1, self._interrupt.count):
-                lane.interrupt.set()
+        for worker in self._busy.values():
+            while worker.interrupt.count < max(1, self._interrupt.count):
+                worker.interrupt.set()
         return bool(self._busy)
 
     def close(self) -> None:

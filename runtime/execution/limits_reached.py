@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..journal.outcome import Outcome
 
 
-class Exhausted(Interrupted):
+class FuelLimitReached(Interrupted):
     """The program has used all its fuel: it stops where it is, and can go on with more."""
 
     def __init__(self, fuel: int) -> None:
@@ -31,7 +31,7 @@ class Exhausted(Interrupted):
         return "fuel"
 
 
-class OverBudget(Interrupted):
+class BudgetLimitReached(Interrupted):
     """The run has used all it may, or nobody can say: it stops before its next call, and can go on.
 
     help: how, with `{run}` for the run.

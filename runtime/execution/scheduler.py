@@ -1,8 +1,8 @@
-"""Many runs in one process: one place that waits for all of them.
+"""Scheduler: many runs in one process, driven concurrently by one loop.
 
-Owns who has a turn. Each run is a generator that yields what it waits for (`waiting`); threads and timers
-are shared (`lanes.Pool`), and a run that waits takes no time and no thread of its own. Which runs there
-are, and when another one begins, is the business of whoever gives them (`batch`).
+Owns whose turn it is. Each run is a generator that yields what it waits for (`host.coroutines`). Threads and
+timers are shared (`effect_pool`), so a waiting run takes neither time nor a thread. The caller (`batch`)
+decides which runs there are and when another one starts.
 """
 
 from __future__ import annotations
@@ -15,40 +15,48 @@ from ..host.context import Interrupt
 from ..host.coroutines import Apart
 from ..models.worker_pool import SharedWorkers
 from ..runs.locks import LOOK_AGAIN, Release
-from .control_channel import Desk
-from .effect_pool import Lanes, Pool
+from .control_channel import ControlChannel
+from .effect_pool import EffectPool, RunEffects
 from .threads import Threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, Protocol
 
     from ...vm.code.image import Image
     from ..host.coroutines import Steps
     from ..journal.outcome import Outcome
     from ..journal.run_folder import RunFolder
-    from ..launch.command import Command
+    from ..project.limits import Bounds
     from .effect_pool import Message
 
+    class Command(Protocol):
+        """What the scheduler reads of the command that drives a run; all of it changes while it does."""
+
+        bounds: Bounds
+        folder: RunFolder | None
+        queued: RunFolder | None
+
+
 # What runs do apart, which is waiting for a disk: it writes several things at once in the time of one.
-_HELPERS = 4
+_IO_THREADS = 4
 # Messages that are taken before others have a turn.
 _PORTION = 64
 _MOST_PROGRAMS = 256
 
 
-class Strand:
+class ScheduledRun:
     """A run among many: what it does, and how it is asked to stop; `about` is whatever its giver likes."""
 
-    __slots__ = ("about", "backlog", "command", "interrupt", "is_apart", "lanes", "release", "steps")
+    __slots__ = ("about", "backlog", "command", "effects", "interrupt", "is_apart", "release", "steps")
 
     def __init__(self, command: Command, about: Any) -> None:
         self.command = command
         self.about = about
         self.interrupt = Interrupt(is_looked_at=True)
         self.steps: Steps[Outcome]
-        self.lanes: Lanes | None = None
+        self.effects: RunEffects | None = None
         # Whether something is done for it apart, and what has happened since.
         self.is_apart = False
         self.backlog: list[Message] = []
@@ -61,35 +69,35 @@ class Strand:
         return None if folder is None else folder.id
 
 
-class Helpers:
+class IOThreads:
     """A few threads for what runs do apart; `wake()` tells that something is done."""
 
     def __init__(self, wake: Callable[[], object]) -> None:
         self._wake = wake
-        self._threads = Threads(_HELPERS)
-        self.done: deque[tuple[Strand, object, Exception | None]] = deque()
+        self._threads = Threads(_IO_THREADS)
+        self.done: deque[tuple[ScheduledRun, object, Exception | None]] = deque()
         self.close = self._threads.close
 
-    def do(self, strand: Strand, action: Callable[[], object]) -> None:
-        self._threads.do(lambda: self._do(strand, action))
+    def do(self, run: ScheduledRun, action: Callable[[], object]) -> None:
+        self._threads.do(lambda: self._do(run, action))
 
-    def _do(self, strand: Strand, action: Callable[[], object]) -> None:
+    def _do(self, run: ScheduledRun, action: Callable[[], object]) -> None:
         """In a thread."""
         came, trouble = None, None
         try:
             came = action()
         except Exception as error:
             trouble = error
-        self.done.append((strand, came, trouble))
+        self.done.append((run, came, trouble))
         self._wake()
 
 
-class Many:
+class Scheduler:
     """Runs that go on side by side.
 
     at_once: how many of their effects do something at the same time. interrupt: asks all to stop; looked
     after here, as the requests of others to stop one of them are. begin(): begins another run, by `add`, if
-    there is one that can begin; False where there is none now. ended(strand, outcome): one is over, by
+    there is one that can begin; False where there is none now. ended(run, outcome): one is over, by
     itself or by an exception.
     """
 
@@ -99,26 +107,26 @@ class Many:
         width: int,
         interrupt: Interrupt,
         begin: Callable[[], bool],
-        ended: Callable[[Strand, Outcome | BaseException], object],
+        ended: Callable[[ScheduledRun, Outcome | BaseException], object],
     ) -> None:
-        self.pool = Pool(at_once)
+        self.pool = EffectPool(at_once)
         self.models = SharedWorkers(dict(environment.environb))
         # The runs of this process: which of them may go on side by side is known without looking at files.
         self.ours: set[str] = set()
         self._width = width
         self._interrupt = interrupt
         self._heeded = 0
-        self._helpers = Helpers(self.pool.wake)
+        self._threads = IOThreads(self.pool.wake)
         self._begin = begin
         self._ended = ended
-        self._desk = Desk.open()
-        self._strands: dict[Strand, None] = {}
-        self._of: dict[Lanes, Strand] = {}
-        self._ready: deque[Strand] = deque()
+        self._channel = ControlChannel.open()
+        self._runs: dict[ScheduledRun, None] = {}
+        self._of: dict[RunEffects, ScheduledRun] = {}
+        self._ready: deque[ScheduledRun] = deque()
         # Those that begin, and have not come to anything that takes long.
-        self._fresh: dict[Strand, None] = {}
+        self._fresh: dict[ScheduledRun, None] = {}
         # Those in the queue for paths that others work on.
-        self._queued: dict[Strand, None] = {}
+        self._queued: dict[ScheduledRun, None] = {}
         pipes.set_blocking(interrupt.fileno(), False)
         self._bounds: Any = None
         # The run that has the file of a program, which is never written to again.
@@ -126,14 +134,14 @@ class Many:
 
     def __len__(self) -> int:
         """How many runs are under way."""
-        return len(self._strands)
+        return len(self._runs)
 
-    def __iter__(self) -> Iterator[Strand]:
-        return iter(self._strands)
+    def __iter__(self) -> Iterator[ScheduledRun]:
+        return iter(self._runs)
 
     def held_by(self) -> dict[str, Any]:
         """What the lock file of each run tells: how to reach one of them."""
-        return {} if self._desk is None else {"host": self._desk.path}
+        return {} if self._channel is None else {"host": self._channel.path}
 
     def link_program(self, image: Image, folder: RunFolder) -> bool:
         """Give a run the file of its program that another one has already; False where none has."""
@@ -148,10 +156,10 @@ class Many:
             self._programs[image] = folder
         return False
 
-    def add(self, strand: Strand) -> None:
+    def add(self, run: ScheduledRun) -> None:
         """A run that begins."""
-        self._strands[strand] = self._fresh[strand] = None
-        self._ready.append(strand)
+        self._runs[run] = self._fresh[run] = None
+        self._ready.append(run)
 
     # --- turns ----------------------------------------------------------------------------------
 
@@ -166,7 +174,7 @@ class Many:
             moved |= self._give_room() | self._look_at_queues()
             if self._has_place() and self._begin():
                 continue
-            if not self._strands:
+            if not self._runs:
                 return
             if not moved:
                 self._pause(on_wait())
@@ -175,8 +183,8 @@ class Many:
         """Whether another run would find something to do: not where many wait for room already."""
         return (
             not self._interrupt.count
-            and len(self._strands) < self._width
-            and len(self.pool.hungry) + len(self._fresh) < max(self.pool.at_once, 2 * _HELPERS)
+            and len(self._runs) < self._width
+            and len(self.pool.hungry) + len(self._fresh) < max(self.pool.at_once, 2 * _IO_THREADS)
         )
 
     def _take_messages(self) -> bool:
@@ -184,26 +192,26 @@ class Many:
             found = self.pool.next()
             if found is None:
                 return number > 0
-            lanes, message = found
-            strand = self._of.get(lanes)
-            if strand is not None and strand.is_apart:
-                strand.backlog.append(message)
-            elif strand is not None:
-                self._advance(strand, message)
+            effects, message = found
+            run = self._of.get(effects)
+            if run is not None and run.is_apart:
+                run.backlog.append(message)
+            elif run is not None:
+                self._advance(run, message)
         return True
 
     def _take_done(self) -> bool:
         """Go on with those that had something done apart."""
-        done = self._helpers.done
+        done = self._threads.done
         turns = len(done)
         for _ in range(turns):
-            strand, came, trouble = done.popleft()
-            strand.is_apart = False
-            self._advance(strand, came, trouble)
-            while strand.backlog and not strand.is_apart and strand in self._strands:
-                self._advance(strand, strand.backlog.pop(0))
-            if strand.interrupt.count:
-                self._look_up(strand)
+            run, came, trouble = done.popleft()
+            run.is_apart = False
+            self._advance(run, came, trouble)
+            while run.backlog and not run.is_apart and run in self._runs:
+                self._advance(run, run.backlog.pop(0))
+            if run.interrupt.count:
+                self._look_up(run)
         return turns > 0
 
     def _give_turns(self) -> bool:
@@ -217,81 +225,81 @@ class Many:
         """Let those begin an effect that waited for others to end, first come first served."""
         pool, moved = self.pool, False
         while pool.hungry and pool.working < pool.at_once:
-            lanes = next(iter(pool.hungry))
-            strand = self._of[lanes]
-            if strand.is_apart:
+            effects = next(iter(pool.hungry))
+            run = self._of[effects]
+            if run.is_apart:
                 break  # it will begin, or say that it cannot
-            self._advance(strand, None)
-            if next(iter(pool.hungry), None) is lanes:
+            self._advance(run, None)
+            if next(iter(pool.hungry), None) is effects:
                 break
             moved = True
         return moved
 
     def _look_at_queues(self) -> bool:
         moved = False
-        for strand in list(self._queued):
-            assert strand.release is not None
-            release, until = strand.release
+        for run in list(self._queued):
+            assert run.release is not None
+            release, until = run.release
             if release.is_over or clock.monotonic() >= until:
-                self._advance(strand, None)
+                self._advance(run, None)
                 moved = True
         return moved
 
     def _pause(self, seconds: float) -> None:
         descriptors = [self._interrupt.fileno()]
-        if self._desk is not None:
-            descriptors.append(self._desk.fileno())
-        for strand in self._queued:
-            assert strand.release is not None
-            release, until = strand.release
+        if self._channel is not None:
+            descriptors.append(self._channel.fileno())
+        for run in self._queued:
+            assert run.release is not None
+            release, until = run.release
             descriptors.append(release.fileno())
             seconds = min(seconds, until - clock.monotonic())
         self.pool.pause(max(0.0, seconds), *descriptors)
 
-    def _advance(self, strand: Strand, came: Any, trouble: Exception | None = None) -> None:
+    def _advance(self, run: ScheduledRun, came: Any, trouble: Exception | None = None) -> None:
         """Run one on to its next wait, with what came of the last one, or the trouble with it."""
-        bounds = strand.command.bounds
+        bounds = run.command.bounds
         if bounds is not self._bounds:
             bounds.apply()
             self._bounds = bounds
-        strand.release = None
-        self._queued.pop(strand, None)
+        run.release = None
+        self._queued.pop(run, None)
         try:
-            waits = strand.steps.send(came) if trouble is None else strand.steps.throw(trouble)
+            waits = run.steps.send(came) if trouble is None else run.steps.throw(trouble)
         except StopIteration as end:
-            self._drop(strand, end.value)
+            self._drop(run, end.value)
         except Exception as error:
-            self._drop(strand, error)
+            self._drop(run, error)
         except BaseException as error:
-            self._drop(strand, error)
+            self._drop(run, error)
             raise
         else:
-            self._bounds = strand.command.bounds
+            self._bounds = run.command.bounds
             if not isinstance(waits, Apart):
-                self._fresh.pop(strand, None)
+                self._fresh.pop(run, None)
             if waits is None:
-                self._ready.append(strand)
-            elif isinstance(waits, Lanes):
-                if strand.lanes is None:
-                    strand.lanes = waits
-                    self._of[waits] = strand
+                self._ready.append(run)
+            elif isinstance(waits, RunEffects):
+                if run.effects is None:
+                    run.effects = waits
+                    self._of[waits] = run
             elif isinstance(waits, Apart):
-                strand.is_apart = True
-                self._helpers.do(strand, waits.action)
+                run.is_apart = True
+                self._threads.do(run, waits.action)
             elif isinstance(waits, Release):
-                strand.release = (waits, clock.monotonic() + LOOK_AGAIN)
-                self._queued[strand] = None
+                run.release = (waits, clock.monotonic() + LOOK_AGAIN)
+                self._queued[run] = None
             else:
                 raise TypeError(f"a run waits for {type(waits).__name__}, which nobody here can")
 
-    def _drop(self, strand: Strand, outcome: Outcome | BaseException) -> None:
-        del self._strands[strand]
-        self._fresh.pop(strand, None)
-        if strand.lanes is not None:
-            del self._of[strand.lanes]
-        if strand.run_id is not None:
-            self.ours.discard(strand.run_id)
-        self._ended(strand, outcome)
+    def _drop(self, run: ScheduledRun, outcome: Outcome | BaseException) -> None:
+        del self._runs[run]
+        self._fresh.pop(run, None)
+        if run.effects is not None:
+            del self._of[run.effects]
+        if run.run_id is not None:
+            self.ours.discard(run.run_id)
+        self._ended(run, outcome)
 
     # --- requests to stop -----------------------------------------------------------------------
 
@@ -302,28 +310,28 @@ class Many:
                 files.read(self._interrupt.fileno(), 64)
         while self._heeded < self._interrupt.count:
             self._heeded += 1
-            for strand in list(self._strands):
-                self._stop(strand)
-        if self._desk is not None:
-            for run_id in self._desk.requests():
-                for strand in [strand for strand in self._strands if strand.run_id == run_id]:
-                    self._stop(strand)
+            for run in list(self._runs):
+                self._stop(run)
+        if self._channel is not None:
+            for run_id in self._channel.requests():
+                for run in [run for run in self._runs if run.run_id == run_id]:
+                    self._stop(run)
 
-    def _stop(self, strand: Strand) -> None:
-        strand.interrupt.set()
-        self._look_up(strand)
+    def _stop(self, run: ScheduledRun) -> None:
+        run.interrupt.set()
+        self._look_up(run)
 
-    def _look_up(self, strand: Strand) -> None:
+    def _look_up(self, run: ScheduledRun) -> None:
         """Let one that waits see that it was asked to stop."""
-        if strand in self._strands and strand not in self._ready and not strand.is_apart:
-            self._advance(strand, None)
+        if run in self._runs and run not in self._ready and not run.is_apart:
+            self._advance(run, None)
 
     def close(self) -> None:
-        self._helpers.close()
+        self._threads.close()
         self.pool.close()
         self.models.close()
-        if self._desk is not None:
-            self._desk.close()
+        if self._channel is not None:
+            self._channel.close()
 
 
 def place_for(wanted: int, at_once: int) -> int:

@@ -79,7 +79,7 @@ def run(
 
     from ..project import options
     from ..project.load import context_option
-    from . import command
+    from . import run as running
 
     values = options.Values(
         options.RUN,
@@ -97,7 +97,7 @@ def run(
             for unit, bound in _plain_data(budget).items()
         ),
     )
-    return command.outcome(values)
+    return running.outcome(values)
 
 
 def run_many(jobs: Iterable[str | Mapping[str, Any]], *, at_once: int = 8) -> list[Outcome]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..project.options import Values
 
 
-class Leaving:
+class Detachment:
     """The run's side: `prepare` what may fail, then `leave` the caller."""
 
     __slots__ = ("_log", "_pipe")
@@ -67,7 +67,7 @@ class Leaving:
         files.close(self._pipe)
 
 
-def start(values: Values, go: Callable[[Leaving], int]) -> int:
+def start(values: Values, go: Callable[[Detachment], int]) -> int:
     """Let `go` happen in a process of its own; the exit code, in both processes.
 
     In the caller that is 0 once the run is on record, or whatever the run could not begin with.
@@ -78,7 +78,7 @@ def start(values: Values, go: Callable[[Leaving], int]) -> int:
     child = processes.fork()
     if child == 0:
         files.close(read)
-        return go(Leaving(write))
+        return go(Detachment(write))
     files.close(write)
 
     def pass_on(number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
 """A batch: many jobs, each a run, in one process; from what was asked for to what came of it.
 
 Owns which run begins when: jobs that work on the same paths go one after another, in their order, and all
-else goes at once (`many`). What was asked for is looked at as a whole before anything starts.
+else goes at once (`scheduler`). What was asked for is looked at as a whole before anything starts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import attrs
 
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...vm.code.image import Image
-from ..execution.scheduler import Many, Strand, place_for
+from ..execution.scheduler import ScheduledRun, Scheduler, place_for
 from ..host.context import Interrupt
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import ROOT
@@ -29,9 +29,10 @@ from ..project.options import Values
 from ..runs import locks, retention, runs
 from ..runs.lookup import find_unfinished, is_run_of
 from ..runs.loops import resolve_loop
-from . import report, resume
+from . import failures, resume, run
 from .command import Command
 from .jobs import Job
+from .report import Report
 
 # Programs that are kept at once: jobs that give their loop other values are other programs.
 _PROGRAMS = 256
@@ -72,13 +73,16 @@ def _upwards(path: str) -> list[str]:
 class Wanted:
     """A run that is to begin: on which paths, and how. about: the job, or the run that goes on."""
 
-    __slots__ = ("about", "begin", "index", "paths")
+    __slots__ = ("about", "begin", "command", "index", "paths")
 
-    def __init__(self, about: Job | RunFolder, paths: Iterable[str], begin: Callable[[Strand], None]) -> None:
+    def __init__(
+        self, about: Job | RunFolder, paths: Iterable[str], begin: Callable[[ScheduledRun], None]
+    ) -> None:
         self.about = about
         self.paths = tuple(paths)
         self.begin = begin
         self.index = 0
+        self.command: Command
 
 
 class Batch:
@@ -102,7 +106,7 @@ class Batch:
         self._is_stuck = False
         self._crash: BaseException | None = None
         self._programs: dict[Any, tuple[str, Image]] = {}
-        self.many: Many | None = None
+        self.scheduler: Scheduler | None = None
         self.total = 0
 
     # --- what is wanted -------------------------------------------------------------------------
@@ -143,10 +147,10 @@ class Batch:
 
     def want_runs(self, found: Iterable[RunFolder]) -> None:
         """Runs that were cut off."""
-        for run in found:
-            told = run.about().get("scope")
+        for folder in found:
+            told = folder.about().get("scope")
             paths = told if isinstance(told, list) else locks.resolve_scope(["."], ROOT)
-            self._want(Wanted(run, map(str, paths), self._take_up))
+            self._want(Wanted(folder, map(str, paths), self._take_up))
 
     def _want(self, wanted: Wanted) -> None:
         wanted.index = self.total
@@ -187,20 +191,22 @@ class Batch:
             )
         locks.sweep(ROOT)
         retention.clean(ROOT, None, self._base.keep, self._base.older_than, False)
-        self.many = many = Many(self._at_once, width, self._interrupt, self._begin_one, self._ended)
-        if not self._base.is_silent:
+        self.scheduler = scheduler = Scheduler(
+            self._at_once, width, self._interrupt, self._begin_one, self._ended
+        )
+        if not self._base.report.is_silent:
             gc.freeze()  # as where one run is driven
             gc.enable()
         try:
             with keeping():
                 while True:
                     try:
-                        many.go(on_wait)
+                        scheduler.go(on_wait)
                         break
                     except KeyboardInterrupt:
                         self._interrupt.set()  # nobody takes signals here, and all end in good order
         finally:
-            many.close()
+            scheduler.close()
         if self._crash is not None:
             raise self._crash
 
@@ -234,20 +240,21 @@ class Batch:
         return True
 
     def _start(self, wanted: Wanted) -> None:
-        assert self.many is not None
+        assert self.scheduler is not None
         base = self._base
         values = wanted.about.values if isinstance(wanted.about, Job) else base.values
-        command = Command(values, is_silent=True, many=self.many)
-        command.errors = base.errors
+        report = Report(values, is_silent=True, errors=base.report.errors)
+        command = Command(values, report, scheduler=self.scheduler)
         command.keep, command.older_than, command.tier = base.keep, base.older_than, base.tier
         command.bounds, command.budget = base.bounds, base.budget
-        strand = Strand(command, wanted)
+        wanted.command = command
+        scheduled = ScheduledRun(command, wanted)
         try:
-            wanted.begin(strand)
+            wanted.begin(scheduled)
         except Exception as error:
-            self._ended(strand, error)
+            self._ended(scheduled, error)
         else:
-            self.many.add(strand)
+            self.scheduler.add(scheduled)
 
     def _budget(self, job: Job) -> dict[str, float]:
         """What a job may use up. Raises UserError."""
@@ -255,29 +262,29 @@ class Batch:
 
         return budget.asked(job.values.budget, self._base.budget)
 
-    def _begin(self, strand: Strand) -> None:
-        job: Job = strand.about.about
-        command = strand.command
+    def _begin(self, scheduled: ScheduledRun) -> None:
+        job: Job = scheduled.about.about
+        command: Command = scheduled.about.command
         if job.values.budget:
             command.budget = self._budget(job)
         path, image = self._program(job.values)
-        strand.steps = command.begin(path, image, strand.interrupt, job.scope)
+        scheduled.steps = run.start(command, path, image, scheduled.interrupt, job.scope)
 
-    def _take_up(self, strand: Strand) -> None:
-        assert self.many is not None
-        run: RunFolder = strand.about.about
-        self.many.ours.add(run.id)
-        strand.steps = resume.take_up(strand.command, run, strand.interrupt)
+    def _take_up(self, scheduled: ScheduledRun) -> None:
+        assert self.scheduler is not None
+        folder: RunFolder = scheduled.about.about
+        self.scheduler.ours.add(folder.id)
+        scheduled.steps = resume.take_up(scheduled.about.command, folder, scheduled.interrupt)
 
-    def _ended(self, strand: Strand, came: Outcome | BaseException) -> None:
-        wanted: Wanted = strand.about
+    def _ended(self, scheduled: ScheduledRun, came: Outcome | BaseException) -> None:
+        wanted: Wanted = scheduled.about
         self._claims.remove(wanted.paths)
         self._is_stuck = False
         if isinstance(came, Outcome):
             outcome = came
         else:
-            outcome = report.of_error(strand.command, came)
-            if report.is_ours(came):
+            outcome = wanted.command.failed(came)
+            if failures.is_internal(came):
                 self._crash = self._crash or came
         self._told(wanted.about, outcome)
 

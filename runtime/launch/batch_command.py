@@ -20,7 +20,8 @@ from . import jobs as wanted
 from .batch import Batch, unfinished
 from .command import Command
 from .jobs import Job
-from .signals import Stopping
+from .report import Report
+from .signals import StopSignals
 
 # What goes from the batch to each of its jobs.
 _OF_JOBS = (*(row.name for row in OVERRIDES), "budget", "script")
@@ -33,7 +34,8 @@ def batch(values: Values, targets: list[str], is_resuming: bool) -> int:
     def go(command: Command) -> None:
         codes.append(_batch(command, values, targets, is_resuming))
 
-    code = Command(_base(values, is_resuming)).guarded(go)
+    base = _base(values, is_resuming)
+    code = Command(base, Report(base)).execute(go)
     return code or codes[0]
 
 
@@ -59,11 +61,11 @@ def _batch(command: Command, values: Values, targets: list[str], is_resuming: bo
         statuses.append(outcome.status)
 
     def on_wait() -> float:
-        assert found.many is not None
-        return lines.count(len(found.many), found.many.pool.working)
+        assert found.scheduler is not None
+        return lines.count(len(found.scheduler), found.scheduler.pool.working)
 
     statuses: list[str] = []
-    with Stopping(is_silent=False) as interrupt:
+    with StopSignals(is_silent=False) as interrupt:
         found = Batch(command, values.at_once or JOBS, interrupt, told)
         if is_resuming:
             found.want_runs(unfinished(targets))
@@ -87,7 +89,8 @@ def _batch(command: Command, values: Values, targets: list[str], is_resuming: bo
 def outcomes(jobs: Iterable[str | Mapping[str, Any]], at_once: int) -> list[Outcome]:
     """What `run_many` gives."""
     values = Values(BATCH, "", quiet=True)
-    command = Command(_base(values, False), is_silent=True)
+    base = _base(values, False)
+    command = Command(base, Report(base, is_silent=True))
     _prepare(command, values)
     asked = wanted.from_data(jobs)
     found: dict[int, Outcome] = {}
@@ -96,7 +99,7 @@ def outcomes(jobs: Iterable[str | Mapping[str, Any]], at_once: int) -> list[Outc
         assert isinstance(what, Job)
         found[what.number] = outcome
 
-    with Stopping(is_silent=True) as interrupt:
+    with StopSignals(is_silent=True) as interrupt:
         batch = Batch(command, at_once, interrupt, told)
         batch.want_jobs(asked)
         batch.go(lambda: float("inf"))

@@ -17,7 +17,7 @@ from ..host.paths import LOOPS, ROOT, make_private
 from ..host.screen import Screen
 from ..journal.journal import JournalError, write_file
 from ..project import configuration
-from .signals import Stopping
+from .signals import StopSignals
 
 _WIDTH = 100
 
@@ -39,7 +39,7 @@ def refresh(servers: list[McpServer]) -> list[dict[str, Any]]:
     """
     rows = []
     screen = Screen(sys.stderr)
-    with Stopping(False) as interrupt:
+    with StopSignals(False) as interrupt:
         for server in servers:
             if screen.is_live:
                 screen.write(f"\r\x1b[Kasking {server.name} …")

@@ -1,50 +1,60 @@
-"""From a run that was cut off, or forked, to one that goes on: `resume`.
+"""`llc resume` and `llc fork`: an interrupted or forked run, from its record to its outcome.
 
-Owns the order: what its record tells, its program and its lock, where it stands, and then the same
-driver as any run's. A run that had ended all the same is put away.
+Owns the order: what its record contains, its program and its lock, its position, and then the same steps
+as any run (`command`). A run that had ended but was not moved to the history is moved.
 """
 
 from __future__ import annotations
 
 from ...ir.effects import ON_UNKNOWN
+from ...vm.code.image import Image
 from ...vm.machine.machine import TIERS
 from ..host import files
 from ..host.clock import timestamp
-from ..host.context import Interrupted
+from ..host.context import Interrupt, Interrupted
 from ..host.coroutines import alone
 from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
 from ..host.paths import ROOT
 from ..journal import journal as journals
 from ..journal.journal import Journal
 from ..journal.outcome import Outcome
+from ..journal.run_folder import RunFolder
 from ..project import program_diff, run_programs
 from ..project.limits import Bounds
+from ..project.options import Values
 from ..recovery.in_doubt import RESULT, Unknown
 from ..recovery.resumption import Resumption
 from ..runs import locks
+from ..runs.locks import Lock
 from ..runs.lookup import find_unfinished
-from .signals import Stopping
+from .command import Command, execute
+from .signals import StopSignals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...vm.code.image import Image
-    from ..host.context import Interrupt
     from ..host.coroutines import Steps
-    from ..journal.run_folder import RunFolder
-    from ..runs.locks import Lock
-    from .command import Command
 
-# What a lock file tells of the process that holds it, and not of its run.
+# What a lock file contains about the process that holds it, as opposed to its run.
 _OF_HOLDER = (
     *("run", "pid", "start_time", "since", "scope", "parent", "background", "host"),
     *("queued", "ticket", "waits_for"),
 )
 
 
-def resume(command: Command) -> Outcome | None:
+def resume(values: Values) -> int:
+    """`llc resume`; the exit code."""
+    return execute(values, _resume)
+
+
+def fork(values: Values, make: Callable[[], RunFolder]) -> int:
+    """`llc fork`: resume the new run that `make` makes; the exit code."""
+    return execute(values, lambda command: _fork(command, make))
+
+
+def _resume(command: Command) -> Outcome | None:
     values = command.values
     command.choose_tier()
     command.configure()
@@ -53,11 +63,11 @@ def resume(command: Command) -> Outcome | None:
     if values.flame:
         refuse_missing_folder(values.flame)
     folder = find_unfinished(values.target, ROOT)
-    with Stopping(command.is_silent, command.is_background) as interrupt:
+    with StopSignals(command.report.is_silent, command.is_background) as interrupt:
         return alone(take_up(command, folder, interrupt))
 
 
-def fork(command: Command, make: Callable[[], RunFolder]) -> Outcome | None:
+def _fork(command: Command, make: Callable[[], RunFolder]) -> Outcome | None:
     """Go on with a new run that has its past; one that may not is none, unless it is to wait."""
     command.choose_tier()
     command.configure()
@@ -65,14 +75,14 @@ def fork(command: Command, make: Callable[[], RunFolder]) -> Outcome | None:
         from ..project import budget
 
         budget.asked(command.values.budget, {})
-    with Stopping(command.is_silent) as interrupt:
+    with StopSignals(command.report.is_silent) as interrupt:
         made = make()
         if interrupt.count:
             made.discard()
             raise Interrupted
     command.values.target = made.id
     try:
-        return resume(command)
+        return _resume(command)
     except UserError as error:
         if error.id != locks.CONFLICT:
             made.discard()
@@ -149,7 +159,9 @@ def _go_on(
             for name in dropped:
                 command.warn(f"note: the new program has no `{name}`; what the run had there is dropped")
     command.image = image = machine.image
-    unknown = Unknown(folder.id, position, machine.waiting, values.on_unknown, command.errors, interrupt)
+    unknown = Unknown(
+        folder.id, position, machine.waiting, values.on_unknown, command.report.errors, interrupt
+    )
     policies = unknown.settle()
     kept = journals.set_aside(folder.journal, position.cut) if position.cut is not None else None
     if kept is not None:
@@ -173,26 +185,28 @@ def _go_on(
         facts = {"program_hash": image.program_hash, "image": folder.image_name, "state": progress.state}
         journal.write("program_changed", facts)
     journal.sync()
-    command.leave(folder)
+    command.detach(folder)
     display = command.display(image)
     display.resume(folder.id, image.name, progress.state, progress.iteration)
     if machine.direct is None:
         machine.warm = TIERS[command.tier]
-    driver = command.driven(
-        machine,
-        journal,
-        display,
-        interrupt,
-        resumption.checkpoints(),
-        progress=progress,
-        base_ms=history.active_ms,
-        begun=history.begun,
-        settle=unknown.settle_again,
-        doubtful=position.marks,
-    )
     answers = {seq: RESULT for seq, policy in policies.items() if policy == "fail"}
-    steps = driver.steps(position.outcome, position.notes, answers, position.places)
-    return (yield from command.drive(steps, journal, lock))
+    return (
+        yield from command.drive(
+            machine,
+            journal,
+            display,
+            interrupt,
+            resumption.checkpoints(),
+            lock,
+            (position.outcome, position.notes, answers, position.places),
+            progress=progress,
+            base_ms=history.active_ms,
+            begun=history.begun,
+            settle=unknown.settle_again,
+            doubtful=position.marks,
+        )
+    )
 
 
 def _no_record(folder: RunFolder) -> UserError:

@@ -5,10 +5,10 @@ The second insists: what runs is killed at once. A third ends this process on th
 
 from __future__ import annotations
 
-from ..cli import early_signals
 from ..host import processes, signals
 from ..host.context import Interrupt
 from ..host.errors import EXIT_INTERRUPTED
+from . import early_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _pass(number: int, frame: FrameType | None) -> None:
     return
 
 
-class Stopping:
+class StopSignals:
     """A context in which a request to stop can be made: by the stopping signals, unless `is_silent`."""
 
     __slots__ = ("_interrupt", "_signals")

@@ -28,7 +28,7 @@ from ...frontend.core.forms import FORMS
 from ...frontend.core.library import LIBRARY
 from ...frontend.sexp.reader import scan
 from ..host import environment, files
-from ..launch.repl import COMMANDS, TASK_LINE, Console, Leave, is_complete
+from .console import COMMANDS, TASK_LINE, Console, Leave, is_complete
 from .keys import no_mouse
 from .task_line import completions
 

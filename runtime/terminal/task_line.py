@@ -20,6 +20,7 @@ from ...frontend.tasks.names import is_parameter_name
 from ...frontend.tasks.registry import TaskRegistry
 from ...frontend.tasks.signature import TYPES, Parameter, Signature, fits
 from ...ir.diagnostics import CompileError, clean, suggest
+from ..effects.tool_listing import as_text
 from ..host.errors import EXIT_USAGE, UserError
 from ..host.paths import LOOPS
 from ..project import options
@@ -227,6 +228,13 @@ def usage(signature: Signature) -> str:
     if signature.parameters is None:
         parts.append("[name=value]…")
     return " ".join(parts)
+
+
+def help_text(call: Call, verb: str) -> str:
+    """The answer to `--help` after a name: the usage with this verb, and the parameters."""
+    if call.signature is None:
+        return "An expression takes no parameters; see `llc task --help`.\n"
+    return f"Usage: {verb} {usage(call.signature)}\n\n" + as_text([call.signature], True)
 
 
 def _named(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.launch import command
+from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 
 
@@ -84,7 +84,7 @@ def scripted(project: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         with monkeypatch.context() as patch, out.open("w") as stdout, err.open("w") as stderr:
             patch.setattr("sys.stdout", stdout)
             patch.setattr("sys.stderr", stderr)
-            code = command.run(values)
+            code = launch_run.run(values)
         return Ran(project, code, out.read_text(), err.read_text())
 
     return scripted

@@ -142,7 +142,7 @@ def test_the_process_is_on_its_own(project: Path, tmp_path: Path) -> None:
     [
         (["bad"], 2, "did you mean `done`?"),
         (["waitss"], 2, "did you mean `waits`?"),
-        (["waits", "--dry-run"], 2, "--dry-run runs nothing"),
+        (["waits", "--dry-run"], 2, "--dry-run executes nothing"),
         (["waits", "--script", "nothing.yaml"], 2, "nothing.yaml"),
     ],
 )

@@ -600,7 +600,7 @@ def test_alone_gives_each_wait_what_came_of_it() -> None:
 
 def test_requests_come_as_they_were_made(project: Path) -> None:
     """By name, one by one; one that nobody takes any more says so."""
-    table = control_channel.Desk.open()
+    table = control_channel.ControlChannel.open()
     assert table is not None
     assert table.requests() == []
     assert control_channel.ask(table.path, "a-1")
@@ -610,7 +610,7 @@ def test_requests_come_as_they_were_made(project: Path) -> None:
     table.close()
     assert not control_channel.ask(table.path, "a-1")
     os.mkfifo(".loops/.running/.host-of-a-dead-one")
-    again = control_channel.Desk.open()
+    again = control_channel.ControlChannel.open()
     assert again is not None
     assert holders() == [Path(again.path)]
     again.close()

@@ -20,7 +20,7 @@ from llc.runtime.host.context import Context, Interrupt
 from llc.runtime.journal import journal
 from llc.runtime.journal.journal import Journal
 from llc.runtime.journal.run_folder import RunFolder
-from llc.runtime.launch import command
+from llc.runtime.launch import resume as launch_resume
 from llc.runtime.project import options
 from llc.runtime.project.load import load_image
 from llc.runtime.recovery import resumption
@@ -94,7 +94,7 @@ def cut_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> RunFolder:
 
 def resume(run: RunFolder) -> Any:
     """The outcome of resuming, with a world that goes on counting."""
-    assert command.resume(options.Values(options.RESUME, run.id, quiet=True)) == 3  # at its limit
+    assert launch_resume.resume(options.Values(options.RESUME, run.id, quiet=True)) == 3  # at its limit
     ended = RunFolder("", run.path.replace(".running", ".history"))
     end = ended.end()
     assert end is not None
@@ -105,7 +105,7 @@ def resume(run: RunFolder) -> Any:
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Resumed runs go on in a world like the one they began in."""
-    monkeypatch.setattr("llc.runtime.effects.world.World", lambda: Told(10**6))
+    monkeypatch.setattr("llc.runtime.launch.command.World", lambda: Told(10**6))
 
 
 EXPECTED = ("limit", STEPS + 5, STEPS + 5, str(STEPS + 5))
@@ -205,7 +205,7 @@ def test_a_run_that_ends_leaves_no_checkpoint(project: Path) -> None:
     """They are for going on; the history keeps the journal."""
     run = cut_run(Told(STEPS))
     assert checkpoints.load(run)[0]
-    command.resume(options.Values(options.RESUME, run.id, quiet=True))
+    launch_resume.resume(options.Values(options.RESUME, run.id, quiet=True))
     assert not list(project.glob(".loops/.history/*/checkpoint-*"))
 
 

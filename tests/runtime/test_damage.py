@@ -23,7 +23,7 @@ from llc.runtime.host.context import Context, Interrupt
 from llc.runtime.journal import journal
 from llc.runtime.journal.journal import Journal
 from llc.runtime.journal.run_folder import RunFolder
-from llc.runtime.launch import command as launch
+from llc.runtime.launch import resume as launch_resume
 from llc.runtime.project import options, run_programs
 from llc.runtime.runs import locks
 from llc.runtime.runs.checkpoints import Checkpoints
@@ -128,7 +128,7 @@ def test_a_journal_damaged_at_any_byte(project: Path, text: str, change: str) ->
         damaged = whole[:place] if change == "cut off" else damage(whole, place)
         (folder / name).write_bytes(damaged)
         Counting.performed = []
-        assert launch.resume(options.Values(options.RESUME, folder.name, quiet=True)) == 0, place
+        assert launch_resume.resume(options.Values(options.RESUME, folder.name, quiet=True)) == 0, place
         safe = {seq for end, seq in ends if end <= place}
         assert not safe & set(Counting.performed), place
         end = RunFolder("", str(ended)).end()

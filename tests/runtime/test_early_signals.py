@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.cli import early_signals
 from llc.runtime.journal.outcome import Outcome
+from llc.runtime.launch import early_signals
 
 LOOP = """
 name: job

@@ -25,7 +25,7 @@ from llc.runtime.host.context import Context, Interrupt
 from llc.runtime.journal import journal
 from llc.runtime.journal.history import History
 from llc.runtime.journal.run_folder import RunFolder
-from llc.runtime.launch import command
+from llc.runtime.launch import resume as launch_resume
 from llc.runtime.project import options
 from llc.runtime.recovery.replay import replay
 from llc.runtime.runs import runs
@@ -313,7 +313,7 @@ def test_resuming_a_run_that_ended_at_once_repeats_its_order(project: Path) -> N
         (target / "each.events.jsonl").write_bytes(b"".join(lines[:count]))
         done = [json.loads(line)["seq"] for line in lines[:count] if b'"event":"action_complete"' in line]
         (project / "log").write_text("")
-        assert command.resume(options.Values(options.RESUME, ended.name, quiet=True)) == 0, count
+        assert launch_resume.resume(options.Values(options.RESUME, ended.name, quiet=True)) == 0, count
         again = (project / "log").read_text().split()
         assert sorted(again) == [str(n) for n in range(4) if n + 1 not in done], count
         end = [event for event in events(project) if event["event"] == "run_end"][-1]

@@ -417,9 +417,11 @@ def test_an_error_of_ours_is_masked(project: Path) -> None:
     """The file with a traceback, and the line that names it, show no secret."""
 
     code = (
-        "import sys; from llc.runtime.cli import entry; from llc.runtime.launch import command as launch\n"
-        "def fail(values): launch.Command(values).configure(); raise RuntimeError('sk-plain-1234')\n"
-        "launch.run = fail; sys.argv = ['llc', 'run', 'leaks', '--context', 'x=sk-plain-1234']\n"
+        "import sys; from llc.runtime.cli import entry; from llc.runtime.launch import command, report, run\n"
+        "def fail(values):\n"
+        "    command.Command(values, report.Report(values)).configure()\n"
+        "    raise RuntimeError('sk-plain-1234')\n"
+        "run.run = fail; sys.argv = ['llc', 'run', 'leaks', '--context', 'x=sk-plain-1234']\n"
         "sys.exit(entry.main())"
     )
     done = subprocess.run(

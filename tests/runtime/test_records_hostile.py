@@ -22,7 +22,7 @@ from llc.runtime.host.errors import UserError
 from llc.runtime.journal import journal
 from llc.runtime.journal import recording as recorded
 from llc.runtime.journal.recording import bounded
-from llc.runtime.launch import command
+from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 from llc.runtime.recordings import diff, fork, make_case, run_cases, trace_text
 from llc.runtime.recordings.timeline import Tape
@@ -58,7 +58,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / ".loops" / "fix.yaml").write_text(LOOP)
     (folder / "world.yaml").write_text(WORLD)
     with contextlib.chdir(folder):
-        command.outcome(options.Values(options.RUN, "fix", quiet=True, script="world.yaml", record="fix"))
+        launch_run.outcome(options.Values(options.RUN, "fix", quiet=True, script="world.yaml", record="fix"))
         yield folder
 
 

@@ -22,7 +22,8 @@ from llc.runtime.host.errors import UserError
 from llc.runtime.inspection import status
 from llc.runtime.journal import journal
 from llc.runtime.journal.run_folder import RunFolder
-from llc.runtime.launch import command as launch
+from llc.runtime.launch import resume as launch_resume
+from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 from llc.runtime.runs import runs
 from llc.runtime.runs.lookup import find_unfinished
@@ -64,7 +65,7 @@ def project(place: Path) -> Path:
 
 
 def run(target: str = "job", **given: Any) -> Any:
-    return launch.outcome(options.Values(options.RUN, target, quiet=True, **given))
+    return launch_run.outcome(options.Values(options.RUN, target, quiet=True, **given))
 
 
 def resume(
@@ -83,7 +84,7 @@ def resume(
 
 
 def in_process_resume(target: str = "job") -> int:
-    return launch.resume(options.Values(options.RESUME, target, quiet=True))
+    return launch_resume.resume(options.Values(options.RESUME, target, quiet=True))
 
 
 def finished(project: Path) -> Path:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from terminals import plain
 
 from llc.runtime.journal import recording
-from llc.runtime.launch import command
+from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 from llc.runtime.recordings import timeline as tapes
 from llc.runtime.recordings.timeline import Tape
@@ -54,7 +54,7 @@ def project(place: Path) -> Path:
 
 
 def run(target: str = "fix") -> None:
-    command.outcome(options.Values(options.RUN, target, quiet=True, script="world.yaml"))
+    launch_run.outcome(options.Values(options.RUN, target, quiet=True, script="world.yaml"))
 
 
 def tape_of(target: str) -> Tape:

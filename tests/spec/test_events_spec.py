@@ -13,7 +13,7 @@ from spec.blocks import SPEC, take, text_of
 
 from llc.ir.effects import NOTE_ROWS
 from llc.runtime.journal import events
-from llc.runtime.launch import command
+from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 
 CHAPTER = SPEC / "events.md"
@@ -42,7 +42,7 @@ def ended(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "world.yaml").write_text(world)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    command.outcome(options.Values(options.RUN, "loop.yaml", script="world.yaml", quiet=True))
+    launch_run.outcome(options.Values(options.RUN, "loop.yaml", script="world.yaml", quiet=True))
     (folder,) = tmp_path.glob(".loops/.history/fix-types-*")
     return folder
 

@@ -11,7 +11,7 @@ import pytest
 from spec.blocks import Block, parameters, take, text_of
 
 from llc.runtime.host.screen import Screen
-from llc.runtime.launch.repl import COMMANDS, Console
+from llc.runtime.terminal.console import COMMANDS, Console
 from llc.runtime.terminal.session import Session
 
 DIALOGUES = take("repl.md", "repl")

@@ -1,0 +1,116 @@
+"""Failures of a command: the exit code and the report of each kind of exception.
+
+The only place that converts an exception to an exit code (`spec/cli.md`, Exit codes). Imported only when
+something has failed. Must not be in here: where a failure is shown (`report`, `runtime/cli`).
+"""
+
+from __future__ import annotations
+
+from errno import EIO, ENOSPC
+
+from ...ir.diagnostics import CompileError, Diagnostic, in_order, to_json
+from ..host.context import Interrupted
+from ..host.errors import (
+    EXIT_FAILURE,
+    EXIT_HANGUP,
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_PIPE,
+    EXIT_USAGE,
+    UserError,
+    reason,
+)
+from ..journal.journal import JournalError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ...ir.spans import Source
+    from ..journal.run_folder import RunFolder
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code of a command that ended with this exception."""
+    match error:
+        case KeyboardInterrupt() | Interrupted():
+            return EXIT_INTERRUPTED
+        case UserError():
+            return error.exit_code
+        case CompileError():
+            return EXIT_USAGE
+        case JournalError():
+            return EXIT_FAILURE
+        case BrokenPipeError():
+            return EXIT_PIPE
+        case _ if _is_of_stream(error) and error.args[:1] == (EIO,):  # OSError, termios.error: no terminal
+            return EXIT_HANGUP
+        case _ if _is_disk_full(error):
+            return EXIT_FAILURE
+        case _:
+            return EXIT_INTERNAL
+
+
+def is_internal(error: BaseException) -> bool:
+    """Whether the exception is a defect of llc: caused neither by the user nor by the system."""
+    expected = (KeyboardInterrupt, Interrupted, UserError, JournalError, CompileError)
+    return not isinstance(error, expected)
+
+
+def _is_of_stream(error: BaseException) -> bool:
+    """Whether the error belongs to a standard stream: an error of a file carries the file's name."""
+    return getattr(error, "filename", None) is None
+
+
+def _is_disk_full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and _is_of_stream(error) and error.errno == ENOSPC
+
+
+def diagnostics(error: BaseException) -> tuple[Sequence[Diagnostic], Sequence[Source]]:
+    """The diagnostics to show for an exception, with their sources; none for an interrupt or a defect."""
+    match error:
+        case UserError():
+            return [Diagnostic(error.id, error.message, help=error.help)], ()
+        case JournalError():
+            return [Diagnostic(error.id, error.message)], ()
+        case CompileError():
+            return error.diagnostics, error.sources
+        case OSError() if _is_disk_full(error):
+            return [Diagnostic("cannot-write", f"cannot write to standard output: {reason(error)}")], ()
+        case _:
+            return (), ()
+
+
+def of_run(error: BaseException, folder: RunFolder | None) -> BaseException:
+    """The exception as a failure of a run: for a journal that cannot be written, with how to resume."""
+    if not isinstance(error, JournalError):
+        return error
+    help = None
+    if folder is not None:
+        help = f"nothing recorded is lost; when that is fixed: llc resume {folder.id}"
+    return UserError("journal", error.message, help, EXIT_FAILURE)
+
+
+def as_error(error: BaseException, target: str) -> dict[str, Any]:
+    """The `error` object of an `Outcome` for a run that this exception ended.
+
+    target: what was to be run, for an invalid program without a source.
+    """
+    help: str | None = None
+    more: dict[str, Any] = {}
+    match error:
+        case KeyboardInterrupt() | Interrupted():
+            kind, message = "interrupt", "interrupted"
+        case UserError():
+            kind, message, help = error.id, error.message, error.help
+        case JournalError():
+            kind, message = error.id, error.message
+        case CompileError():
+            count = sum(diagnostic.is_error for diagnostic in error.diagnostics)
+            place = error.sources[0].path if error.sources else target
+            kind, message = "invalid-loop", f"{count} error{'' if count == 1 else 's'} in {place}"
+            more["diagnostics"] = [to_json(one) for one in in_order(error.diagnostics)]
+        case _:
+            kind, message = "internal", "internal error"
+    return {"kind": kind, "message": message, "span": None, "help": help, **more}

@@ -1,0 +1,206 @@
+"""`llc run`: a new run, from its options to its outcome.
+
+Owns the order: program, world, folder and lock, journal, and then the same steps as any run (`command`).
+"""
+
+from __future__ import annotations
+
+import os.path
+import sys
+
+from ... import __version__
+from ...vm.code.image import Image
+from ...vm.jit.runtime.tiered import Machine
+from ..host import secrets
+from ..host.clock import timestamp
+from ..host.context import Interrupt
+from ..host.coroutines import Apart, alone
+from ..host.errors import UserError, refuse_missing_folder
+from ..host.paths import ROOT
+from ..host.screen import Screen
+from ..journal import journal as journals
+from ..journal.journal import Journal
+from ..journal.outcome import Outcome
+from ..journal.run_folder import RunFolder
+from ..project.limits import Bounds, keeping
+from ..project.load import load_expression, load_program
+from ..project.options import OVERRIDES, Values
+from ..runs import locks, program_file, runs
+from ..runs.checkpoints import Checkpoints
+from ..runs.loops import resolve_loop
+from .command import Command, execute
+from .report import Report
+from .signals import StopSignals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..host.coroutines import Steps
+
+
+def run(values: Values) -> int:
+    """`llc run`; the exit code."""
+    return execute(values, new_run)
+
+
+def outcome(values: Values) -> Outcome:
+    """As `run`, but without output and signal handlers, and exceptions are raised."""
+    with keeping():
+        ended = new_run(Command(values, Report(values, is_silent=True)))
+    if ended is None:
+        raise ValueError("a dry run has no outcome")
+    return ended
+
+
+def load_target(command: Command) -> tuple[str, Image]:
+    """The path, '' for an expression, and the image of the program that the options name."""
+    values = command.values
+    if values.expression is not None:
+        return "", load_expression(values.expression, values, command.warn)
+    path = resolve_loop(values.target, ROOT)
+    return path, load_program(path, values, command.warn)
+
+
+def new_run(command: Command, load: Callable[[Command], tuple[str, Image]] = load_target) -> Outcome | None:
+    """Run the program that `load` gives, with the options of the command; None for a dry run."""
+    values = command.values
+    command.bounds = Bounds.asked(values)
+    command.bounds.apply()
+    command.choose_tier()
+    command.configure()
+    if values.flame:
+        refuse_missing_folder(values.flame)
+    if values.budget:
+        from ..project import budget
+
+        command.budget = budget.asked(values.budget, command.budget)
+    if values.record:
+        from ..recordings import cases, make_case
+
+        make_case.refuse_taken(cases.case_path(values.record))
+    if values.dry_run and command.is_background:
+        raise UserError("bad-option", "--dry-run executes nothing, so it cannot run in the background")
+    path, image = load(command)
+    if values.dry_run:
+        from ..project.dry_run import dry_run
+
+        Screen(sys.stdout).deliver(secrets.masked(dry_run(image, values.json)).encode("utf-8", "replace"))
+        return None
+    with StopSignals(command.report.is_silent, command.is_background) as interrupt:
+        ended = alone(start(command, path, image, interrupt))
+    if values.record:
+        _record(command, ended)
+    return ended
+
+
+def start(
+    command: Command, path: str, image: Image, interrupt: Interrupt, scope: list[str] | None = None
+) -> Steps[Outcome]:
+    """Create the folder, the lock and the journal of a new run, and drive it.
+
+    path: of the program, '' for an expression. scope: paths to lock instead of the program's.
+    """
+    command.image = image
+    script = command.values.script
+    command.open_world(script)
+    about: dict[str, Any] = {"program": image.name, "path": path, **command.held_by()}
+    if script:
+        about["script"] = os.path.abspath(script)
+    wanted = [] if script else image.meta["scope"] if scope is None else scope
+    scheduler, world = command.scheduler, command.world
+
+    def now() -> str:
+        return timestamp(world.time())
+
+    facts = {**about, "started_at": now()}
+    folder, lock = yield from locks.starting(
+        ROOT, image.name, wanted, facts, command.queue(interrupt), command.ours
+    )
+    command.folder = folder
+    if scheduler is not None:
+        scheduler.ours.add(folder.id)
+    begun = now()
+    journal = None
+    try:
+        if scheduler is None or not scheduler.link_program(image, folder):
+            program_file.keep(folder.image, image)
+        journal = Journal.create(folder.journal, now)
+        fields = _start_fields(command, folder, image, about)
+        journal.write("run_start", fields if scope is None else {**fields, "scope": scope}, begun)
+        command.prepare(folder)
+        yield Apart(lambda: _sync(journal, folder))
+    except BaseException:
+        if journal is not None:
+            journal.close()
+        folder.discard()
+        lock.close()
+        command.folder = None
+        raise
+    if not (command.report.is_silent or command.report.as_json or command.values.quiet):
+        _mention_unfinished(command, folder, path)
+    command.detach(folder)
+    display = command.display(image)
+    display.begin(folder.id, image.name)
+    machine = Machine(image, tier=command.tier)
+    return (
+        yield from command.drive(machine, journal, display, interrupt, Checkpoints(folder), lock, begun=begun)
+    )
+
+
+def _start_fields(command: Command, folder: RunFolder, image: Image, about: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `run_start` (`spec/events.md`)."""
+    values = command.values
+    given = {row.name: value for row in OVERRIDES if (value := getattr(values, row.name, None))}
+    return {
+        "format": journals.FORMAT,
+        "run": folder.id,
+        "program": image.name,
+        "program_hash": image.program_hash,
+        "llc": __version__,
+        "path": about["path"],
+        **({"script": about["script"]} if "script" in about else {}),
+        **({"expression": values.expression} if values.expression is not None else {}),
+        **({"overrides": given} if given else {}),
+        **({"limits": limits} if (limits := command.bounds.as_record()) else {}),
+        **({"budget": command.budget} if command.budget else {}),
+    }
+
+
+def _sync(journal: Journal, folder: RunFolder) -> None:
+    """Make the start of a run durable, so that it survives a power failure."""
+    journal.sync()
+    journals.sync_folder(folder.path)
+    journals.sync_folder(os.path.dirname(folder.path))
+
+
+def _mention_unfinished(command: Command, folder: RunFolder, path: str) -> None:
+    """Say that the previous run of the same program is unfinished and can be resumed."""
+    before = runs.unfinished_before(folder)
+    if before is not None and path and before.start().get("path") == path and not locks.is_live(before):
+        command.warn(f"note: {before.id} has not ended; to go on with it: llc resume {before.id}")
+
+
+def _record(command: Command, ended: Outcome) -> None:
+    """Make a test case of the finished run; show why where that is impossible."""
+    from ..journal import recording
+    from ..journal.journal import JournalError
+    from ..recordings import case_writer, cases, make_case
+
+    assert command.folder is not None
+    if ended.status == "interrupted":
+        command.warn("note: the run was interrupted, so no case is recorded")
+        return
+    try:
+        path = cases.case_path(command.values.record)
+        case, notices = make_case.make(recording.RunFiles.of(command.folder), path)
+        case_writer.write(case)
+    except (UserError, JournalError) as error:
+        command.is_unrecorded = True
+        command.report.show_failure(error)
+        return
+    for notice in notices:
+        command.warn(f"note: {notice}")
+    if not command.values.quiet:
+        command.warn(f"recorded {case.path}")
