@@ -17,6 +17,7 @@ from ...ir.spans import Span
 from ..source.document import Document
 from ..source.schema import MAX_NAME
 from ..template.template import parse
+from .evaluator_checks import jq_problem, regex_problem, schema_problems, schema_verdicts
 from .graph import Graph
 from .project_checks import is_judged_by_model
 from .schema import (
@@ -392,8 +393,6 @@ class _Checker:
             return state.choices
         if not isinstance(evaluator, LlmStructured):
             return evaluator.verdicts
-        from .evaluator_checks import schema_verdicts
-
         said = schema_verdicts(evaluator)
         if said is not None and evaluator.uncertain_suffix:
             said = (*said, *(f"{verdict}_uncertain" for verdict in said))
@@ -430,8 +429,6 @@ class _Checker:
                 "add `_error` to its route, or choose another evaluator",
             )
         if evaluator.schema is not None:
-            from .evaluator_checks import schema_problems
-
             yield from schema_problems(evaluator, evaluator.schema)
 
     def expressions(self, texts: list[Text]) -> Iterator[Diagnostic]:
@@ -463,8 +460,6 @@ class _Checker:
     def compile(self, key: str, text: str) -> str | None:
         """What is wrong with an expression, or None."""
         if (key, text) not in self.compiled:
-            from .evaluator_checks import jq_problem, regex_problem
-
             self.compiled[key, text] = jq_problem(text) if key == "path" else regex_problem(text)
         return self.compiled[key, text]
 

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from ...ir.builder import expr, prim, store
-from ...ir.call_limits import DEADLINE, NEVER, OUTER, References
+from ...ir.call_limits import DEADLINE, NEVER, OUTER, References, closures_of
 from ...ir.effects import EFFECTS
 from ...ir.nodes import (
     Branch,
@@ -119,8 +119,6 @@ class _Pass:
         return attrs.evolve(old, states=tuple(states), captures=captures, locals=locals_)
 
     def _names_timed(self, state: State) -> bool:
-        from ...ir.call_limits import closures_of
-
         return any(closure.function in self.timed for closure in closures_of(state))
 
     # --- a state ----------------------------------------------------------------------------

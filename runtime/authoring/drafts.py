@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...frontend.compile import Compiled, compile_text
+from ...frontend.compile import Compiled
 from ...frontend.loop.desugar import slug
 from ...frontend.loop.paradigm_schema import PARADIGMS
 from ...frontend.loop.schema import LoopSettings
@@ -21,6 +21,7 @@ from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import IMAGE_SUFFIX, LOOPS, SOURCE_SUFFIXES
 from ..journal.journal import write_file
+from ..project.compilation import compile_text
 from ..project.dry_run import as_text, plan_of
 from ..project.load import compile_options
 

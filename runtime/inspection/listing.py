@@ -15,10 +15,10 @@ from ..runs.loops import loop_files
 
 def loops() -> list[dict[str, Any]]:
     """The loops here: name, file, paradigm and description; `valid` false where one cannot be read."""
-    from ...frontend.compile import compile_file
     from ...frontend.loop.load import loop_of
     from ...frontend.loop.reader import read_loop
     from ...frontend.source.files import is_flow_path, read_source
+    from ..project.compilation import compile_file
 
     rows = []
     for name, path in loop_files().items():

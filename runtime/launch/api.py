@@ -37,11 +37,10 @@ def compile(
     them. The rest overrides what the loop says, as the options of `llc compile` do. Raises
     CompileError with every diagnostic.
     """
-    from ...frontend.compile import compile_text
     from ...ir.compile_options import CompileOptions
     from ...vm.code.emit import emit
     from ..host.paths import LOOPS
-    from ..project.load import Project
+    from ..project.compilation import compile_text
 
     options = CompileOptions(
         max_iterations=max_iterations,
@@ -50,7 +49,6 @@ def compile(
         llm_model=llm_model,
         arguments=_plain_data(arguments),
         folder=LOOPS,
-        project=Project(),
         declare=declare,
     )
     return emit(compile_text(text, path, options).program)

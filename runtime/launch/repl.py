@@ -31,7 +31,7 @@ def run(values: Values) -> int:
     longest = LONGEST_SHOWN if is_terminal else None
     session = Session(
         display=ProgressDisplay(out if is_terminal else errors, {}),
-        options=compile_options().evolve(project=None),
+        options=compile_options(),
         fuel=bounds.fuel,
         longest=longest,
         tier=tier,

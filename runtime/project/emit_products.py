@@ -6,12 +6,15 @@ import json
 import os.path
 from collections.abc import Callable
 
-from ...ir.diagnostics import render_all, suggest
+from ...ir.diagnostics import suggest
+from ...vm.code.disassembly import disassemble, disassemble_json
+from ...vm.code.emit import emit
 from ..host import files
-from ..host.errors import UserError, refuse_missing_folder
+from ..host.errors import UserError, reason, refuse_missing_folder
 from ..host.paths import IMAGE_SUFFIX
-from ..journal.journal import write_file
+from ..journal.journal import JournalError, write_file
 from ..runs.loops import resolve_loop
+from .compilation import compile_file, report_warnings
 from .load import compile_options, load_image
 from .options import Values
 
@@ -37,12 +40,8 @@ def compile_to(
         form = _form_of(output, form)
         if files.exists(output) and files.samefile(output, path):
             raise UserError("overwrites-source", f"`{output}` is the loop itself", "name another file")
-    from ...frontend.compile import compile_file
-
     compiled = compile_file(path, compile_options(values))
-    warnings = [diagnostic for diagnostic in compiled.diagnostics if not diagnostic.is_error]
-    if warnings:
-        warn(render_all(warnings, compiled.sources))
+    report_warnings(compiled, warn)
     data: bytes
     match form:
         case "fsm":
@@ -58,13 +57,8 @@ def compile_to(
 
             data = expanded_text(compiled.core).encode()
         case "bytecode":
-            from ...vm.code.disassembly import disassemble
-            from ...vm.code.emit import emit
-
             data = disassemble(emit(compiled.program)).encode()
         case "image":
-            from ...vm.code.emit import emit
-
             data = emit(compiled.program, sources=with_sources).to_bytes()
         case _:
             from ...ir.text import print_program
@@ -98,9 +92,6 @@ def _form_of(output: str, form: str | None) -> str:
 
 def _write_output(path: str, data: bytes) -> None:
     if files.lexists(path) and not files.isfile(path):
-        from ..host.errors import reason
-        from ..journal.journal import JournalError
-
         try:  # a device or a pipe cannot be replaced, only written to
             with files.open(path, "wb") as file:
                 file.write(data)
@@ -114,15 +105,10 @@ def _write_output(path: str, data: bytes) -> None:
 def disassembly(values: Values, as_json: bool, warn: Callable[[str], None]) -> str:
     """The bytecode of an image or a loop as text. Raises UserError and CompileError."""
     path = resolve_loop(values.target)
-    from ...vm.code import disassembly as disasm
-
     if path.endswith(IMAGE_SUFFIX):
         image = load_image(path)
     else:
-        from ...frontend.compile import compile_file
-        from ...vm.code.emit import emit
-
         image = emit(compile_file(path, compile_options(values)).program)
     if as_json:
-        return json.dumps(disasm.disassemble_json(image), indent=2, ensure_ascii=False) + "\n"
-    return disasm.disassemble(image)
+        return json.dumps(disassemble_json(image), indent=2, ensure_ascii=False) + "\n"
+    return disassemble(image)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import os.path
 
+from ...ir.digests import blake2b, sha256
+from ...vm.code.image import Image, ImageError
 from ..host import environment, files, processes
 from ..host.paths import CONFIG, LOOPS, TOOLS, make_private
 from ..journal.journal import JournalError, write_file
@@ -19,8 +21,6 @@ from ..runs.program_file import holds_secret
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from ...vm.code.image import Image
 
 FOLDER = os.path.join(LOOPS, ".cache")
 SUFFIX = ".cached"
@@ -36,8 +36,6 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 
 def entry_key(source: bytes, path: str, settings: Iterable[str]) -> str:
     """The name of the entry for a source compiled under `settings` by this llc."""
-    from ...ir.digests import blake2b
-
     digest = blake2b(digest_size=20)
     for part in (b"1", _makers(), path.encode("utf-8", "surrogateescape"), source):
         digest.update(b"%d:" % len(part) + part)
@@ -53,8 +51,6 @@ def project_files(root: str, has_flows: bool) -> list[str]:
     The configuration names agents and prices; tools and tasks can be called by flows. A file that appears or
     disappears is a change, and so is one that becomes unreadable.
     """
-    from ...ir.digests import blake2b
-
     paths = [os.path.join(root, LOOPS, CONFIG)]
     if has_flows:
         tasks = os.path.join(root, LOOPS, "tasks")
@@ -79,8 +75,6 @@ def load(root: str, key: str) -> Image | None:
     data = _read(root, key, SUFFIX)
     if data is None:
         return None
-    from ...vm.code.image import Image, ImageError
-
     try:
         return Image.from_bytes(data)
     except ImageError:
@@ -107,8 +101,6 @@ def is_current(image: Image) -> bool:
 
     The first is in the entry's key; these are known only once it has been compiled.
     """
-    from ...ir.digests import sha256
-
     for source in image.sources[1:]:
         if not files.isfile(source.path):  # a pipe would be waited for
             return False
@@ -185,8 +177,6 @@ def _makers() -> bytes:
 
 
 def _mac(secret: bytes, key: str, data: bytes) -> bytes:
-    from ...ir.digests import blake2b
-
     return blake2b(
         data, digest_size=_MAC, key=secret, person=b"llc-image", salt=bytes.fromhex(key)[:16]
     ).digest()

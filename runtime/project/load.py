@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from ...ir.compile_options import DEFAULT_LLM_MODEL, CompileOptions
 from ...ir.scalars import scalar_or_text
+from ...vm.code.image import Image, ImageError
 from ..host import environment, files
 from ..host.errors import UserError, reason
 from ..host.paths import IMAGE_SUFFIX, LOOPS, ROOT
 from ..runs import program_file
 from . import image_cache
+from .options import Values
 
-# A run from the cache starts without the compiler, the verifier, the machine's image and attrs.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any
-
-    from ...frontend.compile import Compiled
-    from ...vm.code.image import Image
-    from .configuration import Configuration
-    from .options import Values
 
 # The compiler refuses a larger source; it is not looked up in the cache.
 _MAX_SOURCE_BYTES = 16 << 20
@@ -44,9 +40,9 @@ def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Imag
         cached = image_cache.load(ROOT, key)
         if cached is not None and image_cache.is_current(cached):
             return cached
-    from ...frontend.compile import compile_file
+    from .compilation import image_of_file
 
-    image, has_warnings = _emit(compile_file(path, options), warn)
+    image, has_warnings = image_of_file(path, options, warn)
     # A file that was edited during the compilation belongs to no key.
     if key is not None and not has_warnings and key == _cache_key(path, options):
         image_cache.store(ROOT, key, image)
@@ -71,15 +67,9 @@ def _cache_key(path: str, options: CompileOptions) -> str | None:
 
 def load_expression(text: str, values: Values, warn: Callable[[str], None], name: str = "") -> Image:
     """The image of an expression without a file. name: of the program. Raises CompileError."""
-    from ...frontend.compile import compile_text
-    from ...frontend.source.files import EXPRESSION
+    from .compilation import image_of_text
 
-    compiled = compile_text(text, EXPRESSION, compile_options(values))
-    if name:
-        import attrs
-
-        compiled = attrs.evolve(compiled, program=attrs.evolve(compiled.program, name=name))
-    return _emit(compiled, warn)[0]
+    return image_of_text(text, "<expression>", compile_options(values), warn, name)
 
 
 def load_image(
@@ -90,8 +80,6 @@ def load_image(
     advice: the help for a damaged image. root: the folder whose cache knows verified images; None: verify
     in any case.
     """
-    from ...vm.code.image import Image, ImageError
-
     try:
         with files.open(path, "rb") as file:
             data = program_file.whole(file.read(), path)
@@ -102,39 +90,22 @@ def load_image(
     except ImageError as error:
         raise UserError("bad-image", f"{path}: {error}", advice) from None
     if root is None or not image_cache.is_sound(root, data):
+        from .verify import verify_image
+
         verify_image(image)
         if root is not None:
             image_cache.remember_sound(root, data)
     return image
 
 
-def verify_image(image: Image) -> None:
-    """Raise CompileError for an image that the compiler cannot have made."""
-    from ...ir.diagnostics import CompileError
-    from ...ir.gc_pause import CollectorRests
-    from ...ir.verify import verify
-    from ...vm.code.lift import lift
-    from ...vm.code.verify import verify_image as verify_code
-
-    with CollectorRests():
-        found = [diagnostic for diagnostic in verify_code(image) if diagnostic.is_error]
-        if not found:
-            found = [diagnostic for diagnostic in verify(lift(image, places=False)) if diagnostic.is_error]
-            if found:  # lifted again with places, which only diagnostics need
-                found = [diagnostic for diagnostic in verify(lift(image)) if diagnostic.is_error] or found
-    if found:
-        raise CompileError(found)
-
-
 def compile_options(values: Values | None = None) -> CompileOptions:
     """The options of a compilation in this project: those of a command, or the defaults.
 
-    The project and the model of `LLC_LLM_MODEL` are part of both.
+    The model of `LLC_LLM_MODEL` is part of both; `compilation` adds the project's configuration.
     """
     options = CompileOptions(
         default_model=environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL,
         folder=LOOPS,
-        project=Project(),
     )
     if values is None:
         return options
@@ -177,42 +148,6 @@ def argument_value(text: str) -> Any:
         return text
 
 
-class Project:
-    """The project's configuration for the checks of loops; read on first use."""
-
-    def __init__(self) -> None:
-        self._known: Configuration | None = None
-
-    @property
-    def _configuration(self) -> Configuration | None:
-        """None if it cannot be read; the command that uses it reports that."""
-        from ...ir.diagnostics import CompileError
-        from . import configuration
-
-        if self._known is None:
-            try:
-                self._known = configuration.load(ROOT)
-            except CompileError:
-                return None
-        return self._known
-
-    def agents(self) -> Sequence[str] | None:
-        from .agents import KNOWN
-
-        found = self._configuration
-        return None if found is None else (*KNOWN, *found.agents)
-
-    def is_priced(self, model: str) -> bool:
-        from . import models
-        from .prices import Prices
-
-        found = self._configuration
-        if found is None:
-            return True
-        chosen = models.choose(model, found.models)
-        return Prices().row(chosen.name, chosen.price) is not None
-
-
 def _compile_again(image: Image, path: str, options: CompileOptions, warn: Callable[[str], None]) -> Image:
     """The program of an image compiled from its source with other options."""
     text = image.sources[0].text if image.sources else None
@@ -222,17 +157,6 @@ def _compile_again(image: Image, path: str, options: CompileOptions, warn: Calla
             f"{path} was compiled without its sources, so nothing in it can be overridden",
             "compile it with the overrides instead: `llc compile LOOP --context K=V -o x.llb`",
         )
-    from ...frontend.compile import compile_text
+    from .compilation import image_of_text
 
-    return _emit(compile_text(text, image.sources[0].path, options), warn)[0]
-
-
-def _emit(compiled: Compiled, warn: Callable[[str], None]) -> tuple[Image, bool]:
-    from ...vm.code.emit import emit
-
-    warnings = [diagnostic for diagnostic in compiled.diagnostics if not diagnostic.is_error]
-    if warnings:
-        from ...ir.diagnostics import render_all
-
-        warn(render_all(warnings, compiled.sources))
-    return emit(compiled.program), bool(warnings)
+    return image_of_text(text, image.sources[0].path, options, warn)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os.path
 
 from ...ir.digests import sha256
+from ...vm.code.image import Image
 from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import IMAGE_SUFFIX, ROOT
+from ..journal.run_folder import RunFolder
 from ..runs import program_file
 from . import run_programs
 
@@ -20,9 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ...vm.code.image import Image
     from ...vm.machine.machine import Machine
-    from ..journal.run_folder import RunFolder
 
 
 _LIBRARY = "stdlib/"

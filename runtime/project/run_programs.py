@@ -10,6 +10,7 @@ import contextlib
 import os.path
 import re
 
+from ...vm.code.image import Image
 from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import FIRST_IMAGE, ROOT
@@ -25,8 +26,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
-
-    from ...vm.code.image import Image
 
 _NAME = re.compile(r"program(-\d{1,9})?\.llb")
 _CHANGED = b'{"event":"program_changed"'

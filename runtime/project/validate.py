@@ -6,12 +6,14 @@ import os.path
 from collections.abc import Sequence
 from typing import Any
 
+from ...frontend.source.files import is_flow_path, read_source
 from ...ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
 from ...ir.spans import Source
 from ..host.errors import UserError
 from ..host.paths import CONFIG, IMAGE_SUFFIX, LOOPS, ROOT
 from ..runs.loops import loop_files, resolve_loop
 from . import configuration
+from .compilation import compile_file
 from .load import argument_value, compile_options, load_image
 
 
@@ -85,9 +87,6 @@ def _check_one(target: str, arguments: tuple[tuple[str, str], ...], declare: tup
         if path.endswith(IMAGE_SUFFIX):
             load_image(path)
             return Finding(path, [], [])
-        from ...frontend.compile import compile_file
-        from ...frontend.source.files import is_flow_path
-
         options = compile_options()
         if is_flow_path(path):
             options = options.evolve(arguments={name: argument_value(text) for name, text in arguments})
@@ -103,8 +102,6 @@ def _check_one(target: str, arguments: tuple[tuple[str, str], ...], declare: tup
 
 def _may_call(path: str) -> bool:
     """Whether a loop may call functions of flows, to which `--declare` matters."""
-    from ...frontend.source.files import read_source
-
     return "call" in (read_source(path).text or "")
 
 

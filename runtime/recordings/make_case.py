@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...frontend.compile import compile_file, compile_text
 from ...frontend.source.files import EXPRESSION
 from ...ir.compile_options import DEFAULT_LLM_MODEL
 from ...ir.diagnostics import CompileError
@@ -23,6 +22,7 @@ from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import IMAGE_SUFFIX, ROOT
 from ..journal import journal
 from ..journal.recording import Answer, Asked, Note, Recording, RunFiles, bounded, each_text, unpacked
+from ..project.compilation import compile_file, compile_text
 from ..project.load import compile_options, load_program
 from ..project.options import given
 from ..runs.loops import is_path, resolve_loop

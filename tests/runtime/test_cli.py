@@ -422,7 +422,7 @@ def test_a_first_run_imports_the_compiler_and_what_runs(llc: Llc) -> None:
     assert not unused(modules)
     ours = sorted(name for name in modules if name.startswith("llc."))
     packages = {name for name, after in itertools.pairwise(ours) if after.startswith(f"{name}.")}
-    assert len(set(ours) - packages) <= 120
+    assert len(set(ours) - packages) <= 130
 
 
 @pytest.mark.parametrize(
