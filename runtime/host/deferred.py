@@ -17,9 +17,7 @@ def load(namespace: dict[str, Any], sources: dict[str, tuple[str, ...]], name: s
     """
     for module, names in sources.items():
         if name in names:
-            from importlib import import_module
-
-            loaded = import_module(module)
+            loaded = __import__(module)  # `importlib` takes longer to load than most of them
             for one in names:
                 namespace.setdefault(one, getattr(loaded, one))
             return namespace[name]
