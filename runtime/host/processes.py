@@ -1,12 +1,11 @@
-"""Processes: start, wait for, signal and identify them; end what an earlier run left behind.
+"""Processes: start, wait for, signal and identify them.
 
 A process is identified by its start time (`start_time`): a later process with the same pid has another.
-That is read from /proc; where there is none, nothing is known and nothing is ended.
+That is read from /proc; where there is none, nothing is known.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from os import (
@@ -27,12 +26,12 @@ from os import (
 )
 from os import _exit as exit_now
 
-from . import clock, files, signals
+from . import files
 from .deferred import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from os import pidfd_open
     from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_CORE, RLIMIT_NOFILE, getrlimit, setrlimit
     from signal import pidfd_send_signal
@@ -49,7 +48,7 @@ else:
 
 _DEFERRED = {
     "resource": ("RLIMIT_AS", "RLIMIT_CORE", "RLIMIT_NOFILE", "RLIM_INFINITY", "getrlimit", "setrlimit"),
-    "signal": ("pidfd_send_signal",),
+    "_signal": ("pidfd_send_signal",),
     "subprocess": ("DEVNULL", "PIPE", "Popen", "TimeoutExpired"),
 }
 
@@ -66,8 +65,7 @@ __all__ = [
     "WUNTRACED",
     "Popen",
     "TimeoutExpired",
-    "end_effect",
-    "end_leftover",
+    "boot_id",
     "exit_now",
     "find_leaders",
     "fork",
@@ -92,10 +90,6 @@ __all__ = [
     "waitstatus_to_exitcode",
 ]
 
-# Seconds between TERM and KILL, and between two looks at who is left.
-GRACE = 2.0
-POLL_EXIT = 0.01
-
 _boot: str | None = None
 # Whether a new process's start tick can be told by the clock; None until one was looked at.
 _is_clock_right: bool | None = None
@@ -105,7 +99,7 @@ _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 def start_time(pid: int) -> str:
     """What tells a process from a later one with its pid: boot and start tick; "" where unknown."""
     fields = _stat(pid)
-    return "" if fields is None else f"{_boot_id()}:{fields[19].decode()}"
+    return "" if fields is None else f"{boot_id()}:{fields[19].decode()}"
 
 
 def tick_now() -> int:
@@ -124,7 +118,7 @@ def new_start_time(pid: int, since: int) -> str:
     global _is_clock_right
     if _is_clock_right is False or since != tick_now():
         return start_time(pid)
-    told = f"{_boot_id()}:{since}"
+    told = f"{boot_id()}:{since}"
     if _is_clock_right is None:
         seen = start_time(pid)
         _is_clock_right = seen == told
@@ -136,44 +130,6 @@ def is_alive(pid: int, started: str) -> bool:
     """Whether the process that began then is still there, and more than a zombie."""
     fields = _stat(pid)
     return fields is not None and fields[0] not in (b"Z", b"X") and start_time(pid) == started
-
-
-def end_leftover(pid: int, started: str, effect_id: str) -> bool:
-    """End what is left of the group of an effect that an earlier run had started.
-
-    `pid` and `started` as `Context.on_process` got them. The leader must have that start time; where
-    it is gone, members of its group or session count that carry the effect's id in their
-    environment. So a pid that was used again is never signalled. Whether anything was running.
-    """
-    if not started or started.partition(":")[0] != _boot_id():
-        return False
-    leader = _stat(pid)
-    if leader is not None and start_time(pid) != started:
-        return False  # the pid belongs to somebody else, and with it no group of ours can exist
-    found = members = group_members(pid, effect_id)
-    number = signals.SIGTERM
-    end = clock.monotonic() + GRACE
-    while members:
-        for member in members:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(member, number)
-        clock.sleep(POLL_EXIT)
-        members = group_members(pid, effect_id)
-        if clock.monotonic() >= end:
-            if number == signals.SIGKILL:
-                break
-            number = signals.SIGKILL
-            end = clock.monotonic() + GRACE
-    return bool(found)
-
-
-def end_effect(effect_id: str, processes: Iterable[tuple[int, str]]) -> list[int]:
-    """End what is left of an effect, by the processes on record for it; the pids of those that led it.
-
-    Where none is on record it may have been cut off before: then by whoever carries its id.
-    """
-    known = list(processes) or find_leaders(effect_id)
-    return [pid for pid, started in known if end_leftover(pid, started, effect_id)]
 
 
 def find_leaders(effect_id: str) -> list[tuple[int, str]]:
@@ -242,7 +198,8 @@ def _stat(pid: int) -> list[bytes] | None:
     return data[data.rindex(b")") + 2 :].split()
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
+    """What tells this start of the machine from others; "" where unknown."""
     global _boot
     if _boot is None:
         try:

@@ -1,8 +1,10 @@
-"""Signals of this process: handlers, masks, timers and the numbers."""
+"""Signals of this process: handlers, masks, timers and the numbers.
+
+All but `Signals` come from the module in C that `signal` wraps: it is there without being loaded, and gives
+numbers as plain integers.
+"""
 
 from __future__ import annotations
-
-from .deferred import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +34,34 @@ if TYPE_CHECKING:
     )
     from typing import Any
 else:
+    from _signal import (
+        ITIMER_REAL,
+        SIG_BLOCK,
+        SIG_DFL,
+        SIG_IGN,
+        SIG_SETMASK,
+        SIGCHLD,
+        SIGCONT,
+        SIGHUP,
+        SIGINT,
+        SIGKILL,
+        SIGPIPE,
+        SIGTERM,
+        SIGTSTP,
+        SIGTTOU,
+        SIGWINCH,
+        SIGXFSZ,
+        default_int_handler,
+        getsignal,
+        pthread_sigmask,
+        setitimer,
+        signal,
+    )
+
+    from .deferred import load
 
     def __getattr__(name: str) -> Any:
-        return load(globals(), {"signal": tuple(__all__)}, name)
+        return load(globals(), {"signal": ("Signals",)}, name)
 
 
 __all__ = [

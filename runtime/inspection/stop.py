@@ -14,7 +14,7 @@ import os.path
 from typing import Any
 
 from ..execution import control_channel
-from ..host import clock, files, pipes, processes, signals
+from ..host import clock, files, leftovers, pipes, processes, signals
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import HISTORY, ROOT
 from ..journal import summary
@@ -311,4 +311,4 @@ def end_leftovers(run: RunFolder) -> None:
     with contextlib.suppress(UserError):
         told = summary.of(run)
         for seq in told.pending:
-            processes.end_effect(f"{run.id}/{seq}", told.processes.get(seq, ()))
+            leftovers.end_effect(f"{run.id}/{seq}", told.processes.get(seq, ()))

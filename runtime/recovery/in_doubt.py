@@ -11,7 +11,7 @@ from ...ir.effects import EFFECTS
 from ..host import terminal
 from ..host.context import LONGEST_WAIT
 from ..host.errors import EXIT_FAILURE, UserError
-from ..host.processes import end_effect
+from ..host.leftovers import end_effect
 from ..host.secrets import masked
 
 TYPE_CHECKING = False

@@ -60,7 +60,7 @@ def test_a_part_names_all_functions_of_its_module(part: str) -> None:
         "files": {"fsdecode", "fsencode", "fspath", "DirEntry", "PathLike"},
         "environment": {"environ", "environb", "platform", "python_version", "sysconf"},
         "processes": {
-            "TimeoutExpired", "WIFSTOPPED", "waitstatus_to_exitcode", "end_effect", "end_leftover",
+            "TimeoutExpired", "WIFSTOPPED", "waitstatus_to_exitcode",
             "is_alive",
         },
         "signals": {"Signals", "default_int_handler"},

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from llc.runtime.host import processes
-from llc.runtime.host.processes import end_leftover, new_start_time, start_time, tick_now
+from llc.runtime.host import leftovers, processes
+from llc.runtime.host.leftovers import end_leftover
+from llc.runtime.host.processes import new_start_time, start_time, tick_now
 
 EFFECT = "lint-20240115-103000-ab12/3"
 Start = Callable[..., subprocess.Popen[str]]
@@ -82,7 +83,7 @@ def test_a_running_group_is_ended(start: Start) -> None:
 
 def test_a_group_that_ignores_term_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the grace."""
-    monkeypatch.setattr(processes, "GRACE", 0.2)
+    monkeypatch.setattr(leftovers, "GRACE", 0.2)
     process = start("trap '' TERM; echo; while :; do sleep 60; done")
     assert end_leftover(process.pid, start_time(process.pid), EFFECT) is True
     assert process.wait() == -signal.SIGKILL
