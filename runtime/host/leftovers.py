@@ -46,8 +46,8 @@ def end_leftover(pid: int, started: str, effect_id: str) -> bool:
 def end_effect(effect_id: str, known: Iterable[tuple[int, str]]) -> list[int]:
     """End what is left of an effect; the pids of the leaders that were ended.
 
-    known: the processes on record for it. Where none is, the run may have crashed between the start of one and
-    the record of it: then the session leaders that carry the effect's id.
+    known: the processes on record for it. Where none is, the run may have crashed between the start of one
+    and the record of it: then the session leaders that carry the effect's id.
     """
     known = list(known) or processes.find_leaders(effect_id)
     return [pid for pid, started in known if end_leftover(pid, started, effect_id)]
