@@ -171,12 +171,12 @@ def profile(given: dict[str, Any]) -> int:
 )
 def clean(given: dict[str, Any]) -> int:
     from ..host.paths import ROOT
-    from ..project import configuration
+    from ..project import configuration, settings
     from ..runs import retention
 
     keep, older_than = given["keep"], None
     if given["older_than"] is not None:
-        older_than = configuration.age(given["older_than"])
+        older_than = settings.age(given["older_than"])
         if older_than is None:
             raise UserError("bad-option", f"`{given['older_than']}` is no age", "such as 30d, 12h, 90m or 4w")
     elif keep is None and not given["unfinished"]:

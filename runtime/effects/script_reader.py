@@ -10,6 +10,7 @@ import attrs
 
 from ...frontend.source.document import Mapping as MappingNode
 from ...frontend.source.document import Refused
+from ...frontend.source.files import read_source
 from ...frontend.source.schema import JSON, SCALAR, Spec, Type, block, choice, fields_of, of
 from ...frontend.source.schema_reader import BAD, SchemaReader, is_empty
 from ...frontend.source.yaml_tree import read_document
@@ -117,7 +118,12 @@ class WorldFile(Spec):
     )
 
 
-def read(source: Source) -> ScriptedWorld:
+def load_world(path: str) -> ScriptedWorld:
+    """The world in a file. Raises `CompileError` with every error in it."""
+    return read_world(read_source(path))
+
+
+def read_world(source: Source) -> ScriptedWorld:
     """The world that a script describes. Raises `CompileError` with every error in it."""
     document = read_document(source)
     world = ScriptedWorld([], {}, EPOCH, source.path)

@@ -16,7 +16,6 @@ from .agent import handoff_of
 from .process import failure, signal_number
 
 if TYPE_CHECKING:
-    from ...ir.spans import Source
     from ..host.context import Context, EffectLike
     from .jq import JqWorker
 
@@ -84,20 +83,6 @@ class ScriptedWorld:
         self._passed = 0.0
         self._path = path
         self._jq: JqWorker | None = None
-
-    @classmethod
-    def load(cls, path: str) -> ScriptedWorld:
-        """The world in a file; CompileError with every problem found in it."""
-        from ...frontend.source.files import read_source
-
-        return cls.read(read_source(path))
-
-    @classmethod
-    def read(cls, source: Source) -> ScriptedWorld:
-        """The world in a source that is already here; CompileError as `load`."""
-        from .script_reader import read
-
-        return read(source)
 
     def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
         context.interrupt.check()

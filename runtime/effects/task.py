@@ -19,6 +19,7 @@ from ..models.conversation import bounded
 from ..models.prompt import JSON_ONLY, BadInput, field_of, fill, json_output, message
 from ..models.prompt_files import Outside, Shown
 from ..project import configuration, models
+from ..project.settings import Configuration
 
 if TYPE_CHECKING:
     from ..host.context import Context
@@ -61,13 +62,13 @@ class Tasks:
         self._turns = turns
         self._recall = recall
         self._client = ModelClient(shared=shared)
-        self._settings: configuration.Configuration | None = None
+        self._settings: Configuration | None = None
 
     def close(self) -> None:
         self._client.close()
 
     @property
-    def settings(self) -> configuration.Configuration:
+    def settings(self) -> Configuration:
         """What the project says of models and tasks, as it was when the first task was done."""
         if self._settings is None:
             try:

@@ -157,9 +157,9 @@ def evaluate(
 def _world(given: WorldLike | str | files.PathLike[str]) -> WorldLike:
     """What performs effects, or what is told by a file. CompileError where it cannot be read."""
     if isinstance(given, str | files.PathLike):
-        from ..effects.scripted_world import ScriptedWorld
+        from ..effects.script_reader import load_world
 
-        return ScriptedWorld.load(files.fspath(given))
+        return load_world(files.fspath(given))
     if not hasattr(given, "perform"):
         kind = type(given).__name__
         raise TypeError(f"`world` performs effects, or is the file of a scripted world; {kind} is neither")

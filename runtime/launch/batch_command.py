@@ -44,9 +44,9 @@ def _batch(command: Command, values: Values, targets: list[str], is_resuming: bo
         raise UserError("bad-option", "name what is to be run", "loops, a file of jobs (.jsonl), or --resume")
     _prepare(command, values)
     if values.script:
-        from ..effects.scripted_world import ScriptedWorld
+        from ..effects.script_reader import load_world
 
-        ScriptedWorld.load(values.script)  # each run has its own, but what is wrong with it is said once
+        load_world(values.script)  # each run has its own, but what is wrong with it is said once
     screen = Screen(sys.stderr) if values.json else Screen(sys.stdout)
     answers = Screen(sys.stdout)
     lines: BatchLines

@@ -196,10 +196,11 @@ class Command:
         if script is None:
             self.world = World() if self.scheduler is None else World(shared=self.scheduler.models)
             return
-        from ..effects.scripted_world import NoRule, ScriptedWorld
+        from ..effects.script_reader import load_world
+        from ..effects.scripted_world import NoRule
 
         self.is_scripted = True
-        self.world, self.refusals = ScriptedWorld.load(script), (NoRule,)
+        self.world, self.refusals = load_world(script), (NoRule,)
 
     # --- the run lock and the background ----------------------------------------------------------
 

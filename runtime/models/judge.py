@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..host.context import Context
-    from ..project.configuration_schema import ModelEntry
     from ..project.models import Model
+    from ..project.settings import ModelEntry
     from .client import ModelClient
     from .worker_pool import SharedWorkers
 

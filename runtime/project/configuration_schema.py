@@ -30,15 +30,15 @@ from ...frontend.tasks.mcp import SERVERS, McpServer
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.effects import RUNNERS, UNITS
 from ...ir.records import frozen
-from ..host.paths import KEPT
 from .agents import FIELDS, KNOWN, OUTPUTS, Agent
-from .configuration import AGE, Configuration, age
 from .providers import PROVIDERS
+from .settings import AGE, Configuration, ModelEntry, TaskSettings, age
 
 _AMOUNT = Type("number", least=0, most=1e15)
 _WHOLE = Type("integer", least=0, most=1e15)
 _WORDS = Type("list", TEXT, least=1, says="a list: a program and its arguments")
 _BYTES = Type("integer", least=1, most=1e12)
+_TASKS = TaskSettings()
 
 
 @frozen(kw_only=True)
@@ -46,7 +46,8 @@ class History(Spec):
     """Which finished runs are kept."""
 
     keep: int = attrs.field(
-        default=KEPT, metadata=of(Type("integer", least=0, most=1e12), "Finished runs kept per loop.")
+        default=Configuration().keep,
+        metadata=of(Type("integer", least=0, most=1e12), "Finished runs kept per loop."),
     )
     older_than: str | None = attrs.field(
         default=None,
@@ -58,7 +59,7 @@ class History(Spec):
 
 
 @frozen(kw_only=True)
-class ModelEntry(Spec):
+class ModelSpec(Spec):
     """A model, by a name of the project's own."""
 
     noun: ClassVar[str] = "a model"
@@ -89,7 +90,7 @@ class ModelEntry(Spec):
 
 
 @frozen(kw_only=True)
-class AgentEntry(Spec):
+class AgentSpec(Spec):
     """An agent program, by a name of the project's own."""
 
     keyed: ClassVar[bool] = True
@@ -121,11 +122,11 @@ class AgentEntry(Spec):
 
 
 @frozen(kw_only=True)
-class TaskSettings(Spec):
+class TaskSpec(Spec):
     """How tasks are performed that do not say so themselves."""
 
     model: str = attrs.field(default="", metadata=of(TEXT, "The model; absent: the built-in default."))
-    runner: str = attrs.field(default="model", metadata=of(choice(*RUNNERS), "What performs tasks."))
+    runner: str = attrs.field(default=_TASKS.runner, metadata=of(choice(*RUNNERS), "What performs tasks."))
     agent: str | tuple[str, ...] = attrs.field(
         default=(),
         metadata=of(
@@ -137,13 +138,15 @@ class TaskSettings(Spec):
             "The agent that performs tasks: a name of `agents`, or a program and its arguments.",
         ),
     )
-    max_tokens: int = attrs.field(default=8192, metadata=of(COUNT, "Tokens of an answer at most."))
-    timeout: float = attrs.field(default=600.0, metadata=of(DURATION, "Seconds for one task."))
+    max_tokens: int = attrs.field(
+        default=_TASKS.max_tokens, metadata=of(COUNT, "Tokens of an answer at most.")
+    )
+    timeout: float = attrs.field(default=_TASKS.timeout, metadata=of(DURATION, "Seconds for one task."))
     file_bytes: int = attrs.field(
-        default=256 << 10, metadata=of(_BYTES, "Bytes of one file that a prompt contains at most.")
+        default=_TASKS.file_bytes, metadata=of(_BYTES, "Bytes of one file that a prompt contains at most.")
     )
     files_bytes: int = attrs.field(
-        default=1 << 20, metadata=of(_BYTES, "Bytes of all files that a prompt contains at most.")
+        default=_TASKS.files_bytes, metadata=of(_BYTES, "Bytes of all files that a prompt contains at most.")
     )
 
 
@@ -170,15 +173,13 @@ class ConfigurationFile(Spec):
     history: History = attrs.field(
         factory=History, metadata=of(block(History), "Which finished runs are kept.")
     )
-    models: tuple[ModelEntry, ...] = attrs.field(
-        default=(), metadata=of(Type("list", block(ModelEntry)), "Models by names of the project's own.")
+    models: tuple[ModelSpec, ...] = attrs.field(
+        default=(), metadata=of(Type("list", block(ModelSpec)), "Models by names of the project's own.")
     )
-    tasks: TaskSettings = attrs.field(
-        factory=TaskSettings, metadata=of(block(TaskSettings), "How tasks are performed.")
-    )
+    tasks: TaskSpec = attrs.field(factory=TaskSpec, metadata=of(block(TaskSpec), "How tasks are performed."))
     mcp: Mapping[str, McpServer] = attrs.field(factory=dict, metadata=of(SERVERS, "MCP servers by name."))
-    agents: Mapping[str, AgentEntry] = attrs.field(
-        factory=dict, metadata=of(Type("map", block(AgentEntry)), "Agent programs by name.")
+    agents: Mapping[str, AgentSpec] = attrs.field(
+        factory=dict, metadata=of(Type("map", block(AgentSpec)), "Agent programs by name.")
     )
     budget: RunBudget = attrs.field(
         factory=RunBudget, metadata=of(block(RunBudget), "What agent and model calls of a run may use.")
@@ -206,7 +207,9 @@ class _Reader(SchemaReader):
             return Configuration()
         models: dict[str, ModelEntry] = {}
         for entry in given.models:
-            if models.setdefault(entry.name, entry) is not entry:
+            if entry.name not in models:
+                models[entry.name] = ModelEntry(**{key: getattr(entry, key) for key in ModelEntry.__slots__})
+            else:
                 message = f"the model `{entry.name}` is given twice"
                 self.error("repeated-key", message, entry.spans["name"])
         for agent in given.agents.values():
@@ -215,14 +218,15 @@ class _Reader(SchemaReader):
         keys = (entry.key for entry in given.models if entry.key is not None)
         found = Configuration((*given.secrets, *keys), given.history.keep)
         found.older_than = age(given.history.older_than) if given.history.older_than else None
-        found.models, found.tasks = models, given.tasks
+        found.models = models
+        found.tasks = TaskSettings(**{key: getattr(given.tasks, key) for key in TaskSettings.__slots__})
         found.agents = {name: agent.program for name, agent in given.agents.items()}
         found.mcp = dict(given.mcp)
         bounds = {unit: getattr(given.budget, unit) for unit in UNITS}
         found.budget = {unit: bound for unit, bound in bounds.items() if bound is not None}
         return found
 
-    def check_agent(self, agent: AgentEntry) -> None:
+    def check_agent(self, agent: AgentSpec) -> None:
         if agent.resume and not any("{session}" in word for word in agent.resume):
             self.error("missing-placeholder", "`resume` has no `{session}`", agent.spans["resume"])
         if agent.fields and agent.output != "json":

@@ -14,13 +14,9 @@ from typing import Any, NamedTuple
 from ...ir.compile_options import DEFAULT_LLM_MODEL
 from ...ir.effects import SPENDERS
 from ..host import environment
-from .configuration import Configuration
 from .prices import Price
 from .providers import DEFAULT, PROVIDERS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .configuration_schema import ModelEntry
+from .settings import Configuration, ModelEntry
 
 
 class Unavailable(Exception):

@@ -269,18 +269,18 @@ def test_a_scripted_run_goes_on_with_its_script_where_it_was(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rules that were used up stay used up, and the script's clock goes on."""
-    from llc.runtime.effects.scripted_world import ScriptedWorld
+    from llc.runtime.effects.script_reader import load_world
 
     (project / "world.yaml").write_text(
         "rules:\n  - {state: work, times: 200, output: a}\n  - {state: work, output: b, duration_ms: 1000}\n"
     )
-    world = ScriptedWorld.load("world.yaml")
+    world = load_world("world.yaml")
     for rule, used in zip(world.rules, (200, 7), strict=True):
         rule.used = used
     world._passed = 7.0
-    fresh = ScriptedWorld.load("world.yaml")
+    fresh = load_world("world.yaml")
     assert fresh.restore(json.loads(json.dumps(world.save())))
     assert fresh.save() == world.save()
     assert fresh.monotonic() == 7.0
     (project / "world.yaml").write_text("rules:\n  - {state: work, output: b}\n")
-    assert not ScriptedWorld.load("world.yaml").restore(world.save())
+    assert not load_world("world.yaml").restore(world.save())

@@ -21,7 +21,7 @@ from llc.runtime.host.paths import HISTORY, KEPT, ROOT
 from llc.runtime.inspection import history
 from llc.runtime.journal import journal
 from llc.runtime.journal.run_folder import RunFolder
-from llc.runtime.project import configuration
+from llc.runtime.project import configuration, settings
 from llc.runtime.runs import retention, runs
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
@@ -321,4 +321,4 @@ def test_the_configuration_is_no_loop(llc: Llc, tmp_path: Path) -> None:
 )
 def test_an_age_is_a_number_and_a_unit(text: str, seconds: Any) -> None:
     """m, h, d and w; a bare number could be anything."""
-    assert configuration.age(text) == seconds
+    assert settings.age(text) == seconds

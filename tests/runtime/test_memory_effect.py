@@ -17,7 +17,8 @@ from memory_projects import repository
 
 from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import CompileError
-from llc.runtime.effects.scripted_world import NoRule, ScriptedWorld
+from llc.runtime.effects.script_reader import read_world
+from llc.runtime.effects.scripted_world import NoRule
 from llc.runtime.effects.world import World
 from llc.runtime.host.context import Context, Interrupt, Interrupted
 from llc.runtime.memory import index
@@ -260,7 +261,7 @@ def scripted(text: str, context: Callable[..., Context], **args: Any) -> dict[st
         kind = "context"
 
     Effect.args = args  # type: ignore[attr-defined]
-    return ScriptedWorld.read(text_source(text)).perform(Effect(), context())  # type: ignore[arg-type]
+    return read_world(text_source(text)).perform(Effect(), context())  # type: ignore[arg-type]
 
 
 def test_a_script_answers_with_paths_or_matches(context: Callable[..., Context]) -> None:
@@ -292,7 +293,7 @@ def test_without_a_rule_a_script_has_no_answer(context: Callable[..., Context]) 
 def test_matches_that_are_none_are_found_when_a_script_is_read(matches: str) -> None:
     """With their place."""
     with pytest.raises(CompileError) as caught:
-        ScriptedWorld.read(text_source(f"- {{matches: {matches}}}"))
+        read_world(text_source(f"- {{matches: {matches}}}"))
     assert [found.id for found in caught.value.diagnostics] == ["wrong-type"]
 
 

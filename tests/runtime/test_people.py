@@ -21,7 +21,7 @@ import llc
 from llc.frontend.compile import compile_text
 from llc.ir.diagnostics import CompileError
 from llc.runtime.effects.ask import pick
-from llc.runtime.effects.scripted_world import ScriptedWorld
+from llc.runtime.effects.script_reader import read_world
 from llc.runtime.host.errors import UserError
 from llc.runtime.inspection import answer as answering
 from llc.runtime.inspection import stop
@@ -387,7 +387,7 @@ def test_a_question_is_checked_when_compiling(text: str, finding: str) -> None:
 
 def test_choices_may_be_worked_out() -> None:
     """An expression may be a text or a list of texts; what is neither is a fault."""
-    world = ScriptedWorld.read(_source("- {command: which, answer: b}"))
+    world = read_world(_source("- {command: which, answer: b}"))
     assert llc.evaluate('(let ((l (list "b" "c"))) (ask "which?" (choices "a" l)))', world=world) == "b"
     with pytest.raises(llc.FlowError, match="a choice is a string"):
         llc.evaluate('(let ((n (+ 1 2))) (ask "which?" (choices "a" n)))')
@@ -395,9 +395,10 @@ def test_choices_may_be_worked_out() -> None:
 
 def test_a_script_cannot_answer_what_is_no_choice() -> None:
     """The rule is named."""
+    from llc.runtime.effects.script_reader import read_world
     from llc.runtime.effects.scripted_world import NoRule
 
-    world = ScriptedWorld.read(_source("- {kind: ask, answer: z}"))
+    world = read_world(_source("- {kind: ask, answer: z}"))
     with pytest.raises(NoRule, match="none of the choices"):
         llc.evaluate('(ask "which?" (choices "a" "b"))', world=world)
 

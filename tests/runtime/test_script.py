@@ -17,8 +17,8 @@ from llc.frontend.source.files import text_source
 from llc.frontend.source.schema import fields_of
 from llc.ir.diagnostics import CompileError
 from llc.ir.effects import EFFECTS
-from llc.runtime.effects.script_reader import ResultSpec, RuleSpec
-from llc.runtime.effects.scripted_world import NoRule, ScriptedWorld
+from llc.runtime.effects.script_reader import ResultSpec, RuleSpec, load_world, read_world
+from llc.runtime.effects.scripted_world import NoRule
 from llc.runtime.host.context import Context, Interrupt, Interrupted
 
 
@@ -27,7 +27,7 @@ def scripted(context: Callable[..., Context], effect: Any) -> Callable[..., Any]
     """`scripted(yaml)` gives a function that asks that world: `ask("shell", command="x", state="s")`."""
 
     def make(text: str) -> Any:
-        world = ScriptedWorld.read(text_source(textwrap.dedent(text), "world.yaml"))
+        world = read_world(text_source(textwrap.dedent(text), "world.yaml"))
 
         def ask(kind: str, state: str | None = "check", **args: Any) -> dict[str, Any]:
             given = {"command": "make test"} if kind in ("shell", "agent") else {}
@@ -43,7 +43,7 @@ def scripted(context: Callable[..., Context], effect: Any) -> Callable[..., Any]
 def problems(text: str) -> list[tuple[str, int]]:
     """The diagnostics of a script: id and line."""
     with pytest.raises(CompileError) as caught:
-        ScriptedWorld.read(text_source(textwrap.dedent(text), "world.yaml"))
+        read_world(text_source(textwrap.dedent(text), "world.yaml"))
     return [(item.id, item.span.line if item.span else 0) for item in caught.value.diagnostics]
 
 
@@ -159,7 +159,7 @@ def test_jq_runs_for_real_without_a_rule(scripted: Any) -> None:
 
 def test_output_is_shown_live(context: Callable[..., Context], effect: Any) -> None:
     """The display gets a scripted action's output as it gets a real one's."""
-    world = ScriptedWorld.read(text_source("- {output: hello, stderr: oops}\n"))
+    world = read_world(text_source("- {output: hello, stderr: oops}\n"))
     seen: list[tuple[str, str]] = []
     world.perform(effect("shell", command="x"), context(on_output=lambda *part: seen.append(part)))
     assert seen == [("output", "hello"), ("stderr", "oops")]
@@ -264,13 +264,13 @@ def test_a_script_is_read_from_a_file(tmp_path: Path) -> None:
     """`load` takes a path."""
     path = tmp_path / "world.yaml"
     path.write_text("rules:\n  - state: check\n")
-    assert [rule.line for rule in ScriptedWorld.load(str(path)).rules] == [2]
+    assert [rule.line for rule in load_world(str(path)).rules] == [2]
 
 
 def test_a_missing_script_is_a_diagnostic(tmp_path: Path) -> None:
     """No traceback."""
     with pytest.raises(CompileError, match="file-not-found"):
-        ScriptedWorld.load(str(tmp_path / "none.yaml"))
+        load_world(str(tmp_path / "none.yaml"))
 
 
 def test_all_problems_of_a_script_are_reported_with_their_lines() -> None:
@@ -325,7 +325,7 @@ def test_all_problems_of_a_script_are_reported_with_their_lines() -> None:
 def test_a_misspelt_key_gets_a_suggestion() -> None:
     """The help names the nearest key."""
     with pytest.raises(CompileError, match="did you mean `state`"):
-        ScriptedWorld.read(text_source("- {stat: check}\n"))
+        read_world(text_source("- {stat: check}\n"))
 
 
 @pytest.mark.parametrize("text", ["5", "rules: 5", "- [", "a: 1\na: 2"])
@@ -354,7 +354,7 @@ SCRIPTS = st.recursive(
 def test_any_data_is_a_script_or_is_refused_with_diagnostics(data: Any) -> None:
     """Never a traceback, and a world that was accepted answers or says that it does not."""
     try:
-        world = ScriptedWorld.read(text_source(yaml.safe_dump(data, allow_unicode=True)))
+        world = read_world(text_source(yaml.safe_dump(data, allow_unicode=True)))
     except CompileError:
         return
     interrupt = Interrupt()

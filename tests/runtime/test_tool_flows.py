@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import llc as package
-from llc.runtime.effects.scripted_world import ScriptedWorld
+from llc.runtime.effects.script_reader import load_world
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -207,7 +207,7 @@ def test_a_loop_calls_a_function_that_uses_tools(llc: Llc, tmp_path: Path) -> No
         ("{tool: a, command: b}", "exclude each other"),
         ("{kind: shell, tool: a}", "exclude each other"),
         ("{args: {x: 1}}", "`args` is for"),
-        ("{tool: a, output: x}", "has no `output`"),
+        ("{tool: a, output: x}", "has no key `output`"),
         ("{task: a, status: DONE}", "`COMPLETE`"),
         ("{tool: 5, value: 1}", ""),
     ],
@@ -217,10 +217,10 @@ def test_a_rule_that_cannot_be_meant_is_refused(tmp_path: Path, rule: str, told:
     path = tmp_path / "world.yaml"
     path.write_text(f"- {rule}\n")
     if not told:
-        ScriptedWorld.load(str(path))
+        load_world(str(path))
         return
     with pytest.raises(package.CompileError, match=told):
-        ScriptedWorld.load(str(path))
+        load_world(str(path))
 
 
 def test_python_calls_what_it_declares(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_python_calls_what_it_declares(tmp_path: Path) -> None:
     path = tmp_path / "world.yaml"
     path.write_text("- {tool: far:add, error: {kind: broken, message: no}}\n")
     text = "(try (far:add (x 1)) (catch e (get e 'kind)))"
-    world = ScriptedWorld.load(str(path))
+    world = load_world(str(path))
     assert package.evaluate(text, world=world, declare=["far:add"]) == "broken"
 
 

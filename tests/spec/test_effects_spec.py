@@ -13,7 +13,8 @@ from spec.blocks import SPEC, take, text_of
 
 from llc.frontend.source.files import text_source
 from llc.ir.effects import EFFECT_ROWS, NOTE_ROWS
-from llc.runtime.effects.scripted_world import NoRule, ScriptedWorld
+from llc.runtime.effects.script_reader import read_world
+from llc.runtime.effects.scripted_world import NoRule
 from llc.runtime.effects.world import World
 from llc.runtime.host.context import Context, Interrupt
 
@@ -111,7 +112,7 @@ def asked(kind: str, words: str | None) -> dict[str, Any]:
 @pytest.mark.parametrize(("script", "claims"), pairs("yaml world", "answers"))
 def test_a_script_answers_as_the_chapter_says(script: str, claims: str, interrupt: Interrupt) -> None:
     """One effect after another; the named fields are as claimed."""
-    world = ScriptedWorld.read(text_source(script))
+    world = read_world(text_source(script))
     for line in claims.splitlines():
         match = CLAIM.fullmatch(line)
         assert match is not None, line

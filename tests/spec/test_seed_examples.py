@@ -12,7 +12,7 @@ import pytest
 
 import llc
 from llc.frontend.source.files import text_source
-from llc.runtime.effects.scripted_world import ScriptedWorld
+from llc.runtime.effects.script_reader import read_world
 
 WORLD = """
 - {tool: math:add, args: {x: 10, y: 5}, value: 15}
@@ -36,7 +36,7 @@ WORLD = """
 
 def value(text: str, declare: tuple[str, ...] = (), **bindings: Any) -> Any:
     """What a program gives in the scripted world."""
-    return llc.evaluate(text, bindings, ScriptedWorld.read(text_source(WORLD)), declare=declare)
+    return llc.evaluate(text, bindings, read_world(text_source(WORLD)), declare=declare)
 
 
 # --- sexpr-syntax-and-evaluation.md -------------------------------------------------------------

@@ -12,7 +12,7 @@ from spec.blocks import CHAPTERS, Block, blocks, is_taken, parameters, take, tex
 from llc.frontend.compile import compile_text
 from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import CompileError, Diagnostic
-from llc.runtime.effects.scripted_world import ScriptedWorld
+from llc.runtime.effects.script_reader import read_world
 
 TESTS = Path(__file__).parents[1]
 # Kinds of blocks that need not be run, with the reason. There are none.
@@ -50,7 +50,7 @@ def test_a_loop_is_what_its_fence_says(block: Block) -> None:
 @pytest.mark.parametrize("block", parameters(WORLDS))
 def test_a_world_is_a_script(block: Block) -> None:
     """`yaml world` can be given to `llc run --script`."""
-    ScriptedWorld.read(text_source(block.text)).close()
+    read_world(text_source(block.text)).close()
 
 
 def test_every_block_is_run() -> None:

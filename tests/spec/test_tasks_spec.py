@@ -18,7 +18,7 @@ from spec.blocks import Block, take, text_of
 from llc.frontend.source.schema import fields_of
 from llc.frontend.tasks.registry import LIBRARY_TASKS, library_task
 from llc.ir.effects import UNITS
-from llc.runtime.project import configuration_schema
+from llc.runtime.project import configuration_schema, settings
 from llc.runtime.project.providers import PROVIDERS
 
 BLOCKS = take(
@@ -119,6 +119,13 @@ def test_a_run_over_budget_stops(project: Path) -> None:
         assert len(server.requests) == 2
 
 
+def test_settings_have_the_fields_of_their_schema() -> None:
+    """A key of the configuration reaches the record that runs use."""
+    assert set(fields_of(configuration_schema.ModelSpec)) == {"name", *settings.ModelEntry.__slots__}
+    assert set(fields_of(configuration_schema.TaskSpec)) == set(settings.TaskSettings.__slots__)
+    assert fields_of(configuration_schema.RunBudget).keys() == set(UNITS)
+
+
 def test_the_tables_are_complete() -> None:
     """Tasks of llc with all their inputs, keys of the configuration, providers."""
     text = text_of("tasks.md")
@@ -128,8 +135,8 @@ def test_the_tables_are_complete() -> None:
         assert task is not None
         assert all(f"`{parameter.name}`" in line for parameter in task.order), name
     for slots in (
-        fields_of(configuration_schema.ModelEntry),
-        fields_of(configuration_schema.TaskSettings),
+        fields_of(configuration_schema.ModelSpec),
+        fields_of(configuration_schema.TaskSpec),
         UNITS,
     ):
         assert all(f"`{key}`" in text for key in slots)

@@ -1,0 +1,97 @@
+"""The settings of a project, with their defaults: records without a reader, light enough for every run.
+
+`configuration_schema` reads them from `.loops/config.yaml`; a test compares the fields.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..host.paths import KEPT
+from .agents import Agent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Start-up: the schema engine needs attrs, which a run without MCP servers does not load.
+    from ...frontend.tasks.mcp import McpServer
+
+AGE = r"(\d{1,6})\s*(m|h|d|w)"
+_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+class ModelEntry:
+    """A model by a name of the project's own. provider, model: "" if the name itself tells.
+
+    key: the environment variable with the API key. price: USD per million tokens of input and of output.
+    """
+
+    __slots__ = ("base_url", "key", "model", "price", "provider")
+
+    def __init__(
+        self,
+        provider: str = "",
+        model: str = "",
+        base_url: str | None = None,
+        key: str | None = None,
+        price: tuple[float, float] | None = None,
+    ) -> None:
+        self.provider = provider
+        self.model = model
+        self.base_url = base_url
+        self.key = key
+        self.price = price
+
+
+class TaskSettings:
+    """How tasks are performed that do not say so themselves.
+
+    agent: a name of `agents`, or a program and its arguments. timeout: seconds.
+    file_bytes, files_bytes: how much of one file, and of all together, a prompt contains at most.
+    """
+
+    __slots__ = ("agent", "file_bytes", "files_bytes", "max_tokens", "model", "runner", "timeout")
+
+    def __init__(
+        self,
+        model: str = "",
+        runner: str = "model",
+        agent: str | tuple[str, ...] = (),
+        max_tokens: int = 8192,
+        timeout: float = 600.0,
+        file_bytes: int = 256 << 10,
+        files_bytes: int = 1 << 20,
+    ) -> None:
+        self.model = model
+        self.runner = runner
+        self.agent = agent
+        self.max_tokens = max_tokens
+        self.timeout = timeout
+        self.file_bytes = file_bytes
+        self.files_bytes = files_bytes
+
+
+class Configuration:
+    """secrets: names of environment variables. keep: how many finished runs of a loop are kept.
+    older_than: seconds; only runs that started longer ago are removed, None for any. agents, mcp,
+    models: by name. budget: what a run may use, by unit.
+    """
+
+    __slots__ = ("agents", "budget", "keep", "mcp", "models", "older_than", "secrets", "tasks")
+
+    def __init__(
+        self, secrets: tuple[str, ...] = (), keep: int = KEPT, older_than: int | None = None
+    ) -> None:
+        self.secrets = secrets
+        self.keep = keep
+        self.older_than = older_than
+        self.agents: dict[str, Agent] = {}
+        self.mcp: dict[str, McpServer] = {}
+        self.models: dict[str, ModelEntry] = {}
+        self.tasks = TaskSettings()
+        self.budget: dict[str, float] = {}
+
+
+def age(text: str) -> int | None:
+    """Seconds in an age such as `30d`, `12h`, `90m` or `4w`; None for what is none."""
+    match = re.fullmatch(AGE, text.strip())
+    return None if match is None else int(match[1]) * _UNITS[match[2]]
