@@ -19,8 +19,8 @@ from ...vm.code.image import Image
 from ..host.paths import ROOT
 from . import configuration, models
 from .agents import KNOWN
-from .configuration import Configuration
 from .prices import Prices
+from .settings import Configuration
 
 Warn = Callable[[str], None]
 
