@@ -150,7 +150,7 @@
                                           (calls:shown default))))
     (if (and offered (not (eq? default null)) (not (member (to-string default) offered)))
         (error 'unknown-choice
-          (string-append "the default `" (to-string default) "` is none of the choices: "
+          (string-append "the default `" (to-string default) "` is not one of the choices: "
                          (join offered ", ")))
         null)
     (if (or (eq? timeout null) (and (number? timeout) (< 0 timeout) (<= timeout 1e9)))
@@ -183,7 +183,7 @@
         (let ((texts (map to-string offered)))
           (if (= (length (unique texts)) (length texts))
               texts
-              (error 'type-error (string-append "a choice stands twice: " (join texts ", "))))))))
+              (error 'type-error (string-append "a choice occurs twice: " (join texts ", "))))))))
 
 (define (calls:choice? value)
   (or (symbol? value) (and (string? value) (not (equal? (trim value) "")))))

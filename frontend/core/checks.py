@@ -1,7 +1,7 @@
-"""What is wrong with a program although every name in it is bound.
+"""Static checks of expanded programs whose names are all bound.
 
-Calls that do not fit what they call, calls of what is no function, `recur` that is not last, code that
-is never reached, variables that are never used. Reads core, changes nothing, recurses nowhere.
+Checks the number of arguments, calls of values that are not functions, `recur` outside tail position,
+unreachable code and unused variables. Reads core without changing it, and without recursion.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .nodes import (
 
 @frozen(eq=False)
 class Expected:
-    """A place where a function of so many arguments is wanted: what `who` is called with."""
+    """An expected arity: the function `who` is called with these arguments."""
 
     value: Core
     who: str
@@ -56,7 +56,7 @@ def check(
     has_errors: bool = False,
     functions: Mapping[Binding, Lambda] | None = None,
 ) -> list[Diagnostic]:
-    """Every finding. `locals` are the variables to be told of when unused; not beside errors.
+    """All findings. `locals`: the variables to report when unused, unless there are errors.
 
     functions: what variables hold that the program does not bind.
     """
@@ -75,7 +75,7 @@ def check(
 
 
 def _known_values(nodes: list[Core]) -> dict[Binding, Core]:
-    """What variables hold that are never assigned."""
+    """The values of variables that are never assigned."""
     known: dict[Binding, Core] = {}
     for node in nodes:
         if isinstance(node, Let | Letrec):
@@ -86,7 +86,7 @@ def _known_values(nodes: list[Core]) -> dict[Binding, Core]:
 
 
 def _calls(nodes: list[Core], known: dict[Binding, Core], told: set[Core]) -> Iterable[Diagnostic]:
-    """`told`: functions of which it is said elsewhere how they are called."""
+    """`told`: functions whose calls are checked elsewhere."""
     for node in nodes:
         if isinstance(node, Apply):
             finding = _call(node, known)
@@ -112,7 +112,7 @@ def _unfit(expected: Iterable[Expected], known: dict[Binding, Core]) -> Iterable
 
 
 def _what_is_called(callee: Core, known: dict[Binding, Core]) -> Core | None:
-    """What a callee is, looked up through variables as far as anybody would read; None: not known."""
+    """The value of a callee, followed through a few variables; None if it is not known."""
     for _ in range(10):
         if not isinstance(callee, Variable):
             return callee
@@ -124,7 +124,7 @@ def _what_is_called(callee: Core, known: dict[Binding, Core]) -> Core | None:
 
 
 def _takes(function: Core) -> tuple[int, int | None] | None:
-    """How many arguments a function takes, at least and at most."""
+    """The least and the greatest number of arguments of a function."""
     if isinstance(function, Lambda):
         return function.least, function.most
     if isinstance(function, Library) and (entry := LIBRARY.get(function.name)) is not None:
@@ -163,7 +163,7 @@ def _arguments(least: int, most: int | None) -> str:
 
 
 def parameters_of(function: Lambda) -> str:
-    """A function's parameters as they are written, without brackets."""
+    """A function's parameters as written, without brackets."""
     names = [binding.name for binding in function.parameters]
     if function.optionals:
         names += ["&optional", *(binding.name for binding, _ in function.optionals)]
@@ -190,7 +190,7 @@ def _no_function(node: Apply, callee: Literal | Operation, name: str) -> Diagnos
         what = "a map" if isinstance(callee, Operation) and callee.op == "map" else "a list"
         help = help if name else "a bracket calls what follows it: remove the outer brackets"
     elif callee.value is None and callee.span is None:
-        # What stands for a form that was refused.
+        # The placeholder of a form that was refused.
         return None
     else:
         shown = show(Atom(callee.value), limit=40)
@@ -204,7 +204,7 @@ def _no_function(node: Apply, callee: Literal | Operation, name: str) -> Diagnos
 
 
 def _recurs(program: Core, nodes: list[Core]) -> Iterable[Diagnostic]:
-    """`recur` stands last in its loop: nothing is left to do when it goes round."""
+    """Check that `recur` is in tail position of its loop."""
     if not any(isinstance(node, Recur) for node in nodes):
         return
     todo: list[tuple[Core, bool]] = [(program, False)]
@@ -242,14 +242,14 @@ def _recurs(program: Core, nodes: list[Core]) -> Iterable[Diagnostic]:
 
 
 def _unreachable(nodes: list[Core]) -> Iterable[Diagnostic]:
-    # Inner nodes come after outer ones in `nodes`, so backwards they are known first.
+    # Outer nodes precede inner ones in `nodes`, so the reverse order visits inner ones first.
     ends: set[Core] = set()
     found: list[Diagnostic] = []
     for node in reversed(nodes):
         kind = type(node)
         if kind in LEAVES:
             continue
-        # Unless something in it never ends, only these can be such.
+        # Only these can never end, unless something inside them never ends.
         if (ends or kind is Fail or kind is Recur) and _never_ends(node, ends):
             ends.add(node)
         if isinstance(node, If) and isinstance(node.test, Literal) and node.test.span is not None:
@@ -265,7 +265,7 @@ def _unreachable(nodes: list[Core]) -> Iterable[Diagnostic]:
         for item, following in itertools.pairwise(after if ends else ()):
             if item in ends:
                 if _is_own(following, node.span):
-                    found.append(_warning(following.span, "what stands before it never ends or always fails"))
+                    found.append(_warning(following.span, "the form before it never ends or always fails"))
                 break
     return found
 

@@ -1,9 +1,8 @@
-"""The table of forms: what may stand at the head of a list and is no function.
+"""Table of forms: the heads of lists that are not functions.
 
-One row for each form: its name, how it is written, what it means, and the handler that turns a use
-into core. `spec/language.md` has the same rows (a test compares), and their names cannot be bound.
-Must not be in here: the handlers (`binding_forms`, `control_forms`, `quoting_forms`, `loop_forms`,
-`special_heads`), which register themselves.
+One row for each form: its name, pattern, meaning, and the handler that turns a use into core.
+`spec/language.md` has the same rows (a test compares them). Must not contain: the handlers, which
+register themselves (`expand/*_forms.py`).
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ AsValue: TypeAlias = Callable[[Span | None], Core]
 class FormRow:
     """A form. `least`..`most` operands (None: any number); `usage` is its pattern.
 
-    is_bindable: a program may use its name for a variable, which then hides the form.
-    is_internal: for `stdlib/` alone. as_value: what its name is as a value; None: it is none.
+    is_bindable: a program may use its name for a variable, which hides the form.
+    is_internal: for `stdlib/` alone. as_value: its name as a value; None if it has none.
     """
 
     name: str

@@ -1,14 +1,14 @@
-"""The library: what each name is, how many operands it takes, what it means, and an example.
+"""Table of library functions: implementation, number of operands, meaning and examples of each name.
 
-`resolve` looks names up here, lowering calls by what it finds, `spec/library.md` is printed from it
-(`python -m llc.frontend.core.library`) and a test runs every example. A name that a program binds itself
+`checks` and lowering read this table, `spec/library.md` is printed from it
+(`python -m llc.frontend.core.library`), and a test runs every example. A name that a program binds itself
 hides the library's.
 
-The names themselves stand in `stdlib/library.txt`. Three kinds of entry:
+The names themselves are listed in `stdlib/library.txt`. Three kinds of entry:
 - `Primitive`: applied in place (`ir.primitives`); as a value it is a function that applies it.
 - `Defined`: defined under its own name in `stdlib/<file>`, in the language itself, because it calls
-  functions or asks the world. Two forms exist in those files only: `(effect:perform kind (name
-  expression)…)` gives an effect's result map, `(effect:note kind (name expression)…)` tells a note.
+  functions or performs effects. Two forms exist in those files only: `(effect:perform kind (name
+  expression)…)` gives an effect's result map, `(effect:note kind (name expression)…)` emits a note.
 - `Spread`: `apply`, a call whose last argument is a list of further arguments.
 """
 
@@ -54,7 +54,7 @@ Entry = Primitive | Defined | Spread
 
 @frozen
 class Row:
-    """A library name. `examples` are expressions with what they give, as the language writes it."""
+    """A library name. `examples` are expressions with their values, as the language writes them."""
 
     name: str
     operands: str
@@ -99,7 +99,7 @@ def _entry(what: str, operands: str) -> Entry:
 ROWS = tuple(_rows(read_text("library.txt")))
 # Operations that have names in `stdlib/` only.
 OPERATIONS: dict[str, Entry] = {"list:array": Primitive("array", 1, 1)}
-# These, and what calls of tools and tasks come to: programs do not see their names.
+# These, and the functions behind calls of tools and tasks. Programs cannot use their names.
 PRIVATE: dict[str, Entry] = OPERATIONS | {
     f"calls:{name}": Defined("calls.sexp", count, count)
     for name, count in (
@@ -129,7 +129,7 @@ PRIVATE: dict[str, Entry] = OPERATIONS | {
 LIBRARY: dict[str, Entry] = {row.name: row.entry for row in ROWS} | PRIVATE
 
 if len(LIBRARY) != len(ROWS) + len(PRIVATE):
-    raise AssertionError("a name stands twice in the library")
+    raise AssertionError("a name occurs twice in the library")
 
 
 _INTRODUCTION = """
@@ -139,14 +139,14 @@ Printed from `stdlib/library.txt` by `python -m llc.frontend.core.library`; a te
 examples. These names are known in every program; a program that binds one itself hides it. All are values
 too: `(map abs numbers)`.
 
-An operand that ends in `?` may be left out, one that ends in `…` stands for any number of them. A value is
+An operand that ends in `?` may be left out, one that ends in `…` means any number of them. A value is
 shown as the language writes it (`to-string`), a fault by its kind, for `try` to catch; every operand of a
 wrong kind is the fault `type-error`.
 
 - Integers are exact, floats are IEEE doubles; a boolean is no number.
 - `null` counts as the empty list where a list is expected, and as the empty map where a map is.
 - Lists and maps never change. `cons`, `first` and `rest` take constant time.
-- The key of a map is a string; a symbol as a key stands for its name.
+- The key of a map is a string; a symbol as a key means its name.
 - A function given to another is called for one item after the other, in the order of the list.
 - What leaves a program (its result, the arguments of effects, JSON) is plain data: a symbol leaves as the
   string of its name, a function not at all.

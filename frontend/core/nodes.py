@@ -1,11 +1,11 @@
-"""The core language: what every S-expression program is once its forms are expanded.
+"""Core language: the syntax tree of an S-expression program after expansion.
 
 Nineteen nodes, names resolved. A `Binding` is a variable and has identity: two variables of one name
-are two bindings, so nothing behind the expander looks at names or scopes again. Nodes are compared
+are two bindings, so no later pass looks at names or scopes. Nodes are compared
 by identity and may be deep (a `cond` of ten thousand clauses is that many nested `If`s, in
 `otherwise`): walk them with `children` and a work list, never by recursion.
 
-Must not be in here: how text becomes core (`expand`) and core becomes states (`flows`).
+Must not contain: expansion of forms (`expand`), or lowering to states (`lower`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ...ir.spans import Span
 
 
 class Binding:
-    """A variable: a parameter, or a name bound by `let`, `define`, `bind`, `catch` and their kin.
+    """A variable: a parameter, or a name bound by `let`, `define`, `bind`, `catch` and similar forms.
 
     name: as written. span: where it is bound (None: made by a form). owner: the function it belongs
     to, an opaque token. is_assigned: some `Assign` stores to it after it first got its value.
     is_captured: a function inside its owner refers to it. references: how often it is read.
-    is_early: some function that refers to it may be called before it has its value (`Letrec`).
+    is_early: a function that refers to it may be called before it has a value (`Letrec`).
     """
 
     __slots__ = ("is_assigned", "is_captured", "is_early", "name", "owner", "references", "span")
@@ -57,7 +57,7 @@ class Literal:
 
 @frozen(eq=False)
 class Variable:
-    """What a variable holds now; fault `uninitialised` where it may be too early (`is_early`)."""
+    """The value of a variable; fault `uninitialised` if it has none yet (`is_early`)."""
 
     binding: Binding
     span: Span | None = _span()
@@ -73,7 +73,7 @@ class Library:
 
 @frozen(eq=False)
 class External:
-    """A function of the program that is not said in core: a loop (`joint.LoopPart`)."""
+    """A function of the program that is not written in core: a loop (`parts.LoopPart`)."""
 
     part: Any
     span: Span | None = _span()
@@ -100,7 +100,7 @@ class If:
 class Lambda:
     """A function. Defaults of optional parameters see the parameters before them; `rest` gets a list.
 
-    name: what it is called after, for states and backtraces, or ''.
+    name: its name in states and backtraces, or ''.
     """
 
     parameters: tuple[Binding, ...]
@@ -112,18 +112,18 @@ class Lambda:
 
     @property
     def least(self) -> int:
-        """How many arguments it takes at least."""
+        """The least number of arguments."""
         return len(self.parameters)
 
     @property
     def most(self) -> int | None:
-        """How many arguments it takes at most; None is any number."""
+        """The greatest number of arguments; None if there is no limit."""
         return None if self.rest else len(self.parameters) + len(self.optionals)
 
 
 @frozen(eq=False)
 class Let:
-    """Evaluate and bind one after another; a value may use the bindings before its own, none other.
+    """Evaluate and bind in order; a value can use earlier bindings only.
 
     Bindings are unique, so the same node says `let` and `let*`.
     """
@@ -160,9 +160,9 @@ class Loop:
 
 @frozen(eq=False)
 class Recur:
-    """Evaluate all arguments, bind them afresh to the variables of the nearest `Loop`, go round.
+    """Evaluate all arguments, bind them to the variables of the nearest `Loop`, and start its body again.
 
-    Stands in tail position of that loop's body, never inside a function or a `Try` in it.
+    Always in tail position of that loop's body, never inside a function or a `Try` in it.
     """
 
     args: tuple[Core, ...]
@@ -171,7 +171,7 @@ class Recur:
 
 @frozen(eq=False)
 class Sequence:
-    """Evaluate all, at least one; the value is the last one's. Never nested in its own items."""
+    """Evaluate all items, at least one; the value is that of the last. Items are never sequences."""
 
     items: tuple[Core, ...]
     span: Span | None = _span()
@@ -192,7 +192,7 @@ class Apply:
 
 @frozen(eq=False)
 class Parallel:
-    """Call a function for each item of a list, all at once; the list of what they return."""
+    """Call a function for each item of a list concurrently; the list of the results."""
 
     callee: Core
     items: Core
@@ -222,7 +222,7 @@ class Perform:
 
 @frozen(eq=False)
 class Note:
-    """Tell the host something (`ir.effects.NOTES`); the value is null."""
+    """Emit a note to the host (`ir.effects.NOTES`); the value is null."""
 
     kind: str
     fields: tuple[tuple[str, Core], ...]
@@ -231,7 +231,7 @@ class Note:
 
 @frozen(eq=False)
 class Fail:
-    """Raise a fault: of kind `user` with a string as message, or what a fault map says."""
+    """Raise a fault: of kind `user` with a string as message, or the fault that a map describes."""
 
     error: Core
     span: Span | None = _span()
@@ -239,9 +239,9 @@ class Fail:
 
 @frozen(eq=False)
 class Try:
-    """The body's value; a fault in it is bound, as a map, and the handler's value is it.
+    """The body's value. A fault in the body is bound as a map, and the value is the handler's.
 
-    The body is no tail position, the handler is one.
+    The handler is in tail position, the body is not.
     """
 
     body: Core
@@ -294,7 +294,7 @@ _CHILDREN: dict[type, Callable[[Any], tuple[Core, ...]]] = {
     Try: lambda node: (node.body, node.handler),
 }
 
-# Nodes without any in them: most of a program.
+# Nodes without children: most of a program.
 LEAVES = frozenset({Literal, Variable, Library, External})
 
 if _CHILDREN.keys() != {*get_args(Core)}:

@@ -1,8 +1,8 @@
-"""Core as text, for `--emit expanded`: what a program's forms came to, in the language's own words.
+"""Printer of core, for `--emit expanded`: the expanded program in the language's own syntax.
 
-Every variable has a name of its own (`x`, then `x.2`), so nothing is hidden by anything. Machine
-primitives are written `op:add`, effects and notes as `stdlib/` writes them. Must not be in here:
-the layout of what people write (`format`).
+Every variable has a unique name (`x`, then `x.2`), so no name hides another. Machine
+primitives are written `op:add`, effects and notes as `stdlib/` writes them. Must not contain:
+the layout of source text (`sexp/formatter.py`).
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class _Printer:
 def _literal(value: Any) -> Datum:
     """A constant as it is written: lists and symbols quoted."""
     if isinstance(value, dict):
-        # Only in what is declared of a tool or task; that is not deep.
+        # Occurs only in definitions of tools and tasks, which are not deep.
         return _form("dict", *(Form((Atom(key), _literal(item))) for key, item in value.items()))
     if isinstance(value, tuple):
         if any(isinstance(item, dict) for item in value):

@@ -1,11 +1,11 @@
-"""What names mean where: scopes, and identifiers that macros made.
+"""Scopes, and the identifiers that macros create (hygiene).
 
 An identifier is an atom that holds a symbol, or an `Alias`: a symbol that a macro's template put
 into a program, together with the scope of the macro. An alias that the program binds is that
 binding; any other means what its symbol means where the macro was defined. That is all hygiene needs
 (A. Petrofsky, "explicit renaming as in eiod"; R7RS 4.3).
 
-Must not be in here: what forms do (`forms`), how templates are filled (`syntax_rules`).
+Must not contain: handlers of forms, or the filling of templates (`syntax_rules`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .nodes import Binding
 
 
 class Alias(Symbol):
-    """A symbol as one expansion of a macro put it there. Equal to itself only, written as the symbol.
+    """A symbol that one expansion of a macro inserted. Equal to itself only, printed as the symbol.
 
-    siblings: everything that expansion renamed, by what it was.
+    siblings: all aliases of that expansion, by symbol.
     """
 
     __slots__ = ("scope", "siblings", "symbol")
@@ -38,12 +38,12 @@ class Alias(Symbol):
         return alias
 
 
-# What a name is to the expander: a symbol, or an alias of one.
+# A name in the expander: a symbol, or an alias of one.
 Identifier: TypeAlias = Symbol
 
 
 class FunctionMark:
-    """Stands for one function while it is expanded, so that captures are seen."""
+    """Identity of a function under expansion, to detect captured variables."""
 
     __slots__ = ("name",)
 
@@ -54,7 +54,7 @@ class FunctionMark:
 class Frame:
     """A body in which `bind` defines: of a function, a `let`, or the program.
 
-    late: variables that a `bind` inside some other form made; they begin as null.
+    late: variables created by a `bind` inside another form; their first value is null.
     """
 
     __slots__ = ("function", "is_top", "late", "scope")
@@ -67,12 +67,12 @@ class Frame:
 
 
 class Scope:
-    """Names bound in one place, inside another.
+    """A lexical scope: names bound in one place, inside a parent scope.
 
     names: what each identifier is: a Binding, or anything the expander knows by another meaning.
     function, frame: where code in this scope belongs; inherited.
-    loop: how many arguments `recur` takes here, None where there is nothing to go round.
-    hidden: why a name bound nearby does not reach in here; asked only to explain an error.
+    loop: the number of arguments of `recur` here, None outside loops.
+    hidden: explains why a name bound nearby is not visible here; called only for an error message.
     """
 
     __slots__ = ("frame", "function", "hidden", "loop", "names", "parent")
@@ -99,7 +99,7 @@ class Scope:
         self.frame: Frame = frame or Frame(self, self.function, is_top=True)
 
     def find(self, identifier: Identifier) -> Any:
-        """What an identifier means here; None if nothing binds it."""
+        """The meaning of an identifier in this scope; None if it is unbound."""
         scope: Scope | None = self
         while True:
             while scope is not None:
@@ -113,14 +113,14 @@ class Scope:
             identifier = identifier.symbol
 
     def chain(self) -> Iterator[Scope]:
-        """This scope and those around it."""
+        """This scope and its parents, innermost first."""
         scope: Scope | None = self
         while scope is not None:
             yield scope
             scope = scope.parent
 
     def visible_names(self) -> set[str]:
-        """Every name that means something here, as written by the author."""
+        """All names that are visible here, as written by the author."""
         return {name.name for scope in self.chain() for name in scope.names if type(name) is Symbol}
 
 
@@ -155,7 +155,7 @@ def is_same_meaning(left: Identifier, left_scope: Scope, right: Identifier, righ
 
 
 def is_word(datum: Datum, word: str, scope: Scope) -> bool:
-    """Whether a datum is an auxiliary word such as `else`, and nobody bound it to anything else."""
+    """Whether a datum is an auxiliary word such as `else` that is not bound to a variable."""
     identifier = identifier_of(datum)
     return identifier is not None and identifier.name == word and scope.find(identifier) is None
 
@@ -170,7 +170,7 @@ def value_of(datum: Datum) -> Any:
             value = node.value
             done[-1].append(base_symbol(value) if isinstance(value, Alias) else value)
         elif node.tail is not None:
-            raise ValueError("a dotted pair is no value")
+            raise ValueError("a dotted pair is not a value")
         elif is_read:
             items = done.pop()
             done[-1].append(tuple(items))

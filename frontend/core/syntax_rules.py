@@ -1,4 +1,4 @@
-"""`syntax-rules`: patterns, matching, templates (R7RS 4.3.2), with the whole of ellipses.
+"""`syntax-rules`: patterns, matching and templates (R7RS 4.3.2), with all forms of ellipsis.
 
 Patterns and templates are compiled once, checked then, and are shallow (`MAX_NESTING`), so matching
 and filling recurse over them, never over what they are given.
@@ -21,14 +21,14 @@ WILD = Symbol("_")
 
 
 class BadMacro(Exception):
-    """A macro's definition is wrong; carries the one finding."""
+    """Error in the definition of a macro, with its diagnostic."""
 
     def __init__(self, message: str, datum: Datum, help: str | None = None) -> None:
         self.diagnostic = Diagnostic("bad-macro", message, datum.span, help=help)
 
 
 class TooLarge(Exception):
-    """An expansion wants more data than is left."""
+    """An expansion would exceed the limit of data."""
 
 
 # --- patterns ---------------------------------------------------------------------------------
@@ -76,14 +76,14 @@ Pattern = Wild | Capture | Word | Constant | Row
 
 @frozen(eq=False)
 class Fill:
-    """Put here what a pattern variable matched."""
+    """Insert the match of a pattern variable."""
 
     name: Identifier
 
 
 @frozen(eq=False)
 class Insert:
-    """Put here an identifier of the macro's own, renamed for each expansion."""
+    """Insert an identifier of the macro, renamed for each expansion."""
 
     name: Identifier
 
@@ -131,7 +131,7 @@ class SyntaxRules:
         self.span = span
 
     def expand(self, use: Form, scope: Scope, room: int) -> tuple[Datum, int] | None:
-        """What a use becomes, and how many data that made; None if no rule fits.
+        """The expansion of a use and the number of data created; None if no rule matches.
 
         TooLarge where it would make more than `room`.
         """
@@ -179,7 +179,7 @@ def compile_rules(name: str, datum: Form, scope: Scope) -> SyntaxRules:
 
 
 class _PatternReader:
-    """Compiles one pattern; `depths` says under how many ellipses each variable stands."""
+    """Compiles one pattern; `depths` gives the number of ellipses around each variable."""
 
     def __init__(self, literals: set[Identifier], ellipsis: Identifier, scope: Scope) -> None:
         self.literals = literals
@@ -210,7 +210,7 @@ class _PatternReader:
         if self.is_ellipsis(datum):
             raise BadMacro("`...` follows what it repeats", datum)
         if name in self.depths:
-            raise BadMacro(f"`{name.name}` stands twice in the pattern", datum)
+            raise BadMacro(f"`{name.name}` occurs twice in the pattern", datum)
         self.depths[name] = depth
         return Capture(name)
 
@@ -432,7 +432,7 @@ class _Filler:
         columns = {name: outer[name] for name in many.over if isinstance(outer[name], list)}
         if len(columns) == 1 and levels == 1 and isinstance(many.item, Fill):
             out.extend(columns[many.item.name])
-            # References copied are cheap beside data made.
+            # A copied reference costs little compared to new data.
             self.made += len(columns[many.item.name]) >> 4
             return
         lengths = {len(column) for column in columns.values()}
@@ -445,7 +445,7 @@ class _Filler:
 
 
 class UnevenRepeat(Exception):
-    """Two pattern variables repeated together matched different numbers of things."""
+    """Two pattern variables that are repeated together matched different numbers of items."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names

@@ -1,7 +1,7 @@
-"""`ask`: a question to a person, as a form.
+"""The form `ask`: a question to a person.
 
 Clauses that are known when compiling are checked here, all of them when the question is asked
-(`stdlib/calls.sexp`, `calls:ask`). What becomes of a question: `runtime/effects/ask.py`; `spec/people.md`.
+(`stdlib/calls.sexp`, `calls:ask`). The effect is performed by `runtime/effects/ask.py`; see `spec/people.md`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _clause(x: Context, operand: Datum, scope: Scope, given: dict[str, tuple[Cor
         help = f"write {_USAGE}"
         if head is not None:
             help = suggest(head.name, CLAUSES, "its clauses are") or help
-        x.error("bad-clause", "this is no clause of `ask`", operand.span, help=help)
+        x.error("bad-clause", "this is not a clause of `ask`", operand.span, help=help)
         return Literal(None)
     assert isinstance(operand, Form)
     values: list[Core] = []
@@ -52,7 +52,7 @@ def _clause(x: Context, operand: Datum, scope: Scope, given: dict[str, tuple[Cor
     if head.name in given:
         first = given[head.name][1].span
         where = f"it was given in line {first.line}" if first is not None else None
-        x.error("repeated-clause", f"`{head.name}` stands twice", operand.span, "given again", help=where)
+        x.error("repeated-clause", f"`{head.name}` occurs twice", operand.span, "given again", help=where)
     elif operand.tail is not None:
         x.refuse_dotted(operand)
     elif not values or (head.name != "choices" and len(values) > 1):
@@ -66,7 +66,7 @@ def _clause(x: Context, operand: Datum, scope: Scope, given: dict[str, tuple[Cor
 
 
 def _text(core: Core) -> str | None:
-    """The text that a literal is, a symbol being one."""
+    """The text of a literal string or symbol."""
     if not isinstance(core, Literal):
         return None
     if isinstance(core.value, Symbol):
@@ -75,7 +75,7 @@ def _text(core: Core) -> str | None:
 
 
 def _check(x: Context, question: Core, given: dict[str, tuple[Core, Datum]], datum: Form) -> None:
-    """What can be seen of the values without running them."""
+    """Check the values that are known at compile time."""
     if isinstance(question, Literal) and question.span is not None and _text(question) is None:
         x.error("wrong-type", "the question is a string", question.span, "not a string")
     choices = given.get("choices")
@@ -92,12 +92,12 @@ def _check(x: Context, question: Core, given: dict[str, tuple[Core, Datum]], dat
                 texts = None
                 break
             if text in texts:
-                x.error("repeated-choice", f"the choice `{text}` stands twice", item.span or place.span)
+                x.error("repeated-choice", f"the choice `{text}` occurs twice", item.span or place.span)
             texts.append(text)
     default = given.get("default")
     said = _text(default[0]) if default is not None else None
     if default is not None and texts is not None and said is not None and said not in texts:
-        message = f"the default `{said}` is none of the choices"
+        message = f"the default `{said}` is not one of the choices"
         x.error("unknown-choice", message, default[1].span, help=suggest(said, texts, "the choices are"))
     timeout = given.get("timeout")
     if timeout is not None and isinstance(timeout[0], Literal) and timeout[0].span is not None:

@@ -1,4 +1,4 @@
-"""Forms that bind names: `lambda`, `define`, `bind`, `set!`, `let` and its kin, `import`."""
+"""Forms that bind names: `lambda`, `define`, `bind`, `set!`, `let` and its variants, `import`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def expand_lambda(x: Context, datum: Form, scope: Scope) -> Steps:
     if isinstance(parameters, Form):
         items, rest = parameters.items, parameters.tail
     elif identifier_of(parameters) is not None:
-        # (lambda all body): one name for all arguments.
+        # (lambda all body): one name for the list of all arguments.
         items, rest = (), parameters
     return make_lambda(x, items, rest, datum.items[2:], datum, scope)
 
@@ -79,10 +79,10 @@ def make_lambda(
         elif mode == "rest" and more is None:
             more = _parameter(x, item, inside)
         else:
-            x.error("bad-parameter", "this is no parameter", item.span, help=f"write {LAMBDA}")
+            x.error("bad-parameter", "this is not a parameter", item.span, help=f"write {LAMBDA}")
     if rest is not None:
         if mode == "rest":
-            x.error("bad-parameter", "`&rest` and a dot both stand for the rest", rest.span)
+            x.error("bad-parameter", "`&rest` and a dot both name the rest", rest.span)
         more = _parameter(x, rest, inside)
     core = yield Body(body, inside, datum.span)
     return Lambda(tuple(required), tuple(optionals), more, core, name, span=datum.span)
@@ -90,7 +90,7 @@ def make_lambda(
 
 def _next_mode(x: Context, mode: str, word: str, item: Datum, *, has_more: bool) -> str:
     if not has_more or mode == "rest" or (mode == "optional" and word == "&optional"):
-        x.error("bad-parameter", f"`{word}` stands in the wrong place", item.span, help=f"write {LAMBDA}")
+        x.error("bad-parameter", f"`{word}` is in the wrong place", item.span, help=f"write {LAMBDA}")
     return word[1:]
 
 
@@ -105,7 +105,7 @@ def _parameter(x: Context, item: Datum, scope: Scope) -> Binding | None:
 
 
 def is_repeated(x: Context, identifier: Identifier, item: Datum, scope: Scope) -> bool:
-    """Whether a name stands twice in one list (and a finding if so)."""
+    """Whether a name occurs twice in one list; reports an error if so."""
     known = scope.names.get(identifier)
     if known is None:
         return False
@@ -149,11 +149,11 @@ def definition(x: Context, datum: Form) -> tuple[Datum, Callable[[Scope], Steps]
     return target, value
 
 
-@form("define", DEFINE, "Define a name in the body it stands in; the whole body sees it.", 1)
+@form("define", DEFINE, "Define a name in the enclosing body; it is visible in the whole body.", 1)
 def expand_define(x: Context, datum: Form, scope: Scope) -> Steps:
     return x.error(
         "misplaced-definition",
-        "`define` stands at the top of a file or body only",
+        "`define` is allowed only at the top of a file or body",
         datum.span,
         help="write (bind name value) to define from inside an expression, or put it in a `let`",
     )
@@ -224,14 +224,14 @@ def is_internal(x: Context, identifier: Identifier) -> bool:
     return getattr(identifier, "scope", None) is x.inner
 
 
-# --- let and its kin --------------------------------------------------------------------------
+# --- let and its variants --------------------------------------------------------------------------
 
 
 def read_bindings(x: Context, datum: Form, clause: Datum, usage: str) -> list[tuple[Datum, Datum]]:
-    """The (name, value) pairs of a binding list; findings for what is none."""
+    """The (name, value) pairs of a binding list; reports the items that are none."""
     pairs: list[tuple[Datum, Datum]] = []
     if not isinstance(clause, Form) or clause.tail is not None:
-        x.error("bad-binding", "a list of bindings must stand here", clause.span, help=f"write {usage}")
+        x.error("bad-binding", "a list of bindings is expected here", clause.span, help=f"write {usage}")
         return pairs
     if len(clause.items) == 2 and identifier_of(clause.items[0]) is not None:
         x.error(
@@ -268,7 +268,7 @@ def bind_all(x: Context, names: list[Datum], scope: Scope, *, is_local: bool = T
 
 
 def named(value: Core, binding: Binding) -> Core:
-    """A function takes the name of the variable it is the value of."""
+    """The value; a function without a name gets the name of its variable."""
     if isinstance(value, Lambda) and not value.name:
         return attrs.evolve(value, name=binding.name)
     return value
@@ -284,7 +284,7 @@ def join(bindings: list[Binding | None], values: list[Core]) -> tuple[tuple[Bind
 
 
 class SiblingNames:
-    """The names of a parallel binding list, for the value that is under way: it sees none of them."""
+    """Names of a parallel binding list, which are not visible in the list's values."""
 
     __slots__ = ("form_name", "index", "names")
 
@@ -294,7 +294,7 @@ class SiblingNames:
         self.index = 0
 
     def __call__(self, name: str) -> str | None:
-        """Why a name of the list is not seen; None for any other name."""
+        """Why a name of the list is not visible; None for any other name."""
         if name not in self.names:
             return None
         distance = self.names.index(name) - self.index
@@ -352,7 +352,7 @@ def _named_let(x: Context, datum: Form, scope: Scope) -> Steps:
     binding.references += 1
     callee = Variable(binding, span=name.span)
     if isinstance(function, Lambda) and len(function.parameters) != len(values):
-        # Some name could not be bound, which was said.
+        # A name could not be bound; the error is reported.
         return Literal(None)
     call = Apply(callee, tuple(values), span=datum.span)
     return Letrec(((binding, function),), call, span=datum.span)
@@ -399,5 +399,5 @@ form("letrec*", LETREC.replace("letrec", "letrec*"), "The same as `letrec`.", 2)
 
 @form("import", '(import "file.sexp"…)', "Make the definitions of other files known; they run once.", 1)
 def expand_import(x: Context, datum: Form, scope: Scope) -> Steps:
-    return x.error("misplaced-import", "`import` stands at the top of a file only", datum.span)
+    return x.error("misplaced-import", "`import` is allowed only at the top of a file", datum.span)
     yield

@@ -1,7 +1,7 @@
-"""Bodies: of functions, of `let` and its kin, of whole programs and the files they import.
+"""Expansion of bodies: of functions, of `let` forms, of programs and the files they import.
 
-A body is read twice. First its forms are looked at without being expanded, so that every name it
-defines is known in all of it; then they are expanded in order.
+A body is processed in two passes. The first declares the names that it defines, so that they are
+visible in the whole body; the second expands its forms in order.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def expand_body(x: Context, body: Body) -> Steps:
 def expand_unit(
     x: Context, unit: Unit, data: Iterable[Datum], prelude: list[tuple[Binding, Core]] | None = None
 ) -> Steps:
-    """The core of a body; `prelude`, read afterwards, is what imported files have to do before it."""
+    """The core of a body. `prelude`: entries of imported files, which run before it; read after expansion."""
     yield fill_unit(x, unit, data)
     entries = unit.entries
     late: list[tuple[Binding, Core]] = [(binding, Literal(None)) for binding in unit.frame.late]
@@ -74,7 +74,7 @@ def expand_unit(
             # A body that ends in a `bind` gives its value.
             binding.references += 1
             body = Variable(binding, span=last.span)
-    # The program's own node has no place: that is how it is told from what a form made.
+    # The program's own node has no span, which distinguishes it from nodes that forms created.
     span = None if unit.is_top else entries[0][1].span if entries else body.span
     if prelude:
         return Letrec((*prelude, *late, *entries), body)
@@ -127,7 +127,7 @@ def _bound(x: Context, unit: Unit, entry: Bind, value: Core) -> tuple[Binding, C
 
 
 def _declare_names(x: Context, unit: Unit, data: Iterable[Datum]) -> Generator[Any, Any, list[Any]]:
-    """The body's forms with macros at their heads expanded and what they define declared."""
+    """Declare the names that a body defines; return its forms, with macros at their heads expanded."""
     scope = unit.scope
     found: list[Any] = []
     todo = list(data)[::-1]
@@ -160,7 +160,7 @@ def _declare_names(x: Context, unit: Unit, data: Iterable[Datum]) -> Generator[A
             for operand in datum.items[1:]:
                 yield _import(x, unit, operand)
         else:
-            x.error("misplaced-import", "`import` stands at the top of a file only", datum.span)
+            x.error("misplaced-import", "`import` is allowed only at the top of a file", datum.span)
     return found
 
 
@@ -176,7 +176,7 @@ def _declare_variable(x: Context, unit: Unit, datum: Form, found: list[Any]) -> 
 
 
 def _declare_task(x: Context, unit: Unit, datum: Form) -> Datum:
-    """A `defatom`; what it gives is the task's name."""
+    """Declare the task of a `defatom`; its value is the task's name."""
     if not unit.is_top:
         return datum
     read = read_defatom(x, datum, unit.scope)
@@ -219,7 +219,7 @@ def _is_new(x: Context, unit: Unit, identifier: Identifier, target: Datum) -> bo
 
 
 def _import(x: Context, unit: Unit, operand: Datum) -> Generator[Any, Any, None]:
-    """Make the names that another file defines known in this one; its forms run once, before."""
+    """Import the names that another file defines. Its forms run once, before those of this file."""
     path = operand.value if isinstance(operand, Atom) else None
     if not isinstance(path, str):
         x.error(

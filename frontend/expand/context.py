@@ -38,7 +38,7 @@ MAX_SUGGESTIONS = 20
 
 @frozen
 class Limits:
-    """What bounds expansion, so that macros that go on for ever end in a diagnostic.
+    """Limits of expansion; a macro that expands without end is reported.
 
     expansions: uses of macros. data: data their templates made. depth: handlers at work inside one another,
     two or three for a form. nesting: brackets inside one another, in a text.
@@ -51,19 +51,19 @@ class Limits:
 
     @classmethod
     def of(cls, expansions: int | None = None, nesting: int | None = None) -> Limits:
-        """The limits that belong to so many expansions and so much nesting; None is the default."""
+        """Limits derived from numbers of expansions and of nesting; None is the default."""
         expansions, nesting = expansions or cls().expansions, nesting or MAX_DEPTH
         return cls(expansions, 8 * expansions, 100 * max(nesting, MAX_DEPTH), nesting)
 
 
 @frozen
 class Environment:
-    """What surrounds a program.
+    """Surroundings of a program: arguments, imports, loops, tools and tasks.
 
     parameters: variables given from outside, in the order of the program's parameters.
-    load: the source an `import` names, given the path as written and the importing file's path;
-    CompileError where it cannot be read. None: nothing can be imported.
-    run_loop: the loop that a `run-loop` of that file means; its findings go elsewhere. None: none can be run.
+    load: finds the source that an `import` names, from the path as written and the importing file's path;
+    CompileError where it cannot be read. None: imports are errors.
+    run_loop: finds the loop of a `run-loop` of that file and reports errors itself. None: an error.
     declared: the tools and tasks around it; None: those that are built in.
     """
 
@@ -75,18 +75,18 @@ class Environment:
 
 
 class Abandoned(Exception):
-    """A limit was reached; the finding is recorded and nothing more is expanded."""
+    """A limit was reached and reported; expansion ends."""
 
 
 @frozen(eq=False)
 class LibraryName:
-    """What a name of the library means."""
+    """Meaning of a name of the library."""
 
     name: str
 
 
 class LoopConfigName:
-    """What `*loop-config*` means: a variable of the whole program."""
+    """Meaning of `*loop-config*`: a variable of the whole program."""
 
 
 class Session(Protocol):
@@ -107,7 +107,7 @@ class Session(Protocol):
 
 
 def root_scope() -> Scope:
-    """What names mean around every program."""
+    """The outermost scope: the library and the forms."""
     root = Scope(None)
     for name in LIBRARY:
         if name not in PRIVATE:
@@ -131,11 +131,11 @@ class Context:
         self.inner.names.update({Symbol(row.name): row for row in INTERNAL.values()})
         self.inner.names.update({Symbol(name): LibraryName(name) for name in OPERATIONS})
         self.main = FunctionMark()
-        # Local variables, for what is to be said of those never used.
+        # Local variables, for the warning about unused ones.
         self.locals: list[Binding] = []
-        # Where a loop wants a function of so many arguments.
+        # Arities that loops expect of their functions.
         self.expected: list[Expected] = []
-        # Variables of bodies under way that have no value yet, with the body.
+        # Variables that have no value yet, with the body that defines them.
         self.pending: dict[Binding, Unit] = {}
         self.modules: dict[str, Any] = {}
         self.loading: list[str] = []
@@ -149,9 +149,9 @@ class Context:
         self.expansions = 0
         self.made = 0
         self.suggestions = 0
-        # Where the form under way stands.
+        # The span of the current form.
         self.place: Span | None = None
-        # What a session has defined so far, where the program is one form of it.
+        # The interactive session, where the program is one input of it.
         self.session: Session | None = None
 
     # --- data -----------------------------------------------------------------------------------
@@ -163,12 +163,12 @@ class Context:
         return self.reference(identifier, datum.span, scope)
 
     def head_meaning(self, datum: Form, scope: Scope) -> Any:
-        """What the head of a form means, None if it is no identifier or unbound."""
+        """The meaning of a form's head; None if it is unbound or not an identifier."""
         identifier = identifier_of(datum.items[0]) if datum.items else None
         return None if identifier is None else scope.find(identifier)
 
     def expand_head(self, datum: Datum, scope: Scope) -> Datum:
-        """A datum with uses of macros at its head expanded until none is left there."""
+        """A datum after expansion of all macros at its head."""
         while type(datum) is Form and datum.items:
             identifier = identifier_of(datum.items[0])
             if identifier is None:
@@ -231,7 +231,7 @@ class Context:
     def refuse_dotted(self, datum: Form) -> Core:
         self.error(
             "dotted-list",
-            "a dot stands only in parameter lists, patterns and templates",
+            "a dot is allowed only in parameter lists, patterns and templates",
             datum.tail.span if datum.tail else datum.span,
         )
         return Literal(None)
@@ -239,9 +239,9 @@ class Context:
     # --- names ----------------------------------------------------------------------------------
 
     def find(self, identifier: Identifier, scope: Scope) -> Any:
-        """What a name means here, tools and tasks among it; None if it is unbound.
+        """The meaning of a name, including tools and tasks; None if it is unbound.
 
-        A tool comes before a task, one that the program defines itself among them.
+        A tool takes precedence over a task, even over one that the program defines.
         """
         meaning = scope.find(identifier)
         if meaning is not None and type(meaning) is not Signature:
@@ -307,7 +307,7 @@ class Context:
         )
 
     def _promised(self, session: Session, identifier: Identifier, span: Span | None, scope: Scope) -> Binding:
-        """The variable that a name will be once somebody defines it."""
+        """The forward-declared variable of a name that is not defined yet."""
         name = identifier.name
         if name not in session.expected:
             self.warn(
@@ -363,7 +363,7 @@ class Context:
         )
 
     def suggestion(self, name: str, scope: Scope) -> str | None:
-        """What a name may have been meant to be; looked for a bounded number of times, it is slow."""
+        """Help for an unknown name; None after a number of calls, because the search is slow."""
         self.suggestions += 1
         if self.suggestions > MAX_SUGGESTIONS:
             return None
@@ -380,7 +380,7 @@ class Context:
         """The identifier a datum binds, None (and a finding) where it cannot."""
         identifier = identifier_of(datum)
         if identifier is None:
-            self.error("bad-binding", "a name must stand here", datum.span, help="names are symbols")
+            self.error("bad-binding", "a name is expected here", datum.span, help="names are symbols")
             return None
         why = self.why_reserved(identifier.name)
         if why is not None:
@@ -420,7 +420,7 @@ class Context:
     def error(
         self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
     ) -> Core:
-        """Record an error; gives what stands for the form that has it."""
+        """Record an error; return a placeholder for the form."""
         if len(self.diagnostics) < MAX_FINDINGS:
             self.diagnostics.append(Diagnostic(id, message, span, label, help))
         return Literal(None)
@@ -432,7 +432,7 @@ class Context:
             self.diagnostics.append(Diagnostic(id, message, span, label, help, severity="warning"))
 
     def refuse_operands(self, datum: Form, usage: str) -> Core:
-        """The form has not the operands it takes."""
+        """Report wrong operands of a form."""
         return self.error(
             "bad-form", f"`{_head_name(datum)}` is not used as it can be", datum.span, help=f"write {usage}"
         )

@@ -1,4 +1,4 @@
-"""Forms that decide what is evaluated, and how often."""
+"""Control flow forms: conditionals, loops, faults."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ TRY = "(try body… (catch name handler…) (finally body…)), with `catch` or 
 
 
 def use(binding: Binding, datum: Datum) -> Variable:
-    """A variable that a form made, read."""
+    """A reference to a variable that a form created."""
     binding.references += 1
     return Variable(binding, span=datum.span)
 
 
 def expand_all(items: tuple[Datum, ...], scope: Scope, datum: Datum) -> Steps:
-    """Forms one after another, in the scope and body that are there; nil for none."""
+    """Expand forms in order, in the current scope and body; nil for none."""
     found: list[Core] = []
     for item in items:
         found.append((yield item, scope))
@@ -198,7 +198,7 @@ def expand_case(x: Context, datum: Form, scope: Scope) -> Steps:
             written = show(head, limit=40)
             x.error(
                 "bad-clause",
-                "the data of a clause stand in brackets",
+                "the data of a clause are written in brackets",
                 head.span,
                 help=f"write (({written}) …)",
             )
@@ -218,20 +218,20 @@ def _case_tests(x: Context, head: Form, binding: Binding, seen: dict[Any, int]) 
         try:
             value = value_of(item)
         except ValueError:
-            x.error("dotted-list", "a dotted pair is no value", item.span)
+            x.error("dotted-list", "a dotted pair is not a value", item.span)
             continue
         key = show(item)
         if key in seen:
-            x.warn("unreachable-code", f"`{key}` stands in an earlier clause", item.span, "never chosen")
+            x.warn("unreachable-code", f"`{key}` is in an earlier clause", item.span, "never chosen")
         seen[key] = 1
         tests.append(Operation("eq", (use(binding, item), Literal(value, span=item.span)), span=item.span))
     return tests
 
 
-# --- going round ------------------------------------------------------------------------------
+# --- loops ------------------------------------------------------------------------------
 
 
-@form("loop", LOOP, "Evaluate a body so many times; or until it ends without `recur`.", 1)
+@form("loop", LOOP, "Evaluate a body a number of times, or until it ends without `recur`.", 1)
 def expand_loop(x: Context, datum: Form, scope: Scope) -> Steps:
     clause = datum.items[1]
     if isinstance(clause, Form) and all(isinstance(item, Form) for item in clause.items):
@@ -259,7 +259,7 @@ def expand_loop(x: Context, datum: Form, scope: Scope) -> Steps:
 
 
 def _checked_count(count: Core, scope: Scope, clause: Datum) -> Core:
-    """The count, or a fault that shows it."""
+    """The count with a run-time check; a wrong count is a fault."""
     if isinstance(count, Literal):
         return count
     binding = Binding("count", None, scope.function)
@@ -321,7 +321,7 @@ def expand_while(x: Context, datum: Form, scope: Scope) -> Steps:
 
 @form("do", DO, "Go round with next values until the test is true; then the values after it.", 2)
 def expand_do(x: Context, datum: Form, scope: Scope) -> Steps:
-    """As in R7RS: a variable without a next value keeps its own."""
+    """`do` of R7RS: a variable without a next value keeps its value."""
     clause, ending = datum.items[1], datum.items[2]
     steps: list[Datum] = []
     shortened = clause
@@ -366,13 +366,13 @@ def expand_try(x: Context, datum: Form, scope: Scope) -> Steps:
             if word in clauses:
                 x.error("repeated-clause", f"`try` has two `{word}` clauses", item.span, help=f"write {TRY}")
             elif word == "catch" and "finally" in clauses:
-                x.error("bad-clause", "`catch` stands before `finally`", item.span, help=f"write {TRY}")
+                x.error("bad-clause", "`catch` comes before `finally`", item.span, help=f"write {TRY}")
             clauses[word] = item
         else:
             if clauses:
                 x.error(
                     "bad-clause",
-                    "the body of `try` stands before its clauses",
+                    "the body of `try` comes before its clauses",
                     item.span,
                     help=f"write {TRY}",
                 )
@@ -410,7 +410,7 @@ def _catch(x: Context, core: Core, clause: Form, scope: Scope) -> Steps:
 
 
 def _finally(core: Core, clause: Form, scope: Scope) -> Steps:
-    """What must happen is a function that both ways call."""
+    """The clean-up becomes a function, called after the body and after a fault."""
     function = FunctionMark("finally")
     inside = Scope(scope, function=function)
     body = yield expand_all(clause.items[1:], inside, clause)

@@ -1,11 +1,11 @@
-"""`defatom`: an atomic task defined in a program, at the top of a file.
+"""The form `defatom`: definition of an atomic task at the top of a file.
 
     (defatom user:greet
       (params (name string) (style string "warm"))
       (instructions "Greet {{name}} in a {{style}} way."))
 
-Its clauses are data, in any order; nothing in them is evaluated. The task is known in the file and
-to those who import it.
+Its clauses are data, in any order; nothing in them is evaluated. The task is visible in the file and
+in files that import it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ USAGE = (
     '[(output_format (type "json") (schema "…") (repair true))] [(history_config (name value)…)])'
 )
 _TEXTS = ("instructions", "subtype", "description", "model", "runner", "on_unknown", "system", "criteria")
-# Those that may be symbols too, and of which there are only some.
+# Texts that can be written as symbols.
 _WORDS = ("subtype", "model", "runner", "on_unknown")
 _CHOICES = {"runner": RUNNERS, "on_unknown": ON_UNKNOWN}
 _CLAUSES = ("params", *_TEXTS, "output_format", "history_config")
@@ -48,15 +48,15 @@ _CLAUSES = ("params", *_TEXTS, "output_format", "history_config")
 
 @form("defatom", USAGE, "Define a task that a model does in one go; gives its name.", 1)
 def expand_defatom(x: Context, datum: Form, scope: Scope) -> Steps:
-    return x.error("misplaced-defatom", "`defatom` stands at the top of a file only", datum.span)
+    return x.error("misplaced-defatom", "`defatom` is allowed only at the top of a file", datum.span)
     yield
 
 
 def read_defatom(x: Context, datum: Form, scope: Scope) -> tuple[Identifier, Signature] | None:
-    """The task that a form defines and the name it has there; None where there is none to be had."""
+    """The task that a form defines, and its name; None where the name is wrong."""
     identifier = identifier_of(datum.items[1])
     if identifier is None:
-        x.error("bad-binding", "the name of the task must stand here", datum.items[1].span)
+        x.error("bad-binding", "the name of the task is expected here", datum.items[1].span)
         return None
     why = refused_name(identifier.name)
     if why is not None:
@@ -114,7 +114,7 @@ class _Reader:
             head = identifier_of(item.items[0]) if isinstance(item, Form) and item.items else None
             if head is None or not isinstance(item, Form) or item.tail is not None:
                 names = ", ".join(f"`{name}`" for name in _CLAUSES)
-                what = "this is no clause of `defatom`"
+                what = "this is not a clause of `defatom`"
                 self.x.error("bad-clause", what, item.span, help=f"its clauses are {names}")
             elif head.name not in _CLAUSES:
                 help = suggest(head.name, _CLAUSES, "its clauses are")
@@ -141,12 +141,12 @@ class _Reader:
     def check_names(self, clause: Form, text: str, inputs: tuple[Parameter, ...]) -> None:
         for place in unknown_placeholders(text, inputs):
             span = self.within(clause.items[1], text, place.start, place.end)
-            message = f"`{{{{{place.name[:80]}}}}}` is no parameter of the task"
+            message = f"`{{{{{place.name[:80]}}}}}` is not a parameter of the task"
             help = explain_placeholder(place.name, inputs)
             self.x.error("unknown-placeholder", message, span, "here", help)
 
     def within(self, datum: Datum, text: str, start: int, end: int) -> Span | None:
-        """The place of a part of a string, where the source has it as it reads."""
+        """The span of a part of a string; the span of the string where escapes hide it."""
         span = datum.span
         source = next((item for item in self.x.sources if span and item.path == span.path), None)
         if span is None or source is None:
@@ -169,7 +169,7 @@ class _Reader:
                     "bad-clause", "a parameter is a name, or (name type default)", row.span, help=help
                 )
             elif name.name in found:
-                message = f"the parameter `{name.name}` stands twice"
+                message = f"the parameter `{name.name}` occurs twice"
                 self.x.error("repeated-parameter", message, row.span, "again here")
             else:
                 found[name.name] = self.parameter(name.name, parts[1:])
@@ -260,17 +260,17 @@ class _Reader:
             return name.name
         if isinstance(datum, Atom) and isinstance(datum.value, str):
             return datum.value
-        self.x.error("bad-clause", "a string must stand here", datum.span)
+        self.x.error("bad-clause", "a string is expected here", datum.span)
         return default
 
     def data(self, datum: Datum) -> Any:
-        """A datum as the value it is; a quote around it is taken off."""
+        """The value of a datum, without a quote around it."""
         if isinstance(datum, Form) and datum.head is Symbol("quote") and len(datum.items) == 2:
             datum = datum.items[1]
         try:
             return value_of(datum)
         except ValueError:
-            self.x.error("dotted-list", "a dotted pair is no value", datum.span)
+            self.x.error("dotted-list", "a dotted pair is not a value", datum.span)
             return None
 
 
@@ -280,7 +280,7 @@ def identifier_of_first(datum: Datum) -> Identifier | None:
 
 
 def _find(source: Source, span: Span, needle: str, before: int) -> Span:
-    """The place of a text inside another, behind so many of the same; all of it if it is not there."""
+    """The span of the occurrence of `needle` that follows `before` others; `span` if there is none."""
     lines = Lines(source)
     text = source.text or ""
     at = lines.offset(span.line, span.column) - 1

@@ -1,4 +1,4 @@
-"""`define-syntax`: a name for a macro."""
+"""The forms `define-syntax` and `syntax-rules`: definitions of macros."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ USAGE = "(define-syntax name (syntax-rules (literal…) (pattern template)…))"
 
 
 def define_macro(x: Context, datum: Form, scope: Scope) -> Identifier | None:
-    """Make a macro known in a scope; gives its name, None where the definition is wrong."""
+    """Define a macro in a scope; return its name, None where the definition is wrong."""
     target = datum.items[1]
     identifier = x.may_bind(target, scope)
     if identifier is None:
         return None
     rules = _rules(x, datum.items[2], identifier.name, scope)
     if rules is None:
-        # A macro that takes nothing, so that its uses are not unbound names on top.
+        # A macro without rules, so that its uses are not reported as unbound names.
         rules = SyntaxRules(identifier.name, (), scope, target.span)
     scope.names[identifier] = rules
     return identifier
@@ -57,7 +57,7 @@ def expand_define_syntax(x: Context, datum: Form, scope: Scope) -> Steps:
 def expand_syntax_rules(x: Context, datum: Form, scope: Scope) -> Steps:
     return x.error(
         "misplaced-definition",
-        "`syntax-rules` stands in `define-syntax` only",
+        "`syntax-rules` is allowed only in `define-syntax`",
         datum.span,
         help=f"write {USAGE}",
     )

@@ -23,7 +23,7 @@ from .task_calls import expand_call, is_like_call, report_unknown_call
 
 
 def run(x: Context, steps: Steps) -> Core:
-    """The core a handler comes to, with all it asks for expanded on a stack of our own."""
+    """Run a handler and everything that it yields on an explicit stack; return its core."""
     stack: list[Any] = [steps]
     value: Any = None
     limit = x.limits.depth
@@ -48,7 +48,7 @@ def run(x: Context, steps: Steps) -> Core:
         if len(stack) >= limit:
             x.error(
                 "nesting-too-deep",
-                "forms stand too deep inside one another",
+                "forms are nested too deep",
                 x.place,
                 help="if a macro made them, it may use itself without end",
             )
@@ -60,7 +60,7 @@ def run(x: Context, steps: Steps) -> Core:
 
 
 def _expand_form(x: Context, datum: Form, scope: Scope) -> Any:
-    """Core, or the steps to it."""
+    """The core of a form, or the generator that returns it."""
     expanded = x.expand_head(datum, scope)
     if isinstance(expanded, Atom):
         return x.atom(expanded, scope)
@@ -80,7 +80,7 @@ def _expand_form(x: Context, datum: Form, scope: Scope) -> Any:
         if signature is not None:
             return expand_call(x, datum, scope, signature)
         if x.is_like_form(head.name):
-            # Misspelt, or of some other language: what stands in it would only be more of the same.
+            # Misspelt, or from another language: findings inside it would only repeat the error.
             x.report_unbound(head, datum.items[0].span, scope)
             return Literal(None)
         is_expected = x.session is not None and head.name in x.session.expected

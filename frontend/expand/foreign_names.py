@@ -1,4 +1,4 @@
-"""Names people bring from other languages, with what to write here."""
+"""Names from other languages, with their equivalents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INSTEAD = {
     "defvar": "write (define name value)",
     "display": "write (log-message value…)",
     "elif": "write (cond (test value…)… (else value…))",
-    "else": "`else` stands at the head of the last clause of `cond` and `case`",
+    "else": "`else` begins the last clause of `cond` and `case`",
     "eval": "there is no `eval`: a program is compiled before it runs; use `apply` or a macro",
     "expect": "write (assert test message)",
     "fn": "write (lambda (parameter…) body…)",
@@ -38,13 +38,13 @@ _INSTEAD = {
     "True": "write true",
     "False": "write false",
     "undefined": "write null",
-    "unquote": "`,` stands inside a quasiquotation only",
-    "unquote-splicing": "`,@` stands inside a quasiquotation only",
+    "unquote": "`,` is allowed only inside a quasiquotation",
+    "unquote-splicing": "`,@` is allowed only inside a quasiquotation",
     "values": "functions give one value; give a list",
     "vector": "write (list item…)",
 }
 
 
 def explain(name: str) -> str | None:
-    """What a program writes here for something that other languages call `name`."""
+    """The equivalent of a name from another language, as help; None if there is none."""
     return _INSTEAD.get(name)

@@ -1,4 +1,4 @@
-"""Names that are functions, or nearly, and mean a little more at the head of a form.
+"""Forms whose names are functions too: as a head they accept more than a function does.
 
 `map`, `parallel-map` and `for-each` with an expression, `dict`, `error`; and what they are as values.
 """
@@ -87,13 +87,13 @@ def _over_items(x: Context, datum: Form, scope: Scope, name: str) -> Steps:
 
 
 def _item_function(x: Context, expression: Form, scope: Scope, datum: Form) -> Steps:
-    """The expression as a function of `item`: the one that was written where `map` was."""
+    """The expression as a function of `item`, the one of the scope where `map` was written."""
     head = identifier_of(datum.items[0])
     assert head is not None
     name = head.name
     item: Identifier = ITEM
     if isinstance(head, Alias):
-        # `map` stands in a macro's template: so does the `item` it binds.
+        # `map` is part of a macro's template, and so is the `item` that it binds.
         own = (alias for known, alias in head.siblings.items() if base_symbol(known) is ITEM)
         item = next(own, Alias(ITEM, scope, {}))
     inside = Scope(scope, function=FunctionMark(name))
@@ -115,7 +115,7 @@ def _item_function(x: Context, expression: Form, scope: Scope, datum: Form) -> S
 @form(
     "dict",
     "(dict (key value)…)",
-    "A map. A key is a name or a string as it stands, or an expression in brackets.",
+    "A map. A key is a name, a string, or an expression in brackets.",
     is_bindable=True,
 )
 def expand_dict(x: Context, datum: Form, scope: Scope) -> Steps:
@@ -133,7 +133,7 @@ def expand_dict(x: Context, datum: Form, scope: Scope) -> Steps:
             entries.append((computed, (yield item.items[1], scope), item))
             continue
         if key in seen:
-            x.error("repeated-key", f"the key `{key}` stands twice", item.items[0].span)
+            x.error("repeated-key", f"the key `{key}` occurs twice", item.items[0].span)
         seen.add(key)
         entries.append((key, (yield item.items[1], scope), item))
     pairs: list[Core] = []
@@ -150,7 +150,7 @@ def expand_dict(x: Context, datum: Form, scope: Scope) -> Steps:
 
 
 def _static_key(datum: Datum, scope: Scope) -> str | None:
-    """A key that is known as it stands: a name, a string, a quoted symbol."""
+    """A key known at compile time: a name, a string, a quoted symbol."""
     if isinstance(datum, Atom):
         identifier = identifier_of(datum)
         if identifier is not None:

@@ -1,8 +1,8 @@
-"""`iterative-loop` and `director-evaluator-loop`: their clauses.
+"""The forms `iterative-loop` and `director-evaluator-loop`, and internal forms of `stdlib/`.
 
-The clauses are read here, in any order; what the loops do is said in the language itself, in
+Owns the clauses, which can be in any order. The loops are defined in the language itself, in
 `stdlib/loops.sexp`, whose macros take the clauses' expressions in a fixed order. The internal forms
-at the end are what that file, and the rest of `stdlib/`, needs of core and no program does.
+at the end give the files of `stdlib/` access to core nodes; programs cannot use them.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def expand_director_evaluator_loop(x: Context, datum: Form, scope: Scope) -> Ste
 def _loop(x: Context, datum: Form, scope: Scope, name: str, clauses: tuple[Clause, ...]) -> Steps:
     given, is_sound = _read_clauses(x, datum, name, clauses)
     if not is_sound:
-        # What stands in the clauses may have mistakes of its own.
+        # The expressions in the clauses may contain errors of their own.
         for item in datum.items[1:]:
             if isinstance(item, Form) and len(item.items) == 2:
                 yield item.items[1], scope
@@ -116,7 +116,7 @@ def _loop(x: Context, datum: Form, scope: Scope, name: str, clauses: tuple[Claus
 def _read_clauses(
     x: Context, datum: Form, name: str, clauses: tuple[Clause, ...]
 ) -> tuple[dict[str, Datum], bool]:
-    """The expression of each clause, and whether the form is as it must be."""
+    """The expression of each clause, and whether the form is correct."""
     usages = {clause.name: clause.usage for clause in clauses}
     listing = "its clauses are " + ", ".join(usages.values())
     given: dict[str, Datum] = {}
@@ -124,7 +124,7 @@ def _read_clauses(
     for item in datum.items[1:]:
         head = identifier_of(item.items[0]) if isinstance(item, Form) and item.items else None
         if head is None or not isinstance(item, Form):
-            x.error("bad-clause", f"this is no clause of `{name}`", item.span, help=listing)
+            x.error("bad-clause", f"this is not a clause of `{name}`", item.span, help=listing)
             is_sound = False
         elif head.name not in usages:
             near = suggest(head.name, usages, "the clauses")
@@ -167,12 +167,12 @@ def _is_literal(x: Context, clause: Clause, value: Datum) -> bool:
 
 
 def _internal(x: Context, name: str, place: Datum) -> Atom:
-    """A name of `stdlib/loops.sexp`, whatever it means where it is put."""
+    """A name of `stdlib/loops.sexp`, independent of the scope of its use."""
     return make_identifier(Alias(Symbol(name), x.inner, {}), place.place)
 
 
 def _with_loops(x: Context, scope: Scope) -> Scope:
-    """Make sure that the macros of `stdlib/loops.sexp` are known."""
+    """Define the macros of `stdlib/loops.sexp` at their first use."""
     if Symbol("loops:iterative-loop") not in x.inner.names:
         for datum in _read_stdlib("loops.sexp"):
             assert isinstance(datum, Form)
@@ -214,7 +214,7 @@ def expand_phase(x: Context, datum: Form, scope: Scope) -> Steps:
     binding.references = 3
     again = Variable(binding, span=value.span)
     shown = Apply(Library("to-string"), (again,))
-    message = Operation("concat", (Literal(f"the {phase} of `{loop}` is no function, but "), shown))
+    message = Operation("concat", (Literal(f"the {phase} of `{loop}` is not a function, but "), shown))
     fault = Operation("map", (Literal("kind"), Literal("not-a-function"), Literal("message"), message))
     wrong = Fail(fault, span=value.span)
     choice = If(Apply(Library("function?"), (again,)), again, wrong, span=value.span)

@@ -1,6 +1,6 @@
-"""From data to core: programs, and the files of the library.
+"""Expansion of whole files: programs, files of functions, and the library.
 
-What surrounds a program and how its parts are put together; a form at a time is `expander`'s work.
+Expansion of single forms is the work of `expander`.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from .context import MAX_FINDINGS, Abandoned, Context, Environment, LibraryName,
 from .expander import run
 from .unit import Unit
 
-# The modules of forms are imported for what they register.
+# The modules of forms are imported because they register their handlers.
 __all__ = ["ALONE", "Environment", "Expansion", "Limits", "expand", "expand_library"]
 
-# Nothing surrounds the program.
+# The environment of a program without imports, loops and tools.
 ALONE = Environment()
 
 
 @frozen
 class Expansion:
-    """A program as core: a function of the environment's parameters, and what was found.
+    """Result of an expansion: the program as a function of the environment's parameters, and findings.
 
     sources: the program's and those it imports.
     """
@@ -47,7 +47,7 @@ class Expansion:
 
 
 def expand(data: Sequence[Datum], source: Source, environment: Environment = ALONE) -> Expansion:
-    """The program that a file's data describe, with everything found wrong with it."""
+    """Expand the data of a file to a program, with all findings."""
     x = Context(environment)
     program = _program(x, data, source)
     found = x.diagnostics
@@ -65,7 +65,7 @@ def expand(data: Sequence[Datum], source: Source, environment: Environment = ALO
 
 
 def expand_definitions(data: Sequence[Datum], source: Source, environment: Environment) -> Definitions:
-    """The definitions of a file whose functions are called from outside; it may hold nothing else."""
+    """Expand a file of functions that loops call; it may contain definitions only."""
     x = Context(environment)
     x.sources.append(source)
     x.loading.append(normpath(source.path))
@@ -82,9 +82,9 @@ def expand_definitions(data: Sequence[Datum], source: Source, environment: Envir
         if not binding.name and value.span is not None:
             x.error(
                 "not-a-definition",
-                "this is no definition: it would run each time a loop calls a function of the file",
+                "this is not a definition: it would run each time a loop calls a function of the file",
                 value.span,
-                help="only `define`, `define-syntax` and `import` stand here; put it in a function",
+                help="only `define`, `define-syntax` and `import` are allowed here; put it in a function",
             )
     found = [*x.diagnostics, *x.declared.wrong]
     if x.declared.found is not None:

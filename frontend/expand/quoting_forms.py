@@ -1,4 +1,4 @@
-"""`quote` and `quasiquote`: data as they are written, with or without holes."""
+"""The forms `quote` and `quasiquote`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _quoted(x: Context, datum: Datum) -> Core:
         return Literal(value_of(datum), span=datum.span)
     except ValueError:
         return x.error(
-            "dotted-list", "a dotted pair is no value", datum.span, help="the tail of a list is a list"
+            "dotted-list", "a dotted pair is not a value", datum.span, help="the tail of a list is a list"
         )
 
 
@@ -56,7 +56,7 @@ def _fill(x: Context, datum: Datum, scope: Scope, level: int) -> Steps:
         return (yield _rebuilt(x, datum, scope, level - 1))
     if _hole(datum, "unquote-splicing", scope):
         if level == 1:
-            return x.error("bad-form", "`,@` stands inside a list only", datum.span)
+            return x.error("bad-form", "`,@` is allowed only inside a list", datum.span)
         return (yield _rebuilt(x, datum, scope, level - 1))
     if len(datum.items) == 2 and _is_quasiquote(datum.items[0], scope):
         return (yield _rebuilt(x, datum, scope, level + 1))
@@ -73,7 +73,7 @@ def _rebuilt(x: Context, datum: Form, scope: Scope, level: int) -> Steps:
     items = datum.items
     tail: Any = None
     if datum.tail is not None:
-        return x.error("dotted-list", "a dotted pair is no value", datum.span)
+        return x.error("dotted-list", "a dotted pair is not a value", datum.span)
     if len(items) > 2 and level == 1 and _is_quoting(items[-2], "unquote", scope):
         # `(a . ,b)` reads as (a unquote b).
         tail = yield items[-1], scope

@@ -1,7 +1,7 @@
-"""`run-loop`: a YAML loop as a part of a flow.
+"""The form `run-loop`: a YAML loop as a part of a flow.
 
-Owns the form's clauses and what a use of it becomes: a call of the function that the loop is, with
-the context values that only a run knows as arguments. Which file that is, is `joint`'s business.
+Owns the form's clauses. A use becomes a call of the loop's function, with the context values that are
+known only at run time as arguments. The file of the loop is found by `link/linker.py`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def expand_run_loop(x: Context, datum: Form, scope: Scope) -> Steps:
 
 
 def _call(part: Any, values: dict[str, Core], constants: dict[str, Any], datum: Form, scope: Scope) -> Core:
-    """The call, its values evaluated in the order they are written."""
+    """The call, with its values evaluated in source order."""
     callee = External(part, span=datum.items[0].span)
     written = [key for key in values if key not in constants]
     given: dict[str, Core] = {key: values[key] for key in written}
@@ -63,7 +63,7 @@ def _call(part: Any, values: dict[str, Core], constants: dict[str, Any], datum: 
             binding.references += 1
             bindings.append((binding, given[key]))
             given[key] = Variable(binding, span=values[key].span)
-    # What goes from one language to the other is plain data: no function gets around a loop's limits.
+    # Only plain data crosses between the languages, so that no function can bypass a loop's limits.
     args = tuple(Operation("plain", (given[key],), span=values[key].span) for key in part.given)
     call: Core = Apply(callee, args, span=datum.span)
     return Let(tuple(bindings), call, span=datum.span) if bindings else call
@@ -93,14 +93,14 @@ def _clauses(x: Context, datum: Form) -> dict[str, Form]:
             help = suggest(identifier.name, _CLAUSES, "its clauses are")
             x.error("unknown-clause", f"`run-loop` has no clause `{identifier.name}`", clause.span, help=help)
         elif identifier.name in found:
-            x.error("repeated-clause", f"the clause `{identifier.name}` stands twice", clause.span)
+            x.error("repeated-clause", f"the clause `{identifier.name}` occurs twice", clause.span)
         else:
             found[identifier.name] = clause
     return found
 
 
 def _entries(x: Context, clause: Form) -> dict[str, tuple[Datum, Datum]]:
-    """Keys of the context with the data of key and value."""
+    """The entries of the context: the data of key and value, by key."""
     found: dict[str, tuple[Datum, Datum]] = {}
     for item in clause.items[1:]:
         key: str | None = None
@@ -113,7 +113,7 @@ def _entries(x: Context, clause: Form) -> dict[str, tuple[Datum, Datum]]:
             continue
         assert isinstance(item, Form)
         if key in found:
-            x.error("repeated-key", f"the key `{key}` stands twice", item.items[0].span)
+            x.error("repeated-key", f"the key `{key}` occurs twice", item.items[0].span)
         found[key] = (item.items[0], item.items[1])
     return found
 
@@ -129,7 +129,7 @@ def _count(x: Context, clause: Form) -> int | None:
 
 
 def _plain(value: Any) -> Any:
-    """A literal as YAML would have it: symbols as their names, lists as lists."""
+    """A literal as a YAML value: symbols become their names, tuples lists."""
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value.name if isinstance(value, Symbol) else value

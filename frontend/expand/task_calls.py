@@ -1,8 +1,7 @@
-"""Calls of tools and tasks: their operands read, checked and put in order.
+"""Calls of tools and tasks: operands are read, checked and put in order.
 
-`(name (key value)…)`, `(name value…)` in the declared order, both mixed, and `(call name …)`. A tool
-or task that a program calls becomes a function of it: its parameters in their order, those that may
-be left out being optional, so it is a value too. What such a function does is `stdlib/calls.sexp`.
+`(name (key value)…)`, `(name value…)` in the declared order, both mixed, and `(call name …)`. The
+function that is called is made by `task_functions`.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def expand_call_form(x: Context, datum: Form, scope: Scope) -> Steps:
 
 @define
 class _Arguments:
-    """The arguments of a call as they are read: by name, in the order in which they stand."""
+    """The arguments of a call read so far, by name, in source order."""
 
     given: dict[str, tuple[Core, Datum]] = attrs.Factory(dict)
     positions: int = 0
@@ -60,7 +59,7 @@ class _Arguments:
 
 
 def expand_call(x: Context, datum: Form, scope: Scope, signature: Signature) -> Steps:
-    """The call of a tool or task that a form is."""
+    """Expand a form that calls a tool or a task."""
     if datum.tail is not None:
         return x.refuse_dotted(datum)
     arguments = _Arguments()
@@ -78,7 +77,7 @@ def expand_call(x: Context, datum: Form, scope: Scope, signature: Signature) -> 
 
 
 def _key(x: Context, operand: Datum, scope: Scope, signature: Signature) -> str | None:
-    """The name of the argument that an operand gives; None for an expression that is one by its place."""
+    """The name of the argument that an operand gives; None for a positional argument."""
     if not isinstance(operand, Form) or not operand.items:
         return None
     head = identifier_of(operand.items[0])
@@ -161,7 +160,7 @@ def _give(
         first = arguments.given[name][1].span
         where = f"it was given in line {first.line}" if first is not None else None
         x.error("repeated-key", f"`{name}` is given twice", place.span, "given again", help=where)
-        # By its place, it was meant for another parameter.
+        # A positional argument; it was meant for another parameter.
         arguments.is_misplaced |= place is datum
         return
     arguments.given[name] = (value, datum)
@@ -170,7 +169,7 @@ def _give(
         arguments.is_sound &= check_setting_of_call(x, signature.name, name, value, datum)
     if parameter is not None and isinstance(value, Literal) and not _is_fit(value, parameter):
         arguments.is_sound = False
-        # A literal without a place stands for what was refused.
+        # A literal without a span is the placeholder of a form that was refused.
         if value.span is not None:
             x.error(
                 "wrong-type",
@@ -203,7 +202,7 @@ def _shown(value: Literal) -> str:
 def _take_from_around(
     x: Context, datum: Form, scope: Scope, signature: Signature, arguments: _Arguments
 ) -> None:
-    """What a call leaves out and the task takes from a variable around the call (`from`)."""
+    """Fill parameters that the call omits from variables around the call (`from`)."""
     for parameter in signature.order:
         if parameter.variable and parameter.name not in arguments.given:
             identifier = Symbol(parameter.variable)
@@ -220,7 +219,7 @@ def _check_missing(x: Context, datum: Form, signature: Signature, arguments: _Ar
     ]
     if not missing or arguments.is_misplaced or arguments.positions > len(signature.order):
         return
-    # A misspelt name is the same mistake as the parameter that it leaves out.
+    # A misspelt name and the missing parameter are the same mistake.
     is_told = not arguments.is_sound and any(
         found.id == "unknown-parameter" and found.help == f"did you mean `{name}`?"
         for found in x.diagnostics[-len(datum.items) :]
@@ -235,7 +234,7 @@ def _check_missing(x: Context, datum: Form, signature: Signature, arguments: _Ar
 
 
 def _apply(signature: Signature, callee: Variable, arguments: _Arguments, datum: Form, scope: Scope) -> Core:
-    """The call of the function, with the arguments evaluated in the order in which they stand."""
+    """The call of the function, with the arguments evaluated in source order."""
     given = arguments.given
     names = [parameter.name for parameter in signature.order]
     settings = [name for name in RESERVED if signature.is_reserved(name)]
@@ -259,7 +258,7 @@ def _apply(signature: Signature, callee: Variable, arguments: _Arguments, datum:
     least = max(1 if signature.parameters is None else 0, least_arguments(signature))
     while len(args) > least and isinstance(args[-1], Literal) and args[-1].value is None:
         args.pop()
-    # No tail call: while the world is asked, a run is where the author's call stands.
+    # No tail call: while the effect is performed, the run's position is the author's call.
     result = Binding(signature.name, None, scope.function)
     result.references = 1
     bindings.append((result, Apply(callee, tuple(args), span=datum.span)))
@@ -286,7 +285,7 @@ def _is_pair_of_unbound(x: Context, operand: Datum, scope: Scope) -> bool:
 
 
 def report_unknown_call(x: Context, datum: Form, scope: Scope) -> Steps:
-    """A call of what nobody declared: said once, and the values in it are looked through."""
+    """Report a call of an undeclared tool or task once, and expand the values in it."""
     head = identifier_of(datum.items[0])
     assert head is not None
     if head.name.startswith(PREFIX):

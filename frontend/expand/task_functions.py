@@ -26,7 +26,7 @@ class Called:
 
 
 def function_of(signature: Signature, mark: FunctionMark) -> Lambda:
-    """Parameters in order; what a task takes beside them comes last and is optional."""
+    """The function of a tool or task: its parameters in order, then a task's settings, which are optional."""
     settings: list[Binding] = []
     if signature.is_task:
         settings = [Binding(name, None, mark) for name in RESERVED if signature.is_reserved(name)]
@@ -42,7 +42,7 @@ def function_of(signature: Signature, mark: FunctionMark) -> Lambda:
         about = Literal(tuple(freeze(parameter.as_data()) for parameter in signature.parameters))
         values = Operation("list", tuple(Variable(binding) for binding in bindings))
         arguments = Apply(Library("calls:arguments"), (name, about, values))
-    # The effect stands in the function itself, so that the tool's name is where a run is.
+    # The effect is in the function itself, so that the run's position shows the tool's name.
     checked, result = Binding("arguments", None, mark), Binding("result", None, mark)
     fields: tuple[tuple[str, Core], ...]
     definition = Literal(freeze(signature.definition))

@@ -1,6 +1,6 @@
-"""What a call sets for a task beside its inputs, checked as far as it is known when compiling.
+"""Settings of a task in a call (`files`, `context`, `history_config`), checked at compile time.
 
-What is known only when the program runs is checked by `stdlib/calls.sexp`.
+Values that are known only at run time are checked by `stdlib/calls.sexp`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SETTINGS = {"context": CONTEXT_SETTINGS, "history_config": HISTORY_SETTINGS}
 
 
 def check_setting_of_call(x: Context, task: str, name: str, value: Core, datum: Datum) -> bool:
-    """Whether nothing is found wrong with `files`, `context` or `history_config` of a call."""
+    """Whether a setting of a call is correct as far as it is known; reports errors."""
     if name == "files":
         if isinstance(value, Literal) and value.span is not None and not _is_files(value.value):
             x.error("wrong-type", f"`files` of `{task}` is a list of paths", datum.span, "not this")
@@ -38,7 +38,7 @@ def check_setting_of_call(x: Context, task: str, name: str, value: Core, datum: 
     return is_sound
 
 
-# A value that is known only when the program runs.
+# A value that is known only at run time.
 _LATE = object()
 
 

@@ -9,11 +9,11 @@ from ..core.scope import Frame, Identifier, Scope
 
 
 class Unit:
-    """One body while it is expanded.
+    """A body under expansion.
 
-    index: the entry under way. first_use: for variables that a function uses before they have a
+    index: the current entry. first_use: for variables that a function uses before they have a
     value, the first entry with such a function. positions: the entry that gives a variable its
-    value. entries: what the body came to.
+    value. entries: the expanded entries.
     """
 
     __slots__ = (
@@ -33,7 +33,7 @@ class Unit:
 
 
 def mark_used_early(unit: Unit) -> None:
-    """Mark the variables that a function may be asked for before they have a value.
+    """Mark variables that a function may read before they have a value.
 
     That needs a call, between the first function that uses the variable and its definition.
     """

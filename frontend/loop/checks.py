@@ -292,14 +292,14 @@ class _Checker:
         for number, choice in enumerate(choices):
             place = state.span_of(f"choices[{number}]", "choices")
             if choice in choices[:number]:
-                yield Diagnostic("repeated-choice", f"the choice `{choice}` stands twice", place)
+                yield Diagnostic("repeated-choice", f"the choice `{choice}` occurs twice", place)
             elif choice == "error" or choice.startswith("_") or choice != choice.strip():
                 message = f"`{choice}` cannot be a choice"
                 why = "`error` and what begins with `_` mean something else in a route; blanks are not typed"
                 yield Diagnostic("bad-choice", message, place, "", why)
         default = state.default
         if choices and default is not None and "${" not in default and default not in choices:
-            message = f"the default `{default}` is none of the choices"
+            message = f"the default `{default}` is not one of the choices"
             help = suggest(default, choices, "the choices are")
             yield Diagnostic("unknown-choice", message, state.span_of("default"), "", help)
 

@@ -1,10 +1,10 @@
-"""Where the missing closing brackets of a text belong, going by its indentation.
+"""Recovery from missing closing brackets, by indentation.
 
-What stands within a form is indented further than the form, so a line that is not, shows that a form
-before it should have ended. A form that begins in the first column ends the search of the one
-before it. Where the indentation contradicts the brackets that are there, it proves nothing, and the
-missing ones go to the end of the form that lacks them. A guess: it decides what a diagnostic says,
-never what a program means.
+The contents of a form are indented further than the form, so a line that is not shows that a form
+before it should have ended. A form that begins in the first column ends the search for the one
+before it. Where the indentation contradicts the brackets that exist, it proves nothing, and the
+missing ones are added at the end of their form. The result is a guess: it is used for diagnostics,
+never for the meaning of a program.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .lexer import kind_of
 
-# Braces are refused wherever they stand, so they hold nothing together.
+# Braces are always refused, so they do not group anything.
 _PAIRS = {"(": ")", "[": "]"}
 _CLOSING = frozenset(_PAIRS.values())
 
@@ -21,7 +21,7 @@ _CLOSING = frozenset(_PAIRS.values())
 class Missing(NamedTuple):
     """Closing brackets that are missing at offset `end`, the first for the bracket at `start`.
 
-    is_guessed: the indentation told, rather than nothing.
+    is_guessed: the place is derived from the indentation.
     """
 
     start: int
@@ -50,9 +50,9 @@ class _Hole(NamedTuple):
 
 
 def close_by_indentation(tokens: list[str], start: int, column: int) -> tuple[list[str], list[Missing]]:
-    """The tokens with an empty one wherever a closing bracket is missing, and what is missing.
+    """Insert an empty token for each missing closing bracket; return the tokens and what is missing.
 
-    The first token stands at offset `start`, `column` characters into its line.
+    `start`: the offset of the first token. `column`: its column, from 0.
     """
     segments = _segments(_marks(tokens, start, column))
     depths = [_depth(marks) for marks in segments]
@@ -142,7 +142,7 @@ def _depth(marks: list[_Mark]) -> int:
 def _holes(marks: list[_Mark], end: int) -> list[_Hole]:
     """What a segment lacks by its indentation; nothing where that contradicts its brackets.
 
-    People indent from the bracket or from the line that it stands in.
+    Indentation can start from the bracket or from the line of the bracket.
     """
     for by_line in (False, True):
         stack: list[_Mark] = []
@@ -151,7 +151,7 @@ def _holes(marks: list[_Mark], end: int) -> list[_Hole]:
             is_closer = mark.token in _CLOSING
             while mark.is_first and stack:
                 opener = stack[-1]
-                # A closing bracket that begins a line stands under the line of its partner.
+                # A closing bracket that begins a line is aligned with the line of its partner.
                 if opener.indent <= mark.column if is_closer else _edge(opener, by_line) < mark.column:
                     break
                 holes.append(_Hole(mark.at, stack.pop(), True))

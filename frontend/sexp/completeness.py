@@ -1,7 +1,6 @@
-"""Whether a text that grows line by line is complete, or waits for brackets, quotation marks or comments.
+"""Completeness of interactive input: open brackets, strings and comments, line by line.
 
-For those who read programs as they are typed. Each line is looked at once. What is wrong in other
-ways is complete: `reader` says what it is.
+Each line is scanned once. Input with any other error counts as complete; `reader` reports it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _PREFIXES = frozenset(("'", "`", ",", ",@", "#;"))
 
 
 class Pending:
-    """What a text so far waits for. `is_blank`: there is nothing in it but blanks and comments."""
+    """Open brackets, strings and comments of a text. `is_blank`: it has only blanks and comments."""
 
     __slots__ = ("_brackets", "_comments", "_in_string", "_is_prefixed", "is_blank")
 
@@ -33,7 +32,7 @@ class Pending:
         return self._brackets <= 0 and not (self._comments or self._in_string or self._is_prefixed)
 
     def feed(self, line: str) -> None:
-        """Look at one more line, with its end."""
+        """Scan one more line, including its line end."""
         place = 0
         while place < len(line):
             if self._in_string:

@@ -1,8 +1,8 @@
-"""Data: what S-expression text reads as, before any of it means anything.
+"""Data: the atoms and forms that S-expression text is read as.
 
-A datum knows where it stands, in the text or, when a form made it, in the text it was made from.
-Data are compared by what they are, without their places; they may be deep, so nothing here recurses.
-Must not be in here: how text becomes data (`reader`) and data become text (`printer`).
+A datum has a position: in the text or, when a form created it, in the text it was created from. Data
+are compared without their positions. They can be deep, so nothing here recurses. Must not contain:
+reading (`reader`) and printing (`printer`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ...ir.symbols import Symbol
 Value: TypeAlias = bool | int | float | str | Symbol | None
 
 
-# A place: a span; or lines with two offsets, which become a span when somebody asks, for most never do.
+# A position: a span, or lines with two offsets. Spans are computed on demand, because most are not needed.
 Place: TypeAlias = Span | tuple[Lines, int, int] | None
 
 
 class _Placed:
-    """What atoms and forms share; neither changes once it is made."""
+    """Common part of atoms and forms, which are immutable."""
 
     __slots__ = ("_place",)
     _place: Place
@@ -38,7 +38,7 @@ class _Placed:
 
     @property
     def place(self) -> Place:
-        """For a datum made from this one: cheaper than `span`."""
+        """The position, for data created from this one; cheaper than `span`."""
         return self._place
 
     def __eq__(self, other: object) -> bool:
@@ -47,7 +47,7 @@ class _Placed:
         return _is_equal(self, other)
 
     def __hash__(self) -> int:
-        # Forms that differ further down share a hash, which is no harm.
+        # Forms that differ at a deeper level share a hash, which is harmless.
         if isinstance(self, Form):
             return hash((len(self.items), self.tail is None))
         assert isinstance(self, Atom)
@@ -77,11 +77,11 @@ class Atom(_Placed):
 
 
 class Form(_Placed):
-    """A list: what stands between two brackets. The empty one is `nil`.
+    """A list: the data between two brackets. The empty list is `nil`.
 
-    items: its data in order. tail: what stands after a dot, an `Atom`, in `(a . more)`; None in a
-    proper list. A form after a dot goes on with the list, as reading does, so a tail is never a form.
-    bracket: how it opens, "(" or "["; no part of what it is.
+    items: its data in order. tail: the `Atom` after a dot, in `(a . more)`; None in a proper list. A form
+    after a dot is appended to the list, so a tail is never a form. bracket: the opening bracket, "(" or
+    "["; not compared.
     """
 
     __slots__ = ("bracket", "items", "tail")
@@ -150,7 +150,7 @@ def _is_equal(left: Datum, right: Datum) -> bool:
 
 
 def _is_same(left: Value, right: Value) -> bool:
-    """1, 1.0 and true are three values; not-a-number is itself."""
+    """Identity of values: 1, 1.0 and true differ; not-a-number equals itself."""
     if type(left) is not type(right):
         return False
     return left == right or (left != left and right != right)

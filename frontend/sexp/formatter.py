@@ -1,11 +1,10 @@
-"""S-expression text laid out: `llc fmt`; `spec/syntax.md`, Layout.
+"""Formatter of S-expression text: `llc fmt`; `spec/syntax.md`, Layout.
 
-Where an author broke a line stays his choice; what is decided here is indentation, blanks, closing
-brackets, and how a form is broken that is too wide for its line. Comments stay where they are, and
-what is read never changes: tokens are moved, not rewritten. Formatting twice changes nothing more,
-because every break made here is one that the next pass finds made.
+The author's line breaks are kept. The formatter decides indentation, blanks, closing brackets, and
+the breaks of a form that is too wide for its line. Comments keep their places, and tokens are moved,
+never rewritten, so the data do not change. Formatting is idempotent.
 
-A text becomes a tree of nodes, the tree is written with a stack; neither recurses.
+A text becomes a tree of nodes, which is written with an explicit stack; neither step recurses.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from .lexer import kind_of
 from .reader import read
 
 WIDTH = 100
-# So that depth makes no text a thousand times as large.
+# Limits the growth of deeply nested text.
 MAX_INDENT = 200
 
-# Forms whose body is indented by two: how many operands stand before the body. The operands before
+# Forms whose body is indented by two: the number of operands before the body. The operands before
 # it stay in the form's first line, or are indented by four.
 BODIES = {
     "lambda": 1,
@@ -57,7 +56,7 @@ BODIES = {
 
 
 def format_source(text: str, path: str = "<text>") -> str:
-    """`text` laid out. CompileError where it cannot be read."""
+    """Format a text. CompileError where it cannot be read."""
     with CollectorRests():
         source = text_source(text, path)
         data, findings = read(source)
@@ -70,7 +69,7 @@ def format_source(text: str, path: str = "<text>") -> str:
 
 
 class _Leaf:
-    """An atom, a dot or a comment. `breaks` counts the line ends before it, `column` where it stood."""
+    """An atom, a dot or a comment. `breaks` counts the line ends before it, `column` its old column."""
 
     __slots__ = ("breaks", "column", "is_broken", "is_comment", "is_datum", "text", "width")
 
@@ -80,7 +79,7 @@ class _Leaf:
         self.column = column
         self.is_comment = is_comment
         self.is_datum = not is_comment
-        # Whether it cannot stand within one line with what follows.
+        # Whether it must end its line.
         self.is_broken = "\n" in text or text.startswith((";", "#!"))
         self.width = len(text)
 
@@ -203,7 +202,7 @@ class _Open:
         self.at = 0  # the item to be written next
         self.count = 0  # how many data were written
         self.is_first_line = True
-        self.align = -1  # the column of the first operand, if it stands in the line of the head
+        self.align = -1  # the column of the first operand, if it is in the line of the head
         self.style = _style(branch, is_data)
         self.is_hung = _is_hung(branch)
         self.room: int | None = None  # how many data stay in the first line where the form is spread
@@ -224,7 +223,7 @@ class _Open:
             self.room = 2 if column + widest + self.tail + 1 <= WIDTH else 1
 
     def indent(self) -> int:
-        """The column of the next item when it begins a line."""
+        """The indentation of the next item when it begins a line."""
         return min(self._indent(), MAX_INDENT)
 
     def _indent(self) -> int:
@@ -250,7 +249,7 @@ def _is_hung(branch: _Branch) -> bool:
 
 
 def _style(branch: _Branch, is_data: bool) -> int | None:
-    """How many operands stand before the body: -1 for a call, None for what is no code."""
+    """The number of operands before the body: -1 for a call, None for data."""
     if not branch.closer or is_data:
         return None
     head = branch.head()
@@ -267,7 +266,7 @@ def _style(branch: _Branch, is_data: bool) -> int | None:
 
 
 class _Writer:
-    """Text as it grows: pieces, and the column they have reached."""
+    """Output buffer: pieces of text, and the current column."""
 
     def __init__(self) -> None:
         self.out: list[str] = []

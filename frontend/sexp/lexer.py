@@ -1,7 +1,7 @@
-"""S-expression text to tokens, and tokens to the atoms they are; `spec/syntax.md`.
+"""Lexer of S-expressions: text to tokens, and tokens to atoms; `spec/syntax.md`.
 
-The tokens of a text, blanks and comments among them, join to the text again: nothing is lost, and a
-token's place is the length of what stands before it. Must not be in here: brackets and nesting.
+The tokens of a text, including blanks and comments, join to the text again, so a token's offset is
+the length of the tokens before it. Must not contain: brackets and nesting.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...ir.symbols import Symbol
 from .datum import Value
 
 MAX_DIGITS = 4000
-# In one token; more help nobody.
+# Limit of findings in one token.
 MAX_PROBLEMS = 100
 
 TOKEN = re.compile(
@@ -39,7 +39,7 @@ _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 QUOTES = {"'": "quote", "`": "quasiquote", ",": "unquote", ",@": "unquote-splicing"}
 CLOSERS = {"(": ")", "[": "]", "{": "}"}
-# The words that are no symbols. `nil` is the empty list.
+# The words that are not symbols. `nil` is the empty list.
 WORDS: dict[str, bool | float | None] = {
     "null": None,
     "true": True,
@@ -52,7 +52,7 @@ WORDS: dict[str, bool | float | None] = {
 
 
 class Problem(Exception):
-    """Why a token is no atom: `start` and `end` are offsets in the token."""
+    """An error in a token; `start` and `end` are offsets in the token."""
 
     def __init__(self, id: str, message: str, start: int, end: int, label: str = "", help: str = "") -> None:
         super().__init__(message)
@@ -104,7 +104,7 @@ KINDS = ("blank", "open", "close", "prefix", "atom", "comment", "block-comment",
 
 
 def kind_of(token: str) -> str:
-    """Which of `KINDS` a token is. `bad` is what no program can hold; a bad atom is an atom."""
+    """The kind of a token, one of `KINDS`. `bad`: not allowed anywhere; a malformed atom is an atom."""
     first = token[0]
     if first in " \t\n\r\f":
         return "blank"
@@ -147,7 +147,7 @@ _SCHEME = {"#t": "true", "#f": "false", "#true": "true", "#false": "false"}
 
 
 def read_word(token: str) -> Value:
-    """What a word other than `nil` and `.` is; `Problem` where it is neither number nor symbol."""
+    """The value of a word other than `nil` and `.`; `Problem` where it is neither number nor symbol."""
     if token in WORDS:
         return WORDS[token]
     first = token[0]
@@ -184,7 +184,7 @@ def _number_help(token: str) -> str:
         return f"there are no fractions; divide: (/ {_short(match[1])} {_short(match[2])})"
     if re.fullmatch(r"[-+]?0[xX][0-9a-fA-F]{1,16}", token):
         return f"numbers are decimal: {int(token, 16)}"
-    return f'a text stands in quotes, "{short}"; a symbol that begins like a number in bars, |{short}|'
+    return f'a text is written in quotes, "{short}"; a symbol that begins like a number in bars, |{short}|'
 
 
 def _unknown_hash(token: str) -> Problem:
@@ -194,7 +194,7 @@ def _unknown_hash(token: str) -> Problem:
     if token == "#":
         help = "a list of values is written '(a b) or (list a b)"
     else:
-        help = f"`#` begins comments only, `#|…|#` and `#;`; as a symbol it stands in bars: |{short}|"
+        help = f"`#` begins comments only, `#|…|#` and `#;`; as a symbol it is written in bars: |{short}|"
     return Problem("bad-symbol", f"`{short}` is no symbol", 0, len(token), "", help)
 
 
@@ -209,11 +209,11 @@ def _refuse_characters(token: str) -> None:
 
 def _unfit(character: str, at: int = 0) -> Problem:
     code = f"U+{ord(character):04X}"
-    return Problem("bad-character", f"the invisible character {code} cannot stand here", at, at + 1)
+    return Problem("bad-character", f"the invisible character {code} is not allowed here", at, at + 1)
 
 
 def bad_character(token: str) -> Problem:
-    """Why a token of kind `bad` is bad."""
+    """The error of a token of kind `bad`."""
     if token == "\\":
         help = "it escapes characters within strings only"
         return Problem("bad-character", "`\\` means nothing here", 0, 1, "", help)
@@ -236,7 +236,7 @@ _ESCAPES = '\\" \\\\ \\n \\t \\r \\u0041'
 
 
 def is_unfit(text: str) -> bool:
-    """Whether a text has characters that strings may hold as escapes only."""
+    """Whether a text has characters that strings can contain only as escapes."""
     return _UNFIT.search(text) is not None
 
 
@@ -262,7 +262,7 @@ def _unescape(body: str, problems: list[Problem]) -> str:
     for match in _UNFIT.finditer(body):
         character = match[0]
         at = match.start() + 1
-        message = f"the invisible character U+{ord(character):04X} cannot stand in a string"
+        message = f"the invisible character U+{ord(character):04X} is not allowed in a string"
         problems.append(Problem("bad-character", message, at, at + 1, "", f"write \\u{ord(character):04x}"))
         if len(problems) > MAX_PROBLEMS:
             break

@@ -1,6 +1,6 @@
-"""Data to text that reads back equal, in one line; layout is `format`'s.
+"""Printer of data: text in one line that reads back equal. Layout is the work of `formatter`.
 
-Owns nothing but the walk: how an atom is written is `ir.spelling`'s. Uses no recursion.
+Owns only the traversal, which does not recurse; `ir.spelling` writes atoms.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PREFIXES = {Symbol(name): prefix for prefix, name in QUOTES.items()}
 
 
 def show(datum: Datum, limit: int | None = None) -> str:
-    """A datum as text; of what is longer than `limit` characters about the beginning, and `…`."""
+    """A datum as text, cut to `limit` characters with `…` at the end."""
     out: list[str] = []
     size = 0
     todo: list[Datum | str] = [datum]
@@ -61,7 +61,7 @@ def spell(value: Value) -> str:
 
 
 def _prefix(form: Form) -> str | None:
-    """The mark that stands for a form such as `(quote x)`."""
+    """The prefix of a form such as `(quote x)`."""
     items = form.items
     if len(items) != 2 or form.tail is not None or form.bracket != "(":
         return None

@@ -1,9 +1,9 @@
-"""S-expression text to data; `spec/syntax.md`.
+"""Reader of S-expressions: text to data; `spec/syntax.md`.
 
-`read` never raises for bad text: it reports what is wrong, many findings in one go, and gives the
-data that can be made out. It uses a stack of its own, so that nesting costs no Python frames, and one
-dictionary look-up a token, so that a megabyte takes a fraction of a second. Where a missing `)`
-belongs is `unclosed`'s to guess.
+`read` never raises for bad text: it reports all errors and returns the data that can be recognised.
+It uses an explicit stack, so that nesting needs no Python frames, and one dictionary look-up for each
+token, so that a megabyte takes a fraction of a second. `bracket_recovery` guesses the place of a
+missing `)`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from .datum import Atom, Datum, Form
 from .lexer import CLOSERS, QUOTES, Problem, Token, kind_of
 
 MAX_DEPTH = 1000
-# After so many findings nobody reads on, and a hostile text could make millions.
+# Limit of findings in one text: a hostile text could produce millions.
 MAX_FINDINGS = 100
 MAX_DOUBTS = 10
-# How often reading starts again behind a string without an end.
+# How often reading restarts after an unterminated string.
 MAX_LOST_STRINGS = 10
 
 
 def read(source: Source, max_depth: int = MAX_DEPTH) -> tuple[list[Datum], list[Diagnostic]]:
-    """The data of a text, and what is wrong with it, in the order of the text.
+    """The data of a text, and its findings in the order of the text.
 
-    Where there are errors the data are a guess, good for finding further errors only. A text without
-    data is no error here.
+    If there are errors, the data are a guess, useful only for finding further errors. A text without
+    data is not an error here.
     """
     with CollectorRests():
         return _read(source, max_depth)
@@ -73,7 +73,7 @@ def _tail(tokens: list[str], start: int) -> list[str]:
 
 
 def scan(text: str) -> list[Token]:
-    """Every token of a text, blanks and comments too: joined they are the text."""
+    """All tokens of a text, including blanks and comments; joined they are the text."""
     found = []
     start = 0
     for token in lexis.split(text):
@@ -87,7 +87,7 @@ class _Enough(Exception):
 
 
 class _Frame:
-    """A bracket or a prefix that waits for its end: `kind` is its text, `start` where it stands.
+    """An open bracket or prefix: `kind` is its text, `start` its offset.
 
     The outermost frame is the text itself, of kind "".
     """
@@ -98,10 +98,10 @@ class _Frame:
         self.kind = kind
         self.start = start
         self.items: list[Datum] = []
-        self.dot = -1  # how many items stood before the dot
+        self.dot = -1  # the number of items before the dot
 
 
-# What a token is when it is no atom.
+# The kinds of tokens that are not atoms.
 _BLANK, _OPEN, _CLOSE, _PREFIX, _NIL, _NEW = (object() for _ in range(6))
 _KNOWN: dict[str, Any] = {
     **lexis.WORDS,
@@ -192,7 +192,7 @@ class _Reader:
                 "unterminated-string", "this string has no end", start, start + 1, "begins here", help
             )
             line_end = text.find("\n", start)
-            # What closes the forms around it most likely stands behind its end.
+            # The brackets that close the outer forms are most likely after its end.
             head = '"' + text[start + 1 : line_end if line_end > 0 else None].rstrip(" \t\r)]}")
             tokens[index:] = [head, *lexis.split(text, start + len(head))]
             settled = index + 1
@@ -201,7 +201,7 @@ class _Reader:
     # --- data ---------------------------------------------------------------------------------
 
     def build(self, tokens: list[str], position: int = 0) -> None:
-        """Data from tokens, the first of which stands at `position`, added to the outermost frame.
+        """Read data from tokens, the first of which is at `position`, into the outermost frame.
 
         Brackets left open stay on `stack`. An empty token closes a form.
         """
@@ -262,7 +262,7 @@ class _Reader:
             self.drop_prefixes()
 
     def back_to(self, start: int) -> None:
-        """Forget the forms from an offset on, and what was found there."""
+        """Discard the forms from an offset on, and their findings."""
         del self.stack[1:]
         items = self.stack[0].items
         while items and self.extent(items[-1])[1] > start:
@@ -346,7 +346,7 @@ class _Reader:
         return value
 
     def word(self, token: str, start: int) -> Any:
-        """What a word is; after a finding `null` for an atom, `_NEW` for what is none."""
+        """The value of a word; after an error `null` for an atom, `_NEW` for other tokens."""
         try:
             if kind_of(token) == "bad":
                 raise lexis.bad_character(token)
@@ -360,8 +360,8 @@ class _Reader:
     def dot(self, start: int) -> None:
         frame = self.stack[-1]
         if frame.kind not in CLOSERS or not frame.items or frame.dot >= 0:
-            help = "it stands before the last datum of a list, as in (a . more)"
-            self.report("stray-dot", "a dot cannot stand here", start, start + 1, "", help)
+            help = "it belongs before the last datum of a list, as in (a . more)"
+            self.report("stray-dot", "a dot is not allowed here", start, start + 1, "", help)
         else:
             frame.dot = len(frame.items)
 
@@ -378,7 +378,7 @@ class _Reader:
     # --- what does not fit --------------------------------------------------------------------
 
     def crowd(self, start: int, end: int) -> None:
-        """Two atoms touch. One finding a line, for one quotation mark turns the rest inside out."""
+        """Report two adjacent atoms, once for each line, since one quotation mark affects all of it."""
         line = self.lines.span(start, start).line
         if line == self.crowded:
             return
@@ -394,7 +394,7 @@ class _Reader:
             self.report("stray-quote", f"nothing follows this `{frame.kind}`", frame.start, end)
 
     def report_crossed(self, outer: _Frame, token: str, start: int) -> None:
-        """Brackets are open within `outer` where its end stands."""
+        """Report brackets that are open inside `outer` at its end."""
         inner = self.stack[self.stack.index(outer) + 1 :]
         frame = inner[-1]
         closers = "".join(CLOSERS[frame.kind] for frame in reversed(inner) if frame.kind in CLOSERS)
@@ -404,7 +404,7 @@ class _Reader:
         self.report("unclosed-form", message, frame.start, frame.start + 1, "opened here", help)
 
     def report_stray(self, start: int, end: int) -> None:
-        """Nothing is open where a closing bracket stands; a run of them is one finding."""
+        """Report closing brackets without a partner; a run of them is one finding."""
         before, self.stray_end = self.stray_end, end
         if before >= 0 and not self.text[before:start].strip():
             return
@@ -434,7 +434,7 @@ class _Reader:
         """The brackets balance, but perhaps by chance."""
         position = count = 0
         for token in tokens if doubts else ():
-            # What looks like a bracket may stand in a string or a comment.
+            # A bracket character can be part of a string or a comment.
             if position in doubts and token in CLOSERS and count < MAX_DOUBTS:
                 count += 1
                 line = self.lines.span(doubts[position], position).line

@@ -1,8 +1,8 @@
-"""What a shell text does, roughly: its commands, their words, and what the shell puts into those.
+"""Tolerant parser of shell text: commands, their words, and the expansions in them.
 
-Owns a tolerant reading for `spreading`, which only warns: where the text is beyond it, it reads on as
-if it were simple, or stops. That quoting is right never rests on it; that is `shell`'s, which is
-sure or refuses.
+Used by `taint`, which only warns: where the text is too intricate, the parser treats it as simple
+text, or stops. The correctness of quoting never depends on it; `contexts` decides quoting, and
+refuses what it cannot parse with certainty.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .grammar import ASSIGNMENT, MAX_DEPTH
 
 @define(eq=False)
 class Region:
-    """A stretch of text that is expanded: a word, an arithmetic expression, a here-document.
+    """A text that the shell expands: a word, an arithmetic expression, a here-document.
 
     text: without quotes, with a NUL for each of `parts`. is_bare: nothing in it is quoted or expanded.
     """
@@ -75,13 +75,13 @@ _FUNCTION = re.compile(r"[ \t]*\([ \t]*\)")
 
 
 class TooDeep(Exception):
-    """More nesting than is followed."""
+    """The text is nested more deeply than the parser follows."""
 
 
 class Outline:
     """The commands of `text[start:end]`.
 
-    pipelines: all there are, however deep they are nested; top: those that are not.
+    pipelines: all pipelines, nested ones included; top: those that are not nested.
     functions: the names of those it defines.
     """
 
@@ -141,7 +141,7 @@ class Outline:
         return found, at
 
     def _begins(self, command: Command) -> bool:
-        """Whether nothing but reserved words stand in a command so far."""
+        """Whether a command has only reserved words so far."""
         names = [word.text for word in command.words[:8]]
         return names == ["for"] or (len(names) < 8 and all(name in KEYWORDS for name in names))
 
@@ -194,7 +194,7 @@ class Outline:
         return after
 
     def _pattern(self, at: int) -> int:
-        """Behind the `)` of a pattern of a `case`; where `esac` stands instead, before it."""
+        """The place after the `)` of a pattern of a `case`, or before `esac`."""
         at = self._blank_end(at, newlines=True)
         if re.compile(r"esac\b").match(self.text, at, self.end):
             return at
@@ -360,7 +360,7 @@ class Outline:
         return region, self._expand(region, at, close)
 
     def _expansion(self, region: Region, at: int) -> int:
-        """What a `$`, a backtick or a hole is."""
+        """Parse a `$`, a backtick or a hole."""
         text = self.text
         part = Part("hole", at)
         if text[at] == HOLE:

@@ -1,12 +1,11 @@
-"""Where a variable stands in a shell command: inside which quotes, or where no quoting helps.
+"""Quoting contexts of variables in a shell command.
 
-Owns the lexical structure of bash and POSIX sh, and only as much of it as that question needs. A
-command is a text with a NUL for each variable. The rule is to be sure or to refuse: where bash (3.2
-up) and sh read a text differently, or it is too intricate to follow, every variable behind that place
-is refused (`spec/interpolation.md`). What a quoted value means to the program that gets it belongs to
-`rereading`.
+Owns the part of the lexical structure of bash and POSIX sh that decides in which quotes a variable is.
+A command is a text with a NUL for each variable. Uncertain contexts are refused: where bash (3.2 or
+later) and sh read a text differently, or it is too intricate to follow, every later variable is
+refused (`spec/interpolation.md`). Programs that evaluate a quoted value are the work of `interpreters`.
 
-Must not be in here: the `${…}` syntax of templates, which belongs to `templates`.
+Must not contain: the `${…}` syntax of templates (`template`).
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ from .taint import tainted_places
 
 @frozen
 class Place:
-    """What a variable's place asks for.
+    """Quoting of a variable, and its hazard.
 
-    quoting: "word", "single", "double" or "heredoc"; "comment" where no program sees it; "" where no
-    quoting can make it safe, and then `hazard` says why. Other places may carry a hazard too.
+    quoting: "word", "single", "double" or "heredoc"; "comment" inside a comment; "" where no
+    quoting can make it safe, for the reason in `hazard`. Other places may carry a hazard too.
     """
 
     quoting: str
@@ -67,7 +66,7 @@ def places(command: str, data: Sequence[bool]) -> tuple[Place, ...]:
     try:
         reader.read()
     except Unsure as unsure:
-        hazard = attrs.evolve(UNCLEAR, message=f"stands behind {unsure.what}, {UNCLEAR.message}")
+        hazard = attrs.evolve(UNCLEAR, message=f"follows {unsure.what}, {UNCLEAR.message}")
         if unsure.is_unended:
             reader.places = {at: place for at, place in reader.places.items() if place.quoting == "comment"}
             hazard = attrs.evolve(UNENDED, message=UNENDED.message.replace("@", unsure.what))
@@ -84,8 +83,8 @@ _DOUBLE_PLAIN = re.compile(r"[^\"\\`$\0]+")
 _HEREDOC_PLAIN = re.compile(r"[^\\`$\0]+")
 _OPERATOR = re.compile(r"&>>|&>|>&|>>|>\||<<<|<<-|<<|<&|<>|&&|\|\||\|&|;;&|;;|;&|[<>;&|]")
 _EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
-# What bash 3, which finds the end of `$( … )` by counting, takes for quotes and brackets in text that
-# is none of its business.
+# Bash 3 finds the end of `$( … )` by counting brackets, and counts these in comments and
+# here-documents too.
 _MISLEADING = re.compile(r"['\"`()\\]")
 
 
@@ -178,7 +177,7 @@ class _Reader:
             if start <= at < end:
                 self.refuse(at, hazard)
 
-    # --- what stands in more than one place -----------------------------------------------
+    # --- common to several contexts -----------------------------------------------
 
     def backslash(self, at: int) -> int:
         frame = self.nesting.words
@@ -448,7 +447,7 @@ class _Reader:
         self.end = outer
 
     def heredoc_expansion(self, at: int) -> int:
-        """Behind an expansion; its commands are read apart, so that no word here goes on in them."""
+        """Read an expansion with a nesting of its own, so that no word of this text continues in it."""
         outer, self.nesting = self.nesting, Nesting(self.judge_test)
         waiting, self.heredocs = self.heredocs, []
         self.is_in_heredoc = True

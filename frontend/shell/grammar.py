@@ -1,7 +1,7 @@
-"""The commands of a shell text as it is read: nesting, words, reserved words.
+"""Grammar of shell commands: nesting, words, reserved words.
 
 Owns what words mean to the shell's grammar, as far as it decides which `)` closes what and which word
-a variable is part of. Knows characters only as far as `add` is told of them.
+a variable is part of. It sees characters only through `add`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Frame:
         self.bare = True  # whether that word is unquoted and fixed so far
         self.command = kind in ("list", "substitution")  # whether a command may begin here
         self.redirect = ""  # the operator whose target the next word is
-        # What the next word stands for: the name of a "for" or "function", its "in" or "body".
+        # The role of the next word: the name of a "for" or "function", its "in" or "body".
         self.name = ""
         self.phase = "subject"  # of a case: "subject", "in", "first pattern", "pattern", "body"
         self.depth = 0  # of parentheses in a test or around a pattern
@@ -77,7 +77,7 @@ class Frame:
 
 
 class Nesting:
-    """The frames that are open. `on_test` is told of each condition that ends inside `[[ … ]]`."""
+    """The frames that are open. `on_test` is called with each condition that ends inside `[[ … ]]`."""
 
     def __init__(self, on_test: Callable[[Frame], None]) -> None:
         self.stack = [Frame("list")]

@@ -1,6 +1,6 @@
-"""What can be wrong with a variable in a shell command, and what to do about it.
+"""Hazards of a variable in a shell command, with messages and help.
 
-Owns the words only; `shell` and `rereading` say where they apply.
+`contexts` and `interpreters` decide where they apply.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ...ir.records import frozen
 
 @frozen
 class Hazard:
-    """Why a variable must not stand where it does; `@` in `help` stands for the variable."""
+    """A reason why a variable is unsafe at its place; `@` in `help` is replaced by the variable."""
 
     id: str
     message: str
@@ -19,9 +19,9 @@ class Hazard:
 
 
 class Unsure(Exception):
-    """The text cannot be followed any further with certainty, because of `what`.
+    """The text after `what` cannot be parsed with certainty.
 
-    `is_unended`: something is open at its end, so the shell will refuse it and nothing is certain.
+    `is_unended`: something is open at the end of the text, so the shell would refuse it.
     """
 
     def __init__(self, what: str, *, is_unended: bool = False) -> None:
@@ -37,31 +37,29 @@ _VARIABLE_FIRST = 'put it in a shell variable on a line before: `v=@`, then use 
 
 UNCLEAR = _refusal("where its quoting cannot be told for certain", _VARIABLE_FIRST)
 AFTER_BACKSLASH = _refusal(
-    "stands after a backslash, which would undo its quoting",
+    "follows a backslash, which would undo its quoting",
     "remove the backslash; for a literal `${` write `$${`",
 )
 AFTER_DOLLAR = _refusal(
-    "stands after a `$`, which would change the quotes put around it",
+    "follows a `$`, which would change the quotes put around it",
     "write `'$'` for a dollar sign before it",
 )
 IN_PARAMETER = _refusal(
-    "stands inside the shell's own `${…}`, where quotes mean different things in different shells",
+    "is inside the shell's own `${…}`, where quotes mean different things in different shells",
     "put it in a shell variable first: `v=@`, then use `$v` inside the `${…}`",
 )
-IN_BACKTICKS = _refusal(
-    "stands inside backticks, which read quotes twice", "write `$( … )` for the backticks"
-)
+IN_BACKTICKS = _refusal("is inside backticks, which read quotes twice", "write `$( … )` for the backticks")
 IN_ARITHMETIC = _refusal(
-    "stands in arithmetic, where bash may run what the value says",
+    "is in arithmetic, where bash may run what the value says",
     "compare with `[ @ -gt 0 ]`, or give it to a program such as `expr` as an argument",
 )
-IN_ANSI = _refusal("stands inside `$'…'`, where backslashes are read", "end the `$'…'` before it: `$'\\t'@`")
+IN_ANSI = _refusal("is inside `$'…'`, where backslashes are read", "end the `$'…'` before it: `$'\\t'@`")
 IN_QUOTED_HEREDOC = _refusal(
-    "stands in a here-document with a quoted delimiter, where nothing can be escaped",
+    "is in a here-document with a quoted delimiter, where nothing can be escaped",
     "take the quotes off the delimiter (`<<EOF`); the shell's own `$` then needs a backslash in it",
 )
 IN_HEREDOC_COMMAND = _refusal(
-    "stands in a command inside a here-document, or in a here-document inside `$( … )`",
+    "is in a command inside a here-document, or in a here-document inside `$( … )`",
     'put it in a shell variable first: `v=@`, then use `"$v"` here',
 )
 IN_DUPLICATION = _refusal(
@@ -69,7 +67,7 @@ IN_DUPLICATION = _refusal(
     "write `> @ 2>&1` to send both outputs to a file",
 )
 UNENDED = _refusal(
-    "stands in a command with @ left open at its end",
+    "is in a command with @ left open at its end",
     "close it; the shell would refuse the command",
 )
 IN_DELIMITER = _refusal("is the delimiter of a here-document", "write a fixed word such as EOF")

@@ -1,4 +1,4 @@
-"""Here-documents: their delimiters and how far their text goes."""
+"""Here-documents: delimiters and the extent of their text."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _VARIABLE_DELIMITER = re.compile(r"[ \t]*[^\s\0]*\0")
 
 
 class Heredoc:
-    """One that has begun: its text follows the line.
+    """A here-document whose operator was read; its text follows the line.
 
-    is_quoted: the delimiter is, so the text is taken as it stands. words: of the command it is for.
+    is_quoted: the delimiter is quoted, so the text is literal. words: of the command it is for.
     level: how many substitutions and double quotes it began in.
     """
 

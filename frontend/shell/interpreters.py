@@ -1,9 +1,9 @@
-"""Programs that read an argument as code: what a value must not be part of, however well quoted.
+"""Programs and builtins that evaluate an argument as code, where quoting does not make a value safe.
 
-Quoting carries a value through one shell. `sh -c '…'`, `eval`, `ssh host …`, `python -c '…'` read
+Quoting protects a value in one shell only. `sh -c '…'`, `eval`, `ssh host …`, `python -c '…'` read
 their argument again, and bash itself evaluates array subscripts and arithmetic in places that look
-like data. This module owns the tables of those readers and what to write instead. The tables are a
-net, not a proof: a program that is not in them may also read what it is given as code.
+like data. This module owns the tables of those readers and what to write instead. The tables
+are incomplete: a program that is not in them may evaluate its arguments too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ READERS = {
     for name in reader.programs
 }
 
-# Filters whose program is their first operand: the options that take so many arguments before it.
+# Filters whose program is their first operand: the options before it, with their number of arguments.
 _AWKS = ("awk", "gawk", "mawk", "nawk")
 FILTERS: dict[str, dict[str, int]] = {
     **{awk: {"-v": 1, "-F": 1, "--assign": 1} for awk in _AWKS},
@@ -88,7 +88,7 @@ def _code(message: str, help: str, severity: str = "error") -> Hazard:
 
 
 IN_SUBSCRIPT = _code(
-    "stands in an array subscript, which bash evaluates and may run",
+    "is in an array subscript, which bash evaluates and may run",
     "use a plain variable: `v=@`",
 )
 AS_NAME = _code(
@@ -131,7 +131,7 @@ RUN_BY_SHELL = _code(
 
 
 def program_of(word: str) -> str:
-    """The name a command word stands for: without folders and version numbers."""
+    """The program that a command word names, without folders and version number."""
     return re.sub(r"(?<=[^0-9.])[0-9.]+\Z", "", word.rsplit("/", 1)[-1])
 
 
@@ -148,7 +148,7 @@ def _name(words: Sequence[str], at: int) -> str:
 
 
 def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bool) -> Hazard | None:
-    """What is wrong with a variable behind `prefix` in the word that follows `words`, if anything.
+    """The hazard of a variable after `prefix` in the word that follows `words`; None if there is none.
 
     Words are without their quotes, with a NUL where they are not fixed; `is_first` if the word may
     still be an assignment or the command's name; `is_array` inside `a=( … )`.
@@ -226,7 +226,7 @@ def _is_code(reader: Reader, words: Sequence[str], prefix: str) -> bool:
         before = words
     else:
         return False
-    # `python x.py -c …` and `python -m pytest -c …` are somebody else's option.
+    # In `python x.py -c …` and `python -m pytest -c …` the option belongs to another program.
     return not reader.has_script or ("-m" not in before and not _operands(before, _SCRIPT_OPTIONS))
 
 
@@ -281,7 +281,7 @@ def names_run(text: str, name: str) -> bool:
 
 
 def condition_reader(words: Sequence[str]) -> Hazard | None:
-    """What is wrong with variables in a `[[ … ]]` condition of these words, if anything."""
+    """The hazard of variables in a `[[ … ]]` condition of these words; None if there is none."""
     if not ARITHMETIC_TESTS.isdisjoint(words):
         return IN_ARITHMETIC_TEST
     if not _NAME_TESTS.isdisjoint(words):
@@ -290,7 +290,7 @@ def condition_reader(words: Sequence[str]) -> Hazard | None:
 
 
 def input_reader(words: Sequence[str]) -> Hazard | None:
-    """What is wrong with a variable in a here-document or here-string of a command, if anything."""
+    """The hazard of a variable in a here-document or here-string of a command; None if there is none."""
     at = _command(words)
     rest = [word for word in words[at + 1 :] if word != "-"]
     program = program_of(_name(words, at))

@@ -1,9 +1,9 @@
-"""Where a value goes inside an action, and whether bash evaluates it there.
+"""Taint analysis of an action: values that reach a place where the shell evaluates them.
 
-A value well quoted is data where it stands. But it may reach a shell variable by `read`, `for`,
-`set --`, `$(echo …)` and the like, and that may stand in arithmetic, in a subscript, in what `sh`
-reads. This module follows it there, through one action, whatever the order of its lines: what it
-finds is worth a warning, and what it does not find is no proof.
+A quoted value is data in its own place. But it can reach a shell variable through `read`, `for`,
+`set --`, `$(echo …)` and similar commands, and the variable can be used in arithmetic, in a subscript,
+or in the input of `sh`. The analysis follows values through one action, independent of the order of
+its lines. Its findings are warnings; no finding does not prove that an action is safe.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .interpreters import (
     reader_of,
 )
 
-# Longer commands are not followed; the system would not start them either (128 KiB).
+# Longer commands are not analysed; the system would not start them either (128 KiB).
 MAX_LENGTH = 1 << 16
 # Without any of these nothing is evaluated. Nearly every action has none.
 _EVALUATES = re.compile(
@@ -34,14 +34,14 @@ _EVALUATES = re.compile(
     r"|\s-[vR]\s|\w\[|\$\{!|@P\}|\$\{[^}]*:|[A-Z]=|(?:^|[\s;&|({/])(?:\.|\w*sh|env|python[\d.]*|perl|ruby|node"
     r"|php|psql|mysql|mariadb|ssh|su|export|readonly|compgen|complete)(?:[\s;|&()<>]|\Z)"
 )
-# How often the lines are gone through; a value that runs against their order takes one more each time.
+# Limit of passes over the lines; a value that flows against their order needs one more pass.
 _ROUNDS = 12
-# How many words of a command are judged; each is, by all before it.
+# Limit of words analysed in a command; each is judged by all words before it.
 _WORDS = 40
 _POSITIONAL = "@"
 _ENDS = frozenset({"done", "fi", "esac", "}"})
 _SPEAKERS = frozenset({"echo", "printf", "basename", "dirname", "realpath", "readlink"})
-# They print what they read, or parts of it.
+# Programs that print their input, or parts of it.
 _FILTERS = frozenset(
     {
         "cat",
@@ -61,7 +61,7 @@ _FILTERS = frozenset(
     }
     | {"awk", "gawk", "mawk", "grep", "egrep", "jq", "tee", "xargs"}
 )
-# What these filters print is a number.
+# With these options, filters print a number.
 _COUNTS = {
     "tr": r"\A-[A-Za-z]*c|\A--complement|\A-[a-z]*d\Z",
     "sed": r"\[[!^]\\?-?0-9",
@@ -79,7 +79,7 @@ CHECK = "check it first: `case $n in ''|*[!0-9]*) exit 2;; esac`, or compare wit
 
 
 def _checked(text: str) -> set[str]:
-    """The shell variables of which the text makes sure that they are numbers."""
+    """The shell variables that the text checks to be numbers."""
     variable = r"\"?\$\{?([A-Za-z_0-9]+)\}?\"?"
     leave = r"\{?\s*(?:exit|return|continue|break)\b"
     patterns = (
@@ -91,7 +91,7 @@ def _checked(text: str) -> set[str]:
 
 
 def tainted_places(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
-    """The places of values in `text` that reach a place where they are evaluated, and what to say."""
+    """The places of values in `text` that reach an evaluation, with the hazard."""
     if len(text) > MAX_LENGTH or not any(data.values()) or _EVALUATES.search(text) is None:
         return {}
     try:
@@ -123,7 +123,7 @@ class _TaintAnalysis:
         self.held: dict[str, int] = {}
         self.special = evaluated_names(text)
         self.integers: set[str] = set()
-        # What the input of a compound command holds, of which it is not known who reads it.
+        # Values in the input of compound commands, where the reading command is unknown.
         self.loose = 0
         for command in [command for pipeline in self.pipelines for command in pipeline]:
             self.inline_code(command)
@@ -232,7 +232,7 @@ class _TaintAnalysis:
     # --- where it goes --------------------------------------------------------------------
 
     def follow(self) -> None:
-        """Until nothing more is held by anything."""
+        """Propagate values until a fixed point, or the limit of passes, is reached."""
         for _ in range(_ROUNDS):
             before = dict(self.held), self.loose
             for command, incoming in self.commands():
@@ -248,7 +248,7 @@ class _TaintAnalysis:
             for command in pipeline:
                 yield command, flow
                 first = command.words[0].text if command.words else ""
-                # The end of a loop prints what the loop did; which lines that are is not followed.
+                # The output of a loop is that of all its lines, which are not distinguished.
                 is_end = first in _ENDS and command is not pipeline[-1]
                 flow = everything if is_end else self.printed(command, flow)
 
@@ -301,7 +301,7 @@ class _TaintAnalysis:
     # --- where it is evaluated ------------------------------------------------------------
 
     def sinks(self) -> Iterator[tuple[int, Hazard]]:
-        """What is held where it is evaluated, and the warning."""
+        """Values that are evaluated, with the warning."""
         for held, start, end in self.evaluations():
             if held:
                 yield held, self.hazard(start, end)
@@ -319,7 +319,7 @@ class _TaintAnalysis:
         return f"`{place if len(place) <= 40 else place[:39] + '…'}`"
 
     def evaluations(self) -> Iterator[tuple[int, int, int]]:
-        """What bash evaluates by its syntax: how much it holds, and where it is."""
+        """The values in places that bash evaluates by its syntax, with the span of the place."""
         maps = set(re.findall(r"\b(?:declare|local|typeset)\s+-[A-Za-z]*A[A-Za-z]*\s+(\w+)", self.text))
         for part in self.expansions:
             held = 0
@@ -368,7 +368,7 @@ class _TaintAnalysis:
                         yield self.value(words[index + 1], holes=False), start, end
 
     def read_as_code(self, command: Command, incoming: int) -> Iterator[tuple[int, Hazard]]:
-        """What a program reads as code, from its arguments or its input."""
+        """The values in arguments or input that a program evaluates as code."""
         words = _behind_keywords(command.words)
         at = _command_at(words)
         if at == len(words) or words[at].text in ("[[", "for", "case", "select", "let"):

@@ -17,7 +17,7 @@ MAX_FINDINGS = 1000
 
 
 class Scalar:
-    """A scalar: `value` as YAML 1.2 reads it, `text` as it was before that."""
+    """A scalar: `value` as YAML 1.2 reads it, `text` as written."""
 
     __slots__ = ("end", "plain", "start", "text", "value")
     height = 0
@@ -89,7 +89,7 @@ class Document:
         return self.span_at(node.start, node.end)
 
     def offset(self, line: int, column: int) -> int:
-        """The offset in the text of a place in a span."""
+        """The offset of a line and a column in the text."""
         if not 0 < line <= len(self._lines.starts):
             return len(self.text)
         return min(self._lines.offset(line, column), len(self.text))
@@ -135,7 +135,7 @@ class Document:
 
 
 class Places(Map[str, Span]):
-    """Spans by name, each made when it is asked for: most never are."""
+    """Spans by name, computed on demand, because most are not needed."""
 
     __slots__ = ("document", "nodes")
 

@@ -20,22 +20,22 @@ EXPRESSION = "<expression>"
 
 
 def real(path: str) -> str:
-    """The path behind all links: one for every name of a file."""
+    """The path with all links resolved, the same for every name of a file."""
     return os.path.realpath(path)
 
 
 def is_there(path: str) -> bool:
-    """Whether something stands at a path, be it a link that leads nowhere."""
+    """Whether a path exists, even as a broken link."""
     return os.path.lexists(path)
 
 
 def is_file(path: str) -> bool:
-    """Whether a path leads to a plain file, which can be read without waiting."""
+    """Whether a path is a regular file, which can be read without blocking."""
     return os.path.isfile(path)
 
 
 def names_in(folder: str) -> list[str]:
-    """The names in a folder, in order; none where it cannot be read."""
+    """The sorted names in a folder; none if it cannot be read."""
     try:
         return sorted(os.listdir(folder or "."))
     except OSError:
@@ -48,7 +48,7 @@ def is_flow_path(path: str) -> bool:
 
 
 def text_source(text: str, path: str = "<text>") -> Source:
-    """A source made from a text that is already here."""
+    """A source of a text in memory."""
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return Source(path, digest, text)
 
@@ -56,7 +56,7 @@ def text_source(text: str, path: str = "<text>") -> Source:
 def read_source(path: str) -> Source:
     """The text of a file; CompileError where it cannot be read, is too large or is not UTF-8."""
     try:
-        # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
+        # Without O_NONBLOCK, opening a pipe without a writer would block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             mode = os.fstat(descriptor).st_mode

@@ -1,7 +1,7 @@
-"""XML as a tree whose elements, attributes and texts know where they stand.
+"""XML parser: texts to trees whose elements, attributes and texts have positions.
 
-No document type may stand there, and without one there are no entities, and nothing comes from outside;
-bounded in depth and number. Must not be in here: what the elements mean (`task_file`).
+Document types are refused, so there are no entities and no external content. Depth and number of
+elements are limited. Must not contain: the meaning of elements (`tasks/task_file.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_ELEMENTS = 10_000
 class Element:
     """An element. `start`: the offset of its tag in the source, `end` behind it.
 
-    chunks: where pieces of the text stand, as (offset in the text, offset in the source).
+    chunks: the positions of pieces of the text, as (offset in the text, offset in the source).
     """
 
     tag: str
@@ -43,7 +43,7 @@ class Element:
 
 
 class Markup:
-    """A document: its root, None where it could not be read, and what is wrong with it."""
+    """A parsed document: its root (None where it could not be read) and its findings."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -91,9 +91,9 @@ def read_markup(source: Source) -> Markup:
     except ExpatError as error:
         place = builder.offset(error.lineno, error.offset)
         span = markup.lines.span(place, min(place + 1, len(markup.text)))
-        markup.fail("xml-syntax", f"this is no XML: {ErrorString(error.code)}", span, "here")
+        markup.fail("xml-syntax", f"this is not XML: {ErrorString(error.code)}", span, "here")
     except ValueError as error:
-        markup.fail("xml-syntax", f"this is no XML: {error}", builder.here())
+        markup.fail("xml-syntax", f"this is not XML: {error}", builder.here())
     return markup
 
 
@@ -129,15 +129,15 @@ class _Builder:
         return self.markup.lines.span(place, min(place + 1, len(self.markup.text)))
 
     def doctype(self, *declared: object) -> None:
-        """Refuse it: entities are declared there, which grow without end or read files."""
-        message = "a document type or an entity cannot stand in a task"
+        """Refuse a document type: its entities can grow without end or read files."""
+        message = "a document type or an entity is not allowed in a task"
         help = "remove the `<!DOCTYPE …>`; write `&lt;` for `<` and `&amp;` for `&`"
         raise _Refused(Diagnostic("dangerous-xml", message, self.here(), "here", help))
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self.count += 1
         if len(self.stack) >= MAX_DEPTH:
-            message = f"elements stand more than {MAX_DEPTH} deep"
+            message = f"elements are nested more than {MAX_DEPTH} deep"
             raise _Refused(Diagnostic("too-deep", message, self.here()))
         if self.count > MAX_ELEMENTS:
             message = f"there are more than {MAX_ELEMENTS} elements"

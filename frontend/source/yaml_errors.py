@@ -1,4 +1,4 @@
-"""What libyaml finds wrong with a text, in our words; loaded only where something is."""
+"""Syntax errors of YAML: libyaml's messages translated to diagnostics."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def report_syntax(document: Document, error: Any) -> None:
     document.fail("yaml-syntax", known[0], span, "here", known[1])
 
 
-# libyaml's words for what people get wrong most, and ours.
+# libyaml's messages for the most common mistakes, with the message and help of the diagnostic.
 _SYNTAX: dict[str, tuple[str, str | None]] = {
     "mapping values are not allowed": (
-        "a `:` cannot stand here",
+        "a `:` is not allowed here",
         "put a text that contains `: ` in quotes, or check the indentation",
     ),
     "cannot start any token": ("this character cannot begin a text", "put the text in quotes"),
     "expected <document start>": ("this belongs to nothing before it", "check the indentation"),
     "expected key": ("a key is expected here", "check the indentation and the quotes before it"),
     "could not find expected ':'": ("this line is neither a key nor a value", "a key ends in `:`"),
-    "sequence entries are not allowed": ("a list item cannot stand here", "check the indentation"),
+    "sequence entries are not allowed": ("a list item is not allowed here", "check the indentation"),
     "expected '-' indicator": ("a list item is expected here", "an item begins with `- `"),
     "expected node content": ("a value is expected here", None),
 }

@@ -1,7 +1,7 @@
-"""Plain data as YAML that people read: keys in their order, literal blocks, short things on one line.
+"""YAML writer for files that people read: keys in order, literal blocks, short values on one line.
 
-Written here because no YAML writer keeps to the seeds' look. What is written reads back exactly
-(`documents`), NUL and lone surrogates left aside, and means the same to a reader of YAML 1.1.
+No existing YAML writer produces the layout of the seeds. The text reads back exactly (`yaml_tree`),
+except for NUL and lone surrogates, and has the same meaning in YAML 1.1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Word(str):
 
 
 class Inline(dict[str, Any]):
-    """A mapping that stands on one line where it fits, and so do those in it."""
+    """A mapping that is written on one line if it fits, like the mappings in it."""
 
 
 def entry(key: str, value: Any, indent: int) -> list[str]:
@@ -48,7 +48,7 @@ def _key(key: str) -> str:
 
 
 def _behind(head: str, value: Any, indent: int) -> list[str]:
-    """A value put behind `head`, which stands at `indent`."""
+    """The lines of a value after `head`, which is indented by `indent`."""
     simple = _flow(value)
     if simple is not None:
         return [f"{head} {simple}"]
@@ -72,7 +72,7 @@ def _behind(head: str, value: Any, indent: int) -> list[str]:
 
 
 def _flow(value: Any) -> str | None:
-    """The value on one line, or None where it needs or deserves several."""
+    """The value on one line; None if it is written on several."""
     if isinstance(value, Word):
         return str(value)
     if isinstance(value, str):
@@ -89,7 +89,7 @@ def _flow(value: Any) -> str | None:
 
 
 def _inline(value: Any) -> str | None:
-    """A value with all that is in it on one line; None where it does not fit."""
+    """A value with its contents on one line; None if it does not fit."""
     if isinstance(value, dict):
         parts = []
         for key, item in value.items():
@@ -111,7 +111,7 @@ def _inline(value: Any) -> str | None:
 
 
 def bare(text: str) -> str:
-    """A text that is written without quotes where it is one plain word."""
+    """A text, without quotes if it is one plain word."""
     return Word(text) if _PLAIN_WORD.fullmatch(text) and _is_text(text) else text
 
 
@@ -125,7 +125,7 @@ def _is_bare(key: str) -> bool:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a text is shown best, and exactly, as a literal block."""
+    """Whether a text is written as a literal block."""
     lines = text.removesuffix("\n").split("\n")
     return (
         len(lines) > 1

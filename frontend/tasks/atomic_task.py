@@ -1,7 +1,7 @@
-"""Atomic tasks: what one is, whether it was written as XML (`task_file`) or as `defatom` (`task_forms`).
+"""Data model of atomic tasks, written as XML (`task_file`) or as `defatom` (`expand/defatom.py`).
 
-One data model; `definition` gives it as the plain data that a program carries and a model runner
-reads. Owns templates (`{{name}}`) and schemas of outputs, since both are checked when compiling.
+`definition` is the plain data that a program contains and a model runner reads. Owns templates
+(`{{name}}`) and schemas of outputs, because both are checked at compile time.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _WORDS = ("object", "array", "string", "number", "integer", "boolean")
 
 @frozen
 class OutputFormat:
-    """What a task gives: text, or JSON that fits a schema (None: any).
+    """Output of a task: text, or JSON that conforms to a schema (None: any).
 
-    repair: a reply that is no such JSON is asked for once more.
+    repair: ask once more after a reply that does not conform.
     """
 
     type: str = "text"
@@ -53,8 +53,8 @@ class OutputFormat:
 
 @frozen
 class FilePaths:
-    """Which files a task sees: `paths` as they stand, those that a command prints, or those that memory
-    finds for a description (`text`). pieces: of the command, each input with how it is quoted."""
+    """Files that a task sees: fixed `paths`, those that a command prints, or those that memory finds for a
+    description (`text`). pieces: of the command, each input with how it is quoted."""
 
     source: str = "literal"
     paths: tuple[str, ...] = ()
@@ -64,10 +64,10 @@ class FilePaths:
 
 @frozen
 class AtomicTask:
-    """A task that a model does in one go. `instructions` and `system` are templates.
+    """A task that a model performs in one step. `instructions` and `system` are templates.
 
-    runner: who does it, `model` or `agent`; '' for what the project says. on_unknown: what a resumed run does
-    with one that was cut off; '' for the usual.
+    runner: `model` or `agent`; '' for the project's default. on_unknown: the policy of a resumed run for an
+    interrupted task; '' for the default.
     """
 
     name: str
@@ -87,7 +87,7 @@ class AtomicTask:
     on_unknown: str = ""
 
     def definition(self) -> dict[str, Any]:
-        """As plain data; what says nothing is left out."""
+        """As plain data, without default values."""
         data: dict[str, Any] = {
             "type": "atomic",
             "subtype": self.subtype,
@@ -144,13 +144,13 @@ class Placeholder:
 
 
 def placeholders(text: str) -> Iterator[Placeholder]:
-    """The names that a template uses, in order. `{{…}}` around anything that is no name is text."""
+    """The names that a template uses, in order. `{{…}}` around anything but a name is text."""
     for found in _PLACEHOLDER.finditer(text):
         yield Placeholder(found[1], tuple(found[2].split(".")[1:]), *found.span())
 
 
 def unknown_placeholders(text: str, inputs: tuple[Parameter, ...]) -> list[Placeholder]:
-    """The names in a template that are no inputs, each where it stands first; not more than anybody reads."""
+    """The names in a template that are not inputs, each at its first occurrence; a limited number."""
     known = {parameter.name for parameter in inputs}
     unknown: dict[str, Placeholder] = {}
     for place in placeholders(text):
@@ -162,7 +162,7 @@ def unknown_placeholders(text: str, inputs: tuple[Parameter, ...]) -> list[Place
 
 
 def explain_placeholder(name: str, inputs: tuple[Parameter, ...]) -> str:
-    """The help for a name in a template that is no input."""
+    """The help for a name in a template that is not an input."""
     names = [parameter.name for parameter in inputs]
     return suggest(name, names, "its inputs are") or "the task has no inputs"
 
@@ -232,7 +232,7 @@ def _depth_exceeds(value: Any, limit: int) -> bool:
 
 
 def check_setting(settings: dict[str, tuple[Any, ...]], name: str, value: Any) -> str | None:
-    """What is wrong with a setting, None if nothing is."""
+    """The error in a setting; None if it is correct."""
     if name not in settings:
         return f"there is no setting `{name[:80]}`; {suggest(name, settings, 'there are')}"
     choices = settings[name]

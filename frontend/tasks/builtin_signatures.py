@@ -1,4 +1,4 @@
-"""The built-in tools: their signatures. `runtime/effects/builtin_tools.py` and the shell perform them."""
+"""Signatures of the built-in tools, which `runtime/effects/builtin_tools.py` and the shell perform."""
 
 from __future__ import annotations
 

@@ -133,9 +133,7 @@ class McpTools:
         if self._broken:
             return f"`{name}` cannot be found: .loops/config.yaml cannot be used", self._broken
         if server not in servers:
-            help = (
-                suggest(server, servers, "servers are") or "servers stand under `mcp` in .loops/config.yaml"
-            )
+            help = suggest(server, servers, "servers are") or "servers are under `mcp` in .loops/config.yaml"
             return f"no MCP server is called `{server}`", help
         listing = self._listing(server)
         if isinstance(listing, str):

@@ -16,7 +16,7 @@ _PARAMETER = re.compile(r"[^\W\d][\w-]*")
 
 
 def is_name(text: str) -> bool:
-    """Whether a tool or task can be called that."""
+    """Whether a tool or task can have this name."""
     return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
 
 
@@ -31,7 +31,7 @@ def refused_name(name: str) -> str | None:
     if name in SYSTEM_TOOLS or name.startswith(
         ("system:", "aider:", "mcp:", "loop:", "calls:", "effect:", "op:")
     ):
-        return "names that begin so are llc's own"
+        return "names with this prefix are reserved for llc"
     if (
         name in FORM_NAMES
         or name in WORDS

@@ -1,8 +1,8 @@
-"""The tools and tasks that are declared around a program: found by name, read when first asked for.
+"""Registry of the tools and tasks of a project, looked up by name and read on demand.
 
 `.loops/tools.yaml` and `.loops/tasks/*.xml` are read only if a program uses a name that means nothing
-else, so a mistake in them is told to those whom it concerns. What a program defines itself
-(`defatom`) has a scope, and is not in here.
+else, so errors in them are reported only to programs that use them. Tasks that a program defines
+(`defatom`) have a scope and are not in the registry.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .signature import Parameter, Signature
 TOOLS_FILE = "tools.yaml"
 TASKS_FOLDER = "tasks"
 TASK_SUFFIX = ".xml"
-# The tasks that come with llc, by name, and the files of `stdlib/` that they stand in.
+# The tasks that come with llc, by name, and their files in `stdlib/`.
 LIBRARY_TASKS = {
     "user:analyze-iteration-structured": "analyze-iteration.xml",
     "user:plan-development": "plan-development.xml",
@@ -35,7 +35,7 @@ LIBRARY_TASKS = {
 
 @frozen
 class Found:
-    """What the files of a project declare, what is wrong with them, and the files."""
+    """Declarations in the files of a project, with findings and sources."""
 
     tools: tuple[Signature, ...] = ()
     tasks: tuple[Signature, ...] = ()
@@ -69,12 +69,12 @@ class TaskRegistry:
 
     @property
     def is_broken(self) -> bool:
-        """Whether what is declared cannot be known."""
+        """Whether the files of the project have errors."""
         return self._found is not None and any(found.is_error for found in self._found.diagnostics)
 
     @property
     def found(self) -> Found | None:
-        """What the project's files declare, None if nobody asked."""
+        """The declarations in the project's files, None if they were not read."""
         return self._found
 
     def find(self, name: str, own: Signature | None = None) -> Signature | None:
@@ -96,7 +96,7 @@ class TaskRegistry:
         return self._sides.get(name) or library_task(name)
 
     def hidden_by(self, tool: Signature) -> Iterator[Signature]:
-        """The task that a tool of the same name stands before."""
+        """The task that is hidden by a tool of the same name."""
         if not tool.is_task:
             other = self._hidden.get(tool.name) or self._tasks.get(tool.name)
             if other is not None:
@@ -108,7 +108,7 @@ class TaskRegistry:
         return [*self._tools, *offered, *self._tasks, *self._sides, *LIBRARY_TASKS]
 
     def signatures(self) -> list[Signature]:
-        """Everything that is declared, tools first, each by its full name."""
+        """All declarations, tools first, each by its full name."""
         self._load()
         own = [task for name in LIBRARY_TASKS if (task := library_task(name)) is not None]
         tools = [*self._tools.values(), *self.mcp.signatures()]
@@ -124,7 +124,7 @@ class TaskRegistry:
 
 @cache
 def library_task(name: str) -> Signature | None:
-    """The task of this name that comes with llc; what a project calls so comes before it."""
+    """The task of this name that comes with llc. A project's task of the same name takes precedence."""
     file = LIBRARY_TASKS.get(name)
     if file is None:
         return None
@@ -146,7 +146,7 @@ def project_files(folder: str) -> list[str]:
 
 
 def read_project(folder: str) -> Found:
-    """What the files of a project declare, with everything that is wrong with them."""
+    """Read the files of a project that declare tools and tasks."""
     tools: list[Signature] = []
     tasks: dict[str, Signature] = {}
     wrong: list[Diagnostic] = []
@@ -188,7 +188,7 @@ _DECLARED = re.compile(r"\s*(?:(?P<kind>tool|task)\s+)?(?P<name>[^\s(]+)\s*(?:\(
 def parse_declaration(text: str) -> Signature:
     """The signature that `--declare` gives: `name`, `name(x,y)` or `task name(x,y)`.
 
-    ValueError, with what is wrong, for any other text.
+    ValueError, with the reason, for any other text.
     """
     found = _DECLARED.fullmatch(text)
     if found is None or not is_name(found["name"]):
@@ -200,7 +200,7 @@ def parse_declaration(text: str) -> Signature:
             if not is_parameter_name(name):
                 raise ValueError(f"`{name}` cannot be the name of a parameter")
         if len(set(names)) < len(names):
-            raise ValueError("a parameter stands twice")
+            raise ValueError("a parameter occurs twice")
         parameters = tuple(Parameter(name) for name in names)
     kind = found["kind"] or "tool"
     return Signature(found["name"], kind, parameters, kind)

@@ -1,9 +1,9 @@
-"""What a program may call besides functions: the signatures of tools and tasks.
+"""Signatures of tools and tasks.
 
-One data model for all of them, wherever they are declared: the tools that are built in
-(`system_tools`), `.loops/tools.yaml` (`tools_file`), `.loops/tasks/*.xml` (`task_file`), `defatom`
-(`task_forms`) and `--declare`. What is needed to perform one is its `definition`, plain data that
-becomes part of the program. Must not be in here: what a call is compiled to (`calls`).
+One data model for all declarations: built-in tools (`builtin_signatures`), `.loops/tools.yaml`
+(`tools_file`), `.loops/tasks/*.xml` (`task_file`), `defatom` (`expand/defatom.py`) and `--declare`. The
+`definition`, plain data that becomes part of the program, contains what is needed to perform one. Must
+not contain: compilation of calls (`expand/task_calls.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ...ir.symbols import Symbol
 
-# What a parameter may be, and the words for it in messages.
+# Types of parameters, with their words in messages.
 TYPES = {
     "any": "anything",
     "string": "a string",
@@ -27,8 +27,7 @@ TYPES = {
 # JSON Schema's words for two of them.
 _SPELLINGS = {"array": "list", "object": "map"}
 TYPE_NAMES = (*TYPES, *_SPELLINGS)
-# What a resumed run does where it is not known whether a tool or a task did its work.
-# What stands in a call of a task beside the task's own parameters.
+# Settings in a call of a task, in addition to the task's own parameters.
 RESERVED = ("files", "context", "history_config")
 MAX_PARAMETERS = 100
 
@@ -50,11 +49,11 @@ class Parameter:
     choices: tuple[str, ...] = ()
 
     def allows(self, value: Any) -> bool:
-        """Whether a value that is known when compiling is one of the choices. Null is none at all."""
+        """Whether a value known at compile time is one of the choices. Null means no value."""
         return not self.choices or value is None or str(value) in self.choices
 
     def as_data(self) -> dict[str, Any]:
-        """What a call needs to know of it when it runs."""
+        """The data that a call needs at run time."""
         data: dict[str, Any] = {"name": self.name, "type": self.type, "required": self.is_required}
         if self.default is not None:
             data["default"] = self.default
@@ -67,7 +66,7 @@ class Signature:
 
     parameters: in their order; None where nothing is known of them, so that any name goes.
     effect: the kind of effect that a call performs. definition: what that effect carries, plain data.
-    on_unknown: what a resumed run does where it is not known whether the effect happened.
+    on_unknown: the policy of a resumed run if the outcome is unknown.
     source, span: where it is declared, None for what is built in.
     """
 
@@ -119,7 +118,7 @@ def type_named(word: str) -> str | None:
 
 
 def fits(value: Any, type: str) -> bool:
-    """Whether a value that is known when compiling (a literal) is of a type. Symbols are texts."""
+    """Whether a value known at compile time (a literal) is of a type. Symbols are texts."""
     match type:
         case "string":
             return isinstance(value, str | Symbol)

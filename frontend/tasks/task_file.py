@@ -1,4 +1,4 @@
-"""`.loops/tasks/*.xml`: templates of atomic tasks, to signatures.
+"""Reader of `.loops/tasks/*.xml`: templates of atomic tasks, to signatures.
 
     <task type="atomic" name="user:summarise" subtype="standard">
       <description>Summarise a file.</description>
@@ -7,7 +7,7 @@
       <output_format type="json" schema="object"/>
     </task>
 
-Everything wrong with a file comes out with its place.
+Every error is reported with its position.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ BLOCKS = (
 )
 TASK_ATTRIBUTES = ("type", "name", "subtype", "on_unknown")
 INPUT_ATTRIBUTES = ("name", "from", "type", "required", "default", "description")
-# In which element a source of files says which.
+# The element that lists the files, for each source of files.
 FILE_TEXTS = {
     "literal": "path",
     "command": "command",
@@ -60,7 +60,7 @@ FILE_TEXTS = {
 
 
 def read_task(source: Source) -> tuple[Signature | None, list[Diagnostic]]:
-    """The task of a file, None where it has errors, and what is wrong with it."""
+    """The task of a file, None where it has errors, and the findings."""
     markup = read_markup(source)
     if markup.root is None:
         if not markup.diagnostics:
@@ -117,7 +117,7 @@ class _Reader:
         if text:
             start = element.text.index(text[0])
             span = self.markup.text_span(element, start, start + 1)
-            self.markup.fail("stray-text", f"text cannot stand directly in `{element.tag}`", span, "here")
+            self.markup.fail("stray-text", f"text is not allowed directly in `{element.tag}`", span, "here")
 
     def text(self, element: Element) -> str:
         self.children(element, ())
@@ -212,7 +212,7 @@ class _Reader:
             elif not is_parameter_name(name):
                 self.fail("bad-name", f"an input cannot be called `{name[:100]}`", row, "name")
             elif name in found:
-                self.fail("repeated-parameter", f"the input `{name}` stands twice", row, "name")
+                self.fail("repeated-parameter", f"the input `{name}` occurs twice", row, "name")
             else:
                 found[name] = self.input(row, name, given)
         return tuple(found.values())
@@ -232,7 +232,7 @@ class _Reader:
         return Parameter(name, type, is_required, default, doc, given.get("from", ""))
 
     def default(self, row: Element, type: str, text: str) -> Any:
-        """A default: as the text it is, or what it is as JSON where the type is no text."""
+        """A default value: a text, or JSON where the type is not a text."""
         value: Any = text
         if type not in ("string", "any"):
             try:

@@ -1,9 +1,9 @@
-"""The `command` of a tool: its text taken apart around `${parameter}`.
+"""Parser of a tool's `command`: literal text and `${parameter}`.
 
 A list is a program with its arguments and no shell: each item is one word, whatever the values hold.
-A text is a shell's: each `${parameter}` is quoted for the place it stands in, and one that stands
-where no quoting is safe is refused (`shell`). `$${` is a literal `${`. What becomes of the pieces is
-`runtime/effects/tool.py`: a text as it is, `{"of": parameter}` for a value.
+A text is a shell command: each `${parameter}` is quoted for its context, and refused where no quoting
+is safe (`shell/contexts.py`). `$${` is a literal `${`. The pieces are texts, and `{"of": parameter}` for
+values, which `runtime/effects/tool.py` inserts.
 """
 
 from __future__ import annotations

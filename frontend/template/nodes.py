@@ -16,7 +16,7 @@ from ...ir.records import frozen
 
 @frozen
 class Namespace:
-    """Where variables come from. `is_data`: values of unknown origin, quoted in shell actions.
+    """A namespace of variables. `is_data`: values of unknown origin, quoted in shell actions.
 
     `fields`: the names that may follow the first dot, or the second if `is_keyed`; None: any.
     """
@@ -71,7 +71,7 @@ _NUMBERS = frozenset({"exit_code", "duration_ms"})
 
 @frozen
 class Problem:
-    """What is wrong between two offsets of the template's text."""
+    """An error between two offsets of the template's text."""
 
     id: str
     message: str
@@ -83,19 +83,19 @@ class Problem:
 
 @frozen
 class Given:
-    """Stands in a `context` for a value that a program gives the loop when it runs it."""
+    """Placeholder in a `context` for a value that is known only when the loop runs."""
 
 
 @frozen(eq=True)
 class Literal:
-    """Text as it stands."""
+    """Literal text."""
 
     text: str
 
 
 @frozen(eq=True)
 class Constant:
-    """A value known when compiling that is no text; only ever a template's single part."""
+    """A value known at compile time that is not a text; always the only part of a template."""
 
     value: Any
 
@@ -130,7 +130,7 @@ class Variable:
 
     @property
     def is_number(self) -> bool:
-        """Whether its value is a whole number, whatever a program or a model says."""
+        """Whether its value is always a whole number."""
         is_result = self.namespace in ("captured", "prev") or self.path[:1] == ("details",)
         has_number = self.default is None or re.fullmatch(r"[0-9]{1,18}", self.default) is not None
         return is_result and self.path[-1] in _NUMBERS and has_number
@@ -163,7 +163,7 @@ class Template:
 
     @property
     def fixed(self) -> str | None:
-        """The text it always gives, or None where that is known only to a run."""
+        """The constant text of the template; None if it depends on the run."""
         if not all(isinstance(part, Literal) for part in self.parts):
             return None
         return "".join(part.text for part in self.parts if isinstance(part, Literal))

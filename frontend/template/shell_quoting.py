@@ -1,6 +1,6 @@
-"""How the values of a shell action's variables are quoted, by where the shell finds them.
+"""Quoting of the variables of a shell action, by their context in the command.
 
-Owns nothing but the meeting of `templates`, which knows the variables, and `shell`, which knows places.
+Connects `template`, which finds the variables, with `shell/contexts.py`, which finds their contexts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .nodes import Literal, Part, Problem, Variable
 
 
 def quoted(parts: Sequence[Part], problems: list[Problem]) -> Iterator[Part]:
-    """The parts of a command, literals and variables, with the quoting of every value that needs one.
+    """The parts of a command with the quoting of every variable that needs one.
 
-    problems: takes what is wrong with a variable where it stands.
+    problems: receives the hazards of variables.
     """
     command = "".join(part.text if isinstance(part, Literal) else HOLE for part in parts)
     found = iter(places(command, [part.is_data for part in parts if isinstance(part, Variable)]))

@@ -1,11 +1,11 @@
-"""`${…}` in actions, evaluators, routes and context: what it names and where it stands.
+"""Parser of templates: texts with `${…}` in actions, evaluators, routes and context.
 
-A template is text with variables (`spec/interpolation.md`). Parsing splits it into parts, puts the
-author's own text (`context`, and what else is known when compiling) in place, and says for every
-value that only a run knows how it has to be quoted. What is wrong comes back as problems with
-offsets into the text, never as an exception.
+A template is text with variables (`spec/interpolation.md`). Parsing splits it into parts,
+inserts the values that are known at compile time (`context` and others), and determines the quoting
+of every value that is known only at run time. Errors are returned as problems with offsets into the
+text, never raised.
 
-Must not be in here: where texts stand in a file, what a loop's states are.
+Must not contain: positions of texts in a file, states of loops.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KINDS = ("shell", "slash", "value")
 _NUL = "\0"
 
 
-# Bounds on what context may expand to, so that a few lines cannot grow without end.
+# Limits of the expansion of context, so that a few lines cannot grow without end.
 MAX_EXPANDED = 1 << 20
 MAX_EXPANSIONS = 10_000
 MAX_CONTEXT_DEPTH = 50
@@ -37,7 +37,7 @@ def parse(
     context: Mapping[str, Any] | None = None,
     known: Mapping[str, str] | None = None,
 ) -> Template:
-    """Splits `text` into parts (loops.md, rules 5 to 7).
+    """Split `text` into parts (loops.md, rules 5 to 7).
 
     kind: "shell" for a shell action, "slash" for a slash command, "value" for all other fields.
     context: the loop's `context:`; its values are put in place, nested ones depth-first, before the
@@ -157,7 +157,7 @@ class _Parser:
     def nested(self, place: Variable) -> None:
         self.problem(
             "nested-variable",
-            "a variable cannot stand inside another",
+            "a variable cannot be inside another",
             place,
             "put the inner one in a `context` value of its own; " + _LITERAL_HELP,
         )
@@ -290,7 +290,7 @@ def _as_literal(part: Literal | Constant) -> Literal:
 
 
 def _joined(parts: Iterator[Part]) -> list[Part]:
-    """The parts without empty literals, adjacent ones joined; a constant beside others becomes text."""
+    """The parts without empty literals, with adjacent ones joined; a constant among others becomes text."""
     found = [part for part in parts if type(part) is not Literal or part.text]
     if len(found) == 1:
         return found

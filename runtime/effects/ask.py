@@ -68,7 +68,7 @@ def perform(args: dict[str, Any], context: Context) -> dict[str, Any]:
     limit, limited_by = context.limit(args, own="action")
     default, choices = args.get("default"), args.get("choices") or ()
     if default is not None and choices and default not in choices:
-        message = f"the default `{default}` is none of the choices: {', '.join(map(str, choices))}"
+        message = f"the default `{default}` is not one of the choices: {', '.join(map(str, choices))}"
         return failure(context, 1, kind="unknown-choice", message=message)
     if context.folder is None and context.on_prompt is None:
         return _alone(args, context)

@@ -1,6 +1,6 @@
 """The tools that are built in and run in the process itself: files and folders.
 
-Paths are relative to the folder of the run. TaskRegistry in `frontend/tasks/builtin_signatures.py`.
+Paths are relative to the folder of the run. Signatures: `frontend/tasks/builtin_signatures.py`.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class ScriptedWorld:
         choices, default = args.get("choices") or [], args.get("default")
         if "answer" in given and choices and given["answer"] not in choices:
             said = f"{self._path}:{rule.line} answers `{given['answer']}`"
-            raise NoRule(f"{said}, which is none of the choices: {', '.join(choices)}")
+            raise NoRule(f"{said}, which is not one of the choices: {', '.join(choices)}")
         is_left_open = given.get("timed_out") != "loop" and not {"answer", "error"} & given.keys()
         if is_left_open and default is not None:
             return {"answer": default, "by": "default", "duration_ms": given.get("duration_ms", 0)}

@@ -154,7 +154,7 @@ def answer(question: Question, text: str) -> str:
         if not question.choices:
             raise UserError("bad-answer", "the answer is empty", exit_code=EXIT_USAGE)
         help = f"it may be {', '.join(question.choices)}"
-        raise UserError("bad-answer", f"`{text[:80]}` is none of the choices", help, EXIT_USAGE)
+        raise UserError("bad-answer", f"`{text[:80]}` is not one of the choices", help, EXIT_USAGE)
     mailbox = question.mailbox
     assert mailbox.answer_path is not None
     _post(mailbox.answer_path, {"question": question.text, "answer": said})

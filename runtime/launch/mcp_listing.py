@@ -27,7 +27,7 @@ def chosen(names: list[str]) -> list[McpServer]:
     servers = configuration.load(ROOT).mcp
     for name in names:
         if name not in servers:
-            help = suggest(name, servers, "servers are") or "servers stand under `mcp` in .loops/config.yaml"
+            help = suggest(name, servers, "servers are") or "servers are under `mcp` in .loops/config.yaml"
             raise UserError("unknown-server", f"no MCP server is called `{name}`", help, EXIT_USAGE)
     return [servers[name] for name in names] if names else list(servers.values())
 

@@ -109,7 +109,7 @@ def terminal() -> Iterator[Callable[..., Any]]:
 
 
 def test_an_answer_is_typed(project: Path, terminal: Callable[..., Any]) -> None:
-    """What is none of the choices is asked again; a number is the choice of that number."""
+    """What is not one of the choices is asked again; a number is the choice of that number."""
     child = terminal("run", "confirm")
     child.expect("yes / no / not now: ")
     child.sendline("perhaps")
