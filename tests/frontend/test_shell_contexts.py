@@ -258,9 +258,9 @@ def test_context_decides_the_quotes_around_a_variable() -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("echo \\V", "after a backslash"),
-        ('echo "\\V"', "after a backslash"),
-        ("cat <<EOF\n\\V\nEOF", "after a backslash"),
+        ("echo \\V", "follows a backslash"),
+        ('echo "\\V"', "follows a backslash"),
+        ("cat <<EOF\n\\V\nEOF", "follows a backslash"),
         ("echo ${X:-V}", "inside the shell's own `${…}`"),
         ('echo "${X:-V}"', "inside the shell's own `${…}`"),
         ("echo `grep V f`", "inside backticks"),
