@@ -1,13 +1,12 @@
 """llc: compile automation loops and workflows to states and jumps, and run them.
 
     image = llc.compile(text)          # a loop's YAML to an image
-    machine = llc.Machine(image)       # performs nothing: asks for effects, takes results
-    outcome = llc.run("fix-types")     # the whole of `llc run`, silently
+    machine = llc.Machine(image)       # requests effects and takes their results; performs nothing
+    outcome = llc.run("fix-types")     # as `llc run`, without output
     outcomes = llc.run_many(["lint", "types"])  # many in one process, as `llc batch`
     value = llc.evaluate("(+ 1 x)", {"x": 2})
 
-The names below are the public API; everything is imported when first used, so that `import llc`
-costs nothing.
+`__all__` lists the public API. Each name is imported on first use, so that `import llc` takes no time.
 """
 
 from __future__ import annotations
@@ -17,10 +16,13 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .ir.diagnostics import CompileError, Diagnostic
+    from .runtime.effects.scripted_world import NoRule
+    from .runtime.host.context import Exited
     from .runtime.host.errors import UserError
     from .runtime.journal.journal import JournalError
     from .runtime.journal.outcome import Outcome
-    from .runtime.launch.api import FlowError, compile, evaluate, run, run_many
+    from .runtime.launch.api import run, run_many
+    from .runtime.launch.evaluate import FlowError, compile, evaluate
     from .vm.code.image import Image, ImageError
     from .vm.jit.runtime.tiered import Machine
     from .vm.machine.machine import Done, Effect, OutOfFuel, Waiting
@@ -31,12 +33,14 @@ __all__ = [
     "Diagnostic",
     "Done",
     "Effect",
+    "Exited",
     "Fault",
     "FlowError",
     "Image",
     "ImageError",
     "JournalError",
     "Machine",
+    "NoRule",
     "OutOfFuel",
     "Outcome",
     "UserError",
@@ -53,18 +57,20 @@ _HOMES = {
     "Diagnostic": "ir.diagnostics",
     "Done": "vm.machine.machine",
     "Effect": "vm.machine.machine",
+    "Exited": "runtime.host.context",
     "Fault": "vm.values.faults",
     "Image": "vm.code.image",
     "ImageError": "vm.code.image",
     "JournalError": "runtime.journal.journal",
     "Machine": "vm.jit.runtime.tiered",
+    "NoRule": "runtime.effects.scripted_world",
     "OutOfFuel": "vm.machine.machine",
     "Outcome": "runtime.journal.outcome",
     "UserError": "runtime.host.errors",
     "Waiting": "vm.machine.machine",
-    "FlowError": "runtime.launch.api",
-    "compile": "runtime.launch.api",
-    "evaluate": "runtime.launch.api",
+    "FlowError": "runtime.launch.evaluate",
+    "compile": "runtime.launch.evaluate",
+    "evaluate": "runtime.launch.evaluate",
     "run": "runtime.launch.api",
     "run_many": "runtime.launch.api",
 }
@@ -79,3 +85,7 @@ def __getattr__(name: str) -> object:
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -13,33 +13,32 @@ from __future__ import annotations
 from collections import deque
 
 from ...ir.effects import EFFECTS
-from ...vm.machine.machine import Done, Effect, OutOfFuel
+from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
 from ...vm.values.faults import Fault
-from ..host.context import TICK, Context, Exited, Interrupted, sleep_time, slept
+from ..host.context import TICK, Context, Exited, Interrupt, Interrupted, sleep_time, slept
 from ..host.coroutines import Apart, alone
 from ..journal.active_time import ActiveFile
+from ..journal.journal import Journal
 from ..journal.outcome import Outcome
 from ..journal.position import QUANTUM, Progress, event_fields
+from ..journal.run_folder import RunFolder
 from ..project.limits import FUEL
 from ..runs.checkpoints import Checkpoints
 from ..runs.state_file import EVERY, StateFile
 from .effect_log import EffectLog
 from .limits_reached import BudgetLimitReached, FuelLimitReached
+from .observer import Display
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from ...vm.machine.machine import Machine, Waiting
-    from ..host.context import Interrupt, WorldLike
+    from ..host.context import WorldLike
     from ..host.coroutines import Steps
-    from ..journal.journal import Journal
     from ..journal.position import Where
-    from ..journal.run_folder import RunFolder
     from ..project.budget import Spending
     from .effect_pool import EffectPool, Message, RunEffects
-    from .observer import Display
 
     Stop = Effect | Waiting | Done | Fault | OutOfFuel
     Answered = tuple[Effect, dict[str, Any]]

@@ -7,14 +7,14 @@ of the driver.
 from __future__ import annotations
 
 from ...ir.effects import EFFECTS
+from ...vm.machine.machine import Effect
 from ..host import secrets
+from ..journal.journal import Journal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...vm.machine.machine import Effect
-    from ..journal.journal import Journal
     from ..journal.position import Where
     from ..project.budget import Spending
 

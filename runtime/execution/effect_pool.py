@@ -13,6 +13,7 @@ import heapq
 from itertools import count
 
 from ...ir.effects import EFFECTS
+from ...vm.machine.machine import Effect
 from ..host import clock, files, pipes, threads
 from ..host.context import TICK, Context, Interrupt, Interrupted, milliseconds
 from .threads import Threads
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...vm.machine.machine import Effect
     from ..effects.world import World
 
     # The effect's number, what happened, and what belongs to that.

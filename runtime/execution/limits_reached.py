@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from ...vm.machine.machine import Machine
 from ...vm.values.faults import show_place
 from ..host.context import Interrupted
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ...vm.machine.machine import Machine
-    from ..journal.outcome import Outcome
+from ..journal.outcome import Outcome
 
 
 class FuelLimitReached(Interrupted):

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from ..host import terminal
 from ..host.screen import Screen, printable
+from ..journal.outcome import Outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from ..journal.outcome import Outcome
 
 
 class Display:

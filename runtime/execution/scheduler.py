@@ -10,10 +10,14 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 
+from ...vm.code.image import Image
 from ..host import clock, environment, files, pipes, processes
 from ..host.context import Interrupt
 from ..host.coroutines import Apart
+from ..journal.outcome import Outcome
+from ..journal.run_folder import RunFolder
 from ..models.worker_pool import SharedWorkers
+from ..project.limits import Bounds
 from ..runs.locks import LOOK_AGAIN, Release
 from .control_channel import ControlChannel
 from .effect_pool import EffectPool, RunEffects
@@ -24,11 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Protocol
 
-    from ...vm.code.image import Image
     from ..host.coroutines import Steps
-    from ..journal.outcome import Outcome
-    from ..journal.run_folder import RunFolder
-    from ..project.limits import Bounds
     from .effect_pool import Message
 
     class Command(Protocol):

@@ -5,13 +5,9 @@ Nothing but time tells the tiers apart (`spec/machine.md`), so no record says wh
 
 from __future__ import annotations
 
-from ...vm.machine.machine import TIERS
+from ...vm.machine.machine import TIERS, Machine
 from ..host import environment
 from ..host.errors import UserError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ...vm.machine.machine import Machine
 
 VARIABLE = "LLC_TIER"
 

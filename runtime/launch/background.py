@@ -15,15 +15,14 @@ import sys
 from ..host import files, pipes, processes, signals
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError, reason
 from ..host.screen import Screen, flush_standard_streams
+from ..journal.run_folder import RunFolder
+from ..project.options import Values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
     from typing import Any
-
-    from ..journal.run_folder import RunFolder
-    from ..project.options import Values
 
 
 class Detachment:

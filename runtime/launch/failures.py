@@ -9,6 +9,7 @@ from __future__ import annotations
 from errno import EIO, ENOSPC
 
 from ...ir.diagnostics import CompileError, Diagnostic, in_order, to_json
+from ...ir.spans import Source
 from ..host.context import Interrupted
 from ..host.errors import (
     EXIT_FAILURE,
@@ -21,14 +22,12 @@ from ..host.errors import (
     reason,
 )
 from ..journal.journal import JournalError
+from ..journal.run_folder import RunFolder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
-
-    from ...ir.spans import Source
-    from ..journal.run_folder import RunFolder
 
 
 def exit_code(error: BaseException) -> int:

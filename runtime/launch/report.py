@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import sys
 
+from ...vm.code.image import Image
 from ..host import secrets
 from ..host.errors import UserError
 from ..host.screen import Screen
 from ..journal.outcome import Outcome
+from ..project.options import Values
 from . import early_signals
 
 TYPE_CHECKING = False
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 
     from ...ir.diagnostics import Diagnostic
     from ...ir.spans import Source
-    from ...vm.code.image import Image
-    from ..project.options import Values
 
 
 class Report:

@@ -13,12 +13,12 @@ import json
 from ..execution.observer import Display
 from ..host import files
 from ..journal.journal import JournalError, write_file
+from ..journal.outcome import Outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..journal.outcome import Outcome
 
 # Characters of an action's output that are kept; up to twice as many between two ticks.
 KEPT = 16 * 1024

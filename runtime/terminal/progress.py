@@ -15,15 +15,16 @@ from ...vm.primitives.handlers import duration
 from ..execution.observer import Display, has_person
 from ..host import clock
 from ..host.screen import Screen, columns, fit, printable
+from ..journal.outcome import Outcome
 from ..journal.position import state_shown
-from .action_text import MARKS, MOST_LINES, ActionOutput, called, failure_text, refusal, tone
+from .action_text import MOST_LINES, ActionOutput, called, failure_text, refusal, tone
+from .progress_lines import ProgressLines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ..journal.outcome import Outcome
 
 _OPERATORS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
 _ASCII_OPERATORS = {**_OPERATORS, "ne": "!=", "le": "<=", "ge": ">="}
@@ -35,18 +36,15 @@ def limits_of(meta: Mapping[str, Any]) -> dict[str, int | None]:
     return {**most, "": meta["limits"].get("max_iterations")}
 
 
-class ProgressDisplay(Display):
+class ProgressDisplay(ProgressLines, Display):
     """Shows progress on a screen. `limits`: max_iterations by loop, "" being the program."""
 
     def __init__(self, screen: Screen, limits: Mapping[str, int | None], verbose: bool = False) -> None:
-        self._screen = screen
+        super().__init__(screen)
         self._limits = limits
         self._verbose = verbose
-        self._marks = MARKS[screen.unicode]
-        self._indent = " " * 7
         self._pending: tuple[str, int] | None = None
         self._output = ActionOutput(1 << 60 if verbose else MOST_LINES)
-        self._status_shown = False
         self._waiting_for = ""
         self._failed = ""
         self._begun = 0.0
@@ -55,31 +53,8 @@ class ProgressDisplay(Display):
         self._run_id = ""
         self._is_watching = False
         self._hint = ""  # what to say if it takes a while
-        self._prompt = ""
-        self._is_asking = False  # the cursor stands behind it
         # What calls reported, where all of the run is shown; a run that goes on began elsewhere.
         self._usages: list[dict[str, Any]] | None = None
-
-    # --- lines --------------------------------------------------------------------------------
-
-    def _line(self, text: str, style: str = "") -> None:
-        self._erase_status()
-        self._break_prompt()
-        self._screen.write(self._screen.paint(text, style) + "\n")
-
-    def _detail(self, text: str, style: str = "") -> None:
-        self._line(self._indent + text, style)
-
-    def _erase_status(self) -> None:
-        if self._status_shown:
-            self._status_shown = False
-            self._screen.write("\r\x1b[K")
-
-    def _break_prompt(self) -> None:
-        """Leave the line where an answer is awaited: something else is shown."""
-        if self._is_asking:
-            self._is_asking = False
-            self._screen.write("\n")
 
     def _header(self, action: str | None = None) -> None:
         """`[1/20] check → mypy src/` for the state that was entered last."""
@@ -101,14 +76,6 @@ class ProgressDisplay(Display):
             head = fit(head, self._screen.width - 1, self._marks["more"])
         self._line(head)
 
-    def _one_line(self, text: str) -> str:
-        """An action's first line, marked where there is more."""
-        lines = [line for line in text.strip().splitlines() if line.strip()]
-        if not lines:
-            return ""
-        shown = printable(lines[0].strip())
-        return f"{shown} {self._marks['more']}" if len(lines) > 1 else shown
-
     def since(self, seconds: float) -> None:
         """The effect that was begun last is performed for that long already."""
         self._begun = clock.monotonic() - seconds
@@ -117,12 +84,10 @@ class ProgressDisplay(Display):
         """Show nothing more, and leave nothing half shown."""
         self._erase_status()
 
-    # --- effects that are performed at once (`beside`) ------------------------------------------
+    # --- concurrent effects (`ParallelDisplay`) ------------------------------------------
 
     def beside(self, seq: int) -> Display:
-        from .parallel_progress import BesideDisplay
-
-        return BesideDisplay(self, seq, self._verbose)
+        return ParallelDisplay(self, seq, self._verbose)
 
     def begin_beside(self) -> None:
         """One more effect is performed at once with others."""
@@ -137,23 +102,6 @@ class ProgressDisplay(Display):
     def end_beside(self) -> None:
         self._beside -= 1
         self._waiting_for = f"{self._beside} at once" if self._beside else ""
-
-    def mark(self, name: str) -> str:
-        return self._marks[name]
-
-    def line_of(self, head: str, text: str, style: str = "") -> None:
-        """The first line of a text after `head`."""
-        line = head + self._one_line(text)
-        if self._screen.is_live:
-            line = fit(line, self._screen.width - 1, self._marks["more"])
-        self._line(line, style)
-
-    def show_lines(self, head: str, lines: list[str]) -> None:
-        """Lines of output that say whose they are."""
-        if lines:
-            self._erase_status()
-            paint = self._screen.paint if self._screen.is_live else lambda text, style: text
-            self._screen.write("".join(paint((head + line).rstrip(), "dim") + "\n" for line in lines))
 
     # --- what happens -------------------------------------------------------------------------
 
@@ -284,19 +232,6 @@ class ProgressDisplay(Display):
         self._run_id = run_id
         self._is_watching = True
 
-    def prompt(self, text: str) -> None:
-        self._is_asking = False
-        *lines, self._prompt = text.split("\n")
-        for line in lines:
-            self._detail(printable(line), "yellow")
-        self._show_prompt()
-
-    def _show_prompt(self) -> None:
-        if self._prompt:
-            self._erase_status()
-            self._screen.write(self._indent + self._screen.paint(printable(self._prompt), "bold"))
-            self._is_asking = True
-
     def output(self, stream: str, text: str) -> None:
         self._show_output(self._output.feed(stream, text))
 
@@ -421,6 +356,69 @@ class ProgressDisplay(Display):
             text = f"Loop ended by an error: {state} {facts}"
         self._line("")
         self._line(text, style)
+
+
+class ParallelDisplay(Display):
+    """Observer of effect `seq`, performed concurrently with others: each line names the effect."""
+
+    def __init__(self, run: ProgressDisplay, seq: int, is_verbose: bool) -> None:
+        self._run = run
+        self._head = f"#{seq} "
+        self._is_verbose = is_verbose
+        self._output = ActionOutput(1 << 60 if is_verbose else MOST_LINES)
+        self._begun = clock.monotonic()
+        self._is_shown = False
+        self._is_asking = False
+
+    def effect_start(self, kind: str, args: dict[str, Any]) -> None:
+        self._run.begin_beside()
+        row = EFFECTS[kind]
+        command = args.get(row.subject) if row.is_action or row.is_idle else None
+        if isinstance(command, str):
+            self._is_shown = True
+            self._run.line_of(self._head + self._run.mark("to") + " ", command)
+        elif self._is_verbose:
+            self._is_shown = True
+            self._run.line_of(self._head + self._run.mark("to") + " ", kind)
+
+    @property
+    def has_person(self) -> bool:
+        return self._run.has_person
+
+    def prompt(self, text: str) -> None:
+        self._is_asking = True
+        *lines, last = text.split("\n")
+        self._run.prompt("\n".join([*lines, self._head + last if last else ""]))
+
+    def output(self, stream: str, text: str) -> None:
+        self._show(self._output.feed(stream, text))
+
+    def _show(self, lines: list[str]) -> None:
+        self._run.show_lines(f"{self._head}{self._run.mark('bar')} ", lines)
+
+    def effect_end(self, kind: str, result: dict[str, Any]) -> None:
+        self._run.count_usage(result)
+        self._finish(result)
+        text = failure_text(result)
+        if text:
+            self._run.line_of(f"{self._head}{self._run.mark('bad')} ", text, "red")
+        elif self._is_shown:
+            took = duration(round((clock.monotonic() - self._begun) * 1000))
+            self._run.line_of(f"{self._head}{self._run.mark('ok')} ", took, "dim")
+
+    def effect_cut(self) -> None:
+        self._finish({})
+
+    def _finish(self, result: dict[str, Any]) -> None:
+        self._run.end_beside()
+        if self._is_asking:
+            self._is_asking = False
+            self._run.end_prompt(result)
+        lines, hidden, last = self._output.finish()
+        self._show(lines)
+        if hidden:
+            self._run.line_of(self._head, f"{self._run.mark('more')} {hidden} lines not shown", "dim")
+        self._show(last)
 
 
 def _number(value: Any) -> str:

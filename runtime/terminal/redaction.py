@@ -5,12 +5,11 @@ from __future__ import annotations
 from ..execution.observer import Display
 from ..host import secrets
 from ..host.secrets import Stream
+from ..journal.outcome import Outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from ..journal.outcome import Outcome
 
 
 class MaskedDisplay(Display):

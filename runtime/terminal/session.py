@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...frontend.core.nodes import Binding
 from ...frontend.core.printer import expanded_text
 from ...frontend.link.toplevel import Input, Name, Toplevel, names_defined
-from ...frontend.sexp.datum import Atom
+from ...frontend.sexp.datum import Atom, Datum
 from ...frontend.sexp.reader import read
 from ...frontend.source.files import read_source, text_source
 from ...ir.compile_options import DEFAULT_OPTIONS, CompileOptions
@@ -25,10 +25,10 @@ from ...ir.text import print_program
 from ...vm.code import linking
 from ...vm.code.disassembly import disassemble_functions
 from ...vm.jit.runtime.tiered import start
-from ...vm.machine.machine import Done, Effect, OutOfFuel
-from ...vm.values.faults import Fault
+from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel
+from ...vm.values.faults import Fault, Place
 from ...vm.values.text_form import written
-from ...vm.values.values import Box, FunctionValue, to_host
+from ...vm.values.values import Box, FunctionValue, Value, to_host
 from ..effects.world import World
 from ..execution.observer import Display
 from ..host import processes
@@ -38,10 +38,6 @@ from ..journal.outcome import Outcome
 from ..journal.position import QUANTUM
 
 if TYPE_CHECKING:
-    from ...frontend.sexp.datum import Datum
-    from ...vm.machine.machine import Machine
-    from ...vm.values.faults import Place
-    from ...vm.values.values import Value
     from ..host.context import WorldLike
 
 # Functions that nothing can call any more are left out once there are so many functions.
