@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from llc.ir.text import parse_program
-from llc.runtime.journal import journal
+from llc.runtime.journal import journal, reader
+from llc.runtime.journal.events import EffectFinished, Event
 from llc.vm.code.emit import emit
 
 KILLS = ("before", "torn", "after")
@@ -178,7 +179,7 @@ class Project:
     def events(self) -> list[dict[str, Any]]:
         paths = list(self.folder.glob(".loops/.*/job-*/job.events.jsonl"))
         assert len(paths) <= 1
-        return [r.event for path in paths for r in journal.read(str(path)) if r.event is not None]
+        return [event.wire for path in paths for event in reader.read(str(path)) if isinstance(event, Event)]
 
     def finished(self) -> set[str]:
         return {str(e["seq"]) for e in self.events() if e["event"] in ("action_complete", "effect_complete")}
@@ -188,23 +189,23 @@ class Project:
         (path,) = self.folder.glob(".loops/.*/job-*/job.events.jsonl")
         blobs = journal.Blobs(str(path.parent / "outputs"))
         found: set[str] = set()
-        for record in journal.read(str(path)):
-            if record.event is None:
+        for event in reader.read(str(path)):
+            if not isinstance(event, Event):
                 break
-            if record.event["event"] in ("action_complete", "effect_complete"):
+            if isinstance(event, EffectFinished):
                 try:
-                    journal.unpack(record.event["result"], blobs.fetch)
+                    journal.unpack(event.result, blobs.fetch)
                 except journal.BlobError:
                     break
-                found.add(str(record.event["seq"]))
+                found.add(str(event.seq))
         return found
 
     def end(self) -> dict[str, Any]:
         """Its `run_end`, values as they were."""
         (path,) = self.folder.glob(".loops/.history/job-*/job.events.jsonl")
-        event = journal.last_event(str(path))
+        event = reader.last_event(str(path))
         assert event is not None
-        return dict(journal.unpack(event, journal.Blobs(str(path.parent / "outputs")).fetch))
+        return dict(journal.unpack(event.wire, journal.Blobs(str(path.parent / "outputs")).fetch))
 
     def shown(self) -> str:
         """What its runs have said."""

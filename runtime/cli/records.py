@@ -84,12 +84,11 @@ def replay(given: dict[str, Any]) -> int:
     examples=("llc record fix-types", "llc record fix-types -o tests/loops/types-clean.yaml"),
 )
 def record(given: dict[str, Any]) -> int:
-    from ..journal import recording as recorded
-    from ..recordings import case_writer, cases, make_case
+    from ..recordings import case_writer, cases, find, make_case
 
     path = cases.case_path(given["output"]) if given["output"] else None
     make_case.refuse_taken(path, given["force"])
-    case, notices = make_case.make(recorded.find_run(given["run"]), path)
+    case, notices = make_case.make(find.find_run(given["run"]), path)
     case_writer.write(case)
     for notice in notices:
         warn(f"note: {notice}")
@@ -185,8 +184,8 @@ def fork(given: dict[str, Any]) -> int:
     examples=("llc trace fix-types", "llc trace fix-types --at 12", "llc trace fix-types --json | jq .state"),
 )
 def trace(given: dict[str, Any]) -> int:
-    from ..journal.recording import bounded
     from ..recordings import replay_command, trace_text
+    from ..recordings.recording import bounded
     from ..recordings.timeline import Tape
 
     recording, image = replay_command.load(given["run"])

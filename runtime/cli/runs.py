@@ -112,7 +112,7 @@ def logs(given: dict[str, Any]) -> int:
     from ..runs.lookup import find_run_folder
 
     run = find_run_folder(given["target"])
-    return telling.tell(run, given["follow"], given["json"], given["verbose"], given["last"], write)
+    return telling.show(run, given["follow"], given["json"], given["verbose"], given["last"], write)
 
 
 @command(

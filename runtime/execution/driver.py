@@ -18,6 +18,7 @@ from ...vm.values.faults import Fault
 from ..host.context import TICK, Context, Exited, Interrupt, Interrupted, sleep_time, slept
 from ..host.coroutines import Apart, alone
 from ..journal.active_time import ActiveFile
+from ..journal.events import ABSENT, RunInterrupted
 from ..journal.journal import Journal
 from ..journal.outcome import Outcome
 from ..journal.position import QUANTUM, Progress, event_fields
@@ -537,7 +538,7 @@ class Driver:
         return outcome
 
     def _end(self, outcome: Outcome) -> Steps[Outcome]:
-        self._journal.write("run_end", outcome.to_event())
+        self._journal.record(outcome.to_event())
         yield Apart(self._journal.sync)
         if self._checkpoints is not None:
             self._checkpoints.discard()
@@ -549,12 +550,13 @@ class Driver:
     def _interrupted(self, why: Interrupted) -> Steps[Outcome]:
         outcome = self.outcome("interrupted")
         outcome.terminated_by = "interrupt"
-        fields = {"state": outcome.final_state, "duration_ms": outcome.duration_ms}
+        reason = ABSENT
         if self._paused is not None:
-            outcome.terminated_by = fields["reason"] = self._paused
+            outcome.terminated_by = reason = self._paused
         if isinstance(why, FuelLimitReached | BudgetLimitReached):
-            fields["reason"] = why.tell(outcome, self._machine)
-        self._journal.write("run_interrupted", fields)
+            reason = why.tell(outcome, self._machine)
+        state, duration_ms = outcome.final_state, outcome.duration_ms
+        self._journal.record(RunInterrupted(state=state, duration_ms=duration_ms, reason=reason))
         yield Apart(self._journal.sync)
         self._write_checkpoint()
         self._state_file.save("interrupted")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ...ir.effects import EFFECTS
 from ...vm.machine.machine import Effect
 from ..host import secrets
+from ..journal.events import ABSENT, ActionComplete, ActionStart, EffectComplete, EffectStart, Event, Process
 from ..journal.journal import Journal
 
 TYPE_CHECKING = False
@@ -41,38 +42,39 @@ class EffectLog:
 
     def start(self, effect: Effect, entered: str | None) -> None:
         """An effect begins; `entered` is the state that was entered last."""
-        args, fields = effect.args, {"seq": effect.seq, "kind": effect.kind}
-        self._open[effect.seq] = []
+        args, seq, kind = effect.args, effect.seq, effect.kind
+        self._open[seq] = []
         if self._spending is not None:
-            self._spending.begin(effect.seq, effect.kind)
-        self.last = max(self.last, effect.seq)
-        state, _ = self.places[effect.seq]
-        if not EFFECTS[effect.kind].is_action:
-            if state != entered:  # another call, side by side with its own, was somewhere last
-                fields["state"] = state
-            self._journal.write("effect_start", {**fields, "args": args})
+            self._spending.begin(seq, kind)
+        self.last = max(self.last, seq)
+        state, _ = self.places[seq]
+        if not EFFECTS[kind].is_action:
+            # The state is left out unless another call was in a state last, side by side with this one.
+            shown = state if state != entered else ABSENT
+            self._journal.record(EffectStart(seq=seq, kind=kind, state=shown, args=args))
             return
         action = args.get("command")
         if isinstance(action, str) and len(action) > LONGEST_ACTION:
             action = secrets.masked(action)[:LONGEST_ACTION] + " …"
         else:
             args = {name: value for name, value in args.items() if name != "command"}
-        self._journal.write("action_start", {"action": action, **fields, "args": args, "state": state})
+        self._journal.record(ActionStart(action=action, seq=seq, kind=kind, args=args, state=state))
 
     def process(self, seq: int, pid: int, start_time: str) -> None:
         """A process was started for an effect; that is in the file at once."""
         self._open[seq].append((pid, start_time))
-        self._journal.write("process", {"seq": seq, "pid": pid, "start_time": start_time})
+        self._journal.record(Process(seq=seq, pid=pid, start_time=start_time))
         self._journal.flush()
 
     def end(self, effect: Effect, result: dict[str, Any]) -> None:
         """An effect has its result."""
-        fields: dict[str, Any] = {"seq": effect.seq, "kind": effect.kind, "result": result}
-        if EFFECTS[effect.kind].is_action:
-            facts = {"exit_code": result.get("exit_code"), "duration_ms": result.get("duration_ms")}
-            self._journal.write("action_complete", {**facts, **fields})
+        seq, kind = effect.seq, effect.kind
+        if EFFECTS[kind].is_action:
+            code, took = result.get("exit_code"), result.get("duration_ms")
+            event: Event = ActionComplete(exit_code=code, duration_ms=took, seq=seq, kind=kind, result=result)
         else:
-            self._journal.write("effect_complete", fields)
+            event = EffectComplete(seq=seq, kind=kind, result=result)
+        self._journal.record(event)
         if self._spending is not None:
             self._spending.take(effect.kind, result)
         self._open.pop(effect.seq, None)

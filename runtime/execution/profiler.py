@@ -2,7 +2,7 @@
 
 Owns how time is divided. At each moment it belongs to the effects that are being performed, in equal parts,
 and only where there are none to llc: so it adds up to the time the run was active. Read of any journal
-(`of_journal`), or measured while a run goes on (`Meter`), which tells the machine from the journal as well.
+(`of_events`), or measured while a run goes on (`Meter`), which tells the machine from the journal as well.
 How it is shown is the business of `profiles`. Imported only when asked for.
 """
 
@@ -13,15 +13,34 @@ from typing import Any
 
 from ...ir.effects import EFFECTS
 from ..host import clock
-from ..journal import journal as journals
-from ..journal.active_time import elapsed_of, seconds
-from ..journal.position import state_shown
+from ..journal.events import (
+    KINDS,
+    ActionComplete,
+    ActionStart,
+    EffectComplete,
+    EffectFinished,
+    EffectStart,
+    EffectStarted,
+    Evaluate,
+    Event,
+    LoopComplete,
+    NoteEvent,
+    Route,
+    RunEnd,
+    RunInterrupted,
+    RunResume,
+    RunStart,
+    StateEnter,
+)
+from ..journal.reader import Damage
 
 MACHINE, JOURNAL, OTHER, ALL = "machine", "journal", "other", "llc"
 # Time stamps that go so far beyond what a run says of its time are of a machine that slept.
 _ASLEEP = 1.0
-_STARTS = ("action_start", "effect_start")
-_ENDS = ("action_complete", "effect_complete")
+_STARTS = (ActionStart.name, EffectStart.name)
+_ENDS = (ActionComplete.name, EffectComplete.name)
+_STOPS = (RunEnd.name, RunInterrupted.name)
+_NOTES = {name: kind for name, kind in KINDS.items() if issubclass(kind, NoteEvent)}
 
 # The states a program is in, outermost first, each with its loop; '' is the program itself.
 Chain = tuple[tuple[str, str], ...]
@@ -64,30 +83,31 @@ class Places:
                 self._chain = (*self._chain, (loop, state))
                 self._shown[state] = self._open[loop] = self._chain
 
-    def note(self, kind: str, fields: dict[str, Any]) -> None:
-        loop = fields.get("loop") if kind != "loop_start" else None
-        name = loop if isinstance(loop, str) else ""
+    def note(self, note: NoteEvent) -> None:
+        """The program made this note."""
+        name = note.loop or ""
         loops = [at_loop for at_loop, _ in self._chain]
         around = self._chain[: loops.index(name)] if name in loops else self._chain
-        if kind == "state_enter":
-            shown = state_shown(fields)
+        if isinstance(note, StateEnter):
+            shown = note.shown_state
             if shown is None:
                 return
             self._chain = (*around, (name, shown)) if name else (("", shown),)
             self._shown[shown] = self._open[name] = self._chain
-        elif kind == "loop_complete" and name:
+        elif isinstance(note, LoopComplete) and name:
             self._chain = around
             self._open.pop(name, None)
-        elif kind in ("evaluate", "route") and not name:
+            return
+        elif isinstance(note, Evaluate | Route) and not name:
             self._chain = tuple(part for part in self._chain if part[0] == "")
         else:
             return
-        if kind != "loop_complete":  # what was inside of it is over, however it ended
-            self._open = {
-                inner: chain
-                for inner, chain in self._open.items()
-                if inner == name or all(at_loop != name for at_loop, _ in chain)
-            }
+        # A loop inside this one is over, however it ended.
+        self._open = {
+            inner: chain
+            for inner, chain in self._open.items()
+            if inner == name or all(at_loop != name for at_loop, _ in chain)
+        }
 
     def of_effect(self, state: Any) -> Chain:
         """Where an effect is asked for; `state` as its event says, else it is the state entered last."""
@@ -168,11 +188,8 @@ class Profile:
 # --- of a journal -----------------------------------------------------------------------------
 
 
-def of_journal(name: str, path: str) -> Profile:
-    """Where the time went in the run that a journal tells of, which may have been cut off.
-
-    To the millisecond: its time stamps, and the time that actions say they took. Raises JournalError.
-    """
+def of_events(name: str, entries: Iterable[Event | Damage]) -> Profile:
+    """The profile of a run by its events, to the millisecond: by time stamps and the durations of actions."""
     profile = Profile(name, name)
     marks: list[tuple[float, int, int, Key | None]] = []
     open_keys: dict[int, tuple[Key, float]] = {}
@@ -194,49 +211,40 @@ def of_journal(name: str, path: str) -> Profile:
         marks.clear()
         open_keys.clear()
 
-    for record in journals.read(path):
-        event = record.event
-        if event is None:
-            damage = record.damage
-            if damage is not None and not (damage.at_end and damage.torn):
-                profile.damaged += damage.last_line - damage.first_line + 1
+    for event in entries:
+        if isinstance(event, Damage):
+            if not (event.at_end and event.torn):
+                profile.damaged += event.line_count
             continue
-        kind, seq = event["event"], event.get("seq")
-        time = seconds(event.get("ts"))
+        time = event.moment
         if time is None:
             continue
-        if kind == "run_start":
-            profile.program = str(event.get("program", name))
-        if kind == "run_resume":
+        if isinstance(event, RunStart):
+            profile.program = event.program or name
+        elif isinstance(event, RunResume):
             leave()
             before, now = profile.time, 0.0
         if not marks:
             now, stood = time, 0.0
             begin = time
             marks.append((now, 1, 0, None))
-        said = elapsed_of(event)
-        if said is not None:  # a machine that slept was not active, though its clock went on
-            asleep = before + time - stood - begin - said / 1000
+        active_ms = event.active_ms
+        if active_ms is not None:  # a machine that slept was not active, though its clock continued
+            asleep = before + time - stood - begin - active_ms / 1000
             stood += asleep if asleep > _ASLEEP else 0.0
         now = max(now, time - stood)
-        if kind in _STARTS and isinstance(seq, int):
-            open_keys[seq] = ((profile.places.of_effect(event.get("state")), str(event.get("kind"))), now)
-        elif kind in _ENDS and isinstance(seq, int):
-            if seq in open_keys:
-                key, begun = open_keys.pop(seq)
-                begun = max(begun, now - _said(event))
-                marks.extend(((begun, 0, seq, key), (now, 1, seq, None)))
-        else:
-            profile.places.note(kind, event)
+        if isinstance(event, EffectStarted):
+            open_keys[event.seq] = ((profile.places.of_effect(event.state), event.kind), now)
+        elif isinstance(event, EffectFinished):
+            if event.seq in open_keys:
+                key, begun = open_keys.pop(event.seq)
+                took = event.duration_ms_said
+                begun = begun if took is None else max(begun, now - took / 1000)
+                marks.extend(((begun, 0, event.seq, key), (now, 1, event.seq, None)))
+        elif isinstance(event, NoteEvent):
+            profile.places.note(event)
     leave()
     return profile
-
-
-def _said(event: dict[str, Any]) -> float:
-    """How many seconds an effect took by its own account, else no end of them."""
-    result = event.get("result")
-    took = result.get("duration_ms") if isinstance(result, dict) else None
-    return took / 1000 if isinstance(took, int | float) and took >= 0 else float("inf")
 
 
 # --- while it runs ----------------------------------------------------------------------------
@@ -286,10 +294,10 @@ class Meter:
             self._pending[fields["seq"]] = (self.profile.places.of_effect(fields.get("state")), row.name)
             if not (row.waits or row.acts):
                 self.begin_pending()
-        elif kind in ("run_end", "run_interrupted"):
+        elif kind in _STOPS:
             self.profile.pause(clock.perf_counter())
-        else:
-            self.profile.places.note(kind, fields)
+        elif kind in _NOTES:
+            self.profile.places.note(_NOTES[kind].of(fields))
 
     def begin_pending(self) -> None:
         if not self._pending:
@@ -318,6 +326,9 @@ class _Machine(_Measured):
 
 
 class _Journal(_Measured):
+    def record(self, event: Event, ts: str | None = None) -> Any:
+        return self.write(event.name, event.wire, ts)
+
     def write(self, kind: str, fields: dict[str, Any], ts: str | None = None) -> Any:
         self._meter.before(kind, fields)
         try:

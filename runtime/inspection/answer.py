@@ -18,10 +18,11 @@ from ..host import files, processes
 from ..host.errors import EXIT_FAILURE, EXIT_USAGE, UserError, reason
 from ..host.paths import ROOT
 from ..host.screen import Screen, printable
+from ..journal.history import EffectHistory, RunHistory
 from ..journal.journal import sync_folder
 from ..journal.run_folder import RunFolder
-from ..journal.summary import Follower, Summary
 from ..runs import locks
+from ..runs.follower import Follower
 from ..runs.locks import is_live
 from ..runs.lookup import find_run_folder
 
@@ -70,7 +71,7 @@ class Question:
 
 
 def questions(target: str | None) -> list[Question]:
-    """What a run asks, or all runs here; the oldest question first. Raises UserError."""
+    """The open questions of a run, or of all runs; the oldest first. Raises UserError."""
     if target is not None:
         run = find_run_folder(target)
         ended = run.end()
@@ -87,38 +88,30 @@ def questions(target: str | None) -> list[Question]:
 
 def _of(run: RunFolder) -> list[Question]:
     alive = is_live(run)
-    follower = Follower(run)
-    try:
-        told = Summary()
-        for event in follower.events():
-            told.take(event)
-        found = []
-        for seq, event in sorted(told.pending.items()):
-            args = follower.whole(event.get("args"))
-            if event.get("kind") != "ask" or not isinstance(args, dict):
-                continue
-            question = _question(run, seq, args, event, told, alive)
-            if question.mailbox.take() is None:
-                found.append(question)
-        return found
-    finally:
-        follower.close()
+    with Follower(run) as follower:
+        history = RunHistory.of(follower.events())
+        found = (
+            _question(run, effect, follower.whole(effect.args), history, alive)
+            for effect in history.questions
+        )
+        return [question for question in found if question.mailbox.take() is None]
 
 
 def _question(
-    run: RunFolder, seq: int, args: dict[str, Any], event: dict[str, Any], told: Summary, alive: bool
+    run: RunFolder, effect: EffectHistory, args: dict[str, Any], history: RunHistory, alive: bool
 ) -> Question:
     choices = args.get("choices")
     default, timeout_s = args.get("default"), args.get("timeout_s")
+    start = effect.start
     return Question(
         run,
-        seq,
+        effect.seq,
         str(args.get("question")),
         tuple(str(choice) for choice in choices) if isinstance(choices, list) else (),
         None if default is None else str(default),
         timeout_s if isinstance(timeout_s, int | float) else None,
-        event.get("state") or told.state,
-        event.get("ts"),
+        (start.state if start else None) or history.state,
+        start.ts if start else None,
         alive,
     )
 

@@ -1,7 +1,7 @@
-"""Looking at a run as if it had been started here: `llc attach`.
+"""`llc attach`: the progress display of a run that another process executes.
 
-The events come from its journal, the running action's output from its live file; both go to the same
-display that the run itself would have. What was on the screen before is not shown again.
+Its events come from the journal and the output of its running actions from the live file. What the run showed
+before is not shown again.
 """
 
 from __future__ import annotations
@@ -17,27 +17,33 @@ from ..host import clock
 from ..host.context import TICK
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from ..host.screen import Screen
-from ..journal.active_time import seconds
+from ..journal.events import (
+    EffectFinished,
+    EffectStarted,
+    Event,
+    NoteEvent,
+    RunEnd,
+    RunInterrupted,
+    StateEnter,
+)
+from ..journal.history import INTERRUPTED, RunHistory
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
-from ..journal.summary import Follower, Summary
+from ..runs.follower import Follower
 from ..runs.locks import is_live
 from ..terminal import live_tail
 from ..terminal.progress import ProgressDisplay, limits_of
 from .status import Look
 from .stop import Holder, not_running
 
-_STARTS = ("action_start", "effect_start")
-_ENDS = ("action_complete", "effect_complete")
 
-
-def _is_shown(kind: Any) -> bool:
+def _is_shown(kind: str) -> bool:
     """Whether displays show effects of this kind."""
     return kind in EFFECTS and EFFECTS[kind].waits
 
 
 class _Shown:
-    """What is shown of one effect: its display, and how much of each stream."""
+    """An effect on the screen: its display, and how many characters of each stream are shown."""
 
     def __init__(self, display: Display, kind: str) -> None:
         self.display = display
@@ -46,53 +52,49 @@ class _Shown:
 
 
 class Attached:
-    """A display that is told what a journal says."""
+    """Connects the journal of a run to a display."""
 
     def __init__(self, run: RunFolder, follower: Follower, display: ProgressDisplay) -> None:
         self.run = run
         self.follower = follower
         self.display = display
-        self.summary = Summary()
+        self.history = RunHistory()
         self.effects: dict[int, _Shown] = {}
 
     def catch_up(self) -> None:
-        """Take what is on record already, and show where the run is now."""
+        """Fold the events so far, and show the position of the run."""
         for event in self.follower.events():
-            self.summary.take(event)
-        summary = self.summary
-        if summary.state is not None:
-            self.display.note("state_enter", {"state": summary.state, "iteration": summary.iteration})
+            self.history.add(event)
+        history = self.history
+        if history.state is not None:
+            entered = StateEnter(state=history.state, iteration=history.iteration)
+            self.display.note(entered.name, entered.wire)
         now = clock.time()
-        for event in summary.pending.values():
-            self._begin(event, len(summary.pending) > 1)
-            begun = seconds(event.get("ts"))
+        for effect in history.pending.values():
+            if effect.start is None:
+                continue
+            self._begin(effect.start, len(history.pending) > 1)
+            begun = effect.start.moment
             if begun is not None:
                 self.display.since(max(0.0, now - begun))
 
-    def take(self, event: dict[str, Any], later: Iterable[dict[str, Any]] = ()) -> None:
-        """Show an event; `later` are those that are known to follow."""
-        kind = event["event"]
-        told = self.follower.whole(event)
-        self.summary.take(event)
-        if kind in _STARTS:
-            self._begin(event, bool(self.effects) or _overlaps(event, later))
-        elif kind in _ENDS:
-            self._end(event.get("seq", 0), told.get("result") or {})
-        elif kind in NOTES and NOTES[kind].is_shown:
-            self.display.note(kind, told)
+    def take(self, event: Event, later: Iterable[Event] = ()) -> None:
+        """Show an event; `later` are known to follow it."""
+        self.history.add(event)
+        match event:
+            case EffectStarted():
+                self._begin(event, bool(self.effects) or _overlaps(event, later))
+            case EffectFinished(seq=seq, result=result):
+                self._end(seq, self.follower.whole(result) or {})
+            case NoteEvent() if event.name in NOTES and NOTES[event.name].is_shown:
+                self.display.note(event.name, self.follower.whole(event.wire))
 
-    def _begin(self, event: dict[str, Any], is_beside: bool) -> None:
-        seq, kind = event.get("seq", 0), str(event.get("kind"))
-        if not _is_shown(kind):
+    def _begin(self, event: EffectStarted, is_parallel: bool) -> None:
+        if not _is_shown(event.kind):
             return
-        told = self.follower.whole(event)
-        args = told.get("args")
-        args = dict(args) if isinstance(args, dict) else {}
-        if "action" in told:
-            args["command"] = told["action"]
-        display = self.display.beside(seq) if is_beside else self.display
-        self.effects[seq] = _Shown(display, kind)
-        display.effect_start(kind, args)
+        display = self.display.beside(event.seq) if is_parallel else self.display
+        self.effects[event.seq] = _Shown(display, event.kind)
+        display.effect_start(event.kind, self.follower.whole(event.arguments))
 
     def _end(self, seq: int, result: dict[str, Any]) -> None:
         shown = self.effects.pop(seq, None)
@@ -101,18 +103,17 @@ class Attached:
         is_new = not any(shown.count.values())
         for stream, count in shown.count.items():
             text = str(result.get(stream) or "")
-            # What the live file had is the beginning of it, unless it was cut or taken apart since, as what
-            # an agent reports is.
+            # The live file has the beginning of the text, unless the result was truncated, or is the report
+            # that was extracted from an agent's output.
             usage = result.get("usage")
-            is_report = isinstance(usage, dict) and any(count is not None for count in usage.values())
-            if is_new or not ("truncated" in result or is_report):
-                rest = text[count:]
-                if rest:
-                    shown.display.output(stream, rest)
+            is_report = isinstance(usage, dict) and any(amount is not None for amount in usage.values())
+            rest = text[count:]
+            if rest and (is_new or not ("truncated" in result or is_report)):
+                shown.display.output(stream, rest)
         shown.display.effect_end(shown.kind, result)
 
     def show_output(self) -> None:
-        """Show what the running actions wrote since the last look."""
+        """Show what the running actions have written since the last call."""
         for tail in live_tail.read(self.run.live):
             seq = tail.seq
             if seq is None:
@@ -136,12 +137,12 @@ class Attached:
                     shown.count[stream] = place[stream]
 
 
-def _overlaps(event: dict[str, Any], later: Iterable[dict[str, Any]]) -> bool:
-    """Whether another effect that is shown begins before this one has its result."""
+def _overlaps(event: EffectStarted, later: Iterable[Event]) -> bool:
+    """Whether another effect that is shown starts before this one has its result."""
     for other in later:
-        if other["event"] in _ENDS and other.get("seq") == event.get("seq"):
+        if isinstance(other, EffectFinished) and other.seq == event.seq:
             return False
-        if other["event"] in _STARTS and _is_shown(other.get("kind")):
+        if isinstance(other, EffectStarted) and _is_shown(other.kind):
             return True
     return False
 
@@ -171,7 +172,7 @@ def attach(run: RunFolder, stops: bool, is_verbose: bool) -> int:
                 requests += 1
                 if not stops:
                     display.detach()
-                    errors.write(f"\nDetached; {run.id} goes on. Stop it with: llc stop {run.id}\n")
+                    errors.write(f"\nDetached; {run.id} is still running. Stop it with: llc stop {run.id}\n")
                     return EXIT_OK
                 holder = Holder.find(run) if requests <= 2 else None
                 if holder is None:
@@ -183,15 +184,15 @@ def attach(run: RunFolder, stops: bool, is_verbose: bool) -> int:
         follower.close()
 
 
-def _follow(attached: Attached) -> dict[str, Any] | None:
-    """Show until the run ends; its last event, None where it was cut off."""
+def _follow(attached: Attached) -> RunEnd | RunInterrupted | None:
+    """Show the run until it ends; its last event, None for a crash."""
     run = attached.run
     while True:
         alive = is_live(run)
         events = list(attached.follower.events())
         for number, event in enumerate(events, 1):
             attached.take(event, events[number:])
-            if event["event"] in ("run_end", "run_interrupted"):
+            if isinstance(event, RunEnd | RunInterrupted):
                 return event
         if not alive:
             return None
@@ -200,25 +201,24 @@ def _follow(attached: Attached) -> dict[str, Any] | None:
         clock.sleep(TICK)
 
 
-def _ended(attached: Attached, last: dict[str, Any] | None, errors: Screen, screen: Screen) -> int:
-    run, summary = attached.run, attached.summary
+def _ended(attached: Attached, last: RunEnd | RunInterrupted | None, errors: Screen, screen: Screen) -> int:
+    run, history = attached.run, attached.history
     again = f"Resume with: llc resume {run.id}\n"
     if last is None:
         attached.display.detach()
-        errors.write(f"\n{run.id} was cut off\n{again}")
+        errors.write(f"\n{run.id} crashed\n{again}")
         return EXIT_FAILURE
-    told = attached.follower.whole(last)
-    is_interrupted = last["event"] == "run_interrupted"
-    kind = "loop" if any(state != "None" for state in summary.states) else "flow"
-    here = {"final_state": summary.state, "iterations": summary.iteration}
-    end = {**here, "status": "interrupted", **told}
-    outcome = Outcome.of_event(run.id, str(summary.start.get("program")), kind, end)
+    kind = "loop" if history.steps else "flow"
+    here = {"final_state": history.state, "iterations": history.iteration, "status": INTERRUPTED}
+    end = {**here, **attached.follower.whole(last.wire)}
+    program = history.start.program if history.start else run.name
+    outcome = Outcome.of_event(run.id, program, kind, end)
     for shown in attached.effects.values():
         shown.display.effect_cut()
     attached.display.end(outcome)
     if outcome.error:
         errors.write(f"error[{outcome.error.get('kind')}]: {outcome.error.get('message')}\n")
-    if is_interrupted:
+    if isinstance(last, RunInterrupted):
         errors.write(again)
     elif kind == "flow" and outcome.value is not None:
         screen.write(json.dumps(outcome.value, indent=2, ensure_ascii=False) + "\n")

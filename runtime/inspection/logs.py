@@ -1,4 +1,4 @@
-"""A run's journal told in lines for people: `llc logs`."""
+"""`llc logs`: the events of a run as lines of text."""
 
 from __future__ import annotations
 
@@ -11,131 +11,141 @@ from ...vm.primitives.handlers import duration
 from ..host import clock, secrets
 from ..host.errors import EXIT_OK
 from ..host.screen import Screen, printable
-from ..journal.journal import to_json
-from ..journal.position import state_shown
-from ..journal.run_folder import RunFolder, forked_from
-from ..journal.summary import Follower, left_out
+from ..journal.codec import to_json
+from ..journal.events import (
+    ActionComplete,
+    ActionStart,
+    Cycle,
+    EffectComplete,
+    EffectStart,
+    Evaluate,
+    Event,
+    Handoff,
+    Log,
+    LoopComplete,
+    LoopStart,
+    Process,
+    Route,
+    RunEnd,
+    RunInterrupted,
+    RunResume,
+    RunStart,
+    StateEnter,
+)
+from ..journal.run_folder import RunFolder
+from ..runs.follower import Follower, left_out
 from ..runs.locks import is_live
 from ..terminal.action_text import MARKS, failure_text, tone
 from .stop import how_it_was_left
+from .tables import local_time, zone_name
 
 # Lines of an output that are shown; `--verbose` shows all.
-MOST_LINES = 20
-# Seconds between two looks at a journal that is followed.
+MAX_LINES = 20
+# Seconds between two reads of a journal that is followed.
 INTERVAL = 0.1
-_HIDDEN = frozenset(("process",))
 
 
-class Teller:
-    """Events to lines: a time, the state's iteration, and what happened."""
+class LogFormatter:
+    """Formats events as lines: the local time, then what happened."""
 
     def __init__(self, run: RunFolder, follower: Follower, screen: Screen, is_verbose: bool) -> None:
         self._run = run
         self._follower = follower
         self._screen = screen
-        self._most = 1 << 60 if is_verbose else MOST_LINES
+        self._most = 1 << 60 if is_verbose else MAX_LINES
         self._is_verbose = is_verbose
         self._day = ""
         self._marks = MARKS[screen.unicode]
 
-    def lines(self, event: dict[str, Any]) -> Iterator[str]:
-        if event["event"] in _HIDDEN and not self._is_verbose:
+    def lines(self, event: Event) -> Iterator[str]:
+        if isinstance(event, Process) and not self._is_verbose:
             return
-        day, _, moment = str(event.get("ts")).rstrip("Z").partition("T")
+        day, clock = local_time(event.ts)
         if day != self._day:
             self._day = day
-            yield self._screen.paint(f"{printable(day)} (UTC)", "bold")
-        told = self._follower.whole({name: event[name] for name in event if name != "crc"})
-        moment = self._screen.paint(printable(moment), "dim")
+            yield self._screen.paint(f"{printable(day)} ({zone_name(event.ts)})", "bold")
+        clock = self._screen.paint(printable(clock), "dim")
         first = True
-        for line in self._told(event["event"], told):
-            yield f"{moment if first else ' ' * 12}  {line}"
+        whole = self._follower.whole(event.wire)
+        for line in self._text(event.of(whole)):
+            yield f"{clock if first else ' ' * 12}  {line}"
             first = False
 
-    def _told(self, kind: str, event: dict[str, Any]) -> Iterator[str]:
+    def _text(self, event: Event) -> Iterator[str]:
         paint = self._screen.paint
-        match kind:
-            case "run_start":
-                path = event.get("path")
-                of = f"{event.get('program')}" + (f" ({path})" if path else "")
-                parent = forked_from(event)
-                how = f"shares the past of {parent['run']}, to effect {parent['at']}" if parent else "begins"
-                yield paint(printable(f"run {event.get('run')} of {of} {how}"), "bold")
-                for name, value in (event.get("overrides") or {}).items():
+        match event:
+            case RunStart():
+                of = event.program + (f" ({event.path})" if event.path else "")
+                parent = event.parent
+                how = f"is forked from {parent['run']} before effect {parent['at']}" if parent else "starts"
+                yield paint(printable(f"run {event.run} of {of} {how}"), "bold")
+                for name, value in (event.overrides or {}).items():
                     yield printable(f"  {name}: {_short(value)}")
-            case "run_resume":
-                where = f" in {event['state']}" if event.get("state") else ""
-                yield paint(printable(f"run goes on{where}"), "bold")
-                for sentence in event.get("lost") or ():
-                    yield printable(f"  {sentence}")
-            case "run_interrupted":
-                where = f" in {event['state']}" if event.get("state") else ""
-                yield paint(printable(f"interrupted{where}"), "yellow")
-            case "run_end":
+            case RunResume():
+                yield paint(printable("run resumes" + _in_state(event.state)), "bold")
+                yield from (printable(f"  {sentence}") for sentence in event.lost)
+            case RunInterrupted():
+                yield paint(printable("run stops" + _in_state(event.state)), "yellow")
+            case RunEnd():
                 yield from self._end(event)
-            case "loop_start":
-                yield printable(f"loop {event.get('loop')}")
-            case "state_enter":
-                yield paint(printable(f"[{event.get('iteration')}] {state_shown(event)}"), "bold")
-            case "evaluate":
-                verdict = str(event.get("verdict"))
+            case LoopStart():
+                yield printable(f"loop {event.loop}")
+            case StateEnter():
+                yield paint(printable(f"[{event.iteration}] {event.shown_state}"), "bold")
+            case Evaluate():
+                verdict = str(event.verdict)
                 mark, style = tone(verdict)
-                details = event.get("details")
-                about = f" ({event.get('type')}: {_short(details)})" if details else f" ({event.get('type')})"
+                about = f" ({event.type}: {_short(event.details)})" if event.details else f" ({event.type})"
                 yield paint(f"  {self._marks[mark]} {printable(verdict)}", style) + printable(about)
-            case "route":
-                yield printable(f"  {self._marks['to']} {event.get('to')}")
-            case "handoff":
-                yield printable(f"  hands over ({event.get('policy')}): {_short(event.get('text'))}")
-            case "cycle":
-                yield printable(f"cycle {event.get('cycle')}")
-            case "log":
-                yield from (printable(line) for line in str(event.get("message")).splitlines() or [""])
-            case "loop_complete":
-                whose = f"loop {event['loop']}" if "loop" in event else "loop"
-                yield printable(f"{whose} ends in {event.get('final_state')}: {event.get('terminated_by')}")
-            case "action_start":
-                first, *more = str(event.get("action")).strip().splitlines() or [""]
-                yield f"  #{event.get('seq')} $ {printable(first)}"
+            case Route():
+                yield printable(f"  {self._marks['to']} {event.to}")
+            case Handoff():
+                yield printable(f"  hands over ({event.policy}): {_short(event.text)}")
+            case Cycle():
+                yield printable(f"cycle {event.cycle}")
+            case Log():
+                yield from (printable(line) for line in str(event.message).splitlines() or [""])
+            case LoopComplete():
+                whose = f"loop {event.loop}" if event.loop is not None else "loop"
+                yield printable(f"{whose} ends in {event.final_state}: {event.terminated_by}")
+            case ActionStart():
+                first, *more = str(event.action).strip().splitlines() or [""]
+                yield f"  #{event.seq} $ {printable(first)}"
                 yield from (f"       {printable(line)}" for line in more)
-            case "action_complete":
+            case ActionComplete():
                 yield from self._result(event)
-            case "effect_start":
-                yield printable(f"  #{event.get('seq')} {event.get('kind')} {_short(event.get('args'))}")
-            case "effect_complete":
-                yield printable(f"  #{event.get('seq')} gave {_short(event.get('result'))}")
+            case EffectStart():
+                yield printable(f"  #{event.seq} {event.kind} {_short(event.args)}")
+            case EffectComplete():
+                yield printable(f"  #{event.seq} result {_short(event.result)}")
             case _:
-                fields = {name: value for name, value in event.items() if name not in ("event", "ts")}
-                yield printable(f"{kind} {_short(fields)}")
+                yield printable(f"{event.kind_name} {_short(event.own_fields())}")
 
-    def _end(self, event: dict[str, Any]) -> Iterator[str]:
-        status = str(event.get("status"))
+    def _end(self, event: RunEnd) -> Iterator[str]:
+        status = str(event.status)
         style = {"success": "green", "limit": "yellow"}.get(status, "red")
-        by = event.get("terminated_by")
+        by = event.terminated_by
         why = f" by {by}" if by not in (None, "terminal", "return", "error") else ""
-        count = event.get("iterations")
-        facts = f"{count} iteration{'' if count == 1 else 's'}, {duration(event.get('duration_ms') or 0)}"
+        count = event.iterations
+        facts = f"{count} iteration{'' if count == 1 else 's'}, {duration(event.duration_ms or 0)}"
         yield self._screen.paint(printable(f"run ends: {status}{why} ({facts})"), style)
-        if event.get("value") is not None:
-            yield printable(f"  value {_short(event['value'])}")
-        error = event.get("error")
-        if isinstance(error, dict):
-            yield printable(f"  {error.get('kind')}: {error.get('message')}")
+        if event.value is not None:
+            yield printable(f"  value {_short(event.value)}")
+        if event.error:
+            yield printable(f"  {event.error.get('kind')}: {event.error.get('message')}")
 
-    def _result(self, event: dict[str, Any]) -> Iterator[str]:
-        result = event.get("result")
-        result = result if isinstance(result, dict) else {}
+    def _result(self, event: ActionComplete) -> Iterator[str]:
+        result = event.result or {}
         for stream in ("output", "stderr"):
             yield from self._several(f"     {self._marks['bar']} ", str(result.get(stream) or ""))
         failed = failure_text({"duration_ms": 0, "exit_code": 0, **result})
-        time_taken = duration(event.get("duration_ms") or 0)
         usage = result.get("usage")
         spent = ""
         if isinstance(usage, dict):
             usd = usage.get("usd")
             spent = f", {tokens:,} tokens" if (tokens := usage.get("tokens")) is not None else ""
             spent += f", {usd} USD" if usd is not None else ""
-        text = printable(f"  #{event.get('seq')} {failed or 'exit 0'} ({time_taken}{spent})")
+        text = printable(f"  #{event.seq} {failed or 'exit 0'} ({duration(event.duration_ms or 0)}{spent})")
         yield self._screen.paint(text, "red" if failed else "")
 
     def _several(self, head: str, text: str) -> Iterator[str]:
@@ -158,7 +168,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= 160 else text[:159] + "…"
 
 
-def tell(
+def _in_state(state: str | None) -> str:
+    return f" in {state}" if state else ""
+
+
+def show(
     run: RunFolder,
     follow: bool,
     as_json: bool,
@@ -166,36 +180,34 @@ def tell(
     last: int | None,
     write: Callable[[str], None],
 ) -> int:
-    """Write the events of a run; with `follow`, those that come until it ends or nobody runs it."""
-    screen = Screen(sys.stdout)
+    """Write the events of a run; with `follow`, also the new ones, until no process executes the run."""
     follower = Follower(run)
-    teller = Teller(run, follower, screen, is_verbose)
+    formatter = LogFormatter(run, follower, Screen(sys.stdout), is_verbose)
 
-    def text_of(event: dict[str, Any]) -> str:
-        if as_json:
-            told = follower.whole({name: value for name, value in event.items() if name != "crc"})
-            return to_json(secrets.known.mask_all(told)).decode() + "\n"
-        return "".join(line + "\n" for line in teller.lines(event))
-
-    try:
-        events = list(follower.events())
-        has_ended = any(event["event"] == "run_end" for event in events[-1:])
-        if not (as_json or is_verbose):
-            events = [event for event in events if event["event"] not in _HIDDEN]
-        if last is not None:
-            events = events[len(events) - last :] if last < len(events) else events
+    def write_all(events: list[Event]) -> bool:
+        """Write them in one piece; whether the run has ended with them."""
         text = "".join(map(text_of, events))
         if text:
             write(text)
+        return any(isinstance(event, RunEnd) for event in events[-1:])
+
+    def text_of(event: Event) -> str:
+        if as_json:
+            whole = follower.whole(event.wire)
+            return to_json(secrets.known.mask_all(whole)).decode() + "\n"
+        return "".join(line + "\n" for line in formatter.lines(event))
+
+    try:
+        events = list(follower.events())
+        if not (as_json or is_verbose):
+            events = [event for event in events if not isinstance(event, Process)]
+        has_ended = write_all(events if last is None or last >= len(events) else events[len(events) - last :])
+        has_ended = has_ended or any(isinstance(event, RunEnd) for event in events[-1:])
         alive = True
         while follow and alive and not has_ended:
-            # In this order: who has let go of the lock has written all.
+            # In this order: a run that has released its lock writes nothing more.
             alive = is_live(run)
-            events = list(follower.events())
-            text = "".join(map(text_of, events))
-            if text:
-                write(text)
-            has_ended = any(event["event"] == "run_end" for event in events)
+            has_ended = write_all(list(follower.events()))
             if alive and not has_ended:
                 clock.sleep(INTERVAL)
         if not alive and not has_ended:

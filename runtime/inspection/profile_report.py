@@ -11,14 +11,15 @@ import sys
 from typing import Any
 
 from ...ir.effects import EFFECTS
-from ..execution.profiler import Profile, of_journal
+from ..execution.profiler import Profile, of_events
 from ..host import secrets
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.screen import Screen, printable
-from ..journal import recording
+from ..journal import reader
 from ..journal.journal import JournalError, write_file
-from ..journal.summary import left_out
-from .history import columns
+from ..recordings.find import find_run
+from ..runs.follower import left_out
+from .tables import columns
 
 _ARROW = " > "
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
@@ -26,7 +27,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 def of_run(target: str) -> Profile:
     """The profile of a run by its id, its folder or its loop. Raises UserError."""
-    files = recording.find_run(target)
+    files = find_run(target)
     profile = of_record(files.name, files.journal)
     if profile.damaged:
         Screen(sys.stderr).write(left_out(files.journal, profile.damaged))
@@ -36,7 +37,7 @@ def of_run(target: str) -> Profile:
 def of_record(name: str, journal: str) -> Profile:
     """The profile of the run in a journal. Raises UserError where that cannot be read."""
     try:
-        return of_journal(name, journal)
+        return of_events(name, reader.read(journal))
     except JournalError as error:
         raise UserError("no-record", error.message, exit_code=EXIT_FAILURE) from None
 

@@ -1,7 +1,7 @@
-"""What `llc status` tells of a run: where it is, what it does and how far it has come.
+"""`llc status`: state, actions and totals of a run.
 
-From the journal, which is the truth; the values of captures from the state file and the running
-action's output from the live file, which may lag behind.
+A view of its `RunHistory`. Captured values come from the state file and the output of running actions from
+the live file, which may lag behind the journal.
 """
 
 from __future__ import annotations
@@ -11,36 +11,39 @@ import os.path
 import sys
 from typing import Any
 
+from ...vm.code.image import Image, ImageError
 from ...vm.primitives.handlers import duration
 from ..host import clock, files
 from ..host.errors import EXIT_OK, UserError
 from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, fit, printable
 from ..journal import active_time
-from ..journal.active_time import seconds
-from ..journal.journal import last_event
-from ..journal.run_folder import RunFolder, begun_at, forked_from, has_ended
-from ..journal.summary import Follower, Summary
+from ..journal.codec import seconds
+from ..journal.events import ActionStart, RunEnd, RunInterrupted
+from ..journal.history import CRASHED, INTERRUPTED, EffectHistory, RunHistory
+from ..journal.reader import last_event
+from ..journal.run_folder import RunFolder, has_ended
 from ..runs import locks, program_file
+from ..runs.follower import Follower
 from ..runs.locks import is_live
 from ..runs.lookup import find_run_folder, is_run_of
 from ..terminal import live_tail
 from ..terminal.progress import limits_of
 
-# Seconds between two looks of `--watch`.
+# Seconds between two updates of `--watch`.
 INTERVAL = 0.25
 # Lines of a running action's output that are shown.
 TAIL_LINES = 10
 _WIDEST = 200
 _LABEL = 11
-# What is wrong with a run that nobody runs and that has no `run_start`.
-_NO_RECORD = {"kind": "no-record", "message": "its journal has lost its beginning, so it cannot go on"}
+# The error of a run without `run_start` that no process executes.
+_NO_RECORD = {"kind": "no-record", "message": "its journal has lost its beginning, so it cannot be resumed"}
 _STYLES = {
     "running": "green",
     "queued": "yellow",
     "success": "green",
-    "interrupted": "yellow",
-    "cut off": "red",
+    INTERRUPTED: "yellow",
+    CRASHED: "red",
     "failure": "red",
     "error": "red",
     "limit": "yellow",
@@ -48,11 +51,11 @@ _STYLES = {
 
 
 class Look:
-    """A run that is looked at, once or again and again; `close` it."""
+    """The view of a run, taken once or repeatedly; `close` it."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
-        self.summary = Summary()
+        self.history = RunHistory()
         self._follower = Follower(run)
         self.meta = _meta(run)
         self.about = run.about()
@@ -62,56 +65,58 @@ class Look:
 
     def status(self) -> dict[str, Any]:
         """The run as it is now."""
-        # In this order: a run that has let go of its lock writes nothing more.
+        # In this order: a run that has released its lock writes nothing more.
         alive = is_live(self.run)
         for event in self._follower.events():
-            self.summary.take(event)
-        run, summary = self._moved(), self.summary
+            self.history.add(event)
+        run, history = self._moved(), self.history
+        history.saved_ms = active_time.read(run.path)
         if alive and (not self.about.get("pid") or self.about.get("queued")):
             self.about = run.about()
         now = clock.time()
         state = _state_file(run)
         tails = {tail.seq: tail for tail in live_tail.read(run.live)} if alive else {}
-        end = summary.end or {}
+        start, end, stop = history.start, history.end, history.interruption
         limits = self.meta.get("limits", {})
-        place = end.get("final_state") if summary.end else summary.state or state.get("current_state")
+        place = end.final_state if end else history.state or state.get("current_state")
+        whole = self._follower.whole
         return {
             "run": run.id,
             "program": self.about.get("program", run.name),
             "path": self.about.get("path"),
             "status": self._word(alive),
-            "terminated_by": end.get("terminated_by") or self.summary.reason,
+            "terminated_by": end.terminated_by if end else stop.reason if stop else None,
             "pid": self.about.get("pid") if alive else None,
             "waits_for": self.about.get("waits_for", []) if alive else [],
             "background": bool(self.about.get("background")),
             "state": place,
-            "iteration": end.get("iterations", summary.iteration),
+            "iteration": history.iteration if end is None else end.iterations,
             "max_iterations": self.most_iterations(place),
-            "steps": end.get("steps", summary.steps),
-            "forked_from": forked_from(summary.start),
-            "started_at": begun_at(summary.start) or self.about.get("started_at"),
-            "ended_at": end.get("ts"),
-            "resumed": summary.resumed,
-            "elapsed_ms": max(summary.elapsed_ms(now if alive else None), active_time.told(run.path)),
+            "steps": history.steps if end is None else end.steps,
+            "forked_from": start.parent if start else None,
+            "started_at": history.started_at or self.about.get("started_at"),
+            "ended_at": end.ts if end else None,
+            "resumed": history.resumed,
+            "elapsed_ms": history.active_ms(now if alive else None),
             "timeout_ms": limits.get("timeout_ms"),
             "actions": self._actions(now, tails) if alive else [],
             "captured": state.get("captured") or {},
-            "last_verdict": self._verdict(run),
-            "budget": _budget(summary, limits),
-            "value": self._follower.whole(end.get("value")),
-            "error": self._follower.whole(end.get("error")) if alive or summary.start else _NO_RECORD,
+            "last_verdict": self._verdict(),
+            "budget": _budget(history, limits),
+            "value": whole(end.value) if end else None,
+            "error": (whole(end.error) if end else None) if alive or start else _NO_RECORD,
             "journal": run.journal,
             "log": run.log if files.exists(run.log) else None,
         }
 
     def most_iterations(self, place: str | None) -> int | None:
-        """The limit of iterations of the loop that a state is in."""
+        """The limit of iterations of the loop that contains a state."""
         if not self.meta:
             return None
         return limits_of(self.meta).get((place or "").rpartition("/")[0])
 
     def _moved(self) -> RunFolder:
-        """The run where it is now: it may have ended and moved meanwhile."""
+        """The folder of the run, which moves when the run ends."""
         if not files.exists(self.run.path):
             path = os.path.join(self.run.root, HISTORY, self.run.id)
             if files.exists(path):
@@ -119,34 +124,32 @@ class Look:
         return self.run
 
     def _word(self, alive: bool) -> str:
-        if self.summary.end is not None:
-            return str(self.summary.end.get("status"))
-        if alive:
+        if alive and self.history.end is None:
             return "queued" if self.about.get("queued") else "running"
-        return "interrupted" if self.summary.is_interrupted else "cut off"
+        return self.history.status
 
-    def _verdict(self, run: RunFolder) -> dict[str, Any] | None:
-        event = self.summary.verdict
+    def _verdict(self) -> dict[str, Any] | None:
+        event = self.history.verdict
         if event is None:
             return None
-        names = ("state", "type", "verdict", "confidence", "details")
-        told = {name: event[name] for name in names if name in event}
-        return self._follower.whole(told)  # type: ignore[no-any-return]
+        shown = ("state", "type", "verdict", "confidence", "details")
+        found = {name: value for name, value in event.wire.items() if name in shown}
+        return self._follower.whole(found)  # type: ignore[no-any-return]
 
     def _actions(self, now: float, tails: dict[int | None, live_tail.Tail]) -> list[dict[str, Any]]:
-        """What is being performed, the oldest first."""
-        pending = sorted(self.summary.pending.items())
+        """The effects that are being performed, the oldest first."""
+        pending = sorted(self.history.pending.items())
         found = []
-        for seq, event in pending:
+        for seq, effect in pending:
             tail = tails.get(seq) or (tails.get(None) if len(pending) == 1 else None)
-            begun = seconds(event.get("ts"))
-            args = self._follower.whole(event.get("args"))
+            start = effect.start
+            begun = start.moment if start is not None else None
             found.append(
                 {
                     "seq": seq,
-                    "kind": event.get("kind"),
-                    "action": action_text(self._follower.whole(event.get("action")), args, event),
-                    "state": event.get("state") or self.summary.state,
+                    "kind": effect.kind,
+                    "action": action_text(effect, self._follower.whole(effect.args)),
+                    "state": (start.state if start is not None else None) or self.history.state,
                     "elapsed_ms": 0 if begun is None else max(0, round((now - begun) * 1000)),
                     "tail": tail.text if tail is not None else "",
                 }
@@ -154,12 +157,11 @@ class Look:
         return found
 
 
-def action_text(action: Any, args: Any, event: dict[str, Any]) -> str:
-    """What an effect does, in a line: the command, or what it is that waits."""
-    if isinstance(action, str):
-        return action
-    args = args if isinstance(args, dict) else {}
-    match event.get("kind"):
+def action_text(effect: EffectHistory, args: dict[str, Any]) -> str:
+    """An effect on one line: its command, or what it waits for. args: for people."""
+    if isinstance(effect.start, ActionStart) and isinstance(args.get("command"), str):
+        return str(args["command"])
+    match effect.kind:
         case "ask":
             choices = [str(choice) for choice in args.get("choices") or ()]
             return f"asking: {args.get('question')}" + (f" ({' / '.join(choices)})" if choices else "")
@@ -168,13 +170,11 @@ def action_text(action: Any, args: Any, event: dict[str, Any]) -> str:
         case "evaluate":
             return f"asking {args.get('model')}"
     named = args.get("command") or args.get("name")
-    return f"{event.get('kind')} {named}" if isinstance(named, str) else str(event.get("kind"))
+    return f"{effect.kind} {named}" if isinstance(named, str) else str(effect.kind)
 
 
 def _meta(run: RunFolder) -> dict[str, Any]:
-    """What the run's program says of itself; {} where the program cannot be read."""
-    from ...vm.code.image import Image, ImageError
-
+    """The metadata of the run's program; {} where the program cannot be read."""
     try:
         with files.open(run.image, "rb") as file:
             return Image.from_bytes(program_file.whole(file.read(), run.image)).meta
@@ -193,22 +193,21 @@ def _state_file(run: RunFolder) -> dict[str, Any]:
 
 
 def unfinished() -> list[dict[str, Any]]:
-    """The runs that have not ended, the latest first, as `llc list --running` shows them.
+    """The unfinished runs, the latest first, as `llc list --running` shows them.
 
-    One that was cut off when it had ended and was only to be put away is `ended`.
+    A run that crashed after its end, before its folder was moved, is `ended`.
     """
     rows = []
     for run in locks.unfinished(ROOT):
         alive = is_live(run)
         about, state = run.about(), _state_file(run)
-        last = {} if alive else last_event(run.journal) or {}
-        word = {"run_end": "ended", "run_interrupted": "interrupted"}.get(str(last.get("event")), "cut off")
+        word = "running" if alive else left_as(run)
         begun = seconds(about.get("started_at"))
         rows.append(
             {
                 "run": run.id,
                 "program": about.get("program", run.name),
-                "status": ("queued" if about.get("queued") else "running") if alive else word,
+                "status": "queued" if alive and about.get("queued") else word,
                 "pid": about.get("pid") if alive else None,
                 "waits_for": about.get("waits_for", []) if alive else [],
                 "background": bool(about.get("background")),
@@ -220,6 +219,16 @@ def unfinished() -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def left_as(run: RunFolder) -> str:
+    """How a run was left that no process executes: `ended`, or a status of `RunHistory`."""
+    match last_event(run.journal):
+        case RunEnd():
+            return "ended"
+        case RunInterrupted():
+            return INTERRUPTED
+    return CRASHED
 
 
 # --- for people -------------------------------------------------------------------------------
@@ -270,33 +279,26 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
         row("error", str(status["error"].get("message")), "red")
     if status["log"]:
         row("log", status["log"])
-    if word in ("interrupted", "cut off"):
+    if word in (INTERRUPTED, CRASHED):
         again = f"Resume with: llc resume {status['run']}"
         if has_ended(status["journal"]):
-            again = f"It has ended, and how is lost; what happened: llc logs {status['run']}"
+            again = f"It has ended, but its outcome is lost; see: llc logs {status['run']}"
         elif status["error"]:
-            again = f"Give it up with: llc clean {status['run']} --unfinished"
+            again = f"Remove it with: llc clean {status['run']} --unfinished"
         lines.append(fit(again, width, more))
     return "".join(line + "\n" for line in lines)
 
 
-def _budget(summary: Summary, limits: dict[str, Any]) -> dict[str, Any]:
-    """What the run has used, and the sooner of what its program and the run itself allow."""
-    given = summary.start.get("budget")
-    used = {
-        "usd": round(summary.usd, 9),
-        "tokens": summary.tokens,
-        "calls": summary.calls,
-        "seconds": round(summary.call_seconds, 3),
-    }
-    told = {}
-    for unit, amount in used.items():
-        bounds = [limits.get(f"budget_{unit}"), given.get(unit) if isinstance(given, dict) else None]
-        known = [bound for bound in bounds if bound is not None]
-        told[unit] = {"used": amount, "limit": min(known) if known else None}
-    if summary.unpriced:
-        told["usd"]["unpriced"] = summary.unpriced
-    return told
+def _budget(history: RunHistory, limits: dict[str, Any]) -> dict[str, Any]:
+    """The amounts used, and for each unit the lower of the limits of the program and of the run."""
+    given = (history.start.budget if history.start else None) or {}
+    budget = {}
+    for unit, amount in history.used.by_unit().items():
+        known = [bound for bound in (limits.get(f"budget_{unit}"), given.get(unit)) if bound is not None]
+        budget[unit] = {"used": amount, "limit": min(known) if known else None}
+    if history.used.unpriced:
+        budget["usd"]["unpriced"] = history.used.unpriced
+    return budget
 
 
 def _about_values(status: dict[str, Any], row: Any, is_unicode: bool) -> None:
@@ -316,11 +318,11 @@ def _about_values(status: dict[str, Any], row: Any, is_unicode: bool) -> None:
         row(label, f"{name} = {value_text(value)}")
         label = ""
     spent = []
-    for unit, told in status["budget"].items():
-        used, limit = told["used"], told["limit"]
+    for unit, found in status["budget"].items():
+        used, limit = found["used"], found["limit"]
         if limit is not None or (used and unit != "seconds"):
             amount = f"{used:.4f}" if unit == "usd" else f"{used:,}"
-            amount += "+" if told.get("unpriced") else ""
+            amount += "+" if found.get("unpriced") else ""
             shown = "USD" if unit == "usd" else unit
             spent.append(f"{amount}{f' of {limit:,}' if limit is not None else ''} {shown}")
     if spent:
@@ -356,7 +358,7 @@ def _one_line(text: str) -> str:
 
 
 def watch(run: RunFolder, as_json: bool, write: Any) -> int:
-    """Show the run again and again until it ends, or is no longer run by anybody."""
+    """Show the run, and each change of it, until no process executes it."""
     screen = Screen(sys.stdout)
     look = Look(run)
     drawn = 0
@@ -366,11 +368,11 @@ def watch(run: RunFolder, as_json: bool, write: Any) -> int:
             status = look.status()
             is_over = status["status"] not in ("running", "queued")
             if as_json:
-                told = {name: status[name] for name in status if not name.endswith("elapsed_ms")}
-                told["actions"] = [{**action, "elapsed_ms": None} for action in status["actions"]]
-                if told != before:
+                found = {name: status[name] for name in status if not name.endswith("elapsed_ms")}
+                found["actions"] = [{**action, "elapsed_ms": None} for action in status["actions"]]
+                if found != before:
                     write(json.dumps(status, ensure_ascii=False) + "\n")
-                before = told
+                before = found
             elif screen.is_live:
                 text = as_text(status, screen, screen.width - 1)
                 lines = text.splitlines()[: max(4, screen.height - 1)]
@@ -390,7 +392,7 @@ def watch(run: RunFolder, as_json: bool, write: Any) -> int:
 
 
 def chosen(target: str | None) -> list[RunFolder]:
-    """The runs to show: one that is named, those of a loop that live (else its last), or all unfinished."""
+    """The runs to show: the one with that id, the live ones of a loop (else its last), or all unfinished."""
     found = locks.unfinished(ROOT)
     if target is None:
         return found

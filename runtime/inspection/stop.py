@@ -17,9 +17,11 @@ from ..execution import control_channel
 from ..host import clock, files, leftovers, pipes, processes, signals
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import HISTORY, ROOT
-from ..journal import summary
-from ..journal.journal import last_event
+from ..journal.events import RunEnd, RunInterrupted
+from ..journal.history import CRASHED, INTERRUPTED
+from ..journal.reader import last_event
 from ..journal.run_folder import RunFolder, has_ended
+from ..runs.follower import history_of
 from ..runs.locks import is_live
 from ..runs.lookup import find_run_folder, is_run_of
 from ..runs.runs import runs_in
@@ -193,23 +195,22 @@ def live_runs(target: str | None) -> list[RunFolder]:
 
 
 def not_running(run: RunFolder) -> UserError:
-    """That a run can be neither stopped nor attached to, and what can be done."""
-    last = last_event(run.journal) or {}
-    if last.get("event") == "run_end":
-        message = f"{run.id} has ended: {last.get('status')}"
+    """The error for a run that can be neither stopped nor attached to."""
+    last = last_event(run.journal)
+    if isinstance(last, RunEnd):
+        message = f"{run.id} has ended: {last.status}"
         return UserError("not-running", message, f"what happened: llc logs {run.id}", EXIT_FAILURE)
     if has_ended(run.journal):
-        message = f"{run.id} has ended, and how is lost"
+        message = f"{run.id} has ended, but its outcome is lost"
         return UserError("not-running", message, f"what happened: llc logs {run.id}", EXIT_FAILURE)
     message = f"{how_it_was_left(run)} and is not running"
-    return UserError("not-running", message, f"to go on with it: llc resume {run.id}", EXIT_FAILURE)
+    return UserError("not-running", message, f"resume it with: llc resume {run.id}", EXIT_FAILURE)
 
 
 def how_it_was_left(run: RunFolder) -> str:
-    """Of a run that has not ended and that nobody runs."""
-    last = last_event(run.journal) or {}
-    how = "interrupted" if last.get("event") == "run_interrupted" else "cut off"
-    return f"{run.id} was {how}"
+    """A clause on an unfinished run that no process executes."""
+    is_interrupted = isinstance(last_event(run.journal), RunInterrupted)
+    return f"{run.id} was stopped" if is_interrupted else f"{run.id} crashed"
 
 
 def chosen(target: str | None, is_all: bool) -> list[RunFolder]:
@@ -295,20 +296,20 @@ def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
         return Stopped(run.id, "left", seconds)
     stopped = Stopped(run.id, "killed" if was_killed else "stopped", seconds)
     with contextlib.suppress(UserError):
-        told = summary.of(run)
-        stopped.state, stopped.iteration = told.state, told.iteration
-    last = last_event(run.journal) or {}
-    if last.get("event") == "run_end":
-        stopped.how = "ended"
-        stopped.status = last.get("status")
-    else:
-        stopped.status = "interrupted" if last.get("event") == "run_interrupted" else "cut off"
+        history = history_of(run)
+        stopped.state, stopped.iteration = history.state, history.iteration
+    match last_event(run.journal):
+        case RunEnd(status=status):
+            stopped.how, stopped.status = "ended", status
+        case RunInterrupted():
+            stopped.status = INTERRUPTED
+        case _:
+            stopped.status = CRASHED
     return stopped
 
 
 def end_leftovers(run: RunFolder) -> None:
-    """End the actions of a run that was killed: nobody else does before it is resumed."""
+    """End the processes of a run that was killed; otherwise they would run until it is resumed."""
     with contextlib.suppress(UserError):
-        told = summary.of(run)
-        for seq in told.pending:
-            leftovers.end_effect(f"{run.id}/{seq}", told.processes.get(seq, ()))
+        for seq, effect in history_of(run).pending.items():
+            leftovers.end_effect(f"{run.id}/{seq}", effect.processes)

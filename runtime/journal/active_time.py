@@ -1,35 +1,30 @@
-"""How long a run has been active; time in which nobody ran it does not count.
+"""Active time of a run: the time in which a process was executing it.
 
-The journal tells it with each result. While nothing happens that it tells of, the file `active` in the
-run's folder does, again and again, so that a kill in the middle of a long action gives none of its time
-back. It may be lost: the journal's own account serves then.
+Each result in the journal says it. Between two events the file `active` in the run's folder is rewritten
+with it several times a second, so that a kill during a long action loses none of its time. The file may be
+lost; the journal alone serves then.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os.path
-import re
-from functools import lru_cache
 
 from ..host import clock, files
-from .journal import seal, unseal
+from .codec import seal, unseal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
 FILE = "active"
 # Seconds between two writes of the file.
 EVERY = 0.25
 _LONGEST = 256
-_ENDS = ("action_complete", "effect_complete")
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z")
 
 
 class ActiveTime:
-    """By a journal, whose events are added in their order: what they say themselves, else their times."""
+    """Active time by the events of a journal, added in order: what they say themselves, else time stamps."""
 
     __slots__ = ("_ms", "_since", "_until")
 
@@ -38,70 +33,36 @@ class ActiveTime:
         self._since: float | None = None
         self._until: float | None = None
 
-    def known(self, ms: int, moment: float | None) -> None:
-        """At that moment it had been active for so long."""
+    def set(self, ms: int, moment: float | None) -> None:
+        """At that moment the active time was `ms`."""
         self._ms = max(self._ms, ms)
         self._since = self._until = moment
 
-    def add(self, event: dict[str, Any]) -> None:
-        moment = seconds(event.get("ts"))
-        if event["event"] == "run_resume":
-            self._ms = self.total()
-            self._since = None
+    def stop(self) -> None:
+        """The time up to the next event is not active: the run was resumed there."""
+        self._ms = self.total()
+        self._since = None
+
+    def add(self, moment: float | None, active_ms: int | None) -> None:
+        """An event at that moment, which may say the active time itself."""
         if moment is not None:
             self._since = moment if self._since is None else self._since
             self._until = moment
-        ms = elapsed_of(event)
-        if ms is not None:
-            self.known(ms, moment)
+        if active_ms is not None:
+            self.set(active_ms, moment)
 
     def total(self, now: float | None = None) -> int:
-        """Milliseconds, up to the last event; up to `now` where the run goes on."""
+        """Milliseconds up to the last event, or up to `now` for a run that is active."""
         until = self._until if now is None else now
         if self._since is None or until is None:
             return self._ms
         return self._ms + max(0, round((until - self._since) * 1000))
 
 
-def elapsed_of(event: dict[str, Any]) -> int | None:
-    """The run's active time in milliseconds as an event tells it."""
-    kind = event["event"]
-    result = event.get("result")
-    ms: Any = None
-    if kind in _ENDS and isinstance(result, dict):
-        ms = result.get("elapsed_ms")
-    elif kind in ("run_interrupted", "run_end"):
-        ms = event.get("duration_ms")
-    elif kind == "run_resume":
-        ms = event.get("elapsed_ms")
-    return ms if type(ms) is int and 0 <= ms < 1e15 else None
-
-
-def seconds(ts: Any) -> float | None:
-    """Seconds since 1970 for a time stamp of a journal; None for what is none."""
-    match = _TIME.fullmatch(ts) if isinstance(ts, str) else None
-    if match is None:
-        return None
-    day = _day(match[1])
-    if day is None:
-        return None
-    return day + int(match[2]) * 3600 + int(match[3]) * 60 + int(match[4]) + int(match[5]) / 1000
-
-
-@lru_cache(16)
-def _day(text: str) -> int | None:
-    import calendar
-
-    try:
-        return calendar.timegm(clock.strptime(text, "%Y-%m-%d"))
-    except (ValueError, OverflowError):
-        return None
-
-
 class ActiveFile:
-    """What a living run says of its active time between two words of its journal; `elapsed_ms()` gives it.
+    """The file with the active time of a live run between two events; `elapsed_ms()` gives the time.
 
-    A file that cannot be written is done without.
+    Errors in writing it are ignored.
     """
 
     __slots__ = ("_elapsed_ms", "_fd", "_next", "_path")
@@ -113,12 +74,12 @@ class ActiveFile:
         self._next = clock.monotonic() + EVERY
 
     def tick(self) -> None:
-        """Write it if that is due; to be called often."""
+        """Write the file if it is due; the driver calls this several times a second."""
         now = clock.monotonic()
         if now < self._next:
             return
         self._next = now + EVERY
-        # It only grows, so what is there is written over as a whole.
+        # The number only grows, so the new line covers the old one.
         line = seal({"event": FILE, "elapsed_ms": self._elapsed_ms()})
         with contextlib.suppress(OSError):
             if self._fd < 0:
@@ -142,8 +103,8 @@ def discard(folder: str) -> None:
         files.unlink(os.path.join(folder, FILE))
 
 
-def told(folder: str) -> int:
-    """What the file in a run's folder says; 0 where there is none to be trusted."""
+def read(folder: str) -> int:
+    """The milliseconds in the file of a run's folder; 0 where it is missing or damaged."""
     try:
         with files.open(os.path.join(folder, FILE), "rb") as file:
             event = unseal(file.read(_LONGEST).partition(b"\n")[0])

@@ -8,8 +8,10 @@ belongs to `journal`.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import zlib
+from functools import lru_cache
 
 from ..host import secrets as masking
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+# Fields of every line, which no event declares: its kind, its time stamp and its checksum.
+KIND, TIME, CHECKSUM = "event", "ts", "crc"
+RESERVED = frozenset((KIND, TIME, CHECKSUM))
 # A string in a result longer than this is kept once, in its own file, under its content's hash.
 BLOB_LIMIT = 32 * 1024
 CRC_TAIL = len(',"crc":"00000000"}')
@@ -66,7 +71,34 @@ def unseal(line: bytes) -> dict[str, Any] | None:
         event = _deeply(json.loads, body + b"}")
     except (ValueError, RecursionError):
         return None
-    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+    return event if isinstance(event, dict) and isinstance(event.get(KIND), str) else None
+
+
+# --- time stamps ------------------------------------------------------------------------------
+
+_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z")
+
+
+def seconds(ts: Any) -> float | None:
+    """Seconds since 1970 of a journal's time stamp; None for anything else."""
+    match = _TIME.fullmatch(ts) if isinstance(ts, str) else None
+    day = _day(match[1], match[2], match[3]) if match is not None else None
+    if match is None or day is None:
+        return None
+    return day * 86_400 + int(match[4]) * 3600 + int(match[5]) * 60 + int(match[6]) + int(match[7]) / 1000
+
+
+@lru_cache(16)
+def _day(year_text: str, month_text: str, day_text: str) -> int | None:
+    """Days since 1970, in the Gregorian calendar; `calendar` and `datetime` take milliseconds to import."""
+    year, month, day = int(year_text), int(month_text), int(day_text)
+    is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    lengths = (31, 29 if is_leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+    if not (year and 1 <= month <= 12 and 1 <= day <= lengths[month - 1]):
+        return None
+    before = year - 1
+    leap_days = before // 4 - before // 100 + before // 400
+    return before * 365 + leap_days + sum(lengths[: month - 1]) + day - 719_163
 
 
 # --- values that JSON cannot say, or should not -----------------------------------------------

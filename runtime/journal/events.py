@@ -1,101 +1,461 @@
-"""The kinds of events a journal holds: the driver's own here, the program's notes in `ir.effects`.
+"""Event kinds of a journal: one class per kind, with its wire name, its typed fields and its documentation.
 
-`spec/events.md` prints its table from these rows. A field that ends in `?` may be absent; every
-event has `event`, `ts` and `crc` besides.
+The writer fills these classes, the reader gives their instances, and `spec/events.md` prints its table from
+them. The kinds that a program notes itself are declared in `ir.effects`; here they get their types.
+An `Event` keeps the JSON object of its line (`wire`) and converts a field when it is read. A journal may have
+been written by anyone, so a field whose value has another type than declared reads as its empty value.
+
+No module outside this one spells the name of an event or of a field.
 """
 
 from __future__ import annotations
 
-from ...ir.effects import NOTE_ROWS
+from ...ir.effects import NOTES
+from .codec import KIND, RESERVED, TIME, seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from typing import Any, TypeVar, dataclass_transform
+
+    E = TypeVar("E", bound="Event")
+    # What identifies an effect in doubt: its kind, and a CRC-32 of its command.
+    Mark = tuple[str, int]
+else:
+
+    def dataclass_transform(**_):
+        return lambda cls: cls
 
 
-class EventKind:
-    """`fields` as in `ir.effects`; `by`: "driver" or "program"."""
-
-    __slots__ = ("by", "doc", "fields", "name")
-
-    def __init__(self, name: str, fields: str, doc: str, by: str = "driver") -> None:
-        self.name = name
-        self.fields = fields
-        self.doc = doc
-        self.by = by
+# Numbers beyond this are not from a journal of ours.
+LARGEST = 1e15
 
 
-OWN_ROWS = (
-    EventKind(
-        "run_start",
-        "format run program program_hash llc path expression? script? scope? overrides? limits? budget? "
-        "forked_from?",
-        "A run begins. `format` is the journal's, 1; `path` the file it was started from, or `expression` "
-        "(`-e`); `scope` the paths it works on, where a batch gave it others; `limits` its `fuel`, `depth` "
-        "and `size` where not the default; `budget` what it may spend; "
-        "`forked_from` the `run` whose past it shares, the effect `at` which they part, and when it was "
-        "(`ts`).",
-    ),
-    EventKind(
-        "action_start",
-        "action seq kind args state",
-        "A shell or slash command is about to run. `action` is the command; `args` are its other arguments, "
-        "and a command of more than 4096 characters, which `action` shows shortened.",
-    ),
-    EventKind(
-        "process",
-        "seq pid start_time",
-        "A process was started for an effect; `start_time` tells it from a later one with its pid.",
-    ),
-    EventKind(
-        "action_complete",
-        "exit_code duration_ms seq kind result",
-        "A command has ended, or could not start; `result` is what the program gets.",
-    ),
-    EventKind(
-        "effect_start",
-        "seq kind state? args",
-        "Any other effect is about to be performed. `state` where the last one entered is not the one that "
-        "asks.",
-    ),
-    EventKind("effect_complete", "seq kind result", "Any other effect has its result."),
-    EventKind(
-        "run_interrupted",
-        "state duration_ms reason?",
-        "Ctrl-C, SIGTERM or SIGHUP stopped the run, or it is out of fuel or of its budget (`reason` is "
-        "`fuel` or `budget`), or an agent handed over and the loop is to pause (`handoff`); it can be "
-        "resumed.",
-    ),
-    EventKind(
-        "run_resume",
-        "state iteration elapsed_ms unknown lost set_aside doubtful?",
-        "The run goes on. `elapsed_ms`: for how long it was active before; `unknown`: what becomes of each "
-        "effect that was cut off, by its number (`rerun` or `fail`); `lost`: what damage to the journal "
-        "cost, a sentence each; `set_aside`: the file for what was cut off; `doubtful`: later effects that "
-        "may have happened, each with its kind and a CRC-32 of its command.",
-    ),
-    EventKind(
-        "program_changed",
-        "program_hash image state",
-        "The run goes on with another program, in the file `image` of its folder (`--accept-changes`).",
-    ),
-    EventKind(
-        "run_end",
-        "status terminated_by final_state iterations steps value error duration_ms code?",
-        "The run has ended, as `llc run --json` says it. `code`: the exit code that a flow asked for.",
-    ),
-)
-NOTE_EVENTS = tuple(
-    EventKind(row.name, f"{row.fields} {row.more}".strip(), row.doc, "program") for row in NOTE_ROWS
-)
-EVENT_ROWS = OWN_ROWS + NOTE_EVENTS
-OWN = frozenset(row.name for row in OWN_ROWS)
+class _Absent:
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+# Default of a field that may be left out of the line.
+ABSENT: Any = _Absent()
+_EMPTY: dict[str, Any] = {"int": int, "float": float, "str": str, "dict": dict, "list": list, "bool": bool}
+
+
+class Field:
+    """Descriptor of an event's field: its value where the line has one of the declared types, else empty."""
+
+    __slots__ = ("_accepted", "_empty", "is_optional", "wire_name")
+
+    def __init__(self, name: str, annotation: str, is_optional: bool) -> None:
+        names = [part.strip().partition("[")[0] for part in annotation.split(" | ")]
+        self.wire_name = name.rstrip("_")
+        self.is_optional = is_optional
+        self._empty = _EMPTY.get(names[0]) if "None" not in names else None
+        accepted = {_EMPTY[name] for name in names if name in _EMPTY}
+        if float in accepted:
+            accepted.add(int)
+        self._accepted = frozenset(accepted)
+
+    def __get__(self, event: Event | None, owner: type) -> Any:
+        if event is None:
+            return self
+        value: Any = event.wire.get(self.wire_name)
+        kind = value.__class__
+        if kind in self._accepted:
+            if (kind is not int and kind is not float) or -LARGEST < value < LARGEST:
+                return value
+        elif not self._accepted:  # declared as Any
+            return value
+        return None if self._empty is None else self._empty()
+
+
+# Every kind of the table by its wire name.
+KINDS: dict[str, type[Event]] = {}
+
+
+@dataclass_transform(kw_only_default=True)
+class Event:
+    """An event of a journal. offset, line: where its line begins in the journal, and the line's number.
+
+    Subclasses declare fields as annotated names; the default ABSENT marks one that may be left out. A final
+    `_` is not part of the wire name.
+    """
+
+    __slots__ = ("line", "offset", "wire")
+
+    name = ""
+    by = "driver"
+    fields: Mapping[str, Field]
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        declared = vars(cls).get("__annotations__", {}).items()
+        fields = {field: Field(field, text, vars(cls).get(field) is ABSENT) for field, text in declared}
+        for field, made in fields.items():
+            setattr(cls, field, made)
+        cls.fields = {made.wire_name: made for made in fields.values()}
+        if name:
+            cls.name = name
+            KINDS[name] = cls
+
+    def __init__(self, **values: Any) -> None:
+        self.wire: dict[str, Any] = {
+            name.rstrip("_"): value for name, value in values.items() if value is not ABSENT
+        }
+        self.offset = self.line = 0
+
+    @classmethod
+    def of(cls: type[E], wire: dict[str, Any], offset: int = 0, line: int = 0) -> E:
+        """The event of this kind with these fields."""
+        event = cls.__new__(cls)
+        event.wire = wire
+        event.offset = offset
+        event.line = line
+        return event
+
+    @property
+    def kind_name(self) -> str:
+        """Its kind as its line names it; that of `Unlisted` is not in the table."""
+        return self.name
+
+    @property
+    def ts(self) -> str:
+        """Its time stamp; "" where it has none."""
+        ts = self.wire.get(TIME)
+        return ts if isinstance(ts, str) else ""
+
+    @property
+    def moment(self) -> float | None:
+        """Seconds since 1970 of its time stamp."""
+        return seconds(self.wire.get(TIME))
+
+    @property
+    def active_ms(self) -> int | None:
+        """Active time of the run so far, where the event says it."""
+        return None
+
+    def own_fields(self) -> dict[str, Any]:
+        """The fields of the kind as on the line, without those of every line."""
+        return {name: value for name, value in self.wire.items() if name not in RESERVED}
+
+
+def read_event(wire: dict[str, Any], offset: int = 0, line: int = 0) -> Event:
+    """The typed event of a line's object."""
+    return KINDS.get(wire[KIND], Unlisted).of(wire, offset, line)
+
+
+# --- of the driver ----------------------------------------------------------------------------
+
+
+class RunStart(Event, name="run_start"):
+    """A run begins. `format` is the journal's, 1; `path` the file it was started from, or `expression`
+    (`-e`); `scope` the paths it works on, where a batch gave it others; `limits` its `fuel`, `depth` and
+    `size` where not the default; `budget` the limits of its budget; `forked_from` the `run` whose history it
+    shares, the effect `at` which they part, and the time of the fork (`ts`)."""
+
+    format: int
+    run: str
+    program: str
+    program_hash: str
+    llc: str
+    path: str | None
+    expression: str | None = ABSENT
+    script: str | None = ABSENT
+    scope: list[Any] | None = ABSENT
+    overrides: dict[str, Any] | None = ABSENT
+    limits: dict[str, Any] | None = ABSENT
+    budget: dict[str, Any] | None = ABSENT
+    forked_from: dict[str, Any] | None = ABSENT
+
+    @property
+    def parent(self) -> dict[str, Any] | None:
+        """The `run` whose history it shares, and the effect `at` which they part; None without a fork."""
+        fork = self.forked_from or {}
+        at = fork.get("at")
+        if not isinstance(fork.get("run"), str):
+            return None
+        return {"run": fork["run"], "at": at if type(at) is int else None}
+
+    @property
+    def started_at(self) -> str | None:
+        """When this run began: a forked one has events of another run from before that."""
+        ts = (self.forked_from or {}).get(TIME)
+        return ts if isinstance(ts, str) else self.ts or None
+
+
+class EffectEvent(Event):
+    """Any event of one effect; `seq` is its number."""
+
+    seq: int
+
+
+class EffectStarted(EffectEvent):
+    """Either kind of start of an effect."""
+
+    kind: str
+    args: dict[str, Any]
+    state: str | None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the effect, its command among them."""
+        return self.args
+
+
+class EffectFinished(EffectEvent):
+    """Either kind of result of an effect."""
+
+    kind: str
+    result: dict[str, Any] | None
+
+    @property
+    def active_ms(self) -> int | None:
+        return _milliseconds((self.result or {}).get("elapsed_ms"))
+
+    @property
+    def duration_ms_said(self) -> float | None:
+        """How long the effect took by its own account."""
+        took = (self.result or {}).get("duration_ms")
+        return took if isinstance(took, int | float) and 0 <= took < LARGEST else None
+
+
+class ActionStart(EffectStarted, name="action_start"):
+    """A shell or slash command is about to run. `action` is the command; `args` are its other arguments,
+    and a command of more than 4096 characters, which `action` shows shortened."""
+
+    action: Any
+    seq: int
+    kind: str
+    args: dict[str, Any]
+    state: str | None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        args = dict(self.args)
+        if "action" in self.wire:
+            args.setdefault("command", self.action)
+        return args
+
+
+class Process(EffectEvent, name="process"):
+    """A process was started for an effect; `start_time` distinguishes it from a later one with its pid."""
+
+    seq: int
+    pid: int
+    start_time: str
+
+
+class ActionComplete(EffectFinished, name="action_complete"):
+    """A command has ended, or could not start; `result` is what the program gets."""
+
+    exit_code: int | None
+    duration_ms: float | None
+    seq: int
+    kind: str
+    result: dict[str, Any] | None
+
+
+class EffectStart(EffectStarted, name="effect_start"):
+    """Any other effect is about to be performed. `state` where the last one entered is not the one that
+    asks."""
+
+    seq: int
+    kind: str
+    state: str | None = ABSENT
+    args: dict[str, Any]
+
+
+class EffectComplete(EffectFinished, name="effect_complete"):
+    """Any other effect has its result."""
+
+    seq: int
+    kind: str
+    result: dict[str, Any] | None
+
+
+class RunInterrupted(Event, name="run_interrupted"):
+    """The run stopped and can be resumed: by Ctrl-C, SIGTERM or SIGHUP; because its fuel or its budget is
+    used up (`reason` is `fuel` or `budget`); or because an agent handed over and the loop pauses then
+    (`handoff`)."""
+
+    state: str | None
+    duration_ms: float | None
+    reason: str | None = ABSENT
+
+    @property
+    def active_ms(self) -> int | None:
+        return _milliseconds(self.wire.get("duration_ms"))
+
+
+class RunResume(Event, name="run_resume"):
+    """The run resumes. `elapsed_ms`: its active time before; `unknown`: the decision on each effect in doubt,
+    by its number (`rerun` or `fail`); `lost`: what damage to the journal cost, a sentence each; `set_aside`:
+    the file with the part that was cut from the journal; `doubtful`: later effects that may have happened,
+    each with its kind and a CRC-32 of its command."""
+
+    state: str | None
+    iteration: int
+    elapsed_ms: float | None
+    unknown: dict[str, Any]
+    lost: list[str]
+    set_aside: str | None
+    doubtful: list[Any] | None = ABSENT
+
+    @property
+    def active_ms(self) -> int | None:
+        return _milliseconds(self.wire.get("elapsed_ms"))
+
+    @property
+    def marks(self) -> dict[int, Mark | None]:
+        """`doubtful` by number."""
+        return read_marks(self.doubtful)
+
+
+class ProgramChanged(Event, name="program_changed"):
+    """The run continues with another program, in the file `image` of its folder (`--accept-changes`)."""
+
+    program_hash: str | None
+    image: str
+    state: str | None
+
+
+class RunEnd(Event, name="run_end"):
+    """The run has ended, with the outcome that `llc run --json` prints. `code`: the exit code that a flow
+    asked for."""
+
+    status: str | None
+    terminated_by: str | None
+    final_state: str | None
+    iterations: int | None
+    steps: int | None
+    value: Any
+    error: dict[str, Any] | None
+    duration_ms: float | None
+    code: int | None = ABSENT
+
+    @property
+    def active_ms(self) -> int | None:
+        return _milliseconds(self.wire.get("duration_ms"))
+
+
+# --- of the program ---------------------------------------------------------------------------
+
+
+class NoteEvent(Event):
+    """A note of the program."""
+
+    by = "program"
+    loop: str | None
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        super().__init_subclass__(name)
+        if name:
+            cls.__doc__ = NOTES[name].doc
+
+
+class StateNote(NoteEvent):
+    """A note about one of the author's states."""
+
+    state: str | None
+
+    @property
+    def shown_state(self) -> str | None:
+        """The state as people see it: `<loop>/<state>` for a loop inside another."""
+        if self.state is None or self.loop is None:
+            return self.state
+        return f"{self.loop}/{self.state}"
+
+
+class LoopStart(NoteEvent, name="loop_start"):
+    loop: str | None
+
+
+class StateEnter(StateNote, name="state_enter"):
+    loop: str | None = ABSENT
+    state: str | None
+    iteration: int
+
+
+class Evaluate(StateNote, name="evaluate"):
+    loop: str | None = ABSENT
+    state: str | None
+    type: str
+    verdict: Any
+    details: dict[str, Any]
+    confidence: Any = ABSENT
+
+
+class Route(NoteEvent, name="route"):
+    loop: str | None = ABSENT
+    from_: str
+    to: str
+    verdict: Any = ABSENT
+
+
+class Handoff(StateNote, name="handoff"):
+    loop: str | None = ABSENT
+    state: str | None
+    policy: str
+    text: Any
+
+
+class Cycle(NoteEvent, name="cycle"):
+    loop: str | None = ABSENT
+    cycle: int
+
+
+class Log(NoteEvent, name="log"):
+    message: Any
+
+
+class LoopComplete(NoteEvent, name="loop_complete"):
+    loop: str | None = ABSENT
+    final_state: str | None
+    iterations: int | None
+    status: str | None
+    terminated_by: str | None
+
+
+class Unlisted(NoteEvent):
+    """An event of a kind that is not in the table: a note of another version."""
+
+    @property
+    def kind_name(self) -> str:
+        return str(self.wire.get(KIND))
+
+
+def read_marks(rows: Any) -> dict[int, Mark | None]:
+    """`RunResume.doubtful` by number; rows of another form are left out."""
+    found: dict[int, Mark | None] = {}
+    for row in rows if isinstance(rows, list) else ():
+        match row:
+            case [int(seq)]:
+                found[seq] = None
+            case [int(seq), str(kind), int(crc)]:
+                found[seq] = (kind, crc)
+    return found
+
+
+def _milliseconds(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < LARGEST else None
+
+
+# --- documentation ----------------------------------------------------------------------------
+
+
+def document(kind: type[Event]) -> str:
+    """The documentation of a kind, on one line."""
+    return " ".join((kind.__doc__ or "").split())
+
+
+def describe_fields(kind: type[Event]) -> list[str]:
+    """The wire names of its fields; `?` marks one that may be absent."""
+    return [name + "?" * field.is_optional for name, field in kind.fields.items()]
 
 
 def markdown() -> Iterator[str]:
     """The lines of the table in `spec/events.md`."""
     yield "| event | by | fields | |"
     yield "|---|---|---|---|"
-    for row in EVENT_ROWS:
-        fields = " ".join(f"`{field}`" for field in row.fields.split())
-        yield f"| `{row.name}` | {row.by} | {fields} | {row.doc} |"
+    for kind in KINDS.values():
+        fields = " ".join(f"`{field}`" for field in describe_fields(kind))
+        yield f"| `{kind.name}` | {kind.by} | {fields} | {document(kind)} |"

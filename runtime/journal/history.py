@@ -1,155 +1,457 @@
-"""What a journal holds of a run: its effects and their results in order, its notes, what is damaged.
+"""`RunHistory`: the events of a run, folded once; every command that reads a run is a view of it.
 
-Owns how events are put together; what follows from them for a run that is to go on is `replay`'s.
+Owns the fold: states, effects with their results, verdicts, routes, hand-offs, budget used, questions, ends,
+damage and times. It takes events from any store, in order, one by one or all at once (`RunHistory.of`), so
+that it can follow a live run. What a program does with its history belongs to `recovery` and `recordings`;
+how it is shown, to `inspection`.
 """
 
 from __future__ import annotations
 
 import os.path
 
-from . import active_time, journal
-from .active_time import ActiveTime, seconds
-from .events import OWN
-from .journal import Damage
-from .run_folder import begun_at
+from ...ir.effects import EFFECTS
+from . import active_time
+from .active_time import ActiveTime
+from .codec import seconds
+from .events import (
+    LARGEST,
+    ActionComplete,
+    ActionStart,
+    EffectComplete,
+    EffectFinished,
+    EffectStart,
+    EffectStarted,
+    Evaluate,
+    Event,
+    LoopComplete,
+    NoteEvent,
+    Process,
+    ProgramChanged,
+    RunEnd,
+    RunInterrupted,
+    RunResume,
+    RunStart,
+    StateEnter,
+    read_marks,
+)
+from .position import Progress
+from .reader import Damage, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    from ..runs.checkpoints import Checkpoint
+    from .events import Mark
 
-    # An effect's kind, and a CRC-32 of its command.
-    Mark = tuple[str, int]
-
-_STARTS = ("action_start", "effect_start")
-_ENDS = ("action_complete", "effect_complete")
-
-
-class Recorded:
-    """What is on record of one effect; values as they stand in the journal (`journal.unpack`)."""
-
-    __slots__ = ("args", "end_offset", "finished", "kind", "processes", "result", "start_offset", "started")
-
-    def __init__(self) -> None:
-        self.kind: str | None = None
-        self.args: Any = None
-        self.started = False
-        self.finished = False
-        self.result: Any = None
-        self.start_offset = 0
-        self.end_offset = 0
-        self.processes: list[tuple[int, str]] = []
+# How a run is left that has no end and that no process executes.
+CRASHED, INTERRUPTED = "crashed", "interrupted"
+# Kinds of effects that always call a model or an agent.
+CALLS = frozenset(row.name for row in EFFECTS.values() if row.is_model_call)
 
 
-class History:
-    """A journal taken apart, from its beginning or from a checkpoint on.
+class Used:
+    """Budget that a run has used: money, tokens, calls and seconds in calls.
 
-    order: the effects that finished, in the order of their results. notes[n]: what the program noted
-    when n of them had finished, each with its offset. unsure: those n whose notes stand next to
-    damage, so that some may be missing. active_ms: how long the run was active. end: its `run_end`.
-    doubtful: what an earlier resume could not know of; see `Position`. last: the last effect that
-    started. lines: how many the journal has. changes: how many effects had finished when the run went on
-    with another program, the file of that, and where that stands.
+    calls: finished ones. begun: numbers of the effects that are calls; one that is performed again is one
+    call. unpriced: results that do not say their cost; is_uncounted: some do not say their tokens.
     """
 
-    def __init__(self, checkpoint: Checkpoint | None = None) -> None:
-        self.effects: dict[int, Recorded] = {}
-        self.order: list[int] = []
-        self.notes: dict[int, list[tuple[dict[str, Any], int]]] = {}
-        self.unsure: set[int] = set()
-        self.damage: list[Damage] = []
-        self.end: dict[str, Any] | None = None
-        self.doubtful: dict[int, Mark | None] = {}
-        self.begun: str | None = None
-        self.active_ms = 0
-        self.last = 0
-        self.lines = 0
-        self.changes: list[tuple[int, str, int]] = []
+    __slots__ = ("begun", "calls", "is_uncounted", "seconds", "tokens", "unpriced", "usd")
+
+    def __init__(self) -> None:
+        self.usd = 0.0
+        self.tokens = 0
+        self.calls = 0
+        self.seconds = 0.0
+        self.begun: set[int] = set()
+        self.unpriced = 0
+        self.is_uncounted = False
+
+    def begin(self, seq: int, kind: str) -> None:
+        """An effect is about to be performed."""
+        if kind in CALLS:
+            self.begun.add(seq)
+
+    def add(self, kind: str, result: Mapping[str, Any]) -> tuple[float, int]:
+        """The result of an effect; returns the money and the tokens that it took."""
+        if kind in CALLS:
+            self.calls += 1
+            self.seconds += amount(result.get("duration_ms")) / 1000
+        usage = result.get("usage")
+        if not isinstance(usage, dict):
+            return 0, 0
+        usd, tokens = amount(usage.get("usd")), int(amount(usage.get("tokens")))
+        self.usd += usd
+        self.tokens += tokens
+        self.unpriced += usage.get("usd") is None
+        self.is_uncounted = self.is_uncounted or usage.get("tokens") is None
+        return usd, tokens
+
+    def by_unit(self) -> dict[str, float]:
+        """The amounts as they are shown, by the units of a budget."""
+        return {
+            "usd": round(self.usd, 9),
+            "tokens": self.tokens,
+            "calls": self.calls,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def amount(value: Any) -> float:
+    """A number that was used; 0 for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return value if 0 <= value < LARGEST else 0
+
+
+class StateHistory:
+    """Totals of one of the author's states: visits, time, verdicts, money and tokens."""
+
+    __slots__ = ("ms", "tokens", "usd", "verdicts", "visits")
+
+    def __init__(self) -> None:
+        self.visits = 0
+        self.ms = 0
+        self.verdicts: dict[str, int] = {}
+        self.usd = 0.0
+        self.tokens = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "entered": self.visits,
+            "duration_ms": self.ms,
+            "verdicts": self.verdicts,
+            "usd": round(self.usd, 9),
+            "tokens": self.tokens,
+        }
+
+    def add(self, totals: dict[str, Any]) -> None:
+        """The totals of the same state in another run, as `to_json` gives them."""
+        self.visits += totals["entered"]
+        self.ms += totals["duration_ms"]
+        self.usd += totals["usd"]
+        self.tokens += totals["tokens"]
+        for verdict, count in totals["verdicts"].items():
+            self.verdicts[verdict] = self.verdicts.get(verdict, 0) + count
+
+
+class EffectHistory:
+    """One effect; values are as on the line (`codec.unpack`).
+
+    start: the event of its last start, None where that is not in the journal. processes: those started for
+    it since, each with its start time. start_offset, end_offset: where those events are in the journal.
+    """
+
+    __slots__ = (
+        "args",
+        "end_offset",
+        "is_finished",
+        "is_started",
+        "kind",
+        "processes",
+        "result",
+        "seq",
+        "start",
+        "start_offset",
+    )
+
+    def __init__(self, seq: int = 0) -> None:
+        self.seq = seq
+        self.kind: str | None = None
+        self.args: dict[str, Any] = {}
+        self.is_started = False
+        self.is_finished = False
+        self.result: dict[str, Any] = {}
+        self.start_offset = 0
+        self.end_offset = 0
+        self.start: EffectStarted | None = None
+        self.processes: list[tuple[int, str]] = []
+
+    def begin(self, event: EffectStarted) -> None:
+        self.is_started = True
+        self.kind = event.kind
+        self.args = event.arguments
+        self.start = event
+        self.start_offset = event.offset
+        self.processes = []
+
+
+class Checkpoint:
+    """The run at a position of its journal, so that what is before it need not be read.
+
+    offset, lines: bytes and lines before it. turn: which of the files it is in. facts: plain data.
+    """
+
+    __slots__ = ("facts", "lines", "offset", "turn")
+
+    def __init__(self, offset: int, lines: int, turn: int, facts: dict[str, Any]) -> None:
+        self.offset = offset
+        self.lines = lines
+        self.turn = turn
+        self.facts = facts
+
+
+class RunHistory:
+    """A run by its events, from its beginning or from a checkpoint on; `add` them in order.
+
+    start, end: its first and last event; interruption: the event of an interruption that it was not resumed
+    after. pending: effects that started and have no result, by number. order: numbers of the finished
+    effects, in the order of their results. verdict: the latest one. resumed: how often it was. changes: each
+    change of the program with the number of results before it. doubtful: effects that an earlier resume could
+    not account for, see `recovery`. last_seq: the highest number of an effect. unsure: numbers of results
+    after which notes may be missing because of damage. lines: lines of the journal so far. saved_ms: active
+    time that was saved outside of the journal.
+
+    A detailed history also keeps `events` and, for each result, how many of them came before
+    (`result_at`); without it memory does not grow with the run. effects: all of a detailed history, else the
+    pending ones.
+    """
+
+    def __init__(self, checkpoint: Checkpoint | None = None, is_detailed: bool = False) -> None:
+        self.is_detailed = is_detailed
         self.checkpoint = checkpoint
+        self.start: RunStart | None = None
+        self.end: RunEnd | None = None
+        self.interruption: RunInterrupted | None = None
+        self.progress = Progress()
+        self.states: dict[str, StateHistory] = {}
+        self.verdict: Evaluate | None = None
+        self.used = Used()
+        self.effects: dict[int, EffectHistory] = {}
+        self.pending: dict[int, EffectHistory] = {}
+        self.order: list[int] = []
+        self.events: list[Event] = []
+        self.result_at: list[int] = []
+        self.changes: list[tuple[int, ProgramChanged]] = []
+        self.doubtful: dict[int, Mark | None] = {}
+        self.damage: list[Damage] = []
+        self.unsure: set[int] = set()
+        self.started_at: str | None = None
+        self.last_ts = ""
+        self.last_seq = 0
+        self.lines = 0
+        self.resumed = 0
+        self.saved_ms = 0
+        self._active = ActiveTime()
+        # The time of the latest event, and of entering the current state.
+        self._moment: float | None = None
+        self._entered: float | None = None
         if checkpoint is not None:
-            facts = checkpoint.facts
-            self.begun = facts["begun"]
-            self.last = facts["last"]
-            self.lines = checkpoint.lines
-            self.doubtful = read_marks(facts["doubtful"])
-            for seq, processes in facts["open"]:
-                effect = self.effects[seq] = Recorded()
-                effect.started = True
-                effect.processes = [(pid, begun) for pid, begun in processes]
+            self._begin_at(checkpoint)
 
     @classmethod
-    def load(cls, path: str, checkpoint: Checkpoint | None = None) -> History:
-        """What the journal at `path` holds. Raises journal.JournalError."""
-        history = cls(checkpoint)
-        clock = ActiveTime()
-        offset = 0
-        if checkpoint is not None:
-            offset = checkpoint.offset
-            clock.known(checkpoint.facts["active_ms"], seconds(checkpoint.facts["ts"]))
-        for record in journal.read(path, offset, history.lines):
-            history.lines = record.line
-            event = record.event
-            if event is None:
-                if record.damage is not None:
-                    history.damage.append(record.damage)
-                    history.lines = record.damage.last_line
-                history.unsure.add(len(history.order))
-                continue
-            history._add(event, record.offset)
-            clock.add(event)
-        history.active_ms = max(clock.total(), active_time.told(os.path.dirname(path)))
+    def of(
+        cls,
+        entries: Iterable[Event | Damage],
+        checkpoint: Checkpoint | None = None,
+        is_detailed: bool = False,
+    ) -> RunHistory:
+        """The history that these events and stretches of damage amount to."""
+        history = cls(checkpoint, is_detailed)
+        for entry in entries:
+            history.add(entry)
         return history
 
-    def _add(self, event: dict[str, Any], offset: int) -> None:
-        kind = event["event"]
-        seq = event.get("seq")
-        if kind in OWN and isinstance(seq, int):
-            effect = self.effects.setdefault(seq, Recorded())
-            self.last = max(self.last, seq)
-            had_finished = effect.finished
-            _take(effect, kind, event, offset)
-            if effect.finished and not had_finished:
-                self.order.append(seq)
-        elif kind == "run_start":
-            self.begun = self.begun or begun_at(event)
-        elif kind == "run_end":
-            self.end = event
-        elif kind == "run_resume":
-            self.doubtful.update(read_marks(event.get("doubtful")))
-        elif kind == "program_changed":
-            self.changes.append((len(self.order), str(event.get("image")), offset))
-        elif kind not in OWN:
-            self.notes.setdefault(len(self.order), []).append((event, offset))
+    def _begin_at(self, checkpoint: Checkpoint) -> None:
+        facts = checkpoint.facts
+        self.started_at = facts["begun"]
+        self.last_seq = facts["last"]
+        self.lines = checkpoint.lines
+        self.doubtful = read_marks(facts["doubtful"])
+        self._active.set(facts["active_ms"], seconds(facts["ts"]))
+        for seq, processes in facts["open"]:
+            effect = self.effects[seq] = self.pending[seq] = EffectHistory(seq)
+            effect.is_started = True
+            effect.processes = [(pid, start_time) for pid, start_time in processes]
+
+    # --- the fold -----------------------------------------------------------------------------
+
+    def add(self, entry: Event | Damage) -> None:
+        """The next event, or the next damaged stretch."""
+        if isinstance(entry, Damage):
+            self.damage.append(entry)
+            self.unsure.add(len(self.order))
+            self.lines = entry.last_line
+            return
+        moment = entry.moment
+        fold = _FOLD.get(entry.__class__)
+        if fold is not None:
+            fold(self, entry, moment)
+        elif isinstance(entry, NoteEvent):
+            self.progress.add(entry)
+        if self.is_detailed:
+            self.events.append(entry)
+        self._active.add(moment, entry.active_ms)
+        self.lines = entry.line
+        self.last_ts = entry.ts or self.last_ts
+        self._moment = self._moment if moment is None else moment
+
+    def _start_run(self, event: RunStart, moment: float | None) -> None:
+        self.start = event
+        self.started_at = self.started_at or event.started_at
+
+    def _resume(self, event: RunResume, moment: float | None) -> None:
+        self._leave_state(self._moment)
+        self._active.stop()
+        self.interruption = None
+        self.resumed += 1
+        self.pending.clear()
+        self.doubtful.update(event.marks)
+        self._entered = moment
+
+    def _interrupt(self, event: RunInterrupted, moment: float | None) -> None:
+        self._leave_state(moment)
+        self.interruption = event
+
+    def _end(self, event: RunEnd, moment: float | None) -> None:
+        self._leave_state(moment)
+        self.interruption = None
+        self.end = event
+        self.pending.clear()
+
+    def _change_program(self, event: ProgramChanged, moment: float | None) -> None:
+        self.changes.append((len(self.order), event))
+
+    def _enter_state(self, event: StateEnter, moment: float | None) -> None:
+        self._leave_state(moment)
+        self.progress.add(event)
+        self._state(self.state).visits += 1
+        self._entered = moment
+
+    def _complete_loop(self, event: LoopComplete, moment: float | None) -> None:
+        self._leave_state(moment)
+        self.progress.add(event)
+        if self.state is not None and event.loop is not None:
+            self._entered = moment  # a loop inside is over: the program is back in the state around it
+
+    def _evaluate(self, event: Evaluate, moment: float | None) -> None:
+        self.progress.add(event)
+        self.verdict = event
+        verdicts = self._state(event.shown_state).verdicts
+        verdict = str(event.verdict)
+        verdicts[verdict] = verdicts.get(verdict, 0) + 1
+
+    def _start_effect(self, event: EffectStarted, moment: float | None) -> None:
+        effect = self._effect(event.seq)
+        effect.begin(event)
+        self.pending[effect.seq] = effect
+        self.used.begin(effect.seq, event.kind)
+
+    def _start_process(self, event: Process, moment: float | None) -> None:
+        if event.pid and event.start_time:
+            self._effect(event.seq).processes.append((event.pid, event.start_time))
+
+    def _finish_effect(self, event: EffectFinished, moment: float | None) -> None:
+        result = event.result
+        effect = self._effect(event.seq)
+        self.pending.pop(effect.seq, None)
+        if result is None:
+            return
+        state = effect.start.state if effect.start is not None else None
+        usd, tokens = self.used.add(event.kind, result)
+        state = state or self.state
+        if state is not None and (usd or tokens):
+            of_state = self._state(state)
+            of_state.usd += usd
+            of_state.tokens += tokens
+        if not effect.is_finished:
+            self.order.append(effect.seq)
+            if self.is_detailed:
+                self.result_at.append(len(self.events))
+        effect.is_finished = True
+        effect.end_offset = event.offset
+        if self.is_detailed:
+            effect.result = result
+        else:
+            del self.effects[effect.seq]
+
+    def _effect(self, seq: int) -> EffectHistory:
+        self.last_seq = max(self.last_seq, seq)
+        effect = self.effects.get(seq)
+        if effect is None:
+            effect = self.effects[seq] = EffectHistory(seq)
+        return effect
+
+    def _state(self, name: Any) -> StateHistory:
+        return self.states.setdefault(str(name), StateHistory())
+
+    def _leave_state(self, moment: float | None) -> None:
+        if self.state is not None and self._entered is not None and moment is not None:
+            self._state(self.state).ms += max(0, round((moment - self._entered) * 1000))
+        self._entered = None
+
+    # --- views --------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str | None:
+        """The author's state that the run is in."""
+        return self.progress.state
+
+    @property
+    def iteration(self) -> int:
+        return self.progress.iteration
+
+    @property
+    def steps(self) -> int:
+        return self.progress.steps
+
+    @property
+    def status(self) -> str:
+        """How the run ended or was left, for a run that no process executes."""
+        if self.end is not None:
+            return str(self.end.status)
+        return CRASHED if self.interruption is None else INTERRUPTED
+
+    @property
+    def questions(self) -> list[EffectHistory]:
+        """The questions to a person that have no answer, in order."""
+        return [effect for _, effect in sorted(self.pending.items()) if effect.kind == "ask"]
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How often each verdict was given."""
+        found: dict[str, int] = {}
+        for state in self.states.values():
+            for verdict, count in state.verdicts.items():
+                found[verdict] = found.get(verdict, 0) + count
+        return found
+
+    def active_ms(self, now: float | None = None) -> int:
+        """Active time in milliseconds; up to `now` for a run that is active."""
+        return max(self._active.total(now), self.saved_ms)
+
+    def notes_after(self, results: int) -> list[NoteEvent]:
+        """The notes between result number `results` and the next one; of a detailed history."""
+        begin = self.result_at[results - 1] if results else 0
+        end = self.result_at[results] if results < len(self.result_at) else len(self.events)
+        return [event for event in self.events[begin:end] if isinstance(event, NoteEvent)]
 
 
-def _take(effect: Recorded, kind: str, event: dict[str, Any], offset: int) -> None:
-    if kind in _STARTS:
-        effect.started = True
-        effect.start_offset = offset
-        effect.processes = []
-        args = event.get("args")
-        effect.kind = event.get("kind")
-        effect.args = {**(args if isinstance(args, dict) else {})}
-        if "action" in event:
-            effect.args.setdefault("command", event["action"])
-    elif kind == "process":
-        pid, begun = event.get("pid"), event.get("start_time")
-        if isinstance(pid, int) and isinstance(begun, str):
-            effect.processes.append((pid, begun))
-    elif kind in _ENDS and isinstance(event.get("result"), dict):
-        effect.finished = True
-        effect.result = event["result"]
-        effect.end_offset = offset
+_FOLD: dict[type[Event], Callable[[RunHistory, Any, float | None], None]] = {
+    RunStart: RunHistory._start_run,
+    RunResume: RunHistory._resume,
+    RunInterrupted: RunHistory._interrupt,
+    RunEnd: RunHistory._end,
+    ProgramChanged: RunHistory._change_program,
+    StateEnter: RunHistory._enter_state,
+    LoopComplete: RunHistory._complete_loop,
+    Evaluate: RunHistory._evaluate,
+    ActionStart: RunHistory._start_effect,
+    EffectStart: RunHistory._start_effect,
+    Process: RunHistory._start_process,
+    ActionComplete: RunHistory._finish_effect,
+    EffectComplete: RunHistory._finish_effect,
+}
 
 
-def read_marks(rows: Any) -> dict[int, Mark | None]:
-    """The marks of an event; what is not as `Position.marks` made it is left out."""
-    found: dict[int, Mark | None] = {}
-    for row in rows if isinstance(rows, list) else ():
-        match row:
-            case [int(seq)]:
-                found[seq] = None
-            case [int(seq), str(kind), int(crc)]:
-                found[seq] = (kind, crc)
-    return found
+def load(path: str, checkpoint: Checkpoint | None = None) -> RunHistory:
+    """The detailed history of a run folder, from a checkpoint on if one is given.
+
+    path: its journal. Raises ReadError.
+    """
+    offset, lines = (0, 0) if checkpoint is None else (checkpoint.offset, checkpoint.lines)
+    history = RunHistory.of(read(path, offset, lines), checkpoint, is_detailed=True)
+    history.saved_ms = active_time.read(os.path.dirname(path))
+    return history

@@ -12,26 +12,36 @@ import os.path
 
 from ..host import files, processes
 from ..host.errors import reason
-from .codec import BLOB_LIMIT, CRC_END, is_same, needs_packing, pack, seal, to_json, unpack, unseal
+from .codec import (
+    BLOB_LIMIT,
+    CRC_END,
+    KIND,
+    RESERVED,
+    TIME,
+    is_same,
+    needs_packing,
+    pack,
+    seal,
+    to_json,
+    unpack,
+    unseal,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
+
+    from .events import Event
 
 __all__ = [
     "BLOB_LIMIT",
     "BlobError",
     "Blobs",
-    "Damage",
     "Journal",
     "JournalError",
-    "ReadError",
-    "Record",
     "is_same",
-    "last_event",
     "pack",
-    "read",
     "seal",
     "set_aside",
     "sync_folder",
@@ -44,9 +54,6 @@ __all__ = [
 FORMAT = 1
 # Notes are held back until so many bytes are waiting or something must be on disk.
 BUFFER_LIMIT = 64 * 1024
-# A line that is longer than this was not written by us.
-LINE_LIMIT = 256 * 1024 * 1024
-RESERVED = frozenset(("event", "ts", "crc"))
 
 
 class JournalError(Exception):
@@ -60,12 +67,6 @@ class JournalError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-
-
-class ReadError(JournalError):
-    """The journal cannot be read."""
-
-    id = "no-record"
 
 
 class BlobError(Exception):
@@ -238,13 +239,17 @@ class Journal:
             raise JournalError(f"cannot write {path}: {reason(error)}") from None
         return cls(fd, path, now, lines)
 
+    def record(self, event: Event, ts: str | None = None) -> dict[str, Any]:
+        """Append an event; returns it as on its line."""
+        return self.write(event.name, event.wire, ts)
+
     def write(self, kind: str, fields: dict[str, Any], ts: str | None = None) -> dict[str, Any]:
-        """Record an event; gives it as it stands in the journal."""
+        """As `record`, for the kind and the fields of a note."""
         if not RESERVED.isdisjoint(fields):
             fields = {name: value for name, value in fields.items() if name not in RESERVED}
         if needs_packing(fields):
             fields = {name: pack(value, self.blobs.store) for name, value in fields.items()}
-        event = {"event": kind, **fields, "ts": ts or self.now()}
+        event = {KIND: kind, **fields, TIME: ts or self.now()}
         line = self._last = seal(event)
         self._buffer.append(line)
         self._waiting += len(line)
@@ -325,92 +330,7 @@ class Journal:
                 self._fd = -1
 
 
-# --- reading ----------------------------------------------------------------------------------
-
-
-class Damage:
-    """A stretch of a journal that holds no readable event: where, how much, and what follows it."""
-
-    __slots__ = ("at_end", "first_line", "last_line", "offset", "size", "torn")
-
-    def __init__(self, first_line: int, offset: int) -> None:
-        self.first_line = first_line
-        self.last_line = first_line
-        self.offset = offset
-        self.size = 0
-        self.at_end = False
-        self.torn = False
-
-    def __str__(self) -> str:
-        where = f"line {self.first_line}"
-        if self.last_line > self.first_line:
-            where = f"lines {self.first_line} to {self.last_line}"
-        if self.torn and self.first_line == self.last_line:
-            return f"{where} was cut off while it was written"
-        return f"{where} {'is' if self.first_line == self.last_line else 'are'} damaged"
-
-
-class Record:
-    """An intact event and the byte offset its line begins at; `event` None stands for damage."""
-
-    __slots__ = ("damage", "event", "line", "offset")
-
-    def __init__(self, line: int, offset: int, event: dict[str, Any] | None, damage: Damage | None) -> None:
-        self.line = line
-        self.offset = offset
-        self.event = event
-        self.damage = damage
-
-
-def read(path: str, offset: int = 0, lines: int = 0) -> Iterator[Record]:
-    """Every event of a journal in order, and a record for each stretch of damage between them.
-
-    An event has no `crc` any more; `unpack` gives its values. From byte `offset` on, before which there
-    are so many lines. Raises ReadError where the file cannot be read.
-    """
-    try:
-        file = files.open(path, "rb")
-    except OSError as error:
-        raise ReadError(f"cannot read {path}: {reason(error)}") from None
-    with file:
-        file.seek(offset)
-        number = lines
-        damage: Damage | None = None
-        while line := file.readline(LINE_LIMIT):
-            number += 1
-            whole = line.endswith(b"\n")
-            event = unseal(line[:-1]) if whole else None
-            if event is None:
-                damage = damage or Damage(number, offset)
-                damage.last_line = number
-                damage.size += len(line)
-                damage.torn = not whole
-            else:
-                if damage is not None:
-                    yield Record(damage.first_line, damage.offset, None, damage)
-                    damage = None
-                yield Record(number, offset, event, None)
-            offset += len(line)
-        if damage is not None:
-            damage.at_end = True
-            yield Record(damage.first_line, damage.offset, None, damage)
-
-
-def last_event(path: str) -> dict[str, Any] | None:
-    """The event on the last line of a journal; None where that cannot be read or is damaged."""
-    try:
-        with files.open(path, "rb") as file:
-            size = file.seek(0, files.SEEK_END)
-            length = 4096
-            while True:
-                file.seek(max(0, size - length))
-                tail = file.read(length)
-                begin = tail.rfind(b"\n", 0, -1) + 1
-                if begin or length >= size or length >= LINE_LIMIT:
-                    return unseal(tail[begin:-1]) if tail.endswith(b"\n") else None
-                length *= 16
-    except OSError:
-        return None
+# --- repair ----------------------------------------------------------------------------------
 
 
 def set_aside(path: str, offset: int) -> str | None:

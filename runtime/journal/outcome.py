@@ -1,10 +1,11 @@
-"""How a run ended: what follows from how its program ended, what of it is on record, and the exit code."""
+"""Outcome of a run: how its program ended, the event for it, and the exit code."""
 
 from __future__ import annotations
 
 from ...vm.machine.outcomes import Done
 from ...vm.values.faults import Fault, show_place
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
+from .events import ABSENT, RunEnd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,11 +114,19 @@ class Outcome:
             "duration_ms": self.duration_ms,
         }
 
-    def to_event(self) -> dict[str, Any]:
-        """The fields of a `run_end`."""
-        fields = self.to_json()
-        del fields["run"], fields["program"]
-        return fields if self.code is None else {**fields, "code": self.code}
+    def to_event(self) -> RunEnd:
+        """The event of the run's end."""
+        return RunEnd(
+            status=self.status,
+            terminated_by=self.terminated_by,
+            final_state=self.final_state,
+            iterations=self.iterations,
+            steps=self.steps,
+            value=self.value,
+            error=self.error,
+            duration_ms=self.duration_ms,
+            code=ABSENT if self.code is None else self.code,
+        )
 
     @classmethod
     def of_event(cls, run: str, program: str | None, kind: str, event: dict[str, Any]) -> Outcome:

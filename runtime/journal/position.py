@@ -1,9 +1,11 @@
-"""How far a run is, as its notes tell; and the note as it stands in the journal.
+"""Position of a run: its state, iteration and steps, by the notes of its program.
 
-Shared by the driver, which goes on from here, and by the replay, which comes to here.
+The driver, replay and the fold of the journal share it.
 """
 
 from __future__ import annotations
+
+from .events import Evaluate, LoopComplete, NoteEvent, Route, StateEnter, StateNote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,15 +14,16 @@ if TYPE_CHECKING:
     # The author's state, if there is one, and the iteration.
     Where = tuple[str | None, int]
 
-# Ticks between two looks at what else happens: notes are taken, an interrupt is noticed.
+# Fuel between two pauses of the machine, in which notes are taken and interrupts noticed.
 QUANTUM = 2_000
+# The notes that move a run to another place.
+_MOVES: dict[str, type[NoteEvent]] = {kind.name: kind for kind in (StateEnter, LoopComplete, Evaluate, Route)}
 
 
 class Progress:
     """The author's state a run is in, its iteration, and how many states it has entered.
 
-    Of a loop that the program runs within itself, the state is `<loop>/<state>`; when that loop is
-    over, it is again the state of what is around it.
+    Inside an inner loop the state is `<loop>/<state>`; when that loop ends, it is again the state around it.
     """
 
     __slots__ = ("_loops", "iteration", "state", "steps")
@@ -29,7 +32,7 @@ class Progress:
         self.state: str | None = None
         self.iteration = 0
         self.steps = 0
-        # The place in each loop under way, in the order they were last heard of; '' is the program.
+        # Place in each active loop, in the order of their latest notes; '' is the program.
         self._loops: dict[str, Where] = {}
 
     @property
@@ -38,36 +41,40 @@ class Progress:
 
     @property
     def loops(self) -> list[tuple[str, str | None]]:
-        """The loops under way, each with its state, in the order they were last heard of."""
+        """The active loops, each with its state, in the order of their latest notes."""
         return [(loop, state) for loop, (state, _) in self._loops.items()]
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
-        loop = fields.get("loop") if kind != "loop_start" else None
-        if kind == "state_enter":
+        """As `add`, for a note as the machine gives it."""
+        if kind in _MOVES:
+            self.add(_MOVES[kind].of(fields))
+
+    def add(self, note: NoteEvent) -> None:
+        """The program made this note."""
+        if isinstance(note, StateEnter):
             self.steps += 1
-            iteration = fields.get("iteration")
-            state = state_shown(fields)
-            if not isinstance(loop, str):
+            loop = note.loop
+            if loop is None:
                 self._loops.clear()
                 loop = ""
             self._loops.pop(loop, None)
-            self._loops[loop] = (state, iteration if isinstance(iteration, int) else 0)
-        elif kind == "loop_complete" and isinstance(loop, str):
-            self._loops.pop(loop, None)
-        elif kind in ("evaluate", "route") and loop is None and "" in self._loops:
-            # Loops within that ended in a fault did not say that they are over.
+            self._loops[loop] = (note.shown_state, note.iteration)
+        elif isinstance(note, LoopComplete) and note.loop is not None:
+            self._loops.pop(note.loop, None)
+        elif isinstance(note, Evaluate | Route) and note.loop is None and "" in self._loops:
+            # Inner loops that ended in a fault made no note of their end.
             self._loops = {"": self._loops[""]}
         else:
             return
         self.state, self.iteration = next(reversed(self._loops.values()), (None, 0))
 
     def to_data(self) -> list[Any]:
-        """All of it as plain data."""
+        """The position as plain data."""
         return [self.state, self.iteration, self.steps, [[loop, *at] for loop, at in self._loops.items()]]
 
     @classmethod
     def from_data(cls, data: Any) -> Progress:
-        """The progress that was. ValueError or TypeError where the data are none."""
+        """Restore a position. Raises ValueError and TypeError for other data."""
         progress = cls()
         progress.state, progress.iteration, progress.steps, *more = data
         for loop, state, iteration in more[0] if more else ():
@@ -75,18 +82,15 @@ class Progress:
         return progress
 
 
-def state_shown(fields: dict[str, Any]) -> str | None:
-    """The state that a note is about as people see it: with its loop, where that is one within another."""
-    state, loop = fields.get("state"), fields.get("loop")
-    if not isinstance(state, str):
-        return None
-    return f"{loop}/{state}" if isinstance(loop, str) else state
-
-
 def event_fields(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """A note's fields as its event has them: the seed shows a verdict's confidence beside it."""
-    if kind == "evaluate":
-        details = fields.get("details")
-        if isinstance(details, dict) and "confidence" in details:
+    """The fields of a note as its event has them: the seed also shows a verdict's confidence by itself."""
+    if kind == Evaluate.name:
+        details = Evaluate.of(fields).details
+        if "confidence" in details:
             return {**fields, "confidence": details["confidence"]}
     return fields
+
+
+def state_shown(fields: dict[str, Any]) -> str | None:
+    """The state that a note is about as people see it: `<loop>/<state>` for an inner loop."""
+    return StateNote.of(fields).shown_state

@@ -13,7 +13,9 @@ import re
 from ..host import clock, files
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, slug
-from .journal import last_event, unseal
+from .codec import KIND, unseal
+from .events import RunEnd, RunStart
+from .reader import last_event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ class RunFolder:
     def end(self) -> dict[str, Any] | None:
         """The `run_end` its journal ends with; None where it has not ended."""
         event = last_event(self.journal)
-        return event if event is not None and event["event"] == "run_end" else None
+        return event.wire if isinstance(event, RunEnd) else None
 
     def is_husk(self) -> bool:
         """Whether a start was cut off here before the run was on record: nothing was performed."""
@@ -170,21 +172,14 @@ def start_of(journal: str) -> dict[str, Any]:
             event = unseal(file.readline(_LONGEST_START)[:-1])
     except OSError:
         return {}
-    return event if event is not None and event["event"] == "run_start" else {}
+    return event if event is not None and event[KIND] == RunStart.name else {}
 
 
 def begun_at(start: dict[str, Any]) -> str | None:
     """When a run began, by its `run_start`: one that is forked has the past of another before that."""
-    told = start.get("forked_from")
-    forked = told.get("ts") if isinstance(told, dict) else None
-    ts = forked if isinstance(forked, str) else start.get("ts")
-    return ts if isinstance(ts, str) else None
+    return RunStart.of(start).started_at
 
 
 def forked_from(start: dict[str, Any]) -> dict[str, Any] | None:
     """The `run` whose past a run shares, and the effect `at` which they part; None for a run of its own."""
-    told = start.get("forked_from")
-    if not isinstance(told, dict) or not isinstance(told.get("run"), str):
-        return None
-    at = told.get("at")
-    return {"run": told["run"], "at": at if type(at) is int else None}
+    return RunStart.of(start).parent

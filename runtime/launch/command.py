@@ -27,6 +27,7 @@ from ..project.limits import Bounds
 from ..project.options import Values
 from ..runs import locks, runs
 from ..runs.checkpoints import Checkpoints
+from ..runs.follower import history_of
 from ..terminal.live_tail import LiveDisplay, LiveFile
 from .report import Report
 
@@ -339,15 +340,9 @@ class Command:
             return None
         from ..project import budget
 
-        # A scripted world asks no model.
-        found = budget.Spending(self.budget, None if self.is_scripted else budget.unpriced)
+        total = None
         if is_begun:
-            from ..journal.summary import Follower
-
             assert self.folder is not None
-            follower = Follower(self.folder)
-            try:
-                found.take_events(follower.events())
-            finally:
-                follower.close()
-        return found
+            total = history_of(self.folder).used
+        # A scripted world asks no model.
+        return budget.Spending(self.budget, None if self.is_scripted else budget.unpriced, total)

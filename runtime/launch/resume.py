@@ -16,6 +16,7 @@ from ..host.coroutines import alone
 from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
 from ..host.paths import ROOT
 from ..journal import journal as journals
+from ..journal.events import ABSENT, ProgramChanged, RunEnd, RunResume
 from ..journal.journal import Journal
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
@@ -33,7 +34,6 @@ from .signals import StopSignals
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from ..host.coroutines import Steps
 
@@ -126,8 +126,9 @@ def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[
         lock.close()
 
 
-def _recorded(command: Command, folder: RunFolder, image: Image, end: dict[str, Any]) -> Outcome:
+def _recorded(command: Command, folder: RunFolder, image: Image, event: RunEnd) -> Outcome:
     """How a run ended that was cut off before it was put away."""
+    end = event.wire
     try:
         end = journals.unpack(end, journals.Blobs(folder.outputs).fetch)
     except journals.BlobError as error:
@@ -169,21 +170,20 @@ def _go_on(
     if is_accepted:
         program_diff.keep(folder, image)
     journal = Journal.append(folder.journal, lambda: timestamp(world.time()), history.lines)
-    journal.write(
-        "run_resume",
-        {
-            "state": progress.state,
-            "iteration": progress.iteration,
-            "elapsed_ms": history.active_ms,
-            "unknown": {str(seq): policy for seq, policy in policies.items()},
-            "lost": position.lost,
-            "set_aside": kept,
-            **({"doubtful": position.marks()} if position.doubtful else {}),
-        },
+    journal.record(
+        RunResume(
+            state=progress.state,
+            iteration=progress.iteration,
+            elapsed_ms=history.active_ms(),
+            unknown={str(seq): policy for seq, policy in policies.items()},
+            lost=position.lost,
+            set_aside=kept,
+            doubtful=position.marks() if position.doubtful else ABSENT,
+        )
     )
     if is_accepted:
-        facts = {"program_hash": image.program_hash, "image": folder.image_name, "state": progress.state}
-        journal.write("program_changed", facts)
+        name, program_hash = folder.image_name, image.program_hash
+        journal.record(ProgramChanged(program_hash=program_hash, image=name, state=progress.state))
     journal.sync()
     command.detach(folder)
     display = command.display(image)
@@ -201,8 +201,8 @@ def _go_on(
             lock,
             (position.outcome, position.notes, answers, position.places),
             progress=progress,
-            base_ms=history.active_ms,
-            begun=history.begun,
+            base_ms=history.active_ms(),
+            begun=history.started_at,
             settle=unknown.settle_again,
             doubtful=position.marks,
         )

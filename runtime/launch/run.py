@@ -19,6 +19,7 @@ from ..host.errors import UserError, refuse_missing_folder
 from ..host.paths import ROOT
 from ..host.screen import Screen
 from ..journal import journal as journals
+from ..journal.events import ABSENT, RunStart
 from ..journal.journal import Journal
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
@@ -127,8 +128,7 @@ def start(
         if scheduler is None or not scheduler.link_program(image, folder):
             program_file.keep(folder.image, image)
         journal = Journal.create(folder.journal, now)
-        fields = _start_fields(command, folder, image, about)
-        journal.write("run_start", fields if scope is None else {**fields, "scope": scope}, begun)
+        journal.record(_start_event(command, folder, image, about, scope), begun)
         command.prepare(folder)
         yield Apart(lambda: _sync(journal, folder))
     except BaseException:
@@ -149,23 +149,25 @@ def start(
     )
 
 
-def _start_fields(command: Command, folder: RunFolder, image: Image, about: dict[str, Any]) -> dict[str, Any]:
-    """The fields of `run_start` (`spec/events.md`)."""
+def _start_event(
+    command: Command, folder: RunFolder, image: Image, about: dict[str, Any], scope: list[str] | None
+) -> RunStart:
     values = command.values
     given = {row.name: value for row in OVERRIDES if (value := getattr(values, row.name, None))}
-    return {
-        "format": journals.FORMAT,
-        "run": folder.id,
-        "program": image.name,
-        "program_hash": image.program_hash,
-        "llc": __version__,
-        "path": about["path"],
-        **({"script": about["script"]} if "script" in about else {}),
-        **({"expression": values.expression} if values.expression is not None else {}),
-        **({"overrides": given} if given else {}),
-        **({"limits": limits} if (limits := command.bounds.as_record()) else {}),
-        **({"budget": command.budget} if command.budget else {}),
-    }
+    return RunStart(
+        format=journals.FORMAT,
+        run=folder.id,
+        program=image.name,
+        program_hash=image.program_hash,
+        llc=__version__,
+        path=about["path"],
+        script=about.get("script", ABSENT),
+        expression=ABSENT if values.expression is None else values.expression,
+        overrides=given or ABSENT,
+        limits=command.bounds.as_record() or ABSENT,
+        budget=command.budget or ABSENT,
+        scope=ABSENT if scope is None else scope,
+    )
 
 
 def _sync(journal: Journal, folder: RunFolder) -> None:
@@ -184,9 +186,8 @@ def _mention_unfinished(command: Command, folder: RunFolder, path: str) -> None:
 
 def _record(command: Command, ended: Outcome) -> None:
     """Make a test case of the finished run; show why where that is impossible."""
-    from ..journal import recording
     from ..journal.journal import JournalError
-    from ..recordings import case_writer, cases, make_case
+    from ..recordings import case_writer, cases, find, make_case
 
     assert command.folder is not None
     if ended.status == "interrupted":
@@ -194,7 +195,7 @@ def _record(command: Command, ended: Outcome) -> None:
         return
     try:
         path = cases.case_path(command.values.record)
-        case, notices = make_case.make(recording.RunFiles.of(command.folder), path)
+        case, notices = make_case.make(find.RunFiles.of(command.folder), path)
         case_writer.write(case)
     except (UserError, JournalError) as error:
         command.is_unrecorded = True

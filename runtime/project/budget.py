@@ -10,15 +10,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...ir.effects import EFFECTS, SPENDERS, UNITS
+from ...ir.effects import SPENDERS, UNITS
 from ..host.errors import UserError
+from ..journal.history import Used
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
-
-# Kinds of effects that always call a model or an agent.
-CALLS = frozenset(row.name for row in EFFECTS.values() if row.is_model_call)
 
 
 class Refusal(NamedTuple):
@@ -29,50 +27,56 @@ class Refusal(NamedTuple):
 
 
 class Spending:
-    """limits: by unit; those that are not there are none. What nobody knows counts as all there is.
+    """limits: by unit; other units are not limited. An amount that no result says counts as the whole limit.
 
-    unpriced(kind, args): the model that an effect will ask, where nobody knows what it costs.
+    total: what the run has used so far. unpriced(kind, args): the model that an effect will ask, where its
+    price is not known.
     """
 
-    __slots__ = ("_begun", "_unpriced", "limits", "unknown", "used")
+    __slots__ = ("_unpriced", "limits", "total")
 
     def __init__(
         self,
         limits: Mapping[str, float],
         unpriced: Callable[[str, Mapping[str, Any]], str | None] | None = None,
+        total: Used | None = None,
     ) -> None:
         self.limits = dict(limits)
-        self.used: dict[str, float] = dict.fromkeys(UNITS, 0)
-        self.unknown: set[str] = set()
+        self.total = total or Used()
         self._unpriced = unpriced
-        self._begun: set[int] = set()
+
+    @property
+    def used(self) -> dict[str, float]:
+        """The amounts by unit; a call counts from its start."""
+        total = self.total
+        return {
+            "usd": total.usd,
+            "tokens": total.tokens,
+            "calls": len(total.begun),
+            "seconds": total.seconds,
+        }
 
     def begin(self, seq: int, kind: str) -> None:
         """An effect is about to be performed; one that is performed again is one call."""
-        if kind in CALLS and seq not in self._begun:
-            self._begun.add(seq)
-            self.used["calls"] += 1
+        self.total.begin(seq, kind)
 
     def take(self, kind: str, result: Mapping[str, Any]) -> None:
         """An effect has its result."""
-        usage = result.get("usage")
-        if isinstance(usage, dict):
-            for unit in ("usd", "tokens"):
-                self.used[unit] += _amount(usage.get(unit))
-                if usage.get(unit) is None:
-                    self.unknown.add(unit)
-        if kind in CALLS:
-            self.used["seconds"] += _amount(result.get("duration_ms")) / 1000
+        self.total.add(kind, result)
+
+    def _is_unknown(self, unit: str) -> bool:
+        return (unit == "usd" and self.total.unpriced > 0) or (unit == "tokens" and self.total.is_uncounted)
 
     def refusal(self, kind: str, args: Mapping[str, Any]) -> Refusal | None:
         """Why an effect is not performed, None where it is."""
         if kind not in SPENDERS:
             return None
+        used = self.used
         for unit, limit in self.limits.items():
-            if self.used[unit] >= limit:
-                what = f"the run has used {shown(unit, self.used[unit])} of {shown(unit, limit)}"
+            if used[unit] >= limit:
+                what = f"the run has used {shown(unit, used[unit])} of {shown(unit, limit)}"
                 return Refusal(what, "if it should go on: llc resume {run} --budget UNIT=N")
-            if unit in self.unknown:
+            if self._is_unknown(unit):
                 what = f"nobody knows what a call has used, so a budget in {_WORDS[unit]} cannot be kept"
                 return Refusal(what, f"without one: llc resume {{run}} --budget {unit}=none")
         model = self._unpriced(kind, args) if "usd" in self.limits and self._unpriced is not None else None
@@ -81,17 +85,6 @@ class Spending:
             help = "give it a `price` under `models` in .loops/config.yaml, then: llc resume {run}"
             return Refusal(what, help)
         return None
-
-    def take_events(self, events: Iterable[dict[str, Any]]) -> None:
-        """What the events of a journal tell of it."""
-        for event in events:
-            name, kind = event.get("event"), event.get("kind")
-            if kind not in SPENDERS:
-                continue
-            if name in ("action_start", "effect_start"):
-                self.begin(event.get("seq", 0), kind)
-            elif name in ("action_complete", "effect_complete") and isinstance(event.get("result"), dict):
-                self.take(kind, event["result"])
 
 
 def unpriced(kind: str, args: Mapping[str, Any]) -> str | None:

@@ -16,6 +16,8 @@ from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import FIRST_IMAGE, ROOT
 from ..host.secrets import masked
 from ..journal import journal as journals
+from ..journal.codec import KIND, to_json
+from ..journal.events import ProgramChanged, RunStart
 from ..journal.journal import Blobs, JournalError
 from ..journal.run_folder import start_of
 from ..runs import program_file
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NAME = re.compile(r"program(-\d{1,9})?\.llb")
-_CHANGED = b'{"event":"program_changed"'
+# How the line of a change of the program begins.
+_CHANGED = to_json({KIND: ProgramChanged.name})[:-1]
 
 
 def load(run: str, journal: str, name: str = FIRST_IMAGE, warn: Callable[[str], None] | None = None) -> Image:
@@ -113,12 +116,12 @@ def _hash(journal: str, name: str) -> str | None:
     """The hash of a run's program as its journal tells it."""
     told: Any = None
     if name == FIRST_IMAGE:
-        told = start_of(journal).get("program_hash")
+        told = RunStart.of(start_of(journal)).program_hash or None
     else:
         # Only the lines that may tell it are taken apart: there may be very many.
         with contextlib.suppress(OSError), files.open(journal, "rb") as file:
             for line in file:
-                event = journals.unseal(line[:-1]) if line.startswith(_CHANGED) else None
-                if event is not None and event.get("image") == name:
-                    told = event.get("program_hash")
+                wire = journals.unseal(line[:-1]) if line.startswith(_CHANGED) else None
+                if wire is not None and (event := ProgramChanged.of(wire)).image == name:
+                    told = event.program_hash
     return told if isinstance(told, str) else None

@@ -12,10 +12,10 @@ from ...frontend.source.yaml_tree import read_document
 from ...ir.diagnostics import CompileError, suggest
 from ..journal import journal as journals
 from ..journal.codec import digest_only
-from ..journal.recording import Answer, Asked, Note, Recording, unpacked
 from ..project import options
 from .cases import EFFECT_KEYS, FORMAT, KEYS, LIMITS, NORMALIZED, OPTIONS, USUAL, Case, outputs_of
 from .diff import ENDING
+from .recording import Answer, Asked, Note, Recording, unpacked
 
 
 def read(path: str) -> Case:

@@ -15,10 +15,10 @@ from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal import journal as journals
 from ..journal.codec import digest_only
-from ..journal.recording import Answer, Asked, Changed, Note, Recording
 from ..project import options
 from .cases import FORMAT, OPTIONS, USUAL, Case, outputs_of
 from .diff import ENDING
+from .recording import Answer, Asked, Changed, Note, Recording
 
 # A text longer than this stands beside the case; a value nested deeper is kept as JSON.
 _LONGEST = 4096

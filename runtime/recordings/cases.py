@@ -17,9 +17,9 @@ from ...ir.records import define
 from ..host import files
 from ..host.errors import UserError
 from ..host.paths import LOOPS, slug
-from ..journal.recording import Recording
 from ..project import options
 from ..project.options import RUN, Values, given
+from .recording import Recording
 
 FORMAT = 1
 KEYS = ("llc_case", "source", "expression", "options", "limits", "normalized", "ticks", "trace", "outcome")

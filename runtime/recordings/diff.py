@@ -21,10 +21,10 @@ from ...vm.machine.machine import Machine
 from ...vm.machine.outcomes import Effect
 from ..host import secrets
 from ..journal import journal as journals
-from ..journal.codec import digest_only
-from ..journal.position import state_shown
-from ..journal.recording import Asked, Changed, Note, Recording, bounded, unpacked
+from ..journal.codec import KIND, RESERVED, digest_only
+from ..journal.events import Evaluate, Log, Route, StateEnter, StateNote, read_event
 from .re_execution import Endless, Retelling
+from .recording import Asked, Changed, Note, Recording, bounded, unpacked
 
 # What of a run's end is compared; of an error its kind, message and details: its place may move.
 ENDING = ("status", "terminated_by", "final_state", "iterations", "steps", "value", "error", "code")
@@ -136,7 +136,7 @@ class _Comparing:
                     self.is_parallel = self.is_parallel or retelling.machine.is_ready
                     now: Note | Asked = Asked(event.seq, event.kind, _packed(event.args))
                 else:
-                    now = Note(event[0], _packed(event[1], journals.RESERVED))
+                    now = Note(event[0], _packed(event[1], RESERVED))
                 place = event.span if isinstance(event, Effect) else None
                 if isinstance(now, Asked):
                     if now.seq in self.asked:
@@ -231,7 +231,8 @@ class _Comparing:
         """Where the author's state stands that a note tells of, or else the program itself."""
         retelling = self.retelling
         if isinstance(now, Note):
-            name = now.fields.get("from") if now.kind == "route" else now.fields.get("state")
+            is_route = now.kind == Route.name
+            name = Route.of(now.fields).from_ if is_route else StateNote.of(now.fields).state
             found = place_of_state(retelling.image, name)
             if found is not None:
                 return found
@@ -325,16 +326,15 @@ def describe(item: Item | None) -> str:
         return item.kind + ("" if subject is None else f" {_shown(subject)}")
     if isinstance(item, Note):
         fields = shown_map(item.fields)
-        match item.kind:
-            case "state_enter":
-                return f"enters `{state_shown(fields)}` (iteration {fields.get('iteration')})"
-            case "evaluate":
-                return f"verdict `{fields.get('verdict')}` in `{state_shown(fields)}` ({fields.get('type')})"
-            case "route":
-                verdict = f" ({fields['verdict']})" if fields.get("verdict") is not None else ""
-                return f"route `{fields.get('from')}` → `{fields.get('to')}`{verdict}"
-            case "log":
-                return f"log {_shown(fields.get('message'))}"
+        match read_event({KIND: item.kind, **fields}):
+            case StateEnter(shown_state=state, iteration=iteration):
+                return f"enters `{state}` (iteration {iteration})"
+            case Evaluate(shown_state=state, verdict=verdict, type=evaluator):
+                return f"verdict `{verdict}` in `{state}` ({evaluator})"
+            case Route(from_=before, to=after, verdict=verdict):
+                return f"route `{before}` → `{after}`" + (f" ({verdict})" if verdict is not None else "")
+            case Log(message=message):
+                return f"log {_shown(message)}"
         return f"{item.kind} {_shown(fields)}"
     ended = shown_map(item)
     words = f"ends: {ended.get('status')} ({ended.get('terminated_by')})"

@@ -1,8 +1,8 @@
-"""`llc fork`: a new run that shares another's past up to a point, and goes on from there.
+"""`llc fork`: a new run that shares the history of another up to a point.
 
-Owns what of a journal is shared and how: the results given before the point, in lines of the new run's
-own journal, long texts as links to the same files, so that removing the parent leaves the child whole.
-From then on the child is a run that was cut off there: `launch` resumes it.
+Owns what is shared and how: the events up to the point as lines of the new run's own journal, and long texts
+as links to the same files, so that the new run remains whole when its parent is removed. The new run is then
+resumed like a run that crashed there (`launch.resume`).
 """
 
 from __future__ import annotations
@@ -21,21 +21,31 @@ from ..host.clock import timestamp
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import ROOT
 from ..journal import journal as journals
-from ..journal.events import OWN
-from ..journal.position import state_shown
-from ..journal.recording import Note, Recording, RunFiles, bounded, find_run
+from ..journal.codec import KIND, RESERVED, TIME
+from ..journal.events import (
+    EffectFinished,
+    EffectStarted,
+    Event,
+    NoteEvent,
+    ProgramChanged,
+    RunInterrupted,
+    RunResume,
+    RunStart,
+    StateEnter,
+)
+from ..journal.history import RunHistory
 from ..journal.run_folder import RunFolder
 from ..project.load import load_program
 from ..project.options import OVERRIDES, Values, given
 from ..runs import locks, program_file
 from ..runs.loops import resolve_loop
 from . import diff
+from .find import RunFiles, find_run
 from .re_execution import Retelling
+from .recording import Note, Recording, bounded
 
-_STARTS = ("action_start", "effect_start")
-_ENDS = ("action_complete", "effect_complete")
-# Of what the driver tells, what says how long the run was active, and in which program.
-_KEPT = ("run_interrupted", "run_resume", "program_changed")
+# Events of the driver that the new run needs for its active time and its programs.
+_KEPT = (RunInterrupted, RunResume, ProgramChanged)
 
 
 @frozen
@@ -78,7 +88,8 @@ def fork(
     them. Raises UserError, CompileError and JournalError; nothing of the new run is left then.
     """
     run_files = find_run(target)
-    recording, image = run_files.recording(), run_files.load_image()
+    history = run_files.history()
+    recording, image = run_files.recording(history), run_files.load_image()
     if (at is None) == (state is None):
         raise UserError(
             "bad-option",
@@ -98,7 +109,7 @@ def fork(
                 EXIT_FAILURE,
             )
         image = _changed(recording, point, changes, about)
-    run = _create(run_files, recording, image, point, about)
+    run = _create(run_files, history, image, point, about)
     return Forked(run, run_files.name, point, recording.left_out)
 
 
@@ -118,12 +129,7 @@ def find_point(
                             retelling.answers, event.seq, progress.state, progress.iteration
                         )
                         return attrs.evolve(where, seq=event.seq)
-                elif (
-                    entered is None
-                    and event[0] == "state_enter"
-                    and state in (event[1].get("state"), state_shown(event[1]))
-                    and iteration in (None, event[1].get("iteration"))
-                ):
+                elif entered is None and is_entry(*event, state, iteration):
                     entered = Point(retelling.answers, 0, progress.state, progress.iteration)
             if answer is None or answer.seq not in retelling.machine.waiting:
                 break
@@ -139,13 +145,22 @@ def find_point(
     raise _no_such_state(recording, state or "", iteration)
 
 
+def is_entry(kind: str, fields: dict[str, Any], state: str | None, iteration: int | None) -> bool:
+    """Whether a note is of entering a state, in that iteration if one is given."""
+    if kind != StateEnter.name:
+        return False
+    entry = StateEnter.of(fields)
+    return state in (entry.state, entry.shown_state) and iteration in (None, entry.iteration)
+
+
 def _no_such_state(recording: Recording, state: str, iteration: int | None) -> UserError:
     from ...ir.diagnostics import suggest
 
     entered: dict[str, list[Any]] = {}
     for event in recording.events:
-        if isinstance(event, Note) and event.kind == "state_enter":
-            entered.setdefault(str(state_shown(event.fields)), []).append(event.fields.get("iteration"))
+        if isinstance(event, Note) and event.kind == StateEnter.name:
+            entry = StateEnter.of(event.fields)
+            entered.setdefault(str(entry.shown_state), []).append(entry.iteration)
     if state in entered:
         known = ", ".join(map(str, dict.fromkeys(entered[state])))
         return UserError(
@@ -198,19 +213,19 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
 
 
 def _create(
-    run_files: RunFiles, recording: Recording, image: Image, point: Point, about: dict[str, Any]
+    run_files: RunFiles, history: RunHistory, image: Image, point: Point, about: dict[str, Any]
 ) -> RunFolder:
     """The folder of the new run: its program, its journal and what that refers to."""
     folder, lock = locks.start(ROOT, image.name, (), {"program": image.name, "path": about.get("path")})
     try:
-        events = [_beginning(folder, run_files, image, point, about), *_past(run_files, point)]
-        _share_texts(events, run_files.outputs, folder.outputs)
-        for event in events:
-            if event["event"] == "program_changed":
-                name = str(event.get("image"))
-                program_file.keep(os.path.join(folder.path, name), run_files.load_program(name))
+        shared = list(_shared_events(history, point))
+        wires = [_beginning(folder, run_files, image, point, about), *(event.wire for event in shared)]
+        _share_texts(wires, run_files.outputs, folder.outputs)
+        for event in shared:
+            if isinstance(event, ProgramChanged):
+                program_file.keep(os.path.join(folder.path, event.image), run_files.load_program(event.image))
         program_file.keep(folder.image, image)
-        data = b"".join(journals.seal(event) for event in events)
+        data = b"".join(journals.seal(wire) for wire in wires)
         journals.write_file(folder.journal, data, mode=0o600)
         journals.sync_folder(folder.path)
     except BaseException:
@@ -227,48 +242,35 @@ def _beginning(
     """The `run_start` of the new run. Its time is its parent's: the past is its own too."""
     from ... import __version__
 
-    event = {name: value for name, value in about.items() if name not in ("event", "ts", "crc")}
-    event |= {
+    start = {name: value for name, value in about.items() if name not in RESERVED}
+    start |= {
         "run": folder.id,
         "program": image.name,
         "program_hash": image.program_hash,
         "llc": __version__,
-        "forked_from": {"run": run_files.name, "at": point.seq, "ts": timestamp(clock.time())},
+        "forked_from": {"run": run_files.name, "at": point.seq, TIME: timestamp(clock.time())},
     }
-    # What was taken apart when it was read is packed again: options may hold secrets.
-    packed = {name: journals.pack(value, _as_it_is) for name, value in event.items()}
-    return {"event": "run_start", **packed, "ts": about.get("ts")}
+    # Values were unpacked when they were read, and options may hold secrets.
+    packed = {name: journals.pack(value, _as_it_is) for name, value in start.items()}
+    return {KIND: RunStart.name, **packed, TIME: about.get(TIME)}
 
 
 def _as_it_is(text: str) -> Any:
     return text
 
 
-def _past(run_files: RunFiles, point: Point) -> Iterator[dict[str, Any]]:
-    """The events that are shared: what the program did up to the last shared result, and the results."""
+def _shared_events(history: RunHistory, point: Point) -> Iterator[Event]:
+    """The events up to the last shared result that the new run needs."""
     if not point.answers:
         return
-    events = []
-    finished: set[int] = set()
-    for record in journals.read(run_files.journal):
-        event = record.event
-        if event is None or event["event"] == "run_start":
-            continue
-        events.append(event)
-        if event["event"] in _ENDS and isinstance(event.get("seq"), int):
-            finished.add(event["seq"])
-            if len(finished) == point.answers:
-                break
-    for event in events:
-        kind = event["event"]
-        if kind in _STARTS or kind in _ENDS:
-            # What was asked for and had no result yet is performed anew.
-            if event.get("seq") in finished:
+    finished = set(history.order[: point.answers])
+    for event in history.events[: history.result_at[point.answers - 1] + 1]:
+        if isinstance(event, EffectStarted | EffectFinished):
+            # An effect that had no result there is performed again.
+            if event.seq in finished:
                 yield event
-        elif kind not in OWN:
-            yield event
-        elif kind in _KEPT:
-            yield {name: value for name, value in event.items() if name != "doubtful"}
+        elif isinstance(event, (NoteEvent, *_KEPT)):
+            yield event.of({name: value for name, value in event.wire.items() if name != "doubtful"})
 
 
 def _share_texts(events: list[dict[str, Any]], source: str, target: str) -> None:

@@ -21,14 +21,18 @@ from ..host import environment, files, secrets
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import IMAGE_SUFFIX, ROOT
 from ..journal import journal
-from ..journal.recording import Answer, Asked, Note, Recording, RunFiles, bounded, each_text, unpacked
+from ..journal.codec import RESERVED
+from ..journal.events import Process
+from ..journal.history import RunHistory
 from ..project.compilation import compile_file, compile_text
 from ..project.load import compile_options, load_program
 from ..project.options import given
 from ..runs.loops import is_path, resolve_loop
 from . import diff
 from .cases import Case, free_path, is_case
+from .find import RunFiles
 from .re_execution import Endless, Retelling
+from .recording import Answer, Asked, Note, Recording, bounded, each_text, unpacked
 
 # When a normalised clock stands: the day of the seed's examples, as in scripted worlds.
 CLOCK = "2024-01-15T10:30:00.000Z"
@@ -62,7 +66,8 @@ def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]
     path: where it is to stand; by default a free name in `.loops/tests/`. Raises UserError for a run
     that cannot be told again, and what reading its record raises.
     """
-    recording, image = run_files.recording(), run_files.load_image()
+    history = run_files.history()
+    recording, image = run_files.recording(history), run_files.load_image()
     comparison = diff.compare(recording, image, exact=True)
     if comparison.difference is not None:
         raise UserError(
@@ -105,7 +110,7 @@ def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]
             "let an action read it from its environment",
             EXIT_FAILURE,
         )
-    words = Words(run_files, about)
+    words = Words(run_files.name, about, history)
     most = comparison.ticks * diff.PATIENCE + diff.LEAST_TICKS
     for chosen in (("times", "texts"), ("texts",), ("times",), ()):
         answers = [Answer(a.seq, _normalized(recording, a, chosen, words)) for a in recording.answers]
@@ -237,7 +242,7 @@ def happened(retelling: Retelling, keep: Callable[[str], dict[str, Any]]) -> Ite
 
 
 def pack_map(fields: dict[str, Any], keep: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    return {name: journal.pack(value, keep) for name, value in fields.items() if name not in journal.RESERVED}
+    return {name: journal.pack(value, keep) for name, value in fields.items() if name not in RESERVED}
 
 
 def _is_same_course(recording: Recording, told: Recording) -> bool:
@@ -273,8 +278,8 @@ def _is_same_step(then: Note | Asked, now: Note | Asked) -> bool:
 class Words:
     """The texts that differ from run to run and from place to place, and what stands for them."""
 
-    def __init__(self, run_files: RunFiles, about: dict[str, Any]) -> None:
-        pairs = [(str(about.get("run") or run_files.name), "<run>")]
+    def __init__(self, name: str, about: dict[str, Any], history: RunHistory) -> None:
+        pairs = [(str(about.get("run") or name), "<run>")]
         for path, word in (
             (files.realpath(ROOT or "."), "<project>"),
             (os.path.expanduser("~"), "<home>"),
@@ -282,7 +287,7 @@ class Words:
             if path.count("/") > 1 or (path.startswith("/") and len(path) > 4):
                 pairs.append((path, word))
         self.pairs = sorted(pairs, key=lambda pair: -len(pair[0]))
-        self.pids = _pids(run_files)
+        self.pids = _pids(history)
         self.told: set[str] = set()
 
     def put(self, text: str, seq: int) -> str:
@@ -300,19 +305,12 @@ class Words:
         return text
 
 
-def _pids(run_files: RunFiles) -> dict[int, list[str]]:
-    """The processes of each effect."""
+def _pids(history: RunHistory) -> dict[int, list[str]]:
+    """The process ids of each effect, of all its attempts."""
     found: dict[int, list[str]] = {}
-    for record in journal.read(run_files.journal):
-        event = record.event or {}
-        seq, pid = event.get("seq"), event.get("pid")
-        if (
-            event.get("event") == "process"
-            and isinstance(seq, int)
-            and isinstance(pid, int)
-            and pid >= _LEAST_PID
-        ):
-            found.setdefault(seq, []).append(str(pid))
+    for event in history.events:
+        if isinstance(event, Process) and event.pid >= _LEAST_PID:
+            found.setdefault(event.seq, []).append(str(event.pid))
     return found
 
 

@@ -20,7 +20,7 @@ from ..journal.position import QUANTUM, Progress, event_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..journal.recording import Recording
+    from .recording import Recording
 
 
 class Endless(Exception):
@@ -123,6 +123,6 @@ class Retelling:
             outcome.take(self.stop)
         else:
             outcome.take(exit_code(self.exit.args.get("code") if self.exit is not None else 1))
-        fields = outcome.to_event()
+        fields = outcome.to_event().wire
         del fields["duration_ms"]
         return fields

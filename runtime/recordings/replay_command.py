@@ -9,14 +9,15 @@ from typing import Any
 
 from ...ir.records import frozen
 from ...vm.code.image import Image
-from ..journal.recording import Recording, find_run
 from ..project.load import load_program
 from ..project.options import RUN, Values, given
 from ..runs.loops import resolve_loop
 from . import case_reader, cases, diff
 from .cases import Case, is_case
 from .diff import LEAST_TICKS, PATIENCE, Comparison
+from .find import find_run
 from .make_case import compile_case
+from .recording import Recording
 
 
 @frozen

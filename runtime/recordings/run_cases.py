@@ -17,12 +17,12 @@ from ...ir.records import define
 from ...vm.code.image import Image
 from ..host import clock
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
-from ..journal.recording import Answer, Asked, Recording, bounded
 from . import case_reader, case_writer, cases, diff
 from .cases import Case
 from .diff import LEAST_TICKS, PATIENCE, Comparison
 from .make_case import compile_case, happened, pack_map
 from .re_execution import Endless, Retelling
+from .recording import Answer, Asked, Recording, bounded
 
 # What XML cannot hold at all.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

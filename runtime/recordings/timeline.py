@@ -19,10 +19,11 @@ from ...vm.values.values import show, to_host
 from ..host import secrets
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal import journal
-from ..journal.position import Progress, state_shown
-from ..journal.recording import Answer, Asked, Changed, Note, Recording, each_text, unpacked
+from ..journal.events import Evaluate, StateEnter
+from ..journal.position import Progress
 from . import diff
 from .re_execution import Retelling
+from .recording import Answer, Asked, Changed, Note, Recording, each_text, unpacked
 
 # Points between two snapshots at first, and how many are kept: then every other one goes.
 _STRIDE = 64
@@ -161,7 +162,7 @@ class Tape:
         if answer is not None and _failed(answer.result):
             return True
         if any(
-            note.kind == "evaluate" and note.fields.get("verdict") in _BAD_VERDICTS
+            note.kind == Evaluate.name and Evaluate.of(note.fields).verdict in _BAD_VERDICTS
             for note in self.notes(number)
         ):
             return True
@@ -184,12 +185,11 @@ class Tape:
         iteration = word[1:] if word[:1] == "i" and word[1:].isdigit() else None
         for number in range(self.count):
             for note in self.notes(number):
-                fields = note.fields
-                if note.kind != "state_enter":
+                if note.kind != StateEnter.name:
                     continue
-                if word in (fields.get("state"), state_shown(fields)) or (
-                    iteration is not None and fields.get("iteration") == int(iteration)
-                ):
+                entry = StateEnter.of(note.fields)
+                is_iteration = iteration is not None and entry.iteration == int(iteration)
+                if is_iteration or word in (entry.state, entry.shown_state):
                     return number
         return None
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from ...ir.spans import Source, Span
 from ..host.screen import printable
-from ..journal.recording import Asked
+from ..journal.events import Evaluate
 from . import diff
+from .recording import Asked
 from .timeline import Point, Tape, shown
 
 # Lines of source shown before and after the one the program is at.
@@ -31,7 +32,7 @@ def page(point: Point, tape: Tape, sources: Mapping[str, Source]) -> list[Line]:
     if point.place is not None:
         lines += _source(point.place, sources.get(point.place.path))
     for note in point.notes:
-        is_bad = note.kind == "evaluate" and note.fields.get("verdict") != "success"
+        is_bad = note.kind == Evaluate.name and Evaluate.of(note.fields).verdict != "success"
         lines.append((f"  {diff.describe(note)}", "yellow" if is_bad else "dim"))
     lines += _effect(point)
     for asked in point.waiting:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...vm.machine.machine import Effect
     from ..host.context import Interrupt
     from ..host.screen import Screen
-    from ..journal.history import Recorded
+    from ..journal.history import EffectHistory
     from .replay import Position
 
 
@@ -66,7 +66,9 @@ class Unknown:
         for number, doubted in position.doubtful.items():
             self._end_leftover(number, doubted)
         effects = self.waiting
-        begun = [seq for seq, recorded in position.open.items() if recorded is not None and recorded.started]
+        begun = [
+            seq for seq, recorded in position.open.items() if recorded is not None and recorded.is_started
+        ]
         for seq in begun:
             self._end_leftover(seq, position.open[seq])
             position.settled(seq)
@@ -79,9 +81,9 @@ class Unknown:
             return RESULT
         return None
 
-    def _end_leftover(self, seq: int, recorded: Recorded | None) -> None:
+    def _end_leftover(self, seq: int, recorded: EffectHistory | None) -> None:
         """End what is still running of an effect that had started, if anything is."""
-        if recorded is None or not recorded.started or recorded.finished:
+        if recorded is None or not recorded.is_started or recorded.is_finished:
             return
         for pid in end_effect(f"{self.run}/{seq}", recorded.processes):
             self.screen.write(f"note: what was still running of effect {seq} (pid {pid}) has been ended\n")

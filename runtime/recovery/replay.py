@@ -15,9 +15,8 @@ import zlib
 from ...vm.machine.machine import Done, Effect, OutOfFuel
 from ...vm.values.faults import Fault
 from ..host.errors import EXIT_FAILURE, UserError
-from ..journal import journal
-from ..journal.codec import digest_only
-from ..journal.history import History, Recorded
+from ..journal.codec import RESERVED, digest_only, is_same, pack, to_json, unpack
+from ..journal.history import EffectHistory, RunHistory
 from ..journal.journal import BlobError, Blobs
 from ..journal.position import QUANTUM, Progress, event_fields
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from ...vm.code.image import Image
     from ...vm.machine.machine import Machine
     from ..host.context import WorldLike
-    from ..journal.history import Mark
+    from ..journal.events import Mark, NoteEvent
     from ..journal.position import Where
 
     Stop = Effect | Done | Fault | OutOfFuel
@@ -62,17 +61,17 @@ class Position:
         self.machine = machine
         self.progress = progress
         self.outcome: Stop = OutOfFuel()
-        self.open: dict[int, Recorded | None] = {}
+        self.open: dict[int, EffectHistory | None] = {}
         self.places: dict[int, Where] = {}
         self.notes: list[tuple[str, dict[str, Any]]] = []
         self.cut: int | None = None
         self.lost: list[str] = []
-        self.doubtful: dict[int, Recorded | None] = {}
+        self.doubtful: dict[int, EffectHistory | None] = {}
         self._marks: dict[int, Mark | None] = {}
 
-    def doubt(self, seq: int, recorded: Recorded | None, mark: Mark | None = None) -> None:
+    def doubt(self, seq: int, recorded: EffectHistory | None, mark: Mark | None = None) -> None:
         """Effect `seq` may have happened; `mark` tells which one, if it is known at all."""
-        if recorded is not None and recorded.started:
+        if recorded is not None and recorded.is_started:
             mark = _mark(recorded.kind, recorded.args)
         self.doubtful[seq] = recorded
         self._marks[seq] = mark
@@ -82,7 +81,7 @@ class Position:
         if effect.seq not in self._marks:
             return False
         mark = self._marks[effect.seq]
-        return mark is None or mark == _mark(effect.kind, journal.pack(effect.args, digest_only))
+        return mark is None or mark == _mark(effect.kind, pack(effect.args, digest_only))
 
     def settled(self, seq: int) -> None:
         """It has been decided what becomes of effect `seq`."""
@@ -97,7 +96,7 @@ class Position:
 def _mark(kind: str | None, args: Any) -> Mark:
     """What tells an effect from another with its number: its kind and its command."""
     command = args.get("command", args) if isinstance(args, dict) else args
-    return str(kind), zlib.crc32(journal.to_json(_sorted(command)))
+    return str(kind), zlib.crc32(to_json(_sorted(command)))
 
 
 class _Replay:
@@ -110,7 +109,7 @@ class _Replay:
     def __init__(
         self,
         machine: Machine,
-        history: History,
+        history: RunHistory,
         blobs: Blobs,
         world: WorldLike,
         progress: Progress,
@@ -123,6 +122,7 @@ class _Replay:
         self.programs = programs
         self.changes = list(history.changes)
         self.done = 0
+        self.recorded_notes = history.notes_after(0)
         self.taken = 0
         self.floor = 0 if history.checkpoint is None else history.checkpoint.offset
         self.pending: list[tuple[str, dict[str, Any], int | None]] = []
@@ -143,11 +143,11 @@ class _Replay:
             if self.machine.ended or self.machine.is_ready:
                 break
             if self.changes and self.changes[0][0] == self.done:
-                _, name, offset = self.changes[0]
-                if any(self.floor <= damage.offset < offset for damage in self.history.damage):
+                change = self.changes[0][1]
+                if any(self.floor <= damage.offset < change.offset for damage in self.history.damage):
                     break
                 del self.changes[0]
-                self._change_program(name, offset)
+                self._change_program(change.image, change.offset)
                 continue
             answer = self._next()
             if answer is None:
@@ -184,6 +184,7 @@ class _Replay:
         self.world.observe(effect, answer, state)
         self.floor = self.history.effects[seq].end_offset
         self.done += 1
+        self.recorded_notes = self.history.notes_after(self.done)
         self.taken = 0
         self.pending.clear()
         self.machine.refuel(QUANTUM)
@@ -203,35 +204,34 @@ class _Replay:
         recorded = self.history.effects.get(effect.seq)
         if recorded is not None and recorded.kind is None:
             recorded.kind = effect.kind
-            recorded.args = journal.pack(effect.args, digest_only)
+            recorded.args = pack(effect.args, digest_only)
 
     def _is_past_record(self) -> bool:
         """Whether the program went beyond its journal without asking for an effect."""
         return (
             self.done >= len(self.history.order)
-            and self.machine.seq >= self.history.last
+            and self.machine.seq >= self.history.last_seq
             and (
-                self.taken >= len(self.history.notes.get(self.done, ()))
-                or any(offset is None for _, _, offset in self.pending)
+                self.taken >= len(self.recorded_notes) or any(offset is None for _, _, offset in self.pending)
             )
         )
 
     def _note(self, kind: str, fields: dict[str, Any]) -> None:
         self.position.progress.note(kind, fields)
-        recorded = self.history.notes.get(self.done, [])
+        recorded = self.recorded_notes
         is_unsure = self.done in self.history.unsure
         # Next to damage some notes may be missing: look for this one further on.
         for index in range(self.taken, len(recorded) if is_unsure else min(self.taken + 1, len(recorded))):
-            event, offset = recorded[index]
-            if _same_note(kind, fields, event):
+            event = recorded[index]
+            if _is_same_note(kind, fields, event):
                 self.taken = index + 1
-                self.pending.append((kind, fields, offset))
+                self.pending.append((kind, fields, event.offset))
                 return
         if not is_unsure:
             if self.taken < len(recorded):
-                was = recorded[self.taken][0].get("event")
+                was = recorded[self.taken].kind_name
                 raise self._diverged(f"where it noted `{was}` it now notes `{kind}`, or with other fields")
-            if self.machine.seq < self.history.last or self.done < len(self.history.order):
+            if self.machine.seq < self.history.last_seq or self.done < len(self.history.order):
                 raise self._diverged(f"it notes `{kind}`, which it did not before")
         self.pending.append((kind, fields, None))
 
@@ -252,13 +252,13 @@ class _Replay:
 
     def _check_effect(self, effect: Effect) -> None:
         recorded = self.history.effects.get(effect.seq)
-        if recorded is None or not recorded.started:
+        if recorded is None or not recorded.is_started:
             return
-        if self.changes and recorded.start_offset > self.changes[0][2]:
+        if self.changes and recorded.start_offset > self.changes[0][1].offset:
             return  # it is on record as the next program asked for it
-        args = journal.pack(effect.args, digest_only)
-        if recorded.kind != effect.kind or not journal.is_same(_sorted(recorded.args), _sorted(args)):
-            journal.unpack(recorded.args, lambda name, size: "")  # says so if a secret is missing
+        args = pack(effect.args, digest_only)
+        if recorded.kind != effect.kind or not is_same(_sorted(recorded.args), _sorted(args)):
+            unpack(recorded.args, lambda name, size: "")  # says so if a secret is missing
             was = f"`{recorded.kind}` {_command(recorded.args)}".rstrip()
             now = f"`{effect.kind}` {_command(args)}".rstrip()
             raise self._diverged(f"it asked for {was} and now asks for {now}", effect.seq)
@@ -277,7 +277,7 @@ class _Replay:
         elif seq not in waiting:
             raise self._diverged(f"it has a result for effect {seq}, which it did not ask for", seq)
         try:
-            return waiting[seq], journal.unpack(recorded.result, self.blobs.fetch)
+            return waiting[seq], unpack(recorded.result, self.blobs.fetch)
         except BlobError as error:
             self.position.lost.append(f"{error}: the result of effect {seq} is lost")
             self.position.cut = recorded.end_offset
@@ -291,7 +291,7 @@ class _Replay:
                 position.lost.append(f"{damage}; no result of an effect is lost")
             elif position.cut is None or damage.offset < position.cut:
                 position.cut = damage.offset
-                if damage.at_end and damage.torn and damage.first_line == damage.last_line:
+                if damage.is_torn_line:
                     position.lost.append(f"{damage}; it is dropped")
                 else:
                     position.lost.append(f"{damage}; what followed the result before it is not known")
@@ -309,11 +309,11 @@ class _Replay:
     def _doubt_what_is_cut(self) -> None:
         """Effects that had started, or may have, in a part of the journal that is not used any more."""
         position, history = self.position, self.history
-        last = history.last
+        last = history.last_seq
         for damage in history.damage:
             # Each effect in it that was finished took two lines.
-            if damage.at_end and not (damage.torn and damage.first_line == damage.last_line):
-                last += (damage.last_line - damage.first_line + 2) // 2
+            if damage.at_end and not damage.is_torn_line:
+                last += (damage.line_count + 1) // 2
         if position.cut is not None:
             for seq in range(self.machine.seq + 1, last + 1):
                 position.doubt(seq, history.effects.get(seq))
@@ -325,8 +325,8 @@ class _Replay:
     def _suspect(self) -> None:
         """The record of the effects that wait may be lost: they may have started."""
         for seq, recorded in self.position.open.items():
-            suspected = recorded or Recorded()
-            suspected.started = True
+            suspected = recorded or EffectHistory()
+            suspected.is_started = True
             self.position.open[seq] = suspected
 
     def _diverged(self, what: str, seq: int | None = None) -> UserError:
@@ -335,7 +335,7 @@ class _Replay:
 
 def replay(
     machine: Machine,
-    history: History,
+    history: RunHistory,
     blobs: Blobs,
     world: WorldLike,
     progress: Progress | None = None,
@@ -350,16 +350,15 @@ def replay(
     return _Replay(machine, history, blobs, world, progress or Progress(), programs).run()
 
 
-def _same_note(kind: str, fields: dict[str, Any], event: dict[str, Any]) -> bool:
-    if event.get("event") != kind:
+def _is_same_note(kind: str, fields: dict[str, Any], event: NoteEvent) -> bool:
+    if event.kind_name != kind:
         return False
-    then = {name: value for name, value in event.items() if name not in journal.RESERVED}
     now = {
-        name: journal.pack(value, digest_only)
+        name: pack(value, digest_only)
         for name, value in event_fields(kind, fields).items()
-        if name not in journal.RESERVED
+        if name not in RESERVED
     }
-    return journal.is_same(then, now)
+    return is_same(event.own_fields(), now)
 
 
 def _sorted(args: Any) -> Any:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from ..host.errors import UserError
 from ..host.paths import FIRST_IMAGE
-from ..journal import active_time
-from ..journal import journal as journals
-from ..journal.history import History
+from ..journal import active_time, history
+from ..journal.journal import BlobError, Blobs
 from ..journal.position import Progress
 from ..project import run_programs
 from ..runs import checkpoints as checkpoints
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...vm.code.image import Image
-    from ...vm.jit.runtime.tiered import Machine
+    from ...vm.machine.machine import Machine
     from ..host.context import WorldLike
+    from ..journal.history import Checkpoint
     from ..journal.run_folder import RunFolder
-    from ..runs.checkpoints import Checkpoint
     from .replay import Position
 
 
@@ -43,7 +42,7 @@ class Resumption:
         self._candidates, notices = checkpoints.load(run)
         for notice in notices:
             warn(f"note: {notice}; it is not used")
-        self.history = History.load(run.journal, self._candidates[0] if self._candidates else None)
+        self.history = history.load(run.journal, self._candidates[0] if self._candidates else None)
 
     def tidy_up(self) -> None:
         """Remove what only a run needs that has not ended."""
@@ -58,7 +57,7 @@ class Resumption:
         from ...vm.jit.runtime.tiered import Machine
 
         run = self._run
-        blobs = journals.Blobs(run.outputs)
+        blobs = Blobs(run.outputs)
         for checkpoint in self._candidates:
             found = self._restored(checkpoint, image, world)
             if isinstance(found, str):
@@ -66,11 +65,11 @@ class Resumption:
                 self._warn(f"note: {found}; it is not used")
                 continue
             if self.history.checkpoint is not checkpoint:
-                self.history = History.load(run.journal, checkpoint)
+                self.history = history.load(run.journal, checkpoint)
             machine, progress = found
             return replay(machine, self.history, blobs, world, progress, self._program)
         if self.history.checkpoint is not None:
-            self.history = History.load(run.journal)
+            self.history = history.load(run.journal)
         return replay(Machine(image, tier=self._tier), self.history, blobs, world, None, self._program)
 
     def _program(self, name: str) -> Image:
@@ -103,7 +102,7 @@ class Resumption:
             machine = Machine.restore(image, snapshot, tier=self._tier)
             progress = Progress.from_data(facts["progress"])
             is_restored = world.restore(saved)
-        except (SnapshotError, journals.BlobError, UserError) as error:
+        except (SnapshotError, BlobError, UserError) as error:
             return f"{name}: {error}"
         except (KeyError, TypeError, ValueError):
             return f"{name} is malformed"

@@ -15,7 +15,9 @@ import zlib
 from ..host import clock, files
 from ..host.errors import reason
 from ..journal import journal as journals
-from ..journal.journal import LINE_LIMIT, Blobs, JournalError, seal, unseal, write_file
+from ..journal.history import Checkpoint
+from ..journal.journal import Blobs, JournalError, seal, unseal, write_file
+from ..journal.reader import LINE_LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,18 +89,6 @@ class Checkpoints:
         for turn in range(COUNT):
             with contextlib.suppress(OSError):
                 files.unlink(_path(self._run, turn))
-
-
-class Checkpoint:
-    """One that can be trusted. offset, lines: how much of the journal it speaks for; facts: what was kept."""
-
-    __slots__ = ("facts", "lines", "offset", "turn")
-
-    def __init__(self, offset: int, lines: int, turn: int, facts: dict[str, Any]) -> None:
-        self.offset = offset
-        self.lines = lines
-        self.turn = turn
-        self.facts = facts
 
 
 def load(run: RunFolder) -> tuple[list[Checkpoint], list[str]]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.journal import active_time, journal
-from llc.runtime.journal.history import History
+from llc.runtime.journal import active_time, history, journal, reader
+from llc.runtime.journal.events import Event
 from llc.runtime.runs import locks
 
 
@@ -23,7 +23,7 @@ def at(seconds: float) -> str:
 def active_ms(folder: Path, *events: tuple[float, dict[str, Any]]) -> int:
     path = folder / "x.events.jsonl"
     path.write_bytes(b"".join(journal.seal({**event, "ts": at(moment)}) for moment, event in events))
-    return History.load(str(path)).active_ms
+    return history.load(str(path)).active_ms()
 
 
 START: tuple[float, dict[str, Any]] = (0, {"event": "run_start"})
@@ -84,7 +84,7 @@ def kill_when_active_for(ms: int, folder: Path, *words: str) -> None:
     """kill -9, as soon as the run has said that it was active for so long."""
     process = subprocess.Popen([sys.executable, "-m", "llc", *words])
     end = time.monotonic() + 60
-    while not any(active_time.told(str(path)) >= ms for path in folder.glob(".loops/.running/*/")):
+    while not any(active_time.read(str(path)) >= ms for path in folder.glob(".loops/.running/*/")):
         assert time.monotonic() < end
         assert process.poll() is None
         time.sleep(0.02)
@@ -104,7 +104,7 @@ def test_time_that_was_spent_before_a_kill_counts_towards_the_time_limit(project
     ended = answer("resume", "job", "-q")
     assert (ended["status"], ended["terminated_by"]) == ("limit", "timeout")
     (path,) = project.glob(".loops/.history/*/job.events.jsonl")
-    events = [record.event for record in journal.read(str(path)) if record.event is not None]
+    events = [event.wire for event in reader.read(str(path)) if isinstance(event, Event)]
     (resumed,) = [event for event in events if event["event"] == "run_resume"]
     assert resumed["elapsed_ms"] >= 3000
     assert len(events) < 20

@@ -280,7 +280,7 @@ def test_stop_kills_what_does_not_answer(project: Path, monkeypatch: pytest.Monk
     action = int(Path("pid").read_text())
     monkeypatch.setattr(stop.Holder, "ask", lambda self: self.send(signal.SIGSTOP))
     (result,) = stop.stop([the_run()], 0.2)
-    assert (result.how, result.status) == ("killed", "cut off")
+    assert (result.how, result.status) == ("killed", "crashed")
     assert not is_alive(told["pid"])
     wait_for(lambda: not is_alive(action))
     (project / "go").touch()

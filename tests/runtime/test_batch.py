@@ -22,7 +22,8 @@ import llc
 from llc.runtime.execution import control_channel
 from llc.runtime.host import processes
 from llc.runtime.host.coroutines import alone
-from llc.runtime.journal import journal
+from llc.runtime.journal import reader
+from llc.runtime.journal.events import Event
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.launch.batch import Claims
 from llc.runtime.runs import locks
@@ -106,7 +107,7 @@ def lines(path: str) -> list[str]:
 
 def events(run: str, kind: str) -> list[dict[str, Any]]:
     (path,) = Path().glob(f".loops/.*/{run}/*.events.jsonl")
-    read = [record.event for record in journal.read(str(path))]
+    read = [event.wire for event in reader.read(str(path)) if isinstance(event, Event)]
     return [event for event in read if event is not None and event["event"] == kind]
 
 

@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from llc.ir.diagnostics import CompileError
 from llc.runtime.journal import codec
-from llc.runtime.journal import recording as recorded
-from llc.runtime.journal.recording import Answer, Asked, Note, Recording
-from llc.runtime.recordings import case_reader, case_writer, diff, make_case, run_cases
+from llc.runtime.recordings import case_reader, case_writer, diff, find, make_case, run_cases
 from llc.runtime.recordings.cases import Case
+from llc.runtime.recordings.recording import Answer, Asked, Note, Recording
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -244,7 +243,7 @@ def test_golden_runs_become_cases_that_pass(
     run_world(world, project, monkeypatch)
     monkeypatch.chdir(project)
     (folder,) = project.glob(".loops/.history/*-*")
-    case, _ = make_case.make(recorded.run_at(str(folder)))
+    case, _ = make_case.make(find.run_at(str(folder)))
     case_writer.write(case)
     (tested,) = run_cases.tell_cases([case.path])
     assert tested.result == "pass", tested.detail()

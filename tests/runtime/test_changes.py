@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.journal import journal
+from llc.runtime.journal import reader
+from llc.runtime.journal.events import Event
 
 LOOP = """
 name: job
@@ -80,7 +81,7 @@ def log() -> list[str]:
 
 def events() -> list[dict[str, Any]]:
     (path,) = Path(".loops").glob(".*/job-*/job.events.jsonl")
-    return [record.event for record in journal.read(str(path)) if record.event is not None]
+    return [event.wire for event in reader.read(str(path)) if isinstance(event, Event)]
 
 
 EDITS = (

@@ -631,7 +631,7 @@ def test_list_running_shows_what_was_cut_off(llc: Llc, tmp_path: Path) -> None:
     )
     process("run", "stuck", "-q")
     (row,) = json.loads(llc("list", "--running", "--json").stdout)
-    assert (row["program"], row["status"]) == ("stuck", "cut off")
+    assert (row["program"], row["status"]) == ("stuck", "crashed")
 
 
 def test_run_tells_of_the_run_that_was_cut_off(llc: Llc, tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_whatever_stands_in_the_files_that_may_be_lost_the_run_goes_on(cut: Path
     for words in (["stop", "job"], ["attach", "job"]):
         done = llc(*words)
         assert done.returncode == 1, words
-        assert "was cut off and is not running" in done.stderr, words
+        assert " crashed and is not running" in done.stderr, words
     (cut / "go").touch()
     assert llc("resume", "job").returncode == 0
 
@@ -257,4 +257,4 @@ def test_whoever_follows_a_run_hears_that_it_was_cut_off(cut: Path) -> None:
     """`logs -f` ends, and says how and what to do."""
     done = llc("logs", "job", "-f")
     assert done.returncode == 0
-    assert "was cut off\nResume with: llc resume job-" in done.stderr
+    assert " crashed\nResume with: llc resume job-" in done.stderr

@@ -34,7 +34,8 @@ from llc.runtime.execution.effect_log import LONGEST_ACTION
 from llc.runtime.execution.observer import Display
 from llc.runtime.host import files
 from llc.runtime.host.context import Context, Interrupt, Interrupted
-from llc.runtime.journal import journal as journals
+from llc.runtime.journal import reader
+from llc.runtime.journal.events import Event
 from llc.runtime.journal.journal import Journal, JournalError
 from llc.runtime.journal.outcome import Outcome
 from llc.runtime.journal.run_folder import RunFolder
@@ -81,7 +82,7 @@ class Driven:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        return [record.event for record in journals.read(self.run.journal) if record.event is not None]
+        return [event.wire for event in reader.read(self.run.journal) if isinstance(event, Event)]
 
     @property
     def state(self) -> dict[str, Any]:

@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 
 from llc.runtime.host.errors import UserError
-from llc.runtime.journal import recording as recorded
 from llc.runtime.launch import resume as launch_resume
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
-from llc.runtime.recordings import fork
+from llc.runtime.recordings import find, fork
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -107,7 +106,7 @@ def forked(**given: Any) -> dict[str, Any]:
     made = fork.fork(given.pop("target", "work"), given["at"], given["state"], given["iteration"], changes)
     code = launch_resume.resume(options.Values(options.RESUME, made.run.id, quiet=True))
     assert code == 0
-    end = recorded.find_run(made.run.id).recording().end
+    end = find.find_run(made.run.id).recording().end
     assert end is not None
     return end
 
@@ -117,7 +116,7 @@ def test_a_fork_at_any_effect_ends_as_its_parent_did(project: Path, at: int) -> 
     """In a world that does the same again, the end is the same, with its counts."""
     values = options.Values(options.RUN, "work", quiet=True, script="world.yaml")
     launch_run.outcome(values)
-    end = recorded.find_run("work").recording().end
+    end = find.find_run("work").recording().end
     again = forked(at=at)
     assert end is not None
     for name in ("status", "final_state", "iterations", "steps", "duration_ms"):
@@ -127,7 +126,7 @@ def test_a_fork_at_any_effect_ends_as_its_parent_did(project: Path, at: int) -> 
 def test_a_fork_where_a_state_is_entered(project: Path) -> None:
     """The first time, or in an iteration; what was not entered is said with what was."""
     launch_run.outcome(options.Values(options.RUN, "work", quiet=True, script="world.yaml"))
-    files = recorded.find_run("work")
+    files = find.find_run("work")
     recording, image = files.recording(), files.load_image()
     assert fork.find_point(recording, image, None, "act", None).seq == 2
     point = fork.find_point(recording, image, None, "act", 2)
@@ -263,7 +262,7 @@ def test_a_fork_says_whose_past_it_has_and_when_it_began(llc: Llc, project: Path
     assert f"fork of    {parent} before effect 6" in llc("status", child).stdout
     told = json.loads(llc("status", child, "--json").stdout)
     assert (told["forked_from"], told["started_at"]) == ({"run": parent, "at": 6}, rows[child]["started_at"])
-    assert f"shares the past of {parent}, to effect 6" in llc("logs", child).stdout
+    assert f"is forked from {parent} before effect 6" in llc("logs", child).stdout
     shutil.move(folder(project, child), project / ".loops" / ".running" / child)
     (row,) = json.loads(llc("list", "--running", "--json").stdout)
     assert (row["forked_from"], row["started_at"]) == ({"run": parent, "at": 6}, rows[child]["started_at"])

@@ -124,4 +124,4 @@ def test_looking_at_runs_needs_no_room(disk: Path) -> None:
     ):
         done = llc(*words)
         assert done.returncode == 0, (words, done.stderr)
-    assert "cut off" in llc("status", "job").stdout
+    assert "crashed" in llc("status", "job").stdout

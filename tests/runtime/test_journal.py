@@ -17,8 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime.journal import journal
+from llc.runtime.journal import journal, reader
+from llc.runtime.journal.events import Event
 from llc.runtime.journal.journal import BLOB_LIMIT, BlobError, Blobs, Journal, JournalError
+from llc.runtime.journal.reader import Damage
 
 TS = "2024-01-15T10:30:00.000Z"
 
@@ -42,7 +44,7 @@ def write_events(folder: Path, *events: dict[str, Any]) -> Path:
 
 
 def events_of(path: Path) -> list[dict[str, Any] | None]:
-    return [record.event for record in journal.read(str(path))]
+    return [event.wire for event in reader.read(str(path)) if isinstance(event, Event)]
 
 
 def same(a: Any, b: Any) -> bool:
@@ -171,11 +173,12 @@ def test_a_torn_last_line_is_reported_and_the_rest_is_read(tmp_path: Path) -> No
     whole = path.read_bytes()
     for cut in range(1, len(whole) // 2):
         path.write_bytes(whole[:-cut])
-        records = list(journal.read(str(path)))
-        assert [record.event["n"] for record in records if record.event] == [1]
-        assert records[-1].damage is not None
-        assert records[-1].damage.at_end
-        assert "line 2 was cut off" in str(records[-1].damage)
+        event, damage = reader.read(str(path))
+        assert isinstance(event, Event)
+        assert event.wire["n"] == 1
+        assert isinstance(damage, Damage)
+        assert damage.is_torn_line
+        assert "line 2 is incomplete" in str(damage)
 
 
 def test_damage_in_the_middle_is_located_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -185,10 +188,11 @@ def test_damage_in_the_middle_is_located_and_the_rest_is_read(tmp_path: Path) ->
     lines[1] = b"\x00" * len(lines[1]) + b"\n"
     lines[2] = lines[2].replace(b"3", b"7", 1)
     path.write_bytes(b"".join(lines))
-    records = list(journal.read(str(path)))
-    assert [record.event["n"] if record.event else None for record in records] == [1, None, 4]
-    damage = records[1].damage
-    assert damage is not None
+    first, damage, last = reader.read(str(path))
+    assert isinstance(first, Event)
+    assert isinstance(last, Event)
+    assert (first.wire["n"], last.wire["n"]) == (1, 4)
+    assert isinstance(damage, Damage)
     assert (damage.first_line, damage.last_line, damage.offset) == (2, 3, len(lines[0]))
     assert not damage.at_end
     assert "lines 2 to 3 are damaged" in str(damage)
@@ -257,7 +261,7 @@ def test_a_full_disk_is_an_error_and_leaves_whole_lines(tmp_path: Path) -> None:
     number, _, message = done.stdout.partition(" ")
     assert "cannot write" in message
     assert [event["n"] for event in events_of(path) if event] == list(range(int(number)))
-    assert all(record.damage is None for record in journal.read(str(path)))
+    assert all(isinstance(event, Event) for event in reader.read(str(path)))
 
 
 def test_memory_does_not_grow_with_the_journal(tmp_path: Path) -> None:

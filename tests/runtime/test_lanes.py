@@ -22,8 +22,8 @@ from llc.runtime.effects.world import World
 from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.observer import Display
 from llc.runtime.host.context import Context, Interrupt
-from llc.runtime.journal import journal
-from llc.runtime.journal.history import History
+from llc.runtime.journal import history, journal, reader
+from llc.runtime.journal.events import Event
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.launch import resume as launch_resume
 from llc.runtime.project import options
@@ -94,7 +94,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def events(project: Path) -> list[dict[str, Any]]:
     (path,) = project.glob(".loops/.*/each-*/each.events.jsonl")
-    return [record.event for record in journal.read(str(path)) if record.event is not None]
+    return [event.wire for event in reader.read(str(path)) if isinstance(event, Event)]
 
 
 def seqs(project: Path, kind: str) -> list[int]:
@@ -266,7 +266,7 @@ def test_an_interrupted_run_keeps_what_ended_all_the_same(project: Path) -> None
     interrupt.close()
     assert sorted(seqs(project, "action_complete")) == [1, 2]
     machine = Machine(image)
-    position = replay(machine, History.load(folder.journal), journal.Blobs(folder.outputs), World())
+    position = replay(machine, history.load(folder.journal), journal.Blobs(folder.outputs), World())
     assert sorted(position.open) == [3, 4]
     assert set(position.open.values()) == {None}
 

@@ -23,10 +23,12 @@ from llc.runtime.cli import entry
 from llc.runtime.execution.observer import Display
 from llc.runtime.host.paths import HISTORY
 from llc.runtime.inspection import history, logs, status, stop
-from llc.runtime.journal import journal, summary
-from llc.runtime.journal.events import EVENT_ROWS
+from llc.runtime.journal import journal
+from llc.runtime.journal.events import KINDS, read_event
+from llc.runtime.journal.history import RunHistory
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks, runs
+from llc.runtime.runs.follower import Follower
 from llc.runtime.runs.lookup import find_unfinished
 from llc.runtime.terminal import live_tail, redaction
 
@@ -161,7 +163,7 @@ def test_status_tells_a_run_that_was_killed(project: Path, llc: Llc) -> None:
     wait_for(lambda: not locks.is_live(run))
     Path("go").touch()
     told = json.loads(llc("status", "talks", "--json").stdout)
-    assert (told["status"], told["state"], told["pid"], told["actions"]) == ("cut off", "fix", None, [])
+    assert (told["status"], told["state"], told["pid"], told["actions"]) == ("crashed", "fix", None, [])
     assert f"Resume with: llc resume {run.id}" in llc("status", "talks").stdout
     llc("resume", "talks", "-q")
     assert json.loads(llc("status", run.id, "--json").stdout)["resumed"] == 1
@@ -280,7 +282,7 @@ def test_ctrl_c_detaches_and_the_run_goes_on(project: Path) -> None:
     child = attached()
     child.expect(r"\ds part")
     child.sendintr()
-    child.expect_exact(f"Detached; {run.id} goes on")
+    child.expect_exact(f"Detached; {run.id} is still running")
     assert exit_code(child) == 0
     (project / "go").touch()
     wait_for(has_ended)
@@ -303,7 +305,7 @@ def test_attach_to_a_run_that_is_killed_says_so(project: Path) -> None:
     child = attached()
     child.expect(r"\ds part")
     os.kill(run.about()["pid"], 9)
-    child.expect_exact("was cut off")
+    child.expect_exact(" crashed")
     assert exit_code(child) == 1
     (project / "go").touch()
 
@@ -325,7 +327,7 @@ def test_logs_tell_each_event_in_its_order(project: Path, llc: Llc) -> None:
     (project / "go").touch()
     llc("run", "talks", "-q")
     lines = [line[14:] for line in llc("logs", "talks").stdout.splitlines()[1:]]
-    assert lines[0].endswith(" of talks (.loops/talks.yaml) begins")
+    assert lines[0].endswith(" of talks (.loops/talks.yaml) starts")
     assert lines[1:10] == [
         "loop talks",
         "[1] count",
@@ -452,10 +454,10 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=4,
 )
-FIELDS = sorted({field.rstrip("?") for row in EVENT_ROWS for field in row.fields.split()} | {"usage"})
+FIELDS = sorted({field for kind in KINDS.values() for field in kind.fields} | {"usage"})
 events = st.builds(
     lambda kind, fields, second: {**fields, "event": kind, "ts": second},
-    st.sampled_from([row.name for row in EVENT_ROWS]) | st.text(max_size=5),
+    st.sampled_from(list(KINDS)) | st.text(max_size=5),
     st.dictionaries(st.sampled_from(FIELDS), anything, max_size=6),
     st.sampled_from(["2024-01-15T10:00:00.000Z", "2024-02-30T10:00:00.000Z", "now", "", None, 3]),
 )
@@ -471,25 +473,25 @@ def test_whatever_a_journal_holds_can_be_looked_at(found: list[dict[str, Any]]) 
         screen = status.Screen(None)
         look = status.Look(run)
         text = status.as_text(look.status(), screen, 80)
-        follower = summary.Follower(run)
-        teller = logs.Teller(run, follower, screen, is_verbose=True)
-        text += "".join(line for event in follower.events() for line in teller.lines(event))
+        follower = Follower(run)
+        formatter = logs.LogFormatter(run, follower, screen, is_verbose=True)
+        text += "".join(line for event in follower.events() for line in formatter.lines(event))
         look.close()
         follower.close()
         run.finish()
         told = history.facts(run)
         assert told is not None
         assert told == history.facts(run)
-        text += history.as_text({"runs": [told], "total": 1, **history.together([told])}, None, screen)
+        text += history.as_text({"runs": [told], "total": 1, **history.totals([told])}, None, screen)
         assert "\x1b" not in text
 
 
 def test_a_summary_adds_up_over_a_resume() -> None:
     """Time between being cut off and resuming is no active time; a state's verdicts and costs add up."""
-    told = summary.Summary()
+    told = RunHistory()
 
     def event(second: int, event: str, **fields: Any) -> None:
-        told.take({"event": event, "ts": f"2024-01-15T10:00:{second:02}.000Z", **fields})
+        told.add(read_event({"event": event, "ts": f"2024-01-15T10:00:{second:02}.000Z", **fields}))
 
     event(0, "run_start", program="x")
     event(0, "state_enter", state="a", iteration=1)
@@ -501,7 +503,7 @@ def test_a_summary_adds_up_over_a_resume() -> None:
     event(31, "effect_complete", seq=2, result={"usage": {"usd": None, "tokens": 5}})
     event(31, "evaluate", state="a", verdict="failure")
     event(32, "state_enter", state="b", iteration=1)
-    assert told.elapsed_ms() == 7000
-    assert (told.usd, told.tokens, told.unpriced, told.state) == (0.5, 15, 1, "b")
+    assert told.active_ms() == 7000
+    assert (told.used.usd, told.used.tokens, told.used.unpriced, told.state) == (0.5, 15, 1, "b")
     of_a = told.states["a"].to_json()
     assert of_a == {"entered": 1, "duration_ms": 7000, "verdicts": {"failure": 1}, "usd": 0.5, "tokens": 15}

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from llc.ir.text import parse_program
 from llc.runtime.cli import entry
 from llc.runtime.execution import profiler, tier_choice
-from llc.runtime.execution.profiler import Profile, of_journal
+from llc.runtime.execution.profiler import Profile, of_events
 from llc.runtime.inspection import profile_report
-from llc.runtime.journal import journal
+from llc.runtime.journal import journal, reader
+from llc.runtime.journal.events import Event, StateEnter
 from llc.vm.code.emit import emit
 from llc.vm.jit.runtime.tiered import Machine
 
@@ -172,7 +173,7 @@ def told_of(folder: Path, *events: tuple[int, dict[str, Any]]) -> Profile:
     path.write_bytes(
         b"".join(journal.seal({**event, "ts": ts}) for ts, (_, event) in zip(stamps, events, strict=True))
     )
-    return of_journal("x", str(path))
+    return of_events("x", reader.read(str(path)))
 
 
 def start(seq: int, state: str = "a") -> dict[str, Any]:
@@ -262,7 +263,7 @@ def test_collapsed_stacks_are_lines_that_viewers_split(llc: Llc, project: Path) 
     lines = (project / "naps.txt").read_text().splitlines()
     assert all(re.fullmatch(r"naps(;[^; ]+)+ \d+", line) for line in lines)
     profile = Profile("x", "odd;name\nof it")
-    profile.places.note("state_enter", {"state": "a;b", "iteration": 1})
+    profile.places.note(StateEnter(state="a;b", iteration=1))
     profile.advance(0.0, "llc")
     profile.begin(1, (profile.places.of_effect(None), "shell"), 0.0)
     profile.advance(1.0, "llc")
@@ -319,8 +320,9 @@ def events_of(folder: Path, run: str) -> list[dict[str, Any]]:
     """A run's events without what differs from run to run."""
     (path,) = folder.glob(f".loops/.history/{run}/*.events.jsonl")
     found = []
-    for record in journal.read(str(path)):
-        event = dict(record.event or {})
+    for read in reader.read(str(path)):
+        assert isinstance(read, Event)
+        event = dict(read.wire)
         for name in ("ts", "run", "pid", "start_time", "duration_ms"):
             event.pop(name, None)
         event.get("result", {}).pop("duration_ms", None)

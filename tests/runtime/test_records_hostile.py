@@ -19,12 +19,12 @@ from llc.frontend.source.files import read_source
 from llc.frontend.source.yaml_tree import read_document
 from llc.ir.diagnostics import CompileError
 from llc.runtime.host.errors import UserError
-from llc.runtime.journal import journal
-from llc.runtime.journal import recording as recorded
-from llc.runtime.journal.recording import bounded
+from llc.runtime.journal import journal, reader
+from llc.runtime.journal.events import Event
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
-from llc.runtime.recordings import diff, fork, make_case, run_cases, trace_text
+from llc.runtime.recordings import diff, find, fork, make_case, run_cases, trace_text
+from llc.runtime.recordings.recording import bounded
 from llc.runtime.recordings.timeline import Tape
 
 LOOP = """name: fix
@@ -95,13 +95,13 @@ def test_a_forged_journal_is_told_or_refused(
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source, folder)
     (path,) = folder.glob("*.jsonl")
-    events = [record.event for record in journal.read(str(path))]
+    events = [event.wire for event in reader.read(str(path)) if isinstance(event, Event)]
     changed = mutate(data, events)
     rows = changed if isinstance(changed, list) else []
     lines = [journal.seal(event) for event in rows if isinstance(event, dict)]
     path.write_bytes(b"".join(lines))
     with contextlib.chdir(project), contextlib.suppress(*REFUSALS):
-        files = recorded.run_at(str(folder))
+        files = find.run_at(str(folder))
         recording, image = files.recording(), files.load_image()
         with contextlib.suppress(*REFUSALS):
             comparison = diff.compare(recording, image)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from llc.frontend.core.nodes import Core
 from llc.frontend.lower.program import lower_flow
 from llc.runtime.journal import codec
-from llc.runtime.journal.recording import Answer, Asked, Recording
 from llc.runtime.recordings import case_reader, case_writer, diff, make_case, run_cases
 from llc.runtime.recordings.cases import Case
 from llc.runtime.recordings.re_execution import Retelling
+from llc.runtime.recordings.recording import Answer, Asked, Recording
 from llc.runtime.recordings.timeline import Tape
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image

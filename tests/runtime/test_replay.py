@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_text
-from llc.runtime.journal import recording as recorded
-from llc.runtime.journal.recording import Asked, Note, Recording
-from llc.runtime.recordings import diff
+from llc.runtime.recordings import diff, find
 from llc.runtime.recordings.diff import Comparison
+from llc.runtime.recordings.recording import Asked, Note, Recording
 from llc.vm.code.emit import emit
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
@@ -139,7 +138,7 @@ def test_a_run_that_was_cut_off_is_identical_as_far_as_it_goes(llc: Llc, tmp_pat
 
 def compared(folder: Path, loop: str | None = None) -> Comparison:
     """What comes of telling the run in a folder again, with its own program or the text of another."""
-    files = recorded.run_at(str(folder))
+    files = find.run_at(str(folder))
     image = files.load_image() if loop is None else emit(compile_text(loop, "edited.yaml").program)
     return diff.compare(files.recording(), image)
 
@@ -222,7 +221,7 @@ def test_a_changed_flow_that_never_ends_is_told(llc: Llc, tmp_path: Path) -> Non
     """A program that asks for nothing any more is not waited for."""
     llc("run", "countdown")
     (tmp_path / "endless.sexp").write_text("(define (f n) (f (+ n 1)))\n(f 1)\n")
-    files = recorded.run_at(str(history(tmp_path)))
+    files = find.run_at(str(history(tmp_path)))
     image = emit(compile_text("(define (f n) (f (+ n 1)))\n(f 1)\n", "endless.sexp").program)
     found = diff.compare(files.recording(), image, most=100_000).difference
     assert found is not None
@@ -327,7 +326,7 @@ function work(n) locals(r)
     from llc.ir.text import parse_program
 
     image = emit(parse_program(text, "side.ir"))
-    from llc.runtime.journal.recording import Answer
+    from llc.runtime.recordings.recording import Answer
 
     recording = Recording("side", {}, lambda name, size: "")
     for seq in (1, 2):

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from llc.frontend.compile import compile_text
 from llc.runtime.host.errors import UserError
 from llc.runtime.inspection import status
-from llc.runtime.journal import journal
+from llc.runtime.journal import journal, reader
+from llc.runtime.journal.events import Event
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.launch import resume as launch_resume
 from llc.runtime.launch import run as launch_run
@@ -94,7 +95,7 @@ def finished(project: Path) -> Path:
 
 
 def events(path: Path) -> list[dict[str, Any]]:
-    return [record.event for record in journal.read(str(path)) if record.event is not None]
+    return [event.wire for event in reader.read(str(path)) if isinstance(event, Event)]
 
 
 def log(project: Path) -> list[str]:
@@ -195,11 +196,11 @@ def test_a_torn_last_line_is_dropped_kept_aside_and_told(project: Path) -> None:
     target = cut_run(project, before_end_of(3), extra=b'{"event":"action_comp')
     answer = resume()
     assert answer["status"] == "success"
-    assert "was cut off while it was written; it is dropped" in answer["shown"]
+    assert "is incomplete; it is dropped" in answer["shown"]
     assert log(project) == LOG
     ended = project / ".loops" / ".history" / target.name
     assert (ended / "job.events.jsonl.damaged-1").read_bytes() == b'{"event":"action_comp'
-    assert all(record.damage is None for record in journal.read(str(ended / "job.events.jsonl")))
+    assert all(isinstance(event, Event) for event in reader.read(str(ended / "job.events.jsonl")))
 
 
 def test_damage_to_a_note_costs_nothing(project: Path) -> None:

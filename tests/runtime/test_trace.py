@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from terminals import plain
 
-from llc.runtime.journal import recording
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
+from llc.runtime.recordings import find
 from llc.runtime.recordings import timeline as tapes
 from llc.runtime.recordings.timeline import Tape
 
@@ -58,7 +58,7 @@ def run(target: str = "fix") -> None:
 
 
 def tape_of(target: str) -> Tape:
-    files = recording.find_run(target)
+    files = find.find_run(target)
     return Tape(files.recording(), files.load_image())
 
 

@@ -1,0 +1,159 @@
+"""Reading a journal: its events in order, and the stretches of it that are damaged.
+
+Owns the journal file as it is read, at once or while a run appends to it. What the events of a run amount to
+belongs to `history`.
+"""
+
+from __future__ import annotations
+
+from ..host import files
+from ..host.errors import reason
+from .codec import unseal
+from .events import read_event
+from .journal import JournalError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .events import Event
+
+# A line that is longer than this was not written by llc.
+LINE_LIMIT = 256 * 1024 * 1024
+_TAIL = 4096
+
+
+class ReadError(JournalError):
+    """The journal cannot be read."""
+
+    id = "no-record"
+
+
+class Damage:
+    """Consecutive lines of a journal that hold no readable event.
+
+    offset: where the first one begins. size: bytes. at_end: no event follows. torn: the last line has no end,
+    as after a crash during writing.
+    """
+
+    __slots__ = ("at_end", "first_line", "last_line", "offset", "size", "torn")
+
+    def __init__(self, first_line: int, offset: int) -> None:
+        self.first_line = first_line
+        self.last_line = first_line
+        self.offset = offset
+        self.size = 0
+        self.at_end = False
+        self.torn = False
+
+    @property
+    def is_torn_line(self) -> bool:
+        """Whether it is only the last line, incomplete, as a crash leaves it: no event is lost."""
+        return self.at_end and self.torn and self.first_line == self.last_line
+
+    @property
+    def line_count(self) -> int:
+        return self.last_line - self.first_line + 1
+
+    def __str__(self) -> str:
+        where = f"line {self.first_line}"
+        if self.last_line > self.first_line:
+            where = f"lines {self.first_line} to {self.last_line}"
+        if self.torn and self.first_line == self.last_line:
+            return f"{where} is incomplete"
+        return f"{where} {'is' if self.first_line == self.last_line else 'are'} damaged"
+
+
+class JournalReader:
+    """Reads the events of a journal in order; each `read` continues where the one before stopped.
+
+    offset, lines: bytes and lines to skip. damaged_lines: those found so far. Raises ReadError where the file
+    cannot be opened. It stays open, so it is found when the folder of the run moves.
+    """
+
+    def __init__(self, path: str, offset: int = 0, lines: int = 0) -> None:
+        try:
+            self._file = files.open(path, "rb")
+        except OSError as error:
+            raise ReadError(f"cannot read {path}: {reason(error)}") from error
+        self._file.seek(offset)
+        self._offset = offset
+        self._line = lines
+        self._rest = b""
+        self._damage: Damage | None = None
+        self.damaged_lines = 0
+
+    def read(self) -> Iterator[Event | Damage]:
+        """The new whole lines: their events, and each damaged stretch that an event follows."""
+        if files.fstat(self._file.fileno()).st_size < self._file.tell():
+            # The journal was repaired: what was cut from it was read before.
+            self._offset = self._file.seek(0, files.SEEK_END)
+            self._rest = b""
+        while data := self._file.readline(LINE_LIMIT):
+            line = self._rest + data if self._rest else data
+            if not line.endswith(b"\n") and len(line) < LINE_LIMIT:
+                self._rest = line
+                return
+            self._rest = b""
+            self._line += 1
+            wire = unseal(line[:-1])
+            if wire is None:
+                self._add_damage(line)
+            else:
+                if self._damage is not None:
+                    yield self._damage
+                    self._damage = None
+                yield read_event(wire, self._offset, self._line)
+            self._offset += len(line)
+
+    def finish(self) -> Iterator[Damage]:
+        """The damaged stretch at the end of the journal, if there is one; nothing is read after it."""
+        if self._rest:
+            self._line += 1
+            self._add_damage(self._rest)
+            self._rest = b""
+        if self._damage is not None:
+            self._damage.at_end = True
+            yield self._damage
+            self._damage = None
+
+    def _add_damage(self, line: bytes) -> None:
+        damage = self._damage = self._damage or Damage(self._line, self._offset)
+        damage.last_line = self._line
+        damage.size += len(line)
+        damage.torn = not line.endswith(b"\n")
+        self.damaged_lines += not damage.torn
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read(path: str, offset: int = 0, lines: int = 0) -> Iterator[Event | Damage]:
+    """All events of a journal in order, and each damaged stretch. Values are as on the line (`codec.unpack`).
+
+    offset, lines: bytes and lines to skip. Raises ReadError where the file cannot be read.
+    """
+    reader = JournalReader(path, offset, lines)
+    try:
+        yield from reader.read()
+        yield from reader.finish()
+    finally:
+        reader.close()
+
+
+def last_event(path: str) -> Event | None:
+    """The event on the last line of a journal; None where the line is damaged or cannot be read."""
+    try:
+        with files.open(path, "rb") as file:
+            size = file.seek(0, files.SEEK_END)
+            length = _TAIL
+            while True:
+                file.seek(max(0, size - length))
+                tail = file.read(length)
+                begin = tail.rfind(b"\n", 0, -1) + 1
+                if begin or length >= size or length >= LINE_LIMIT:
+                    wire = unseal(tail[begin:-1]) if tail.endswith(b"\n") else None
+                    return None if wire is None else read_event(wire)
+                length *= 16
+    except OSError:
+        return None

@@ -1,0 +1,96 @@
+"""Finding a recorded run by its id, the path of its folder, or its loop."""
+
+from __future__ import annotations
+
+import os.path
+
+from ...ir.records import frozen
+from ...vm.code.image import Image
+from ..host import files
+from ..host.errors import UserError
+from ..host.paths import FIRST_IMAGE, HISTORY, ROOT, RUNNING
+from ..journal import history
+from ..journal.history import RunHistory
+from ..journal.journal import Blobs
+from ..journal.run_folder import RunFolder
+from ..project import run_programs
+from ..runs.lookup import find_run_folder, is_run_of
+from ..runs.runs import runs_in
+from .recording import Recording, recording_of
+
+JOURNAL_SUFFIX = ".events.jsonl"
+
+
+@frozen
+class RunFiles:
+    """Paths of a run's files, also in a folder that was copied elsewhere."""
+
+    name: str
+    folder: str
+    journal: str
+
+    @property
+    def outputs(self) -> str:
+        return os.path.join(self.folder, "outputs")
+
+    @classmethod
+    def of(cls, run: RunFolder) -> RunFiles:
+        return cls(run.id, run.path, run.journal)
+
+    def load_image(self) -> Image:
+        """The program the run began with. Raises UserError and CompileError."""
+        return self.load_program(FIRST_IMAGE)
+
+    def load_program(self, name: str) -> Image:
+        """A program that the run continued with. Raises UserError and CompileError."""
+        return run_programs.load(self.name, self.journal, name)
+
+    def history(self) -> RunHistory:
+        """Its detailed history. Raises ReadError."""
+        return history.load(self.journal)
+
+    def recording(self, found: RunHistory | None = None) -> Recording:
+        """Its history as a recording, up to where the journal is damaged. Raises ReadError and UserError."""
+        found = found or self.history()
+        recording = recording_of(self.name, found, Blobs(self.outputs).fetch)
+        recording.programs = self.load_program
+        recording.left_out = self._left_out(found)
+        return recording
+
+    def _left_out(self, found: RunHistory) -> str:
+        """What is not in the recording: events that follow from lost ones cannot be executed again."""
+        for damage in found.damage:
+            if not (damage.at_end and damage.torn):
+                after = sum(event.offset > damage.offset for event in found.events)
+                more = f", and so {'is' if after == 1 else 'are'} the {after} after it" if after else ""
+                return f"{self.journal}: {damage} and left out{more}"
+        return ""
+
+
+def find_run(target: str, root: str = ROOT) -> RunFiles:
+    """The run with that id or in that folder, else the last one of that loop.
+
+    Raises UserError.
+    """
+    path = os.path.join(root, target)
+    if os.path.sep in target and files.isdir(path):
+        return run_at(path)
+    found = find_run_folder(target, root)
+    if found.id != target:
+        same = [run for folder in (RUNNING, HISTORY) for run in runs_in(root, folder)]
+        same = [run for run in same if not run.is_husk() and is_run_of(run, target)]
+        found = max(same, key=lambda run: run.id[-20:], default=found)
+    return RunFiles.of(found)
+
+
+def run_at(path: str) -> RunFiles:
+    """The run in a folder. Raises UserError."""
+    try:
+        journals_there = sorted(file for file in files.listdir(path) if file.endswith(JOURNAL_SUFFIX))
+    except OSError:
+        journals_there = []
+    if len(journals_there) != 1:
+        count = "no" if not journals_there else "more than one"
+        raise UserError("not-a-run", f"`{path}` has {count} journal (`*{JOURNAL_SUFFIX}`)")
+    name = os.path.basename(os.path.normpath(path))
+    return RunFiles(name, path, os.path.join(path, journals_there[0]))

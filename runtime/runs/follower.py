@@ -1,0 +1,86 @@
+"""The journal of a run in its folder, read once or followed while the run appends to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os.path
+
+from ..host.errors import EXIT_FAILURE, UserError
+from ..host.paths import HISTORY
+from ..host.secrets import hidden
+from ..journal.codec import unpack
+from ..journal.history import RunHistory
+from ..journal.journal import BlobError, Blobs
+from ..journal.reader import Damage, JournalReader, ReadError
+from ..journal.run_folder import RunFolder
+from .locks import is_live
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ..journal.events import Event
+
+
+def left_out(journal: str, lines: int) -> str:
+    """The note about damaged lines of a journal."""
+    which = "1 line is" if lines == 1 else f"{lines} lines are"
+    return f"note: {journal}: {which} damaged and left out\n"
+
+
+class Follower:
+    """The events of a run: those in the journal, then those that are appended.
+
+    Raises UserError where the journal cannot be read; a queued run has none yet.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+        self._reader = self._open()
+
+    def _open(self) -> JournalReader | None:
+        try:
+            return JournalReader(self._run.journal)
+        except ReadError as error:
+            if isinstance(error.__cause__, FileNotFoundError) and is_live(self._run):
+                return None
+            raise UserError("no-record", error.message, exit_code=EXIT_FAILURE) from None
+
+    @property
+    def damaged(self) -> int:
+        """The number of damaged lines so far."""
+        return 0 if self._reader is None else self._reader.damaged_lines
+
+    def __enter__(self) -> Follower:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def events(self) -> Iterator[Event]:
+        """The events that are new; damaged lines are left out."""
+        self._reader = self._reader or self._open()
+        if self._reader is not None:
+            yield from (entry for entry in self._reader.read() if not isinstance(entry, Damage))
+
+    def whole(self, value: Any) -> Any:
+        """A value of an event for people: with its long texts, and secrets masked."""
+        return unpack(value, self._fetch, hidden)
+
+    def _fetch(self, name: str, size: int) -> str:
+        run = self._run
+        for folder in (run.outputs, os.path.join(run.root, HISTORY, run.id, "outputs")):
+            with contextlib.suppress(BlobError):
+                return Blobs(folder).fetch(name, size)
+        return f"[{size} bytes, lost]"
+
+
+def history_of(run: RunFolder) -> RunHistory:
+    """The history of a run as its journal is now. Raises UserError."""
+    with Follower(run) as follower:
+        return RunHistory.of(follower.events())
