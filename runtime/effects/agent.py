@@ -9,16 +9,19 @@ from __future__ import annotations
 import re
 
 from ..host import files
+from ..host.context import Context
+from ..host.paths import ROOT
+from ..models.parts import Parts
+from ..project import configuration
 from ..project.agents import DEFAULT, FIELDS, KNOWN, Agent
 from .agent_stream import Stream, usage_of
-from .process import NotStarted, failure
+from .process import NotStarted, Runner, failure
+from .shell import shell_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..host.context import Context
-    from .process import Runner
 
 VARIABLE = "LLC_AGENT"
 _HELP = f"name the agent program in the loop's `agent:` or in {VARIABLE}"
@@ -35,8 +38,18 @@ class _Refused(Exception):
         super().__init__(kind, message)
 
 
-def perform(args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
-    """The `agent` effect: what the agent makes of `args["command"]`.
+def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
+    """Perform an `agent` effect. A model client that is needed afterwards starts at the same time."""
+    if "evaluate" in parts.kinds and not parts.has("judge"):
+        # Its import takes more than a second, which passes while the agent works.
+        from .evaluate import judge_of
+
+        judge_of(parts).start()
+    return run_agent(args, context, shell_of(parts).runner)
+
+
+def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
+    """What the agent makes of `args["command"]`, as the result of an `agent` effect.
 
     args: also `agent`, a name of the configuration, or `argv`, a program with its arguments; `session`,
     the one to go on with.
@@ -120,8 +133,6 @@ def configured(env: dict[bytes, bytes]) -> tuple[str, ...]:
 def _entries() -> dict[str, Agent]:
     """The agents of the project's configuration."""
     from ...ir.diagnostics import CompileError
-    from ..host.paths import ROOT
-    from ..project import configuration
 
     try:
         return configuration.load(ROOT).agents

@@ -8,16 +8,14 @@ from __future__ import annotations
 import contextlib
 
 from ..host import clock, pipes, processes, signals, terminal
-from ..host.context import TICK, Interrupted, milliseconds
+from ..host.context import TICK, Context, Interrupted, milliseconds
 from .builtin_tools import ToolError
-from .process import NotStarted, end_process_group
+from .process import NotStarted, Runner, end_process_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..host.context import Context
-    from .process import Runner
 
 NAMES = ("aider:automatic", "aider:interactive")
 # Seconds that it may take where the call does not say.

@@ -16,14 +16,14 @@ import json
 import os.path
 
 from ..host import clock, files, pipes, secrets, terminal, threads
-from ..host.context import TICK, milliseconds
+from ..host.context import TICK, Context, milliseconds
+from ..models.parts import Parts
 from .process import failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..host.context import Context
 
 FOLDER = "answers"
 # A run that waits looks by itself so often: a pipe may be impossible where the project is.
@@ -62,7 +62,7 @@ def accepted(text: str, choices: list[str]) -> str | None:
     return text.strip() or None
 
 
-def perform(args: dict[str, Any], context: Context) -> dict[str, Any]:
+def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
     """The answer as an action's output. Raises `Interrupted`; the question is asked again then."""
     began = clock.monotonic()
     limit, limited_by = context.limit(args, own="action")

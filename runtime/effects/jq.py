@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from ..host import environment
+from ..host.context import Context
+from ..models.parts import Parts
 from ..models.worker import Worker, WorkerEnded, WorkerTimeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..host.context import Context
 
 # Seconds one jq program may run.
 LIMIT = 5.0
+
+
+def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
+    """Perform a `jq` effect."""
+    return parts.keep("jq", JqWorker).perform(args, context)
 
 
 class JqWorker:

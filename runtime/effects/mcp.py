@@ -10,8 +10,10 @@ import contextlib
 import re
 
 from ..host import environment, processes, signals, threads
-from ..host.context import TICK, Interrupted
+from ..host.context import TICK, Context, Interrupted
+from ..host.paths import ROOT
 from ..models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
+from ..project import configuration
 from .builtin_tools import ToolError
 
 TYPE_CHECKING = False
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...frontend.tasks.mcp import McpServer
-    from ..host.context import Context
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 # Seconds that a server may take to start, if its `timeout` is not longer.
@@ -70,8 +71,6 @@ class Servers:
 def configured_servers() -> dict[str, McpServer]:
     """The servers of the project. Raises ToolError where the configuration cannot be read."""
     from ...ir.diagnostics import CompileError
-    from ..host.paths import ROOT
-    from ..project import configuration
 
     try:
         return configuration.load(ROOT).mcp

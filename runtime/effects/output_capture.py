@@ -8,12 +8,12 @@ from __future__ import annotations
 import os.path
 
 from ..host import files, secrets
+from ..host.context import Context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..host.context import Context
 
 # Output up to this many bytes is kept whole; of more, the first and last KEPT_END bytes.
 CAPTURE_LIMIT = 1 << 20

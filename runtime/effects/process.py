@@ -13,14 +13,13 @@ import os.path
 import stat
 
 from ..host import clock, environment, files, pipes, processes, signals
-from ..host.context import TICK, Interrupted, milliseconds
+from ..host.context import TICK, Context, Interrupt, Interrupted, milliseconds
 from .output_capture import Capture
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..host.context import Context, Interrupt
 
 # Seconds between TERM and KILL.
 GRACE = 2.0
@@ -125,7 +124,7 @@ class Runner:
             "elapsed_ms": context.elapsed_ms(),
         }
         if exit_code < 0:
-            result["signal"] = signal_name(-exit_code)
+            result["signal"] = signals.name_of(-exit_code)
         if timed_out is not None and limit is not None:
             result["timed_out"] = timed_out
             result["limit_ms"] = round(limit * 1000)
@@ -380,20 +379,6 @@ def _working_folder(named: bytes | None) -> bytes:
         return environment.getcwdb()
     except OSError:
         return named or b"/"  # the folder is gone; every command will say so
-
-
-def signal_name(number: int) -> str:
-    """`SIGKILL` for 9; `SIG40` where the number has no name."""
-    try:
-        return signals.Signals(number).name
-    except ValueError:
-        return f"SIG{number}"
-
-
-def signal_number(name: str) -> int:
-    """9 for `SIGKILL`; 0 for a name that no signal has."""
-    number = getattr(signals.Signals, name, None)
-    return 0 if number is None else int(number)
 
 
 def _is_program(path: bytes) -> bool:

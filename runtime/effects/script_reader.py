@@ -19,7 +19,7 @@ from ...ir.diagnostics import CompileError, suggest
 from ...ir.effects import EFFECTS
 from ...ir.records import frozen
 from ...ir.spans import Source
-from .process import signal_number
+from ..host import signals
 from .scripted_world import EPOCH, Rule, ScriptedWorld
 
 # The fields of a result that a rule may give, by kind; `verdict`, `confidence`, `reason` stand for a reply.
@@ -232,7 +232,7 @@ class _Reader(SchemaReader):
 
     def result(self, spec: ResultSpec) -> dict[str, Any]:
         """The fields of a result that are given."""
-        if spec.signal is not None and not signal_number(spec.signal):
+        if spec.signal is not None and not signals.number_of(spec.signal):
             message = "`signal` should be the name of a signal such as `SIGKILL`"
             self.error("wrong-type", message, spec.spans["signal"])
         if not all(_is_match(match) for match in spec.matches or ()):

@@ -10,14 +10,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...ir.effects import EFFECTS, TASK_RESULT
+from ..host import signals
 from ..host.clock import timestamp
-from ..host.context import leave, pause
+from ..host.context import Context, leave, pause
+from ..models.parts import Parts
 from .agent import handoff_of
-from .process import failure, signal_number
+from .performers import performer_of
+from .process import failure
 
 if TYPE_CHECKING:
-    from ..host.context import Context, EffectLike
-    from .jq import JqWorker
+    from ..host.context import EffectLike
 
 # When a scripted clock starts where the script does not say: the day of the seed's examples.
 EPOCH = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
@@ -82,7 +84,7 @@ class ScriptedWorld:
         self._start = start.timestamp()
         self._passed = 0.0
         self._path = path
-        self._jq: JqWorker | None = None
+        self._parts = Parts()
 
     def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
         context.interrupt.check()
@@ -103,7 +105,7 @@ class ScriptedWorld:
         rule = self._rule(effect, context.state)
         if rule is None:
             if kind == "jq":
-                return self.jq.perform(args, context)
+                return performer_of(kind)(args, context, self._parts)
             raise NoRule(self._complaint(effect, context.state))
         given = rule.take()
         if kind == "jq":
@@ -154,17 +156,7 @@ class ScriptedWorld:
         return self._passed
 
     def close(self) -> None:
-        if self._jq is not None:
-            self._jq.close()
-            self._jq = None
-
-    @property
-    def jq(self) -> JqWorker:
-        if self._jq is None:
-            from .jq import JqWorker
-
-            self._jq = JqWorker()
-        return self._jq
+        self._parts.close()
 
     def _answer(self, rule: Rule, given: dict[str, Any], args: dict[str, Any]) -> dict[str, Any]:
         """What a rule says to a question, which has to be one of its choices."""
@@ -233,7 +225,7 @@ def _action(given: dict[str, Any]) -> dict[str, Any]:
     if "timed_out" in given:
         given.setdefault("signal", "SIGTERM")
     if "signal" in given:
-        code = 128 + signal_number(given["signal"])
+        code = 128 + signals.number_of(given["signal"])
     elif "error" in given:
         code = 127 if given["error"].get("kind") == "not-found" else 126
     return {"output": "", "stderr": "", "exit_code": code, "duration_ms": 0, **given}

@@ -7,13 +7,14 @@ import os.path
 import re
 
 from ..host import environment, files
+from ..host.context import Context
+from ..models.parts import Parts
 from .process import NotStarted, Runner, failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..host.context import Context
 
 # Words that mean the same to a program as to a shell: nothing in them expands or separates.
 _PLAIN = re.compile(
@@ -30,6 +31,15 @@ _SHELL_WORDS = (
 )
 # Variables through which an environment changes what a shell does with a plain command.
 _SHELL_SETTINGS = (b"BASH_ENV", b"BASHOPTS", b"SHELLOPTS", b"POSIXLY_CORRECT")
+
+
+def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
+    """Perform a `shell` effect."""
+    return shell_of(parts).perform(args, context)
+
+
+def shell_of(parts: Parts) -> Shell:
+    return parts.keep("shell", Shell)
 
 
 class Shell:

@@ -12,21 +12,24 @@ from typing import TYPE_CHECKING, Any
 from ...ir.diagnostics import CompileError
 from ...ir.results import TaskError, TaskResult, unstructure
 from ..host import clock
+from ..host.context import Context
 from ..host.paths import ROOT
-from ..models import prompt_files
+from ..models import prompt_files, structured_output
 from ..models.client import ModelClient, add_usage
-from ..models.conversation import bounded
+from ..models.conversation import bounded, turns_of
+from ..models.parts import Parts
 from ..models.prompt import JSON_ONLY, BadInput, field_of, fill, json_output, message
 from ..models.prompt_files import Outside, Shown
 from ..project import configuration, models
 from ..project.settings import Configuration
+from . import agent
+from .process import Runner
+from .shell import Shell, shell_of
+from .tool import in_shell
 
 if TYPE_CHECKING:
-    from ..host.context import Context
     from ..models.conversation import Turns
     from ..models.worker_pool import SharedWorkers
-    from .process import Runner
-    from .shell import Shell
 
     Answer = dict[str, Any]
 
@@ -43,6 +46,18 @@ class Failed(Exception):
         self.message = message
         self.details = details
         super().__init__(reason, message)
+
+
+def perform(args: Answer, context: Context, parts: Parts) -> Answer:
+    """Perform a `task` effect."""
+    return tasks_of(parts).perform(args, context)
+
+
+def tasks_of(parts: Parts) -> Tasks:
+    def recall(asked: Answer, asking: Context) -> Answer:
+        return parts.perform_kind("context", asked, asking)
+
+    return parts.keep_for_run("tasks", lambda: Tasks(shell_of(parts), turns_of(parts), recall, parts.workers))
 
 
 class Tasks:
@@ -214,8 +229,6 @@ class _Task:
         return [line for line in result["output"].splitlines() if line.strip()]
 
     def command(self, pieces: list[Any]) -> str:
-        from .tool import in_shell
-
         names = [piece["of"] for piece in pieces if isinstance(piece, dict)]
         values = {name: field_of(self.inputs, name) for name in names}
         return "".join(in_shell(piece, values) for piece in pieces)
@@ -241,8 +254,6 @@ class _Task:
 
     def quiet(self) -> Context:
         """The context of the effect, for a command whose output nobody needs to see."""
-        from ..host.context import Context
-
         now = self.context
         fields = {name: getattr(now, name) for name in Context.__slots__ if name != "on_output"}
         return Context(**fields)
@@ -348,8 +359,6 @@ class _Task:
 
     def by_agent(self, instructions: str, system: str, paths: list[str]) -> Answer:
         """The agent program is given the prompt; it reads the files itself."""
-        from ..models import structured_output
-
         schema = self.output.get("schema") if self.is_json else None
         listed = "".join(f"- {path}\n" for path in paths)
         parts = [
@@ -383,16 +392,12 @@ class _Task:
         return {"agent": program} if isinstance(program, str) else {"argv": list(program) or None}
 
     def can_resume(self) -> bool:
-        from . import agent
-
         return bool(agent.chosen(self.agent(), self.tasks.runner.env).resuming)
 
     def run_agent(self, prompt: str, session: str | None = None) -> Answer:
         """What the agent program reports; `Failed` where it did not come to its end."""
-        from . import agent
-
         asked = {"command": prompt, "session": session, **self.agent(), **self.limits()}
-        result = agent.perform(asked, self.context, self.tasks.runner)
+        result = agent.run_agent(asked, self.context, self.tasks.runner)
         if "session" in result:
             self.notes["session"] = result["session"]
         self.usage = add_usage(self.usage, result.get("usage"))

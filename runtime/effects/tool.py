@@ -11,18 +11,19 @@ import json
 from ...vm.primitives.shell_words import shell_double, shell_heredoc, shell_single, shell_word
 from ...vm.values.faults import PrimitiveFault
 from ..host import clock, environment
+from ..host.context import Context
+from ..models.parts import Parts
 from ..models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 from .builtin_tools import TOOLS, ToolError
 from .process import NotStarted
+from .shell import Shell, shell_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..host.context import Context
     from .mcp import Servers
-    from .shell import Shell
 
 # Seconds that a custom tool may take where its declaration does not say.
 DEFAULT_TIMEOUT = 600.0
@@ -37,8 +38,22 @@ _QUOTING = {
 }
 
 
+def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
+    """Perform a `tool` effect."""
+    return parts.keep_for_run("tools", lambda: Tools(shell_of(parts), lambda: _servers_of(parts))).perform(
+        args, context
+    )
+
+
+def _servers_of(parts: Parts) -> Servers:
+    """The MCP servers of the run; the client of the protocol is loaded with them."""
+    from .mcp import Servers
+
+    return parts.keep_common("servers", Servers)
+
+
 class Tools:
-    """Performs `tool` effects for one run; functions of Python live in one helper process.
+    """Performs `tool` effects for one run; functions of Python run in one helper process.
 
     servers: gives the MCP servers of the run.
     """

@@ -156,7 +156,7 @@ class EffectPool:
         for worker in self._idle:
             if worker.owner is effects and worker.world is not None:
                 worker.owner = None
-                worker.world.part()
+                worker.world.end_run()
 
     def close(self) -> None:
         self._threads.dismiss()

@@ -88,3 +88,21 @@ __all__ = [
     "setitimer",
     "signal",
 ]
+
+
+def name_of(number: int) -> str:
+    """`SIGKILL` for 9; `SIG40` for a number without a name."""
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
+
+
+def number_of(name: str) -> int:
+    """9 for `SIGKILL`; 0 for a name that no signal has."""
+    import signal
+
+    number = getattr(signal.Signals, name, None)
+    return 0 if number is None else int(number)

@@ -195,7 +195,7 @@ class Command:
     def open_world(self, script: str | None) -> None:
         """Open the world to perform effects in, scripted or real."""
         if script is None:
-            self.world = World() if self.scheduler is None else World(shared=self.scheduler.models)
+            self.world = World() if self.scheduler is None else World(workers=self.scheduler.models)
             return
         from ..effects.script_reader import load_world
         from ..effects.scripted_world import NoRule

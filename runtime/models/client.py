@@ -10,6 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ..host import environment, secrets
+from ..host.context import Context
 from ..project.models import Model, Unavailable, address
 from ..project.prices import Prices
 from ..project.providers import DEFAULT, PROVIDERS
@@ -18,7 +19,6 @@ from .worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..host.context import Context
     from .worker_pool import Line, SharedWorkers
 
 

@@ -6,8 +6,15 @@ that run at the same time see what had ended when they began. Bounded; the oldes
 
 from __future__ import annotations
 
-from typing import Any
+from .parts import Parts
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+# The name of the part of a world that holds the turns of its run.
+TURNS = "turns"
 MAX_TURNS = 50
 # Characters of an instruction or an output that are kept.
 MAX_TEXT = 32 << 10
@@ -61,6 +68,9 @@ class Turns:
         inside = "\n".join(parts)
         return f"<previous_outputs>\n{inside}\n</previous_outputs>"
 
+    def close(self) -> None:
+        """Release nothing: turns are plain data."""
+
     def save(self) -> Any:
         return self.turns or None
 
@@ -73,6 +83,16 @@ class Turns:
             return False
         self.turns = list(saved)
         return True
+
+
+def turns_of(parts: Parts) -> Turns:
+    """The turns of the run that a world belongs to."""
+    return parts.keep_common(TURNS, Turns)
+
+
+def observe(args: dict[str, Any], result: dict[str, Any], parts: Parts) -> None:
+    """Note the result of a `task` effect that is on record."""
+    turns_of(parts).observe(args, result)
 
 
 def bounded(text: str) -> str:

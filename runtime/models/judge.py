@@ -10,16 +10,19 @@ from __future__ import annotations
 import os.path
 
 from ..host import clock, environment, files
+from ..host.context import Context
 from ..host.paths import CONFIG, LOOPS, ROOT
+from ..project import configuration, models
+from ..project.models import Model
+from ..project.providers import PROVIDERS
+from .client import ModelClient
+from .prompt import message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..host.context import Context
-    from ..project.models import Model
     from ..project.settings import ModelEntry
-    from .client import ModelClient
     from .worker_pool import SharedWorkers
 
 DEFAULT_TIMEOUT = 30.0
@@ -42,8 +45,6 @@ class Judge:
     @property
     def client(self) -> ModelClient:
         if self._client is None:
-            from .client import ModelClient
-
             self._client = ModelClient(self._env, self._shared)
         return self._client
 
@@ -56,9 +57,6 @@ class Judge:
 
         `timeout_s` bounds the whole call, the client's retries included.
         """
-        from ..project.providers import PROVIDERS
-        from .prompt import message
-
         started = clock.monotonic()
         model = self._model(args["model"])
         content = f"{args['prompt']}\n\n<action_output>\n{args['output']}\n</action_output>"
@@ -88,13 +86,9 @@ class Judge:
         return result
 
     def _model(self, name: str) -> Model:
-        from ..project import models
-
         if self._entries is None:
             self._entries = {}
             if files.lexists(_CONFIG):
-                from ..project import configuration
-
                 self._entries = configuration.load(ROOT).models
         return models.choose(name, self._entries)
 

@@ -12,14 +12,13 @@ import json
 import sys
 
 from ..host import clock, files, pipes, processes, signals, threads
-from ..host.context import TICK, milliseconds
+from ..host.context import TICK, Interrupt, milliseconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from ..host.context import Interrupt
 
 # A longer answer is refused: it could not be a value of a loop in any useful way.
 MAX_ANSWER = 32 << 20
@@ -170,12 +169,10 @@ class Worker:
 
     def reap(self) -> str:
         """How the helper came to its end, for which it waits."""
-        from ..effects.process import signal_name
-
         _, status = processes.waitpid(self._pid, 0)
         self._pid = 0
         code = processes.waitstatus_to_exitcode(status)
-        return f"it was ended by {signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
+        return f"it was ended by {signals.name_of(-code)}" if code < 0 else f"it ended with exit code {code}"
 
     def _forget(self) -> None:
         files.close(self._read)

@@ -13,7 +13,7 @@ import sys
 from collections import deque
 
 from ..host import clock, files, pipes, processes, threads
-from ..host.context import milliseconds
+from ..host.context import Interrupt, milliseconds
 from .worker import MAX_ANSWER, START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
 TYPE_CHECKING = False
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from ..host.context import Interrupt
 
 # Calls that one helper answers at once: to import a client takes as long as a hundred of its calls.
 AT_ONCE = 50

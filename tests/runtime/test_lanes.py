@@ -119,7 +119,8 @@ def test_what_waits_together_is_performed_at_once(project: Path) -> None:
 @pytest.mark.parametrize(("words", "most"), [(["--jobs", "2"], 2), (["--jobs", "1"], 1), ([], 8)])
 def test_so_many_are_performed_at_once_as_jobs_says(project: Path, words: list[str], most: int) -> None:
     """Eight by default."""
-    commands = ["echo + >> log; sleep 0.05; echo - >> log"] * 12
+    # Long enough that all of them start before the first ends, also on a busy machine.
+    commands = [f"echo + >> log; sleep {0.05 * most}; echo - >> log"] * 12
     assert answer(run(commands, *words))["status"] == "success"
     now = top = 0
     for line in (project / "log").read_text().splitlines():

@@ -17,6 +17,7 @@ from memory_projects import repository
 
 from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import CompileError
+from llc.runtime.effects.evaluate import judge_of
 from llc.runtime.effects.script_reader import read_world
 from llc.runtime.effects.scripted_world import NoRule
 from llc.runtime.effects.world import World
@@ -167,7 +168,7 @@ def ranking_world(server: Any) -> Iterator[World]:
         patch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
         patch.setenv("NO_PROXY", "127.0.0.1")
         world = World()
-        _ = world.model
+        judge_of(world)
     yield world
     world.close()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from llc.runtime.effects.evaluate import judge_of
 from llc.runtime.effects.world import World
 from llc.runtime.host.context import Context, Interrupt, Interrupted
 from llc.runtime.models.judge import Judge
@@ -361,11 +362,11 @@ def test_the_client_starts_while_the_agent_works(
     monkeypatch.setenv("LLC_AGENT", "true")
     world = World(frozenset(("agent", "evaluate")))
     world.perform(effect("agent", command="/x"), context())
-    assert world.model.client._workers["anthropic"]._pid
+    assert judge_of(world).client._workers["anthropic"]._pid
     world.close()
     world = World(frozenset(("agent",)))
     world.perform(effect("agent", command="/x"), context())
-    assert world._model is None
+    assert not world.has("judge")
     world.close()
 
 

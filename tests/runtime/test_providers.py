@@ -14,8 +14,10 @@ import pytest
 import llc
 from llc.ir.diagnostics import CompileError
 from llc.ir.effects import SPENDERS
+from llc.runtime.effects.task import tasks_of
 from llc.runtime.effects.world import World
 from llc.runtime.host.context import Context
+from llc.runtime.models.conversation import turns_of
 from llc.runtime.project import configuration, models
 from llc.runtime.project.models import choose
 from llc.runtime.project.providers import PROVIDERS
@@ -62,8 +64,8 @@ tasks: {{model: local}}
 
 @pytest.fixture
 def do(shared: World, server: Any, context: Callable[..., Context], effect: Any, project: Path) -> Do:
-    shared.turns.turns.clear()
-    shared.tasks._settings = None
+    turns_of(shared).turns.clear()
+    tasks_of(shared)._settings = None
 
     def do(*given: Any, args: dict[str, Any] | None = None, **definition: Any) -> dict[str, Any]:
         server.requests.clear()

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from llc.runtime.effects import process
 from llc.runtime.effects.output_capture import CAPTURE_LIMIT, KEPT_END
 from llc.runtime.effects.process import Runner
-from llc.runtime.effects.shell import Shell, plain_words
+from llc.runtime.effects.shell import Shell, plain_words, shell_of
 from llc.runtime.effects.world import World
 from llc.runtime.host.context import Context, Interrupt, Interrupted
 from llc.vm.primitives.verdicts import judge_crash
@@ -453,7 +453,7 @@ def test_only_so_many_pipes_are_kept_open(
     monkeypatch.setattr(process, "MAX_LEFT_BEHIND", 2)
     for _ in range(3):
         perform("shell", command="sleep 1 & :")
-    assert len(world.shell.runner._left_behind) == 2
+    assert len(shell_of(world).runner._left_behind) == 2
 
 
 # --- interrupts ---------------------------------------------------------------------------------

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from llc.ir.results import TaskResult, structure
+from llc.runtime.effects.task import tasks_of
 from llc.runtime.effects.world import World
 from llc.runtime.host.context import Context, Interrupt, Interrupted
+from llc.runtime.models.conversation import turns_of
 
 Do = Callable[..., dict[str, Any]]
 SCHEMA = {
@@ -40,7 +42,7 @@ def shared(server: Any) -> Iterator[World]:
         patch.delenv("LLC_LLM_MODEL", raising=False)
         patch.setenv("NO_PROXY", "127.0.0.1")
         world = World()
-        world.tasks  # noqa: B018  reads the environment
+        tasks_of(world)  # reads the environment
         yield world
         world.close()
 
@@ -54,8 +56,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def do(shared: World, server: Any, context: Callable[..., Context], effect: Any, project: Path) -> Do:
     """`do(answer, …, inputs={…}, args={…}, instructions=…)`: what the effect gives, for such a task."""
-    shared.turns.turns.clear()
-    shared.tasks._settings = None
+    turns_of(shared).turns.clear()
+    tasks_of(shared)._settings = None
 
     def do(
         *given: Any,
@@ -261,7 +263,7 @@ def test_what_was_said_survives_a_checkpoint_and_a_replay(
     replayed.observe(effect("task", name="user:do", inputs={}), answer)
     restored = World()
     assert restored.restore(shared.save())
-    assert replayed.turns.turns == restored.turns.turns == shared.turns.turns != []
+    assert turns_of(replayed).turns == turns_of(restored).turns == turns_of(shared).turns != []
     assert not restored.restore([{"task": 1}])
     assert World().save() is None
 

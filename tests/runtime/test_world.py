@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 
 import llc
 from llc.ir.effects import EFFECTS
-from llc.runtime.effects import world as world_module
+from llc.runtime.effects.performers import OBSERVERS, PERFORMERS, observer_of, performer_of
 from llc.runtime.effects.world import World
 from llc.runtime.host.clock import timestamp
 from llc.runtime.host.context import Context, Interrupt, Interrupted, milliseconds
@@ -25,8 +26,14 @@ Perform = Callable[..., dict[str, Any]]
 
 
 def test_every_kind_of_effect_is_performed() -> None:
-    """The table of effects and the world's handlers pair up."""
-    assert set(world_module._HANDLERS) == set(EFFECTS)
+    """The table of effects and the table of performers pair up, and all functions exist."""
+    assert list(PERFORMERS.keys() ^ EFFECTS.keys()) == []
+    for kind in EFFECTS:
+        assert list(inspect.signature(performer_of(kind)).parameters) == ["args", "context", "parts"]
+    for kind in OBSERVERS:
+        observe = observer_of(kind)
+        assert observe is not None
+        assert list(inspect.signature(observe).parameters) == ["args", "result", "parts"]
 
 
 def test_an_unknown_kind_is_refused(perform: Perform) -> None:

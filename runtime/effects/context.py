@@ -1,0 +1,15 @@
+"""The `context` effect: a search in the index of the project, ranked by a model if asked for."""
+
+from __future__ import annotations
+
+from ..host.context import Context
+from ..memory import recall
+from ..models.parts import Parts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
+    return recall.perform(args, context, lambda asked, asking: parts.perform_kind("evaluate", asked, asking))

@@ -1,0 +1,33 @@
+"""Performers that need no process and no connection: `sleep`, `clock`, `env`, `pause`, `exit`."""
+
+from __future__ import annotations
+
+from ..host import clock
+from ..host.context import Context, environment_text, leave, pause, sleep_time, slept
+from ..models.parts import Parts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def perform_sleep(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
+    seconds, is_cut = sleep_time(args, context)
+    context.interrupt.wait(seconds, context.on_tick)
+    return slept(context, is_cut)
+
+
+def perform_clock(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
+    return {"time": clock.timestamp(clock.time()), "elapsed_ms": context.elapsed_ms()}
+
+
+def perform_env(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
+    return {"values": {name: environment_text(name) for name in args["names"]}}
+
+
+def perform_pause(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
+    return pause(context)
+
+
+def perform_exit(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
+    leave(args)
