@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 from ...ir.diagnostics import Diagnostic
 from ...ir.records import frozen
@@ -19,8 +20,10 @@ from .library import LIBRARY, ROWS
 from .nodes import (
     LEAVES,
     Apply,
+    Assign,
     Binding,
     Core,
+    External,
     Fail,
     If,
     Lambda,
@@ -29,7 +32,10 @@ from .nodes import (
     Library,
     Literal,
     Loop,
+    Note,
     Operation,
+    Parallel,
+    Perform,
     Recur,
     Sequence,
     Try,
@@ -234,8 +240,13 @@ def _recurs(program: Core, nodes: list[Core]) -> Iterable[Diagnostic]:
                 todo.extend((item, False) for item in items[:-1])
             case Try(body=body, handler=handler):
                 todo += [(handler, is_last), (body, False)]
-            case _:
+            case (
+                Literal() | Variable() | Library() | External() | Assign() | Lambda() | Apply()
+                | Parallel() | Operation() | Perform() | Note() | Fail()
+            ):  # fmt: skip
                 todo.extend((child, False) for child in children(node))
+            case _:
+                assert_never(node)
 
 
 # --- code that is never reached ---------------------------------------------------------------

@@ -7,7 +7,7 @@ the layout of source text (`sexp/formatter.py`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 from ...ir.symbols import Symbol
 from ..sexp.datum import Atom, Datum, Form
@@ -194,6 +194,8 @@ class _Printer:
             case Try(body=body, binding=binding, handler=handler):
                 caught = _form("catch", self.name(binding), *self._body(handler))
                 return _form("try", done[body], caught)
+            case _:
+                assert_never(node)
 
     def _body(self, body: Core) -> list[Datum]:
         items = body.items if isinstance(body, Sequence) else (body,)

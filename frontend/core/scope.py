@@ -133,11 +133,6 @@ def identifier_of(datum: Datum) -> Identifier | None:
     return None
 
 
-def make_identifier(identifier: Identifier, place: Any) -> Atom:
-    """An atom that holds an identifier."""
-    return Atom(identifier, place)
-
-
 def base_symbol(identifier: Identifier) -> Symbol:
     """The symbol the author of program or macro wrote."""
     while isinstance(identifier, Alias):

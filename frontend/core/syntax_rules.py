@@ -13,7 +13,7 @@ from ...ir.records import frozen
 from ...ir.spans import Span
 from ...ir.symbols import Symbol
 from ..sexp.datum import Atom, Datum, Form, Place
-from .scope import Alias, Identifier, Scope, base_symbol, identifier_of, is_same_meaning, make_identifier
+from .scope import Alias, Identifier, Scope, base_symbol, identifier_of, is_same_meaning
 
 MAX_NESTING = 100
 ELLIPSIS = Symbol("...")
@@ -410,7 +410,7 @@ class _Filler:
             alias = self.aliases.get(template.name)
             if alias is None:
                 alias = self.aliases[template.name] = Alias(template.name, self.home, self.aliases)
-            return make_identifier(alias, self.place)
+            return Atom(alias, self.place)
         if isinstance(template, Keep):
             return Atom(template.atom.value, self.place)
         items: list[Datum] = []

@@ -7,13 +7,13 @@ at the end give the files of `stdlib/` access to core nodes; programs cannot use
 
 from __future__ import annotations
 
+from functools import cache
+
 import attrs
 
 from ...ir.diagnostics import suggest
-from ...ir.digests import sha256
 from ...ir.effects import EFFECTS, NOTES
 from ...ir.records import frozen
-from ...ir.spans import Source
 from ...ir.symbols import Symbol
 from ...stdlib import read_text
 from ..core.checks import Expected
@@ -34,9 +34,10 @@ from ..core.nodes import (
     Perform,
     Variable,
 )
-from ..core.scope import Alias, Scope, identifier_of, make_identifier
+from ..core.scope import Alias, Scope, identifier_of
 from ..sexp.datum import Atom, Datum, Form
 from ..sexp.reader import read
+from ..source.files import text_source
 from .context import Context
 from .define_syntax import define_macro
 
@@ -168,7 +169,7 @@ def _is_literal(x: Context, clause: Clause, value: Datum) -> bool:
 
 def _internal(x: Context, name: str, place: Datum) -> Atom:
     """A name of `stdlib/loops.sexp`, independent of the scope of its use."""
-    return make_identifier(Alias(Symbol(name), x.inner, {}), place.place)
+    return Atom(Alias(Symbol(name), x.inner, {}), place.place)
 
 
 def _with_loops(x: Context, scope: Scope) -> Scope:
@@ -180,17 +181,11 @@ def _with_loops(x: Context, scope: Scope) -> Scope:
     return scope
 
 
-_READ: dict[str, list[Datum]] = {}
-
-
+@cache
 def _read_stdlib(name: str) -> list[Datum]:
-    if name not in _READ:
-        text = read_text(name)
-        digest = sha256(text.encode()).hexdigest()
-        data, found = read(Source(f"stdlib/{name}", digest, text))
-        assert not found, found
-        _READ[name] = data
-    return _READ[name]
+    data, found = read(text_source(read_text(name), f"stdlib/{name}"))
+    assert not found, found
+    return data
 
 
 # --- internal forms ---------------------------------------------------------------------------

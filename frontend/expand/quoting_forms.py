@@ -38,12 +38,8 @@ def _hole(datum: Datum, word: str, scope: Scope) -> bool:
         isinstance(datum, Form)
         and len(datum.items) == 2
         and datum.tail is None
-        and _is_quoting(datum.items[0], word, scope)
+        and is_word(datum.items[0], word, scope)
     )
-
-
-def _is_quoting(datum: Datum, word: str, scope: Scope) -> bool:
-    return is_word(datum, word, scope)
 
 
 def _fill(x: Context, datum: Datum, scope: Scope, level: int) -> Steps:
@@ -74,7 +70,7 @@ def _rebuilt(x: Context, datum: Form, scope: Scope, level: int) -> Steps:
     tail: Any = None
     if datum.tail is not None:
         return x.error("dotted-list", "a dotted pair is not a value", datum.span)
-    if len(items) > 2 and level == 1 and _is_quoting(items[-2], "unquote", scope):
+    if len(items) > 2 and level == 1 and is_word(items[-2], "unquote", scope):
         # `(a . ,b)` reads as (a unquote b).
         tail = yield items[-1], scope
         items = items[:-2]

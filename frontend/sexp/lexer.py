@@ -235,11 +235,6 @@ _LETTERS = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r", "|": "|"}
 _ESCAPES = '\\" \\\\ \\n \\t \\r \\u0041'
 
 
-def is_unfit(text: str) -> bool:
-    """Whether a text has characters that strings can contain only as escapes."""
-    return _UNFIT.search(text) is not None
-
-
 def read_string(token: str, problems: list[Problem]) -> str:
     """The text of a string token; what is wrong with it is added to `problems`."""
     body = token[1:-1] if is_closed_string(token) else token[1:]

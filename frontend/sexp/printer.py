@@ -5,6 +5,8 @@ Owns only the traversal, which does not recurse; `ir.spelling` writes atoms.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from ...ir.spelling import spell_float, spell_string, spell_symbol
 from ...ir.symbols import Symbol
 from .datum import Atom, Datum, Form, Value
@@ -58,6 +60,8 @@ def spell(value: Value) -> str:
             return spell_string(value)
         case Symbol():
             return spell_symbol(value.name)
+        case _:
+            assert_never(value)
 
 
 def _prefix(form: Form) -> str | None:

@@ -173,7 +173,7 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
             return REMOTE
         if program in ("make", "gmake") and index == at and "=" in prefix:
             return IN_MAKE
-        if program in FILTERS and _isprogram_of(program, rest, prefix):
+        if program in FILTERS and _is_filter_program(program, rest, prefix):
             help = _FILTER_FIX.get(program, "a value in it can do what a program can; check the value first")
             return _code(f"is part of the program that `{program}` runs", help, "warning")
     return None
@@ -230,7 +230,7 @@ def _is_code(reader: Reader, words: Sequence[str], prefix: str) -> bool:
     return not reader.has_script or ("-m" not in before and not _operands(before, _SCRIPT_OPTIONS))
 
 
-def _isprogram_of(program: str, words: Sequence[str], prefix: str) -> bool:
+def _is_filter_program(program: str, words: Sequence[str], prefix: str) -> bool:
     options = FILTERS[program]
     if words and words[-1] in ("-e", "--expression") and program in ("sed", "gsed"):
         return True

@@ -136,7 +136,3 @@ def fits(value: Any, type: str) -> bool:
             return isinstance(value, dict)
         case _:
             return True
-
-
-def _is_symbol(value: Any) -> bool:
-    return isinstance(value, Symbol)
