@@ -7,6 +7,7 @@ one chain. Takes functions whose names resolve; says nothing about whether they 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import assert_never
 
 from .nodes import (
     Branch,
@@ -47,6 +48,8 @@ def exit_targets(exit: Exit) -> tuple[str, ...]:
             return (exit.next,)
         case TailCall() | Return() | Fail():
             return ()
+        case _:
+            assert_never(exit)
 
 
 def successors(state: State) -> tuple[str, ...]:

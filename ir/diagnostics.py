@@ -1,7 +1,8 @@
-"""Diagnostics are data; this module owns them and their renderers.
+"""Diagnostics as data, and their renderers for people and programs.
 
-An id is kebab-case and stable, a message is one terse lower-case sentence, a label says what the
-marked place does, a help says what to do about it. Layout as in `spec/diagnostics.md`.
+An id is one of `diagnostic_ids.MEANINGS`, a message is one short lower-case sentence, a label says what the
+marked place does, a related label what another place has to do with it ("first defined here"), and a help
+what the user can do. `spec/diagnostics.md` lists the ids.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _UNFIT = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 @frozen
 class Diagnostic:
-    """One finding about a program: `error` refuses it, `warning` does not."""
+    """A finding about a program; an `error` refuses it, a `warning` does not.
+
+    related: further places that explain the finding, each with its label.
+    """
 
     id: str
     message: str
@@ -33,14 +37,20 @@ class Diagnostic:
     label: str = ""
     help: str | None = None
     severity: str = "error"
+    related: tuple[tuple[Span, str], ...] = ()
 
     @property
     def is_error(self) -> bool:
         return self.severity == "error"
 
 
+def labelled(span: Span | None, label: str) -> tuple[tuple[Span, str], ...]:
+    """A related label for a place, if that is known."""
+    return () if span is None else ((span, label),)
+
+
 class CompileError(Exception):
-    """A program was refused; carries every diagnostic found, with the sources to show them in."""
+    """A program was refused; has all diagnostics found, and the sources to show them in."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic], sources: Iterable[Source] = ()) -> None:
         self.diagnostics = tuple(diagnostics)
@@ -121,25 +131,25 @@ def render(diagnostic: Diagnostic, sources: Mapping[str, Source] | None = None, 
     """One diagnostic as text with the source line and a caret, without a final newline."""
     head = _paint(f"{diagnostic.severity}[{diagnostic.id}]", diagnostic.severity, color)
     out = [head + _paint(f": {clean(diagnostic.message)}", "bold", color)]
-    span = diagnostic.span
-    gutter = ""
-    if span is not None:
-        number = str(span.line)
-        gutter = " " * len(number)
-        out.append(f"{gutter}{_paint(' -->', 'frame', color)} {clean(str(span))}")
+    places = [(span, label, ":::", "-", "frame") for span, label in diagnostic.related]
+    if diagnostic.span is not None:
+        places.insert(0, (diagnostic.span, diagnostic.label, "-->", "^", diagnostic.severity))
+    width = max((len(str(span.line)) for span, *_ in places), default=0)
+    gutter = " " * width
+    bar = _paint("|", "frame", color)
+    for span, label, arrow, mark, style in places:
+        out.append(f"{gutter}{_paint(f' {arrow}', 'frame', color)} {clean(str(span))}")
         source = (sources or {}).get(span.path)
         lines = source.text.split("\n") if source is not None and source.text is not None else []
         if 0 < span.line <= len(lines):
             line = lines[span.line - 1].rstrip("\r")
             end = span.end_column if span.end_line == span.line else len(line) + 1
             text, start, stop = _excerpt(line, span.column - 1, end - 1)
-            bar = _paint("|", "frame", color)
-            marks = "^" * max(1, _columns(text[start:stop]))
-            caret = " " * _columns(text[:start]) + _paint(marks, diagnostic.severity, color)
-            label = f" {diagnostic.label}" if diagnostic.label else ""
+            marks = mark * max(1, _columns(text[start:stop]))
+            caret = " " * _columns(text[:start]) + _paint(marks, style, color)
             out.append(f"{gutter} {bar}")
-            out.append(f"{_paint(number, 'frame', color)} {bar} {text}")
-            out.append(f"{gutter} {bar} {caret}{label}")
+            out.append(f"{_paint(f'{span.line:>{width}}', 'frame', color)} {bar} {text}")
+            out.append(f"{gutter} {bar} {caret}{f' {label}' if label else ''}")
     if diagnostic.help:
         out.append(f"{gutter} {_paint('=', 'frame', color)} help: {clean(diagnostic.help)}")
     return "\n".join(out)
@@ -165,17 +175,27 @@ def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def to_json(diagnostic: Diagnostic) -> dict[str, Any]:
-    """The diagnostic as a JSON object; a place is {file, line, column, end_line, end_column}."""
-    span = diagnostic.span
+    """The diagnostic as a JSON object; a place is {file, line, column, end_line, end_column}.
+
+    `related` has further places with their labels; it is absent where there are none.
+    """
+    related = [{**_place(span), "label": label} for span, label in diagnostic.related]
     return {
         "severity": diagnostic.severity,
         "id": diagnostic.id,
         "message": diagnostic.message,
+        **_place(diagnostic.span),
+        "label": diagnostic.label or None,
+        "help": diagnostic.help,
+        **({"related": related} if related else {}),
+    }
+
+
+def _place(span: Span | None) -> dict[str, Any]:
+    return {
         "file": span.path if span else None,
         "line": span.line if span else None,
         "column": span.column if span else None,
         "end_line": span.end_line if span else None,
         "end_column": span.end_column if span else None,
-        "label": diagnostic.label or None,
-        "help": diagnostic.help,
     }

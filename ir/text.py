@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterable
 from json.encoder import encode_basestring
-from typing import Any
+from typing import Any, assert_never
 
 import attrs
 
@@ -299,6 +299,8 @@ class _Printer:
             case Fail():
                 out.append("    fail ")
                 self.expression(exit_.error)
+            case _:
+                assert_never(exit_)
         self.end(exit_.span)
 
     def callee(self, callee: Expr) -> None:

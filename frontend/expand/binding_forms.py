@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from ...ir.diagnostics import labelled
 from ...ir.records import frozen
 from ..core.forms import Body, Steps, form
 from ..core.nodes import Apply, Assign, Binding, Core, Lambda, Let, Letrec, Literal, Variable
@@ -114,8 +115,9 @@ def is_repeated(x: Context, identifier: Identifier, item: Datum, scope: Scope) -
         "repeated-name",
         f"`{identifier.name}` is bound twice in one list",
         item.span,
-        f"first in line {first.line}, column {first.column}" if first else "",
+        "bound again here",
         help="give one of the two another name",
+        related=labelled(first, "first bound here"),
     )
     return True
 

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable
 from posixpath import normpath
 from typing import Any
 
-from ...ir.diagnostics import CompileError
+from ...ir.diagnostics import CompileError, labelled
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ...ir.symbols import Symbol
@@ -199,10 +199,10 @@ def _declare_task(x: Context, unit: Unit, datum: Form) -> Datum:
 
 def _is_new(x: Context, unit: Unit, identifier: Identifier, target: Datum) -> bool:
     if identifier in unit.imported:
-        where = f"it comes from `{unit.imported[identifier]}`"
+        where, first = f"it comes from `{unit.imported[identifier]}`", None
     elif identifier in unit.defined:
         first = unit.defined[identifier]
-        where = f"its first definition is in line {first.line}" if first is not None else ""
+        where = "defined again here"
     else:
         return True
     x.error(
@@ -211,6 +211,7 @@ def _is_new(x: Context, unit: Unit, identifier: Identifier, target: Datum) -> bo
         target.span,
         where,
         help="use `set!` to change a variable, or choose another name",
+        related=labelled(first, "first defined here"),
     )
     return False
 

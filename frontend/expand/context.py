@@ -418,11 +418,17 @@ class Context:
     # --- findings -------------------------------------------------------------------------------
 
     def error(
-        self, id: str, message: str, span: Span | None, label: str = "", help: str | None = None
+        self,
+        id: str,
+        message: str,
+        span: Span | None,
+        label: str = "",
+        help: str | None = None,
+        related: tuple[tuple[Span, str], ...] = (),
     ) -> Core:
         """Record an error; return a placeholder for the form."""
         if len(self.diagnostics) < MAX_FINDINGS:
-            self.diagnostics.append(Diagnostic(id, message, span, label, help))
+            self.diagnostics.append(Diagnostic(id, message, span, label, help, related=related))
         return Literal(None)
 
     def warn(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from ...ir.diagnostics import Diagnostic, suggest
+from ...ir.diagnostics import Diagnostic, labelled, suggest
 from ...ir.spans import Source, Span
 from ..source.document import Document, Mapping, Node, Refused, Scalar
 from ..source.schema import Field, Spec, Type, fields_of
@@ -87,9 +87,10 @@ class _Reader(SchemaReader):
         for constraint in spec.constraints:
             if kept.setdefault(constraint.name, constraint) is not constraint:
                 first = kept[constraint.name].span_of("name")
-                help = f"it was given before in line {first.line}" if first else None
                 message = f"two constraints are called `{constraint.name}`"
-                self.error("duplicate-name", message, constraint.span_of("name"), "", help)
+                again, related = constraint.span_of("name"), labelled(first, "first given here")
+                finding = Diagnostic("duplicate-name", message, again, "given again", related=related)
+                self.document.report(finding)
         return attrs.evolve(spec, constraints=tuple(kept.values()))
 
     def is_compiled(self, root: Mapping, paradigm: str) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ...ir.diagnostics import Diagnostic, labelled
 from ...ir.scalars import read_scalar
 from ...ir.spans import Source
 from .document import Document, Mapping, Node, Refused, Scalar, Sequence
@@ -247,10 +248,12 @@ class _Builder:
             parent.entries[key.text] = (key, node)
             return
         first = self.document.span(parent.entries[key.text][0])
-        self.fail(
-            "duplicate-key",
-            f"`{key.text}` is given twice",
-            (key.start, key.end),
-            "given again",
-            f"it was given before in line {first.line}",
+        self.document.report(
+            Diagnostic(
+                "duplicate-key",
+                f"`{key.text}` is given twice",
+                self.document.span_at(key.start, key.end),
+                "given again",
+                related=labelled(first, "first given here"),
+            )
         )

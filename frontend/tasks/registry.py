@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from posixpath import join
 
-from ...ir.diagnostics import CompileError, Diagnostic
+from ...ir.diagnostics import CompileError, Diagnostic, labelled
 from ...ir.records import frozen
 from ...ir.spans import Source
 from ...stdlib import read_text
@@ -169,9 +169,15 @@ def read_project(folder: str) -> Found:
             wrong += found
             if task is not None and task.name in tasks:
                 first = tasks[task.name]
-                where = f"it is defined in {first.source.path}" if first.source is not None else None
                 message = f"the task `{task.name}` is defined twice"
-                wrong.append(Diagnostic("repeated-task", message, task.span, help=where))
+                wrong.append(
+                    Diagnostic(
+                        "repeated-task",
+                        message,
+                        task.span,
+                        related=labelled(first.span, "first defined here"),
+                    )
+                )
             elif task is not None:
                 tasks[task.name] = task
         else:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from ...ir.diagnostics import Diagnostic
+from ...ir.diagnostics import Diagnostic, labelled
 from ...ir.effects import ON_UNKNOWN
 from ...ir.records import frozen
 from ...ir.spans import Source
@@ -153,8 +153,9 @@ class _Reader(SchemaReader):
                 continue
             if tool.name in found:
                 first = found[tool.name].span
-                where = f"it was declared in line {first.line}" if first is not None else None
-                self.error("repeated-tool", f"`{tool.name}` is declared twice", tool.span, "", where)
+                message, related = f"`{tool.name}` is declared twice", labelled(first, "first declared here")
+                finding = Diagnostic("repeated-tool", message, tool.span, "declared again", related=related)
+                self.document.report(finding)
             else:
                 found[tool.name] = tool
         return list(found.values())

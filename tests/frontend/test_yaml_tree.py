@@ -171,7 +171,7 @@ def test_a_duplicate_key_is_reported_where_it_stands_again() -> None:
     (finding,) = document(text).diagnostics
     assert finding.id == "duplicate-key"
     assert finding.span == Span("t.yaml", 3, 1, 3, 2)
-    assert finding.help == "it was given before in line 1"
+    assert [(span.line, label) for span, label in finding.related] == [(1, "first given here")]
 
 
 @pytest.mark.parametrize(

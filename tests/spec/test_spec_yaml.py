@@ -18,8 +18,9 @@ TESTS = Path(__file__).parents[1]
 # Kinds of blocks that need not be run, with the reason. There are none.
 INERT: dict[str, str] = {}
 
-# Files of these chapters are read by the commands below them, valid or not.
-PROJECTS = ("cli.md", "joint.md", "testing.md")
+# Files of these chapters are read by the commands below them, valid or not;
+# `diagnostics.md` has a test of its own.
+PROJECTS = ("cli.md", "diagnostics.md", "joint.md", "testing.md")
 YAML = [block for chapter in CHAPTERS if chapter not in PROJECTS for block in take(chapter, "yaml")]
 WORLDS = [block for block in YAML if block.info == "world"]
 # A file of a project stands under its path, a part of a program under that word.
