@@ -258,9 +258,7 @@ class Batch:
 
     def _budget(self, job: Job) -> dict[str, float]:
         """What a job may use up. Raises UserError."""
-        from ..project import budget
-
-        return budget.asked(job.values.budget, self._base.budget)
+        return self._base.budget_of(job.values, self._base.budget)
 
     def _begin(self, scheduled: ScheduledRun) -> None:
         job: Job = scheduled.about.about

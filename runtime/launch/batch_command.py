@@ -121,7 +121,4 @@ def _prepare(command: Command, values: Values) -> None:
     command.bounds.apply()
     command.choose_tier()
     command.configure()
-    if values.budget:
-        from ..project import budget
-
-        command.budget = budget.asked(values.budget, command.budget)
+    command.budget = command.budget_of(values, command.budget)

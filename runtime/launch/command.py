@@ -29,6 +29,8 @@ from ..runs import locks, runs
 from ..runs.checkpoints import Checkpoints
 from ..runs.follower import history_of
 from ..terminal.live_tail import LiveDisplay, LiveFile
+from ..terminal.progress import ProgressDisplay, limits_of
+from ..terminal.redaction import MaskedDisplay
 from .report import Report
 
 TYPE_CHECKING = False
@@ -192,6 +194,14 @@ class Command:
 
             self.tier = tier_choice.asked(self.values.tier)
 
+    def budget_of(self, values: Values, default: dict[str, float]) -> dict[str, float]:
+        """The budget that `--budget` sets, else the default. Raises UserError."""
+        if not values.budget:
+            return default
+        from ..project import budget
+
+        return budget.asked(values.budget, default)
+
     def open_world(self, script: str | None) -> None:
         """Open the world to perform effects in, scripted or real."""
         if script is None:
@@ -251,14 +261,10 @@ class Command:
         if self.values.quiet:
             shown: Display = QuietDisplay(self.report.errors)
         else:
-            from ..terminal.progress import ProgressDisplay, limits_of
-
             shown = ProgressDisplay(self.report.screen, limits_of(image.meta), self.values.verbose)
         if self.folder is not None:
             shown = LiveDisplay(shown, LiveFile(self.folder.live))
         if secrets.known:
-            from ..terminal.redaction import MaskedDisplay
-
             shown = MaskedDisplay(shown)
         return shown
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from errno import EIO, ENOSPC
 
-from ...ir.diagnostics import CompileError, Diagnostic, in_order, to_json
-from ...ir.spans import Source
+from ...ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
+from ...ir.spans import Source, Span
+from ...vm.code.image import Image
 from ..host.context import Interrupted
 from ..host.errors import (
     EXIT_FAILURE,
@@ -22,6 +23,7 @@ from ..host.errors import (
     reason,
 )
 from ..journal.journal import JournalError
+from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
 
 TYPE_CHECKING = False
@@ -79,6 +81,25 @@ def diagnostics(error: BaseException) -> tuple[Sequence[Diagnostic], Sequence[So
             return [Diagnostic("cannot-write", f"cannot write to standard output: {reason(error)}")], ()
         case _:
             return (), ()
+
+
+def as_text(error: BaseException, color: bool) -> str:
+    """The diagnostics of an exception as text, '' where there are none."""
+    found, sources = diagnostics(error)
+    return render_all(found, sources, color) + "\n" if found else ""
+
+
+def fault_text(outcome: Outcome, image: Image | None, color: bool) -> str:
+    """The error a run ended with, at its place in the source, with its backtrace."""
+    error = outcome.error or {}
+    span = Span(*outcome.place) if outcome.place else None
+    sources = [Source(source.path, source.sha256, source.text) for source in (image.sources if image else ())]
+    kind, message = str(error.get("kind")), str(error.get("message"))
+    text = render_all(
+        [Diagnostic(kind, message, span, "here" if span else "", error.get("help"))], sources, color
+    )
+    trace = error.get("backtrace") or []
+    return "\n".join([text, *(f"  {line}" for line in trace if len(trace) > 1), ""])
 
 
 def of_run(error: BaseException, folder: RunFolder | None) -> BaseException:

@@ -19,11 +19,7 @@ from . import early_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
-
-    from ...ir.diagnostics import Diagnostic
-    from ...ir.spans import Source
 
 
 class Report:
@@ -56,35 +52,21 @@ class Report:
     def warn(self, text: str) -> None:
         self.errors.write(text + "\n")
 
-    def show(self, diagnostics: Iterable[Diagnostic], sources: Iterable[Source] = ()) -> None:
-        from ...ir.diagnostics import render_all
-
-        self.errors.write(render_all(diagnostics, sources, self.errors.color) + "\n")
-
     def show_failure(self, error: BaseException, is_begun: bool = True) -> None:
         """Show an exception; nothing for an interrupted run, whose display has shown it, or for a defect."""
         from . import failures
 
-        found, sources = failures.diagnostics(error)
-        if found:
-            self.show(found, sources)
+        text = failures.as_text(error, self.errors.color)
+        if text:
+            self.errors.write(text)
         elif not is_begun and not failures.is_internal(error):
             self.warn(early_signals.SAID)
 
     def show_fault(self, outcome: Outcome, image: Image | None) -> None:
         """Show the error a run ended with, at its place in the source."""
-        from ...ir.diagnostics import Diagnostic
-        from ...ir.spans import Source, Span
+        from . import failures
 
-        error = outcome.error or {}
-        span = Span(*outcome.place) if outcome.place else None
-        found = image.sources if image else ()
-        sources = [Source(source.path, source.sha256, source.text) for source in found]
-        kind, message = str(error.get("kind")), str(error.get("message"))
-        self.show([Diagnostic(kind, message, span, "here" if span else "", error.get("help"))], sources)
-        trace = error.get("backtrace") or []
-        if len(trace) > 1:
-            self.errors.write("".join(f"  {line}\n" for line in trace))
+        self.errors.write(failures.fault_text(outcome, image, self.errors.color))
 
     # --- the result -----------------------------------------------------------------------------
 

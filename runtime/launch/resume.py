@@ -71,10 +71,7 @@ def _fork(command: Command, make: Callable[[], RunFolder]) -> Outcome | None:
     """Go on with a new run that has its past; one that may not is none, unless it is to wait."""
     command.choose_tier()
     command.configure()
-    if command.values.budget:
-        from ..project import budget
-
-        budget.asked(command.values.budget, {})
+    command.budget_of(command.values, {})  # refuse a wrong one before the fork is made
     with StopSignals(command.report.is_silent) as interrupt:
         made = make()
         if interrupt.count:

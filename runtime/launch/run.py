@@ -73,14 +73,11 @@ def new_run(command: Command, load: Callable[[Command], tuple[str, Image]] = loa
     command.configure()
     if values.flame:
         refuse_missing_folder(values.flame)
-    if values.budget:
-        from ..project import budget
-
-        command.budget = budget.asked(values.budget, command.budget)
+    command.budget = command.budget_of(values, command.budget)
     if values.record:
-        from ..recordings import cases, make_case
+        from . import record_case
 
-        make_case.refuse_taken(cases.case_path(values.record))
+        record_case.refuse_taken(values.record)
     if values.dry_run and command.is_background:
         raise UserError("bad-option", "--dry-run executes nothing, so it cannot run in the background")
     path, image = load(command)
@@ -92,7 +89,7 @@ def new_run(command: Command, load: Callable[[Command], tuple[str, Image]] = loa
     with StopSignals(command.report.is_silent, command.is_background) as interrupt:
         ended = alone(start(command, path, image, interrupt))
     if values.record:
-        _record(command, ended)
+        record_case.record(command, ended)
     return ended
 
 
@@ -182,26 +179,3 @@ def _mention_unfinished(command: Command, folder: RunFolder, path: str) -> None:
     before = runs.unfinished_before(folder)
     if before is not None and path and before.start().get("path") == path and not locks.is_live(before):
         command.warn(f"note: {before.id} has not ended; to go on with it: llc resume {before.id}")
-
-
-def _record(command: Command, ended: Outcome) -> None:
-    """Make a test case of the finished run; show why where that is impossible."""
-    from ..journal.journal import JournalError
-    from ..recordings import case_writer, cases, find, make_case
-
-    assert command.folder is not None
-    if ended.status == "interrupted":
-        command.warn("note: the run was interrupted, so no case is recorded")
-        return
-    try:
-        path = cases.case_path(command.values.record)
-        case, notices = make_case.make(find.RunFiles.of(command.folder), path)
-        case_writer.write(case)
-    except (UserError, JournalError) as error:
-        command.is_unrecorded = True
-        command.report.show_failure(error)
-        return
-    for notice in notices:
-        command.warn(f"note: {notice}")
-    if not command.values.quiet:
-        command.warn(f"recorded {case.path}")

@@ -1,0 +1,34 @@
+"""`llc run --record`: a test case made of the finished run. Imported only with that option."""
+
+from __future__ import annotations
+
+from ..host.errors import UserError
+from ..journal.journal import JournalError
+from ..journal.outcome import Outcome
+from ..recordings import case_writer, cases, find, make_case
+from .command import Command
+
+
+def refuse_taken(name: str) -> None:
+    """Raise UserError if there is a case of this name already."""
+    make_case.refuse_taken(cases.case_path(name))
+
+
+def record(command: Command, ended: Outcome) -> None:
+    """Make a test case of the finished run; show why where that is impossible."""
+    assert command.folder is not None
+    if ended.status == "interrupted":
+        command.warn("note: the run was interrupted, so no case is recorded")
+        return
+    try:
+        path = cases.case_path(command.values.record)
+        case, notices = make_case.make(find.RunFiles.of(command.folder), path)
+        case_writer.write(case)
+    except (UserError, JournalError) as error:
+        command.is_unrecorded = True
+        command.report.show_failure(error)
+        return
+    for notice in notices:
+        command.warn(f"note: {notice}")
+    if not command.values.quiet:
+        command.warn(f"recorded {case.path}")
