@@ -15,7 +15,7 @@ import attrs
 from ...ir.diagnostics import Diagnostic, nearest, suggest
 from ...ir.spans import Span
 from ..source.document import Document
-from ..source.schema import MAX_NAME
+from ..source.schema import MAX_NAME, fields_of
 from ..template.template import parse
 from .evaluator_checks import jq_problem, regex_problem, schema_problems, schema_verdicts
 from .graph import Graph
@@ -34,7 +34,7 @@ from .schema import (
 )
 from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
-_SPECIAL_KEYS = ("on_success", "on_failure", "on_error", "on_yes", "on_no", "on_maintain", "on_unknown")
+_SPECIAL_KEYS = (*(key for key in fields_of(StateSpec) if key.startswith("on_")), "on_yes", "on_no")
 _CAPTURE_NAME = re.compile(r"[\w-]+")
 
 

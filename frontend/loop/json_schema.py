@@ -10,8 +10,8 @@ import re
 from typing import Any
 
 from ..source.json_schema import DRAFT, block_schema, table
-from . import paradigm_schema, schema
-from .paradigm_schema import PARADIGMS
+from . import paradigms, schema
+from .paradigms import PARADIGMS
 from .schema import Evaluator, Loop, LoopSettings
 
 
@@ -47,7 +47,7 @@ def fill_tables(text: str) -> str:
     """A Markdown text with the table between each `<!-- table: Class -->` and `<!-- end -->` anew."""
 
     def fill(found: re.Match[str]) -> str:
-        cls = getattr(schema, found[2], None) or getattr(paradigm_schema, found[2])
+        cls = getattr(schema, found[2], None) or getattr(paradigms, found[2])
         shared = (LoopSettings, schema.OutputEvaluator, Evaluator)
         without = next((base for base in shared if issubclass(cls, base) and cls is not base), None)
         return found[1] + table(cls, without) + found[3]

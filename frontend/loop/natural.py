@@ -22,8 +22,7 @@ from ..source.files import is_there, read_source
 from ..source.schema import fields_of
 from ..source.yaml_tree import read_document
 from ..source.yaml_writer import entry
-from .desugar import to_fsm
-from .paradigm_schema import LoopSpec, NaturalSpec, WrittenSpec
+from .paradigms import LoopSpec, NaturalSpec, WrittenSpec, to_fsm
 from .reader import read_tree
 from .schema import Loop, LoopSettings
 

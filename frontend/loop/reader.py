@@ -21,7 +21,7 @@ from ..source.yaml_tree import read_document
 from .schema import Loop, LoopSettings, StateSpec
 
 if TYPE_CHECKING:
-    from .paradigm_schema import Constraint, InvariantsSpec, LoopSpec
+    from .paradigms import Constraint, InvariantsSpec, LoopSpec
 
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
 _VERDICT_KEY = re.compile(r"on_([A-Za-z][\w-]*)")
@@ -32,7 +32,7 @@ _STAND_IN: dict[str, Any] = {"text": "", "target": "", "map": {}}
 
 def _paradigms() -> dict[str, type[LoopSettings]]:
     """The classes of loops; a loop of states does not wait for the others."""
-    from .paradigm_schema import PARADIGMS
+    from .paradigms import PARADIGMS
 
     return PARADIGMS
 

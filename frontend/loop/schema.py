@@ -1,6 +1,6 @@
 """Schema of a loop: settings, evaluators and states, one class per block (`source.schema`).
 
-The keys of the other paradigms are in `paradigm_schema`, which a loop of states need not load. Must not
+The keys of the other paradigms are in `paradigms`, which a loop of states need not load. Must not
 be in here: YAML, templates, checks across fields.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import attrs
 
@@ -267,9 +267,10 @@ class Answer(Evaluator):
     details: ClassVar[tuple[str, ...]] = ("answer", "by")
 
 
-EVALUATORS: dict[str, type[Evaluator]] = {
-    cls.type: cls for cls in (ExitCode, OutputNumeric, OutputJson, OutputContains, Convergence, LlmStructured)
-}
+NamedEvaluator = ExitCode | OutputNumeric | OutputJson | OutputContains | Convergence | LlmStructured
+AnyEvaluator = NamedEvaluator | Answer
+
+EVALUATORS: dict[str, type[Evaluator]] = {cls.type: cls for cls in get_args(NamedEvaluator)}
 
 
 # --- states -----------------------------------------------------------------------------------
@@ -322,7 +323,7 @@ class StateSpec(Spec):
         default=None,
         metadata=of(DURATION, "Seconds for the action; its whole process group is ended then."),
     )
-    evaluate: Evaluator | None = attrs.field(
+    evaluate: NamedEvaluator | None = attrs.field(
         default=None,
         metadata=of(
             Type("tagged", specs=tuple(EVALUATORS.values()), tag="type"),
@@ -522,7 +523,7 @@ class Loop(LoopSettings):
             action = value + action[begins.end() :]
         return "slash" if is_slash_command(action) else "shell"
 
-    def evaluator_of(self, state: StateSpec) -> Evaluator:
+    def evaluator_of(self, state: StateSpec) -> AnyEvaluator:
         """How a state is judged: as it says, else by the kind of its action (seed, Default Evaluation)."""
         if state.evaluate is not None:
             return state.evaluate

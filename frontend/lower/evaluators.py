@@ -7,7 +7,7 @@ came back.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 from ...ir.builder import expr, freeze, prim, record, store
 from ...ir.nodes import Const, Expr, Slot
@@ -64,6 +64,8 @@ class Evaluation:
                 result = self.convergence(self.evaluator)
             case LlmStructured():
                 result = self.model(self.evaluator)
+            case _:
+                assert_never(self.evaluator)
         self.chain.add(store("result", result, span=self.evaluator.span))
         if isinstance(self.evaluator, Convergence):
             measured = Slot(f"measured.{self.state.name}")

@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from ...frontend.loop.paradigm_schema import PARADIGMS
+from ...frontend.loop.paradigms import PARADIGMS
 from ...ir.diagnostics import CompileError, render_all, suggest
 from ...ir.scalars import read_scalar
 from ..host.context import Interrupted

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...frontend.compile import Compiled
-from ...frontend.loop.desugar import slug
-from ...frontend.loop.paradigm_schema import PARADIGMS
-from ...frontend.loop.schema import LoopSettings
-from ...frontend.source.schema import fields_of
+from ...frontend.loop.paradigms import PARADIGMS, slug
+from ...frontend.loop.schema import EVALUATORS, LoopSettings, StateSpec
+from ...frontend.source.schema import Spec, fields_of
 from ...frontend.source.yaml_writer import Word, bare, entry
 from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError, reason
@@ -32,7 +31,10 @@ LONGEST_NAME = 80
 _NAME = re.compile(r"\w[\w.-]*")
 _RESERVED = ("config", "tools")
 # Words of the schema, which need no quotation marks.
-_WORDS = ("type", "operator", "direction", "match", "action_type", "status", "on_unknown")
+_BLOCKS: tuple[type[Spec], ...] = (StateSpec, *EVALUATORS.values())
+_WORDS = {"type"}.union(
+    key for block in _BLOCKS for key, field in fields_of(block).items() if field.type.kind == "choice"
+)
 _FIRST = ("paradigm", "name", "description")
 _NOTHING_RUN = "Nothing was run."
 

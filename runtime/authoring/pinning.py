@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...frontend.loop.natural import Pin, key_of, lock_path, pins_in, print_lock
-from ...frontend.loop.paradigm_schema import NaturalSpec
+from ...frontend.loop.paradigms import NaturalSpec
 from ...frontend.loop.reader import read_loop
 from ...frontend.source.document import Document
 from ...frontend.source.files import read_source

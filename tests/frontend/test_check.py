@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from llc.frontend.loop.checks import check
-from llc.frontend.loop.desugar import to_fsm
+from llc.frontend.loop.paradigms import to_fsm
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import Diagnostic

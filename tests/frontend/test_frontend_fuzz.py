@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llc.frontend.loop.checks import check
-from llc.frontend.loop.desugar import to_fsm
 from llc.frontend.loop.fsm_printer import print_fsm
-from llc.frontend.loop.paradigm_schema import PARADIGMS
+from llc.frontend.loop.paradigms import PARADIGMS, to_fsm
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.loop.schema import EVALUATORS, LoopSettings, StateSpec
 from llc.frontend.source.files import text_source

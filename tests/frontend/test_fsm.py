@@ -8,8 +8,8 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llc.frontend.loop.desugar import to_fsm
 from llc.frontend.loop.fsm_printer import print_fsm
+from llc.frontend.loop.paradigms import to_fsm
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.loop.schema import Loop
 from llc.frontend.source.files import text_source

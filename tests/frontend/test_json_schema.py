@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llc.frontend.loop.json_schema import json_schema
-from llc.frontend.loop.paradigm_schema import PARADIGMS
+from llc.frontend.loop.paradigms import PARADIGMS
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.loop.schema import EVALUATORS, StateSpec
 from llc.frontend.source.files import text_source

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llc.frontend.compile import Compiled, compile_file, compile_text
 from llc.frontend.loop.fsm_printer import print_fsm
 from llc.frontend.loop.natural import LOCK, Pin, key_of, pins_in, print_lock
-from llc.frontend.loop.paradigm_schema import NaturalSpec
+from llc.frontend.loop.paradigms import NaturalSpec
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.source.files import read_source
 from llc.ir.diagnostics import CompileError, Diagnostic, render_all

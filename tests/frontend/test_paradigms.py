@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from llc.frontend.loop.desugar import slug, to_fsm
 from llc.frontend.loop.fsm_printer import print_fsm
+from llc.frontend.loop.paradigms import slug, to_fsm
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.loop.schema import Loop
 from llc.frontend.source.document import Document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llc.frontend.loop.paradigm_schema import GoalSpec, LoopSpec
+from llc.frontend.loop.paradigms import GoalSpec, LoopSpec
 from llc.frontend.loop.reader import read_loop
 from llc.frontend.loop.schema import Convergence, ExitCode, Loop, OutputJson, StateSpec, is_slash_command
 from llc.frontend.source.files import text_source

@@ -389,7 +389,7 @@ def test_verbs_that_only_look_import_little(llc: Llc) -> None:
 
 # What a loop of states whose actions hold no variables has no use for.
 UNUSED = (
-    "loop.paradigm_schema", "loop.natural", "loop.json_schema", "loop.fsm_printer", "template.shell_quoting",
+    "loop.paradigms", "loop.natural", "loop.json_schema", "loop.fsm_printer", "template.shell_quoting",
     "shell", "core", "sexp", "expand", "tasks", "lower.program", "link.linker", "link.flow",
 )  # fmt: skip
 

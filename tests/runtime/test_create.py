@@ -15,7 +15,7 @@ import pytest
 
 from llc.frontend.compile import compile_file
 from llc.frontend.loop.natural import pins_in
-from llc.runtime.authoring import author, creating, describing, drafts, pinning
+from llc.runtime.authoring import author, creating, describing, drafts, pinning, wizard
 from llc.runtime.cli import typer_app
 from llc.runtime.cli.authoring import PARADIGMS
 from llc.runtime.host.errors import UserError
@@ -170,9 +170,11 @@ def test_each_paradigm_can_be_given_by_options(
 
 def test_every_paradigm_has_its_options() -> None:
     """The verb, its options and the schema know the same paradigms."""
-    from llc.frontend.loop.paradigm_schema import PARADIGMS as KNOWN
+    from llc.frontend.loop.paradigms import PARADIGMS as KNOWN
 
     assert set(PARADIGMS) == set(KNOWN) == set(creating.OWN)
+    assert set(creating._READ) == set(creating._NEEDED) == set(KNOWN)
+    assert set(wizard._QUESTIONS) - {"fix", "maintain"} == set(KNOWN)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 from spec.blocks import Shell, commands, take, text_of
 
 from llc.frontend.loop.natural import key_of
-from llc.frontend.loop.paradigm_schema import PARADIGMS, NaturalSpec
+from llc.frontend.loop.paradigms import PARADIGMS, NaturalSpec
 from llc.frontend.loop.reader import read_loop
 from llc.runtime.authoring.creating import OWN
 
