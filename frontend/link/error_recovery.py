@@ -1,7 +1,8 @@
-"""What can be said of a text's meaning although it could not be read without errors.
+"""Error recovery: findings about a text that could not be read without errors.
 
-The reader's data are a guess then. What is found in a form that was read without an error is told beside
-the reader's findings; where brackets are in doubt a definition may be lost, so names are not told then.
+The data of the reader are a guess then. Findings in a form that was read without an error are reported
+together with those of the reader. Where brackets are in doubt, a definition may be missing, so findings
+about names are left out.
 """
 
 from __future__ import annotations
@@ -12,22 +13,22 @@ from ...ir.diagnostics import Diagnostic
 from ...ir.spans import Span
 from ..sexp.datum import Datum
 
-# After these what follows was read as something else than its author meant, or not at all.
+# After one of these the rest was read as something else than its author meant, or not at all.
 _HOPELESS = frozenset(("nested-too-deep", "too-many-findings", "unterminated-string", "unterminated-comment"))
 _IN_DOUBT = frozenset(("unclosed-form", "stray-bracket", "mismatched-bracket", "reserved-brace"))
-# What is found where a definition was lost.
+# Findings that a missing definition causes.
 _OF_NAMES = frozenset(("unbound-name", "unknown-task", "repeated-name", "used-before-definition"))
 
 
 def is_worth_expanding(found: Iterable[Diagnostic]) -> bool:
-    """Whether anything can be said of data that were read with these findings."""
+    """Whether data that were read with these findings are good enough for expansion."""
     return not any(finding.id in _HOPELESS for finding in found)
 
 
-def said_beside(
+def reliable_findings(
     found: Sequence[Diagnostic], further: Iterable[Diagnostic], data: Iterable[Datum]
 ) -> list[Diagnostic]:
-    """Of the findings about the data those that the reader's, `found`, do not put in question."""
+    """The further findings that the findings of the reader, `found`, do not put in question."""
     errors = [finding.span for finding in found if finding.is_error and finding.span is not None]
     is_in_doubt = any(finding.id in _IN_DOUBT for finding in found)
     broken = [

@@ -23,7 +23,7 @@ from ..lower.program import lower_calling_loop, lower_flow
 from ..sexp.reader import read
 from ..source.document import Document
 from ..source.files import EXPRESSION, text_source
-from .error_recovery import is_worth_expanding, said_beside
+from .error_recovery import is_worth_expanding, reliable_findings
 from .linker import Linker, imported_source
 
 
@@ -48,7 +48,7 @@ def compile_flow(source: Source, options: CompileOptions = DEFAULT_OPTIONS) -> F
         environment = Environment(tuple(options.arguments), imported_source, linker.loop, limits, declared)
         expansion = expand(data, source, environment)
     if not is_read:
-        raise CompileError([*found, *said_beside(found, expansion.diagnostics, data)], [source])
+        raise CompileError([*found, *reliable_findings(found, expansion.diagnostics, data)], [source])
     found += expansion.diagnostics
     found += linker.diagnostics
     found += _unused(expansion.program)

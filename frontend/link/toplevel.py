@@ -1,10 +1,10 @@
-"""Programs that are given a form at a time: each is compiled for itself and sees what came before.
+"""The top level of a session: forms that are compiled one at a time, each seeing the earlier ones.
 
-Every variable at the top lives in a box that all forms share: a form becomes a function that captures
-the boxes of the variables it names. So a definition can be replaced under those who use it, and
-nothing is evaluated twice. A name that a function uses before anybody has defined it is *promised*:
-a warning now, a fault if it is asked for too early. Must not be in here: boxes, values, and running
-anything (`runtime/terminal/session.py`).
+Each top-level variable is in a box that all forms share; a form becomes a function that captures the
+boxes of the variables it names. So a definition can be replaced while functions use it, and nothing is
+evaluated twice. A name that a function uses before its definition is *promised*: a warning at compile
+time, a fault if it is read too early. Must not contain: boxes, values, execution
+(`runtime/terminal/session.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..expand.bodies import fill_unit
 from ..expand.context import MAX_FINDINGS, Abandoned, Context, Environment, LibraryName, root_scope
 from ..expand.expander import run
 from ..expand.unit import Unit
-from ..lower.program import FlowNames, lower_input
+from ..lower.program import FunctionNames, lower_input
 from ..sexp.datum import Datum, Form
 from ..tasks.registry import TaskRegistry
 from ..tasks.signature import Signature
@@ -85,7 +85,7 @@ class _State:
     assigned: set[Binding]
     promised: dict[Identifier, Binding]
     modules: dict[str, Any]
-    given: FlowNames
+    given: FunctionNames
     count: int = 0
 
     def copy(self) -> _State:
@@ -121,7 +121,7 @@ class Toplevel:
         self.expected: Collection[str] = ()
         self.valued: Collection[Binding] = ()
         variables: dict[Binding, None] = {self.config: None, self.last: None}
-        self._state = _State(self.top.names, variables, {}, set(), {}, {}, FlowNames())
+        self._state = _State(self.top.names, variables, {}, set(), {}, {}, FunctionNames())
 
     # --- what the expander asks -------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class Toplevel:
         )
 
     def _note_functions(self, entries: list[tuple[Binding, Core]]) -> None:
-        """What is known of variables that functions are defined as, and that nobody assigns."""
+        """Record the variables that are defined as functions and never assigned."""
         state = self._state
         for _, value in entries:
             state.assigned.update(node.binding for node in walk(value) if isinstance(node, Assign))

@@ -1,8 +1,8 @@
-"""Whether a loop that could be read makes sense.
+"""Semantic checks of a loop that could be read.
 
-Owns the rules across keys and states: targets that exist, ways that end, verdicts that lead
-somewhere, keys that contradict each other, expressions that compile. Everything is reported, in one
-go; an error refuses the loop, a warning does not (`spec/loops.md`).
+Owns the rules across keys and states: targets that exist, paths that end, verdicts that are routed,
+keys that contradict each other, expressions that compile. All findings are reported together; an error
+rejects the loop, a warning does not (`spec/loops.md`).
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class _Checker:
     # --- one state --------------------------------------------------------------------------
 
     def leftovers(self, state: StateSpec) -> Iterator[Diagnostic]:
-        """Keys that mean nothing beside the others."""
+        """Keys that have no effect because of other keys."""
         unread = () if state.acts else ("capture", "timeout")
         if state.action is None:
             unread = (*unread, "action_type", "on_unknown")
@@ -250,7 +250,7 @@ class _Checker:
                 ("terminal", state.terminal, "key:terminal"),
             ):
                 if given:
-                    yield self.contradiction(state, place, key, "`next` goes on whatever happened")
+                    yield self.contradiction(state, place, key, "`next` is taken whatever the result")
         elif state.terminal and not state.is_terminal:
             yield self.contradiction(
                 state, "key:terminal", "terminal", "the state has routes, and they come first"
@@ -282,7 +282,7 @@ class _Checker:
         if not state.asks:
             for key in ("choices", "default"):
                 if getattr(state, key) is not None:
-                    why = "the state asks nobody"
+                    why = "the state asks no question"
                     yield self.unused(state.span_of(f"key:{key}"), key, why, "add `action_type: ask`")
             return
         if state.on_unknown is not None:
@@ -344,7 +344,7 @@ class _Checker:
                 "no-way-out", f"state `{name}` leads nowhere", state.span_of("name"), "ends here", help
             )
         elif not state.acts and state.evaluate is None:
-            help = "add an action, or an evaluator with `source`; `next` goes on without a verdict"
+            help = "add an action, or an evaluator with `source`; `next` needs no verdict"
             message = f"state `{name}` has nothing to judge"
             yield Diagnostic("nothing-to-judge", message, state.span_of("name"), "gives no verdict", help)
         elif not state.acts and state.evaluate is not None and state.evaluate.source is None:

@@ -1,8 +1,7 @@
-"""Which state may follow which, and what holds on every way there.
+"""The control flow graph of a loop: reachability, and facts that hold on every path.
 
-Owns the loop as a graph of numbered states. A target that is worked out at run time reaches every
-state, through one node of its own, so that no loop makes the graph quadratic; so does one that is
-wrong, because what was meant may be any.
+States are numbered. A target that is computed at run time reaches every state, through one node of its
+own, so that no loop makes the graph quadratic; so does a target that does not exist.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from .schema import CURRENT, Loop, StateSpec
 
-# Gives the name a target stands for, or None where only a run can tell.
+# The state that a target names; None if it is known only at run time.
 Resolve = Callable[[str], str | None]
 
 

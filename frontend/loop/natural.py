@@ -1,7 +1,7 @@
-"""`paradigm: natural`: words that a model once made a loop of, which is pinned in a file beside them.
+"""`paradigm: natural`: a description whose loop a model wrote once, pinned in a lock file.
 
-Owns the lock file: how a text finds its pin, what the pin gives, how pins are written. The compiler
-asks nobody: what is not pinned is an error that says how it is pinned
+Owns the lock file: the key of a description, the loop of a pin, the writing of pins. The compiler asks
+no model: a description without a pin is an error that says how to pin it
 (`runtime/authoring/pinning.py` asks the model). `spec/create.md` has the file's format.
 """
 
@@ -50,7 +50,7 @@ def key_of(spec: NaturalSpec) -> str:
 
 
 def lock_path(path: str) -> str | None:
-    """The lock file for a loop's file; None for a text that stands in none."""
+    """The lock file for the file of a loop; None for a text without a file."""
     return None if path.startswith("<") else join(dirname(path), LOCK)
 
 
@@ -112,7 +112,7 @@ def _not_pinned(spec: NaturalSpec, path: str) -> Diagnostic:
     message = "no model has said yet what these words mean"
     help = f"llc create --pin {path} asks one, and keeps the answer in {lock_path(path) or LOCK}"
     if path.startswith("<"):
-        help = "write it to a file; what it means is pinned beside it"
+        help = "write it to a file; its pin is kept in the same folder"
     return Diagnostic("not-pinned", message, spec.span_of("description"), "these", help)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
 _VERDICT_KEY = re.compile(r"on_([A-Za-z][\w-]*)")
-# What stands in for a required field of a loop that could not be read.
+# Placeholders for required fields of a loop that could not be read.
 _SHELL_WORD = re.compile(r"\w*sh|shell\w*|cmd|command|run")
 _STAND_IN: dict[str, Any] = {"text": "", "target": "", "map": {}}
 

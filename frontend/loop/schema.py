@@ -306,7 +306,7 @@ class StateSpec(Spec):
     )
     default: str | None = attrs.field(
         default=None,
-        metadata=of(TEMPLATE, "The answer where nobody gives one within `timeout`, or only Enter."),
+        metadata=of(TEMPLATE, "The answer if none is given within `timeout`, or only Enter."),
     )
     call: str | None = attrs.field(
         default=None,
@@ -467,13 +467,14 @@ class LoopSettings(Spec):
         default="end",
         metadata=of(
             choice("end", "pause", "continue"),
-            "What becomes of the loop when an agent says `CONTEXT_HANDOFF:`.",
+            "What the loop does when an agent says `CONTEXT_HANDOFF:`.",
         ),
     )
     max_handoffs: int = attrs.field(
         default=5,
         metadata=of(
-            Type("integer", least=1, most=20), "Sessions that may follow on one action, where it goes on."
+            Type("integer", least=1, most=20),
+            "Further sessions for one action at most.",
         ),
     )
     budget: Budget | None = attrs.field(

@@ -1,6 +1,6 @@
-"""Actions to effects: a command, a slash command for an agent, a question; and what an agent hands over.
+"""Actions to effects: a command, a slash command for an agent, a question; and handovers of an agent.
 
-The calls of functions are `calling`'s. Must not be in here: how what an action gave is judged.
+Must not contain: calls of functions (`calls`), the evaluation of a result (`evaluators`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
 
 
 def _hand_over(context: LoopContext, chain: Chain, state: StateSpec, args: dict[str, Any]) -> None:
-    """What becomes of an agent whose context is full: the loop ends, or a new session goes on.
+    """Handover of an agent whose context is full: the loop ends, or a new session continues.
 
     Sessions that follow are written out one by one, so that nothing has to prove that they end.
     """
@@ -94,7 +94,7 @@ def _note(context: LoopContext, name: str, policy: str) -> Note:
 
 
 def _default_answer(context: LoopContext, state: StateSpec, needs: Needs) -> Expr | None:
-    """What a question is answered with where nobody answers in time."""
+    """The answer to a question that is not answered in time."""
     if not state.asks or state.default is None:
         return None
     template = context.templates[state.name, "default"]

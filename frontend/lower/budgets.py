@@ -27,7 +27,7 @@ def _bounds(context: LoopContext, state: StateSpec) -> Iterator[tuple[str, str, 
 
 
 def check_budget(context: LoopContext, chain: Chain, state: StateSpec, phase: str) -> None:
-    """A call that would start over budget does not start."""
+    """Branch to the limit instead of starting a call over budget."""
     for unit, slot, bound in _bounds(context, state):
         context.ends.add("budget")
         name = f"{state.name}/{phase}_{unit}"
@@ -36,15 +36,15 @@ def check_budget(context: LoopContext, chain: Chain, state: StateSpec, phase: st
 
 
 def spend(context: LoopContext, chain: Chain, state: StateSpec, reply: str) -> None:
-    """Add what a call reported as used to what was spent."""
+    """Add the usage that a call reported."""
     for unit, slot, bound in _bounds(context, state):
         used: Expr | int = 1
         if unit == "seconds":
             used = prim("div", prim("or", prim("lookup_or", Slot(reply), ("duration_ms",), 0), 0), 1000)
         elif unit != "calls":
-            told = prim("lookup_or", Slot(reply), ("usage", unit), 0)
-            # What nobody knows counts as all there is.
-            used = prim("select", prim("is_null", told), bound, told)
+            reported = prim("lookup_or", Slot(reply), ("usage", unit), 0)
+            # Unknown usage counts as the whole budget.
+            used = prim("select", prim("is_null", reported), bound, reported)
         chain.add(store(slot, prim("add", Slot(slot), used)))
 
 

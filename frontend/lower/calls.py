@@ -1,4 +1,4 @@
-"""The states in which a loop calls a function of a file, in place of an action.
+"""Calls of functions of a file in place of actions, as states of the loop.
 
     check/enter      the arguments, and what time it is
     check/call       the call; a fault in it goes to check/failed

@@ -1,6 +1,6 @@
-"""States of a loop written one after the other; and which of a loop's states can come again.
+"""A writer of consecutive states of a loop, and the states of a loop that are on a cycle.
 
-What `lower`, `judging` and `calling` write with. Must not be in here: what the states mean.
+Must not contain: the meaning of the states.
 """
 
 from __future__ import annotations

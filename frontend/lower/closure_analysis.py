@@ -1,4 +1,4 @@
-"""What a core program's functions share with each other, found before any of it is lowered.
+"""Closure analysis of a core program, before any of its functions is lowered.
 
 Owns the questions that need the whole program: which functions are *known* (bound once to a lambda,
 so that a call names it and its captures are filled in where it is called), what a function captures,
@@ -39,14 +39,14 @@ _DEEPEST = 60
 _SHORT_TEXT = 64
 
 
-class Captures:
+class ClosureAnalysis:
     """The answers for one closed function and all functions in it.
 
     known: variables that are functions, by their binding. constants: variables that are literals.
     boxed: variables that live in a box, since a function captures them and they change or have
     their value late; `early` are those of the latter kind. assigned, used: variables that are stored
     to after they got their value, and those that anything looks at or stores to. simple: nodes that
-    become one expression. parents: the function that a function stands in.
+    become one expression. parents: the function around each function.
 
     shared: parameters of the root that come in boxes of their own, which may have no value yet.
     """

@@ -1,12 +1,12 @@
-"""The time of a loop reaches into what the loop calls.
+"""Deadline propagation from loops into the functions that they call.
 
-Where a state with a time (its own, or its loop's) calls a function, everything that function may wait
-for has to be over by then, however deep the calls go. So every function reached that way that may
-wait gets a capture, `/deadline`: its effects are given it, and so are the functions it calls. An
-effect that was cut off by it ends the function in a fault that nothing in it can catch.
+If a state with a time limit (its own or its loop's) calls a function, all effects of that function must
+end by the deadline, however deep the calls are. So each function that is reached this way and may wait
+gets a capture, `/deadline`, and passes it to its effects and to the functions it calls. An effect that
+the deadline ended makes the function end in a fault that nothing in it can catch.
 
-A rewriting of states, done once all of a program's functions are there; `ir.called` proves what it
-is for. A loop that has a time of its own works out its `/deadline` and has the one around it in `/outer`.
+A rewriting of states, done once all functions of a program exist; `ir.call_limits` verifies the result.
+A loop with a time limit computes its own `/deadline` and keeps the outer one in `/outer`.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Calls:
     acted: Sequence[str]
 
 
-def hand_down(functions: Sequence[Function], loops: Mapping[str, Calls]) -> list[Function]:
-    """The functions, with deadlines handed down from those states of the `loops` that have one."""
+def pass_deadlines(functions: Sequence[Function], loops: Mapping[str, Calls]) -> list[Function]:
+    """The functions, with the deadlines of the states of `loops` passed to the functions they call."""
     if not any(calls.until for calls in loops.values()):
         return list(functions)
     references = References(functions)
@@ -152,7 +152,7 @@ class _Pass:
         return until
 
     def _guarded(self, state: State) -> Handler | None:
-        """The handler, before which the fault of a deadline goes on outwards."""
+        """The handler of a state, which passes the fault of a deadline outwards."""
         handler = state.handler
         if handler is None or self.calls is not None:
             return handler

@@ -1,8 +1,7 @@
-"""Evaluators to expressions: how the verdict on an action comes about.
+"""Evaluators to expressions: the verdict on the result of an action.
 
 One method for each evaluator of the schema. The deterministic ones are primitives; `output_json`
-asks the host to run jq, `llm_structured` asks it for a model's reply, and a primitive judges what
-came back.
+performs a jq effect and `llm_structured` a model effect, whose reply a primitive evaluates.
 """
 
 from __future__ import annotations
@@ -134,7 +133,7 @@ class Evaluation:
         )
 
     def truncated(self) -> Expr:
-        """How much of the subject was cut away, null where it is whole or nobody can say."""
+        """The number of bytes missing from the subject; null if it is whole or the number is unknown."""
         if self.evaluator.source is None:
             return prim("lookup_or", Slot("last"), ("truncated", "output"), None)
         template = self.context.templates[self.state.name, "evaluate.source"]

@@ -1,6 +1,6 @@
-"""Loops to states and jumps: everything a loop means becomes slots, instructions and exits.
+"""Loops to states and jumps: slots, instructions and exits.
 
-Each of the author's states `check` becomes a handful of IR states:
+Each state `check` of the author becomes several IR states:
 
     check            has it run in this iteration already?
     check/again      is another iteration allowed?      check/next       count it, back off

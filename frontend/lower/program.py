@@ -1,8 +1,8 @@
-"""Flows to programs: which functions a program has, what they are called, and its metadata.
+"""Flows to programs: the functions of a program, their names, and its metadata.
 
 Every function that is reached from the program's body becomes one of the IR: the author's, those
 of the library that are written in the language, and wrappers for primitives used as values. What
-one function becomes is decided in `normal_form`, what functions share in `captures`.
+one function becomes is decided in `anf`, what functions share in `closure_analysis`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ...ir.spans import Source
 from ..core.library import LIBRARY, Defined, Primitive, Spread
 from ..core.nodes import Apply, Binding, Core, External, Lambda, Letrec, Variable, walk
 from ..core.parts import FunctionPart, LoopPart
+from .anf import Body
 from .budgets import unbounded_calls
-from .closure_analysis import Captures
+from .closure_analysis import ClosureAnalysis
 from .context import Callee
-from .deadlines import Calls, hand_down
-from .function import Body
+from .deadlines import Calls, pass_deadlines
 from .loop import Lowering
 from .state_writer import Names
 
@@ -41,38 +41,38 @@ def lower_flow(
 
     `definition(name)` is the function of the library that is `Defined` under a name.
     """
-    return _Flow(definition, FlowNames()).program(root, name, sources)
+    return _ProgramLowering(definition, FunctionNames()).program(root, name, sources)
 
 
 def lower_calling_loop(
     part: LoopPart, sources: tuple[Source, ...], definition: Callable[[str], Lambda]
 ) -> Program:
     """The program of a loop and of the functions that it calls."""
-    return _Flow(definition, FlowNames()).loop_program(part, sources)
+    return _ProgramLowering(definition, FunctionNames()).loop_program(part, sources)
 
 
-class FlowNames:
+class FunctionNames:
     """The names that functions were given, and what functions of the library are called."""
 
     def __init__(self) -> None:
         self.names = Names()
         self.from_library: dict[str, str] = {}
 
-    def apart(self) -> FlowNames:
+    def apart(self) -> FunctionNames:
         """The same names, for functions that share none of the library's."""
-        apart = FlowNames()
+        apart = FunctionNames()
         apart.names = self.names
         return apart
 
-    def copy(self) -> FlowNames:
-        copied = FlowNames()
+    def copy(self) -> FunctionNames:
+        copied = FunctionNames()
         copied.names = self.names.copy()
         copied.from_library = dict(self.from_library)
         return copied
 
 
 def lower_input(
-    function: Lambda, shared: Sequence[Binding], definition: Callable[[str], Lambda], names: FlowNames
+    function: Lambda, shared: Sequence[Binding], definition: Callable[[str], Lambda], names: FunctionNames
 ) -> tuple[tuple[Function, ...], tuple[Binding, ...]]:
     """The functions for one form of a session, and which of the `shared` variables it captures.
 
@@ -81,16 +81,16 @@ def lower_input(
     around = Lambda(tuple(shared), (), None, function, span=function.span)
     runs_loops = any(isinstance(node, External) for node in walk(function))
     # What a loop calls may be given the loop's time, which what is there already does not take.
-    flow = _Flow(definition, names.apart() if runs_loops else names)
-    captures = Captures(around, flow.is_operation, shared)
-    functions = hand_down(flow.lower(function, captures), flow.calls)
+    flow = _ProgramLowering(definition, names.apart() if runs_loops else names)
+    captures = ClosureAnalysis(around, flow.is_operation, shared)
+    functions = pass_deadlines(flow.lower(function, captures), flow.calls)
     return tuple(functions), captures.of(function)
 
 
-class _Flow:
+class _ProgramLowering:
     """Functions are lowered one after the other; those they reach are put in line."""
 
-    def __init__(self, definition: Callable[[str], Lambda], names: FlowNames) -> None:
+    def __init__(self, definition: Callable[[str], Lambda], names: FunctionNames) -> None:
         self.definition = definition
         self.names = names.names
         self.from_library = names.from_library
@@ -109,10 +109,10 @@ class _Flow:
 
     def program(self, root: Core, name: str, sources: tuple[Source, ...]) -> Program:
         main = Lambda((), (), None, root, ENTRY, span=root.span)
-        self.lower(main, Captures(main, self.is_operation))
+        self.lower(main, ClosureAnalysis(main, self.is_operation))
         self.refuse_spending(self.functions, sources)
         meta = Meta(kind="flow", scope=self.scope(), loops=tuple(self.inner))
-        return Program(name, ENTRY, tuple(hand_down(self.functions, self.calls)), meta, sources=sources)
+        return Program(name, ENTRY, tuple(pass_deadlines(self.functions, self.calls)), meta, sources=sources)
 
     def loop_program(self, part: LoopPart, sources: tuple[Source, ...]) -> Program:
         loop = part.loop
@@ -123,7 +123,7 @@ class _Flow:
         self.loops[part] = name
         functions = [function, *self.work_off()]
         self.refuse_spending(functions, sources)
-        functions = hand_down(functions, self.calls)
+        functions = pass_deadlines(functions, self.calls)
         scope = _union([path for known in self.loops for path in known.loop.scope or (".",)])
         meta = Meta("loop", loop.paradigm, scope, lowering.maintains, lowering.limits, tuple(self.inner))
         return Program(loop.name, name, tuple(functions), meta, sources=sources)
@@ -186,14 +186,14 @@ class _Flow:
             call = Apply(Variable(part.binding), tuple(map(Variable, parameters)))
             body = Letrec(part.definitions.entries, call)
             whole = Lambda(parameters, (), None, body, f"{part.file}#{part.name}")
-            captures = Captures(whole, self.is_operation)
+            captures = ClosureAnalysis(whole, self.is_operation)
             function = captures.known.get(part.binding)
             stands_alone = function is not None and not captures.of(function)
             name = self.function_name(function if function is not None and stands_alone else whole, captures)
             self.functions_called[part] = Closure(name)
         return self.functions_called[part]
 
-    def lower(self, main: Lambda, captures: Captures) -> list[Function]:
+    def lower(self, main: Lambda, captures: ClosureAnalysis) -> list[Function]:
         """The functions of `main` and all that it reaches, itself first."""
         self.main = main
         self.function_name(main, captures)
@@ -210,7 +210,7 @@ class _Flow:
 
     # --- names --------------------------------------------------------------------------------
 
-    def function_name(self, function: Lambda, captures: Captures) -> str:
+    def function_name(self, function: Lambda, captures: ClosureAnalysis) -> str:
         known = self.known.get(function)
         if known is None:
             known = self.known[function] = self.names.give(self._full_name(function, captures))
@@ -218,7 +218,7 @@ class _Flow:
             self.waiting.append(lambda: Body(name, function, captures, self).lower())
         return known
 
-    def _full_name(self, function: Lambda, captures: Captures) -> str:
+    def _full_name(self, function: Lambda, captures: ClosureAnalysis) -> str:
         """`outer/inner` for a function inside another."""
         line = f"-{function.span.line}" if function.span is not None else ""
         name = function.name or f"lambda{line}"
@@ -243,7 +243,9 @@ class _Flow:
             entry = LIBRARY[name]
             if isinstance(entry, Defined):
                 function = self.definition(name)
-                self.from_library[name] = self.function_name(function, Captures(function, self.is_operation))
+                self.from_library[name] = self.function_name(
+                    function, ClosureAnalysis(function, self.is_operation)
+                )
             else:
                 self.from_library[name] = given = self.names.give(name)
                 self.wrappers.append(_wrapper(given, entry))

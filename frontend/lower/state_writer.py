@@ -1,7 +1,7 @@
 """Writing the states of a function: names, labels, temporaries, one open state at a time.
 
-Owns what a state is called and when one is begun: what nothing leads to is not written, and what
-only one plain jump leads to goes on in the state it comes from. Knows nothing of the language.
+Owns the names of states and their beginnings: a state that nothing jumps to is not written, and one with
+a single plain jump to it is merged into the state of the jump. Must not contain: the language.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Templates to expressions: what `${namespace.path}` reads, and what must be asked for first.
+"""Templates to expressions: the slots that `${namespace.path}` reads, and the effects needed before.
 
-`templates` says what a text consists of; this module says which slot of a lowered loop answers for
-each namespace (`spec/interpolation.md`).
+Must not contain: the parts of a template (`template`). Namespaces are in `spec/interpolation.md`.
 """
 
 from __future__ import annotations

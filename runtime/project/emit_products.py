@@ -1,4 +1,4 @@
-"""What `llc compile` and `llc disasm` give: the FSM, the IR, the bytecode, an image."""
+"""Output of `llc compile` and `llc disasm`: the FSM, the IR, the bytecode, an image."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Images kept in `.loops/.cache/`: what was compiled or verified before runs without waiting for that again.
+"""Cache of compiled and verified images, in `.loops/.cache/`.
 
-An entry's name is a digest of all that the image depends on: the source, its path, the overrides,
-this llc. What is missing, damaged or not ours is compiled again; the folder may be deleted at any
-time. An entry is used without being verified, so it carries a keyed digest: somebody else's
-repository cannot bring an entry that stands in for the loop one has read.
+The name of an entry is a digest of everything that the image depends on: the source, its path, the
+options, files of the project, this version of llc. A missing, damaged or foreign entry is compiled again;
+the folder may be deleted at any time. An entry is used without verification, so it carries a keyed digest:
+a repository from elsewhere cannot contain an entry that replaces a loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FOLDER = os.path.join(LOOPS, ".cache")
 SUFFIX = ".cached"
-# What is empty and says that the image of its name is sound.
+# An empty entry: the image with this digest is verified.
 SOUND = ".sound"
 MOST_ENTRIES = 64  # of each
 _MAC = 32

@@ -1,7 +1,7 @@
-"""A loop that was edited while a run of it was cut off: what differs, and how the run takes it on.
+"""Differences between the program of an unfinished run and its source as it is now.
 
-Owns the comparison of the program a run has with what its file says now, state by state, and the files
-of the programs a run went on with. Whether they fit together `vm.renewal` decides.
+Owns the comparison, state by state, and the files of the programs that a run continued with. Whether a
+run can migrate to a new program is decided by `vm.machine.migration`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _LIBRARY = "stdlib/"
-_OTHERWISE = "without --accept-changes it goes on with the program it has"
+_OTHERWISE = "without --accept-changes it continues with the program it has"
 
 
 class Change:
@@ -54,9 +54,9 @@ class Change:
                 self.changed[name] = [key for key in new[name] if old[name].get(key) != new[name][key]]
 
     def text(self, run: str, state: str | None, is_accepted: bool) -> str:
-        """What the person is told; `state`: where the run is."""
+        """The report for the user; `state`: the current state of the run."""
         if self.image is None:
-            return f"note: {self.path} {self.trouble}; {run} goes on with the program it has"
+            return f"note: {self.path} {self.trouble}; {run} continues with the program it has"
         lines = [f"note: {self.path} has changed since {run} took its program from it"]
         lines += [f"  + {name}" for name in self.added]
         lines += [f"  - {name}" for name in self.removed]
@@ -68,9 +68,9 @@ class Change:
             there = "is not there any more" if state in self.removed else "is still there"
             lines.append(f"  the run is in `{state}`, which {there}")
         if is_accepted:
-            lines.append("  it is to go on with the new program")
+            lines.append("  --accept-changes: it is to continue with the new program")
         else:
-            lines.append("  it goes on with the program it has; with the new one: --accept-changes")
+            lines.append("  it continues with the program it has; with the new one: --accept-changes")
         return "\n".join(lines)
 
 
@@ -116,14 +116,14 @@ def accept(run: RunFolder, machine: Machine, change: Change) -> tuple[Machine, l
     except RenewalError as error:
         raise UserError(
             "incompatible-program",
-            f"{run.id} cannot go on with {change.path} as it is now: {error}",
+            f"{run.id} cannot continue with {change.path} as it is now: {error}",
             _OTHERWISE,
             EXIT_FAILURE,
         ) from None
 
 
 def keep(run: RunFolder, image: Image) -> None:
-    """Write the program that a run goes on with beside those it had. Raises JournalError."""
+    """Write a program that a run continues with to its folder. Raises JournalError."""
     number = 2
     while files.exists(os.path.join(run.path, f"program-{number}.llb")):
         number += 1
@@ -179,7 +179,7 @@ def _states(loop: Any) -> dict[str, dict[str, Any]]:
 
 
 def _functions(image: Image) -> dict[str, dict[str, Any]]:
-    """A program's functions, each with its states; no names are told of what differs in them."""
+    """The functions of a program, each with its states."""
     from ...vm.code.lift import lift
 
     return {function.name: {"states": function.states} for function in lift(image).functions}

@@ -35,9 +35,9 @@ _CHANGED = to_json({KIND: ProgramChanged.name})[:-1]
 
 
 def load(run: str, journal: str, name: str = FIRST_IMAGE, warn: Callable[[str], None] | None = None) -> Image:
-    """The program in the file `name` beside a run's journal, put back there if it had to be made again.
+    """The program of a run in the file `name`, restored from the source if it is missing or damaged.
 
-    warn: is told so in a sentence. Raises UserError where the program cannot be had.
+    warn: receives a note about that. Raises UserError if there is no program.
     """
     from ...ir.diagnostics import CompileError
 

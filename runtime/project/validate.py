@@ -1,4 +1,4 @@
-"""Checking loops without running them: many at once, for people and for CI."""
+"""`llc validate`: check sources without running them, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ def test_a_key_without_effect_is_a_warning(body: str, id: str, key: str) -> None
 def test_a_verdict_s_key_beside_next_is_named() -> None:
     """As it was written, and not as the route that it stands for."""
     (found,) = check_text(states("a: {action: x, next: done, on_retry_exhausted: done}"))
-    assert found.message == "`on_retry_exhausted` has no effect: `next` goes on whatever happened"
+    assert found.message == "`on_retry_exhausted` has no effect: `next` is taken whatever the result"
 
 
 def test_error_routes_go_with_next() -> None:

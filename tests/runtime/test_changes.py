@@ -113,7 +113,7 @@ def test_accepted_changes_are_gone_on_with(project: Path) -> None:
     edit(*EDITS)
     answer = resume("--accept-changes")
     assert (answer["status"], answer["steps"]) == ("success", 5)
-    assert "it is to go on with the new program" in answer["shown"]
+    assert "it is to continue with the new program" in answer["shown"]
     assert log() == ["first", "second", "changed", "fourth", "third 1 2"]
     (changed,) = [event for event in events() if event["event"] == "program_changed"]
     assert (changed["image"], changed["state"]) == ("program-2.llb", "second")
@@ -198,7 +198,7 @@ def test_a_program_that_does_not_fit_is_refused(project: Path, change: tuple[str
     answer = resume("--accept-changes")
     assert (answer["exit"], answer["error"]["kind"]) == (1, "incompatible-program"), answer["shown"]
     assert why in answer["error"]["message"]
-    assert "it goes on with the new program" not in answer["shown"]
+    assert "it continues with the new program" not in answer["shown"]
     assert events() == before
     assert log() == ["first", "second"]
     assert resume()["status"] == "success"
@@ -209,7 +209,7 @@ def test_a_source_that_is_not_valid_now_is_told(project: Path) -> None:
     Path(".loops/job.yaml").write_text("name: job\nstates: [\n")
     answer = resume("--accept-changes")
     assert (answer["exit"], answer["error"]["kind"]) == (1, "no-program")
-    assert answer["error"]["help"] == "without --accept-changes it goes on with the program it has"
+    assert answer["error"]["help"] == "without --accept-changes it continues with the program it has"
     assert "note: " not in answer["shown"]
     answer = resume()
     assert answer["status"] == "success"

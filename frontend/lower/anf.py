@@ -37,7 +37,7 @@ from ...ir.nodes import (
 from ...ir.spans import Span
 from ..core import nodes as core
 from ..core.nodes import Binding, Core, Lambda
-from .closure_analysis import Captures
+from .closure_analysis import ClosureAnalysis
 from .constant_folding import fold
 from .state_writer import Label, StateWriter, is_true
 
@@ -77,7 +77,7 @@ Destination = Into | None
 class Surroundings(Protocol):
     """What a function's body asks of the program it is in."""
 
-    def function_name(self, function: Lambda, captures: Captures) -> str:
+    def function_name(self, function: Lambda, captures: ClosureAnalysis) -> str:
         """The name of a function, which becomes part of the program."""
 
     def library_value(self, name: str) -> Closure:
@@ -97,7 +97,7 @@ def _is_library(span: Span | None) -> bool:
 class Body(StateWriter):
     """Lowers one function."""
 
-    def __init__(self, name: str, function: Lambda, captures: Captures, around: Surroundings) -> None:
+    def __init__(self, name: str, function: Lambda, captures: ClosureAnalysis, around: Surroundings) -> None:
         self.function = function
         self.captures = captures
         self.around = around
@@ -312,7 +312,7 @@ class Body(StateWriter):
     # --- statements ---------------------------------------------------------------------------
 
     def effect(self, node: Core) -> Lowering:
-        """Evaluate a node whose value nobody wants."""
+        """Evaluate a node for its effects."""
         mark = self.depth
         match node:
             case core.Note(kind=kind, fields=fields):
