@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 import os.path
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ...ir.diagnostics import nearest
 from ..host import clock
-from . import search
+from ..host.context import Context
+from . import rerank, search
 from .ignore import Listing, list_files
-from .index import Damaged, Index, Unusable, Update, index_path, throw_away
+from .index import FOLDER, Damaged, Index, Unusable, Update, index_path, throw_away
 from .search import Match, Source
-
-if TYPE_CHECKING:
-    from ..host.context import Context
 
 T = TypeVar("T")
 
@@ -177,10 +175,7 @@ def with_index(
 
 
 def search_place(root: str) -> str:
-    """Where the index stands, for messages."""
-
-    from .index import FOLDER
-
+    """The folder of the index, for messages."""
     return os.path.join(root, FOLDER)
 
 
@@ -238,10 +233,10 @@ def perform(args: dict[str, Any], context: Context, rank: Callable[..., Any]) ->
         answer = recall("", request, check)
         matches, notices = answer.matches, answer.notices
         if request.rerank and matches:
-            from . import rerank
-
             left = None if end is None else end - clock.monotonic()
-            matches, usage = rerank.rerank(request, matches, left, context, rank, notices)
+            matches, usage = rerank.rerank(
+                request.words, request.model, request.limit, matches, left, context, rank, notices
+            )
             if usage is not None:
                 result["usage"] = usage
         answer = answer._replace(matches=matches)

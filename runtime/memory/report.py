@@ -9,12 +9,14 @@ from typing import Any
 
 from ...ir.diagnostics import nearest
 from ..host import clock, files
+from ..host.context import Context, Interrupt
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.screen import Screen, printable
 from . import search
 from .ignore import MOST_FILES, Listing, list_files
 from .index import Index, Unusable, Update
 from .recall import Answer, Request, recall, search_place, with_index
+from .rerank import rerank
 from .terms import terms
 
 # Why files are left out: reason → words for it, of one and of several.
@@ -135,9 +137,7 @@ def look_up(root: str, request: Request) -> Answer:
 
     answer: Answer = _guarded(root, act)
     if request.rerank and answer.matches:
-        from ..host.context import Context, Interrupt
-        from ..models.judge import Judge
-        from .rerank import rerank
+        from ..models.judge import Judge  # only where a model is asked: it loads the model's worker
 
         began = clock.monotonic()
         interrupt = Interrupt()
@@ -147,7 +147,16 @@ def look_up(root: str, request: Request) -> Answer:
             elapsed_ms=lambda: round((clock.monotonic() - began) * 1000), interrupt=interrupt,
         )  # fmt: skip
         try:
-            matches, _ = rerank(request, answer.matches, None, context, judge.perform, answer.notices)
+            matches, _ = rerank(
+                request.words,
+                request.model,
+                request.limit,
+                answer.matches,
+                None,
+                context,
+                judge.perform,
+                answer.notices,
+            )
         finally:
             judge.close()
             interrupt.close()

@@ -8,14 +8,11 @@ the order as it was, and says so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..host.context import Context
 from ..project import models
 from .search import Match
-
-if TYPE_CHECKING:
-    from ..host.context import Context
-    from .recall import Request
 
 _TOKENS = 1024
 _SECONDS = 30.0
@@ -31,26 +28,29 @@ files that do not help.
 
 
 def rerank(
-    request: Request,
+    query: str,
+    model: str | None,
+    limit: int,
     matches: list[Match],
     seconds: float | None,
     context: Context,
     ask: Callable[..., Any],
     notices: list[str],
 ) -> tuple[list[Match], dict[str, Any] | None]:
-    """The best `request.limit` of the matches by a model's judgement, and what it used.
+    """The best `limit` matches for a query as `model` ranks them, and the usage of that call.
 
-    seconds: that are left for it, None for as many as a call may take.
+    model: None for the default. seconds: limit of the call, None for the usual one. ask: as `Judge.perform`.
+    notices: gets a sentence where the call failed.
     """
     listed = [
         f"{number}. {_clean(match.path)}" + (f"  |  {_clean(match.snippet)}" if match.snippet else "")
         for number, match in enumerate(matches, 1)
     ]
     asked = {
-        "prompt": _PROMPT.format(query=request.words[:_LONGEST_QUERY]),
+        "prompt": _PROMPT.format(query=query[:_LONGEST_QUERY]),
         "output": "\n".join(listed),
         "schema": _schema(len(matches)),
-        "model": request.model or models.default_model(),
+        "model": model or models.default_model(),
         "max_tokens": _TOKENS,
         "timeout_s": _SECONDS if seconds is None else seconds,
     }
@@ -58,11 +58,11 @@ def rerank(
     usage = result.get("usage")
     if "error" in result:
         notices.append(f"not ranked by a model: {result['error']['message']}")
-        return matches[: request.limit], usage
+        return matches[:limit], usage
     named = dict.fromkeys(number - 1 for number in result["reply"]["ranking"])
     ranked = [matches[number] for number in named]
     ranked += [match for number, match in enumerate(matches) if number not in named]
-    return ranked[: request.limit], usage
+    return ranked[:limit], usage
 
 
 def _schema(count: int) -> dict[str, Any]:

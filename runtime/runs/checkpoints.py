@@ -16,15 +16,13 @@ from ..host import clock, files
 from ..host.errors import reason
 from ..journal import journal as journals
 from ..journal.history import Checkpoint
-from ..journal.journal import Blobs, JournalError, seal, unseal, write_file
+from ..journal.journal import Blobs, Journal, JournalError, seal, unseal, write_file
 from ..journal.reader import LINE_LIMIT
+from ..journal.run_folder import RunFolder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from ..journal.journal import Journal
-    from ..journal.run_folder import RunFolder
 
 FORMAT = 1
 COUNT = 2

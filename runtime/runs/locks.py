@@ -17,6 +17,7 @@ import json
 import os.path
 
 from ..host import clock, environment, files, pipes, processes, threads
+from ..host.context import Interrupt
 from ..host.coroutines import alone
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..journal.run_folder import RunFolder
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
     from typing import Any
 
-    from ..host.context import Interrupt
     from ..host.coroutines import Steps
 
 # Looking whether a run lives takes its lock for a moment; starting has to outwait that.

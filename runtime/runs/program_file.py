@@ -7,6 +7,9 @@ them, and a digest of the whole, by which another value of a variable is found o
 
 from __future__ import annotations
 
+import json
+
+from ...ir.digests import sha256
 from ..host import secrets
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal.journal import write_file
@@ -41,10 +44,6 @@ def whole(data: bytes, path: str) -> bytes:
     """The image that a file's data stands for. Raises UserError where a secret is not as it was."""
     if not data.startswith(_BEGINNING):
         return data
-    import json
-
-    from ...ir.digests import sha256
-
     digest, _, text = data[len(_BEGINNING) :].partition(b" ")
     try:
         parts = json.loads(text)
@@ -72,9 +71,5 @@ def without_secrets(data: bytes) -> bytes:
     """An image's data in parts, if there is a secret in it."""
     if not _has_secret(data):
         return data
-    import json
-
-    from ...ir.digests import sha256
-
     parts = secrets.known.split(data.decode("utf-8", "surrogateescape"))
     return _BEGINNING + sha256(data).hexdigest().encode() + b" " + json.dumps(parts).encode()
