@@ -54,7 +54,7 @@ class ScheduledRun:
     def __init__(self, command: Command, about: Any) -> None:
         self.command = command
         self.about = about
-        self.interrupt = Interrupt(is_looked_at=True)
+        self.interrupt = Interrupt(is_polled=True)
         self.steps: Steps[Outcome]
         self.effects: RunEffects | None = None
         # Whether something is done for it apart, and what has happened since.

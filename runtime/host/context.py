@@ -1,7 +1,6 @@
-"""The context in which an effect is performed, how a wait is interrupted, and what a driver needs of a world.
+"""The context in which an effect is performed, interruptible waits, and the protocol of worlds.
 
-Owns the protocols of worlds and effects, so that those who perform effects and those who ask for
-them need not know each other.
+Owns the protocols of worlds and effects, so that drivers and performers do not import each other.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn, Protocol
 
     class EffectLike(Protocol):
-        """What a world reads of an effect: its kind and its arguments, a map of plain data."""
+        """An effect as a world sees it: its kind, and its arguments as a map of plain data."""
 
         @property
         def kind(self) -> str: ...
@@ -24,19 +23,19 @@ if TYPE_CHECKING:
         def args(self) -> dict[str, Any]: ...
 
     class WorldLike(Protocol):
-        """What a driver needs of a world."""
+        """A world as a driver sees it."""
 
         def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
             """The effect's result; raises `Interrupted`, `Exited`, or `NoRule` in a scripted world."""
 
         def observe(self, effect: EffectLike, result: dict[str, Any], state: str | None = None) -> None:
-            """Take note of an effect in `state` whose result is on record: it is not performed again."""
+            """Take note of an effect in `state` whose result is in the journal; it is not performed again."""
 
         def save(self) -> Any:
-            """What a checkpoint has to keep of it, as plain data."""
+            """The state that a checkpoint has to keep, as plain data."""
 
         def restore(self, saved: Any) -> bool:
-            """Go on from what `save` gave; False, and nothing is changed, where that cannot be done."""
+            """Restore what `save` returned; False, with nothing changed, if that is impossible."""
 
         def time(self) -> float:
             """Seconds since 1970, for time stamps."""
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
             """Seconds on a clock that never goes back, for durations and time-outs."""
 
         def close(self) -> None:
-            """End what the world keeps: helper processes, connections."""
+            """Close what the world keeps open: helper processes, connections."""
 
 
 # How often a wait calls `Context.on_tick`, in seconds.
@@ -55,11 +54,11 @@ LONGEST_WAIT = 1_000_000.0
 
 
 class Interrupted(Exception):
-    """The wait for an effect was cut short; what was started for it has been ended."""
+    """The wait for an effect was interrupted; the processes started for it have been terminated."""
 
 
 class Exited(Exception):
-    """The program asked to end the run, with this exit code."""
+    """The program requested the end of the run, with this exit code."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -72,12 +71,12 @@ def leave(args: dict[str, Any]) -> NoReturn:
 
 
 def exit_code(code: Any) -> int:
-    """The code that a program asks for; one that no process can end with is 1."""
+    """The exit code that a program requested; 1 for a value that is no exit code."""
     return code if type(code) is int and 0 <= code <= 255 else 1
 
 
 def pause(context: Context) -> dict[str, Any]:
-    """Perform `pause`: it is over at once, and the run stops before anything else is performed."""
+    """Perform `pause`: it finishes at once, and the run stops before the next effect."""
     context.interrupt.set()
     return {"elapsed_ms": context.elapsed_ms()}
 
@@ -85,23 +84,23 @@ def pause(context: Context) -> dict[str, Any]:
 class Interrupt:
     """A request to stop that ends every wait at once; `set` may be called in a signal handler.
 
-    The first request asks (processes get TERM and time to clean up), the second one insists. One that
-    `is_looked_at` is noticed only by who looks: nothing can wait for it, and it takes no descriptors.
+    The first request lets processes clean up (TERM), the second one kills them. With `is_polled` it has no
+    handles: nothing can wait for it, and only `check` and `is_set` notice a request.
     """
 
     __slots__ = ("_read", "_write", "count")
 
-    def __init__(self, is_looked_at: bool = False) -> None:
+    def __init__(self, is_polled: bool = False) -> None:
         self.count = 0
         self._read = self._write = -1
-        if not is_looked_at:
+        if not is_polled:
             self._read, self._write = pipes.pipe()
             pipes.set_blocking(self._write, False)
 
     def set(self) -> None:
         self.count += 1
         if self._write >= 0:
-            # A full pipe is full of earlier requests: whoever waits wakes up all the same.
+            # A full pipe holds earlier requests, so a waiting reader wakes up anyway.
             with contextlib.suppress(BlockingIOError):
                 files.write(self._write, b"!")
 
@@ -149,15 +148,15 @@ def milliseconds(seconds: float) -> int:
 
 
 class Context:
-    """Where an effect is performed, and who is told meanwhile.
+    """The context of one effect: its identity, limits and callbacks.
 
     effect_id: `<run>/<seq>`, the effect's idempotency key. loop, state, iteration: for the action's
-    environment; None where the program has none. output_dir: a directory for full copies of large
+    environment; None if the program has none. output_dir: a directory for full copies of large
     outputs, or None. elapsed_ms: gives the run's active time in milliseconds.
-    on_output(stream, text): parts of "output" and "stderr" as they come. on_process(pid, start_time):
-    a process was started, `start_time` tells it from a later one with the same pid.
-    on_tick(): called about every 0.1 s while waiting. folder: the run's, None where it has none.
-    on_prompt(text): asks the person at the terminal for a line; None where there is nobody.
+    on_output(stream, text): parts of "output" and "stderr" as they arrive. on_process(pid, start_time):
+    a process was started; `start_time` distinguishes it from a later one with the same pid.
+    on_tick(): called about every 0.1 s while waiting. folder: the run's, or None.
+    on_prompt(text): prompts at the terminal; None without one.
     """
 
     __slots__ = (
@@ -208,7 +207,7 @@ class Context:
         self.on_prompt = on_prompt
 
     def limit(self, args: dict[str, Any], *, own: str) -> tuple[float | None, str]:
-        """How many seconds an effect may take, and what sets that bound: `own` or "loop"."""
+        """The seconds that an effect may take, and what sets that limit: `own` or "loop"."""
         timeout_s, deadline_ms = args.get("timeout_s"), args.get("deadline_ms")
         if deadline_ms is None:
             return timeout_s, own
@@ -219,14 +218,14 @@ class Context:
 
 
 def sleep_time(args: dict[str, Any], context: Context) -> tuple[float, bool]:
-    """How many seconds a `sleep` takes, and whether the deadline cuts it short."""
+    """The seconds that a `sleep` takes, and whether the deadline shortens it."""
     wanted = max(0.0, args["seconds"])
     bound, _ = context.limit(args, own="loop")
     return (bound, True) if bound is not None and bound < wanted else (wanted, False)
 
 
 def slept(context: Context, is_cut: bool) -> dict[str, Any]:
-    """The result of a `sleep` that is over."""
+    """The result of a finished `sleep`."""
     result: dict[str, Any] = {"elapsed_ms": context.elapsed_ms()}
     if is_cut:
         result["timed_out"] = "loop"
@@ -234,9 +233,9 @@ def slept(context: Context, is_cut: bool) -> dict[str, Any]:
 
 
 def environment_text(name: str) -> str | None:
-    """An environment variable as text; what is not UTF-8 in it becomes replacement characters."""
+    """An environment variable as text; bytes that are not UTF-8 become replacement characters."""
     try:
         raw = environment.environb.get(name.encode())
     except UnicodeEncodeError:
-        return None  # a lone surrogate: no variable can be called that
+        return None  # a lone surrogate: no variable has such a name
     return None if raw is None else raw.decode("utf-8", "replace")

@@ -1,8 +1,7 @@
-"""How a run waits, alone or as one of many.
+"""Coroutines of a run: generators that yield what they wait for and are sent its result.
 
-What may have to wait is a generator: it yields what it waits for, and is sent what came of that. Where
-it runs by itself, `alone` waits for each thing in its turn; where many go on side by side, `many` waits
-for all of them at once. So there is one way to run, whoever waits.
+`alone` runs one coroutine and blocks in each wait; `execution/scheduler` runs many and waits for all of
+them at once. The code of a run is the same in both cases.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
     class Waits(Protocol):
-        """Something that is waited for."""
+        """Something to wait for."""
 
         def wait(self) -> Any:
-            """Block until something came of it, which is given; None where there is only to look again."""
+            """Block until there is a result and return it; None if the caller has to look again."""
 
-    # None is no wait: others may have their turn.
+    # None is no wait: it lets other coroutines run.
     Steps = Generator[Waits | None, Any, Result]
 
 
 class Apart:
-    """The wait for `action()`, which may take a moment, and in which nothing else of the run goes on."""
+    """The wait for a call of `action()`, during which nothing else of the run proceeds."""
 
     __slots__ = ("action",)
 
@@ -37,7 +36,7 @@ class Apart:
 
 
 def alone(steps: Steps[Result]) -> Result:
-    """What `steps` come to, where nothing else is waited for. An exception of a wait is theirs."""
+    """Run a coroutine to its end and return its result; exceptions of a wait are raised inside it."""
     try:
         waits = next(steps)
         while True:

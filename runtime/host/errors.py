@@ -1,4 +1,4 @@
-"""Errors that end a command: what the user did wrong, or what the machine beneath us refused.
+"""Errors that end a command: mistakes of the user, and calls that the operating system refused.
 
 Owns the exit codes (`spec/cli.md`). A `UserError` is shown as a diagnostic, never as a traceback.
 """
@@ -20,7 +20,7 @@ EXIT_PIPE = 141
 
 
 class UserError(Exception):
-    """One terse lower-case `message`, an `id` in kebab-case, and what to do about it in `help`."""
+    """A diagnostic: a short lower-case `message`, an `id` in kebab-case, and in `help` what to do."""
 
     def __init__(self, id: str, message: str, help: str | None = None, exit_code: int = EXIT_USAGE) -> None:
         super().__init__(message)
@@ -31,13 +31,13 @@ class UserError(Exception):
 
 
 def refuse_missing_folder(path: str) -> None:
-    """Raise UserError where the folder of a file that is to be written is not there."""
+    """Raise UserError if the folder of a file that is to be written does not exist."""
     folder = os.path.dirname(path)
     if folder and not files.isdir(folder):
         raise UserError("unknown-directory", f"there is no directory `{folder}`")
 
 
 def reason(error: OSError) -> str:
-    """Why the system refused, in its own words: `no space left on device`."""
+    """The system's reason for an error: `no space left on device`."""
     text = error.strerror or str(error) or type(error).__name__
     return text[:1].lower() + text[1:]

@@ -10,22 +10,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Seconds between TERM and KILL, and between two looks at who is left.
+# Seconds between TERM and KILL, and between two checks of what is left.
 GRACE = 2.0
 POLL_EXIT = 0.01
 
 
 def end_leftover(pid: int, started: str, effect_id: str) -> bool:
-    """End what is left of the group of an effect that an earlier run had started.
+    """Terminate the rest of a process group that an earlier run started for an effect.
 
-    `pid` and `started` as `Context.on_process` got them. The leader must have that start time; where
-    it is gone, members of its group or session count that carry the effect's id in their
-    environment. So a pid that was used again is never signalled. Whether anything was running.
+    pid, started: as passed to `Context.on_process`. The leader must have that start time; without a leader,
+    members of its group or session count that have the effect's id in their environment. So a reused pid
+    is never signalled. Returns whether anything was running.
     """
     if not started or started.partition(":")[0] != processes.boot_id():
         return False
     if processes.start_time(pid) not in ("", started):
-        return False  # the pid belongs to somebody else, and with it no group of ours can exist
+        return False  # a reused pid: then our group does not exist any more
     found = members = processes.group_members(pid, effect_id)
     number = signals.SIGTERM
     end = clock.monotonic() + GRACE
@@ -44,7 +44,7 @@ def end_leftover(pid: int, started: str, effect_id: str) -> bool:
 
 
 def end_effect(effect_id: str, known: Iterable[tuple[int, str]]) -> list[int]:
-    """End what is left of an effect; the pids of the leaders that were ended.
+    """Terminate what is left of an effect; the pids of the leaders that were running.
 
     known: the processes on record for it. Where none is, the run may have crashed between the start of one
     and the record of it: then the session leaders that carry the effect's id.

@@ -18,34 +18,34 @@ import os.path
 
 from . import files
 
-# The project: the directory we are in.
+# The project: the working directory.
 ROOT = ""
 LOOPS = ".loops"
 RUNNING = os.path.join(LOOPS, ".running")
 HISTORY = os.path.join(LOOPS, ".history")
-# Of each loop so many ended runs are kept where nothing else is said.
+# Default number of ended runs that are kept of each loop.
 KEPT = 100
-# What the project says about all its loops; see `configuration`. No loop can have this name,
-# nor that of the file which declares tools (`frontend/tasks/tools_file.py`).
+# Settings of the project (`project/configuration`) and declarations of tools (`frontend/tasks`). No loop
+# can have one of these names.
 CONFIG = "config.yaml"
 TOOLS = "tools.yaml"
 SOURCE_SUFFIXES = (".yaml", ".yml", ".sexp")
 IMAGE_SUFFIX = ".llb"
-# The program a run begins with, in its folder; those it goes on with are `program-2.llb` and so on.
+# The program that a run starts with; programs that it changes to are `program-2.llb` and so on.
 FIRST_IMAGE = "program.llb"
 
 _LONGEST_NAME = 80
 
 
 def slug(name: str) -> str:
-    """A loop's name made fit for a file name: it cannot leave its folder, hide or grow long."""
+    """A file name for a loop's name: short, not hidden, inside its folder."""
     safe = "".join(ch if ch.isalnum() or ch in "._-" else "-" for ch in name)
     safe = safe.encode("ascii", "replace").decode().replace("?", "-").lstrip(".-")
     return safe[:_LONGEST_NAME] or "loop"
 
 
 def make_private(path: str) -> None:
-    """Make a folder for what we keep; version control is told to leave it alone. Raises OSError."""
+    """Create a folder that only its owner can read and git ignores. Raises OSError."""
     if files.isdir(path):
         return
     files.makedirs(path, mode=0o700, exist_ok=True)

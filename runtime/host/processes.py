@@ -91,19 +91,19 @@ __all__ = [
 ]
 
 _boot: str | None = None
-# Whether a new process's start tick can be told by the clock; None until one was looked at.
+# Whether a new process's start tick can be read from the clock; None until one was compared.
 _is_clock_right: bool | None = None
 _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 def start_time(pid: int) -> str:
-    """What tells a process from a later one with its pid: boot and start tick; "" where unknown."""
+    """The identity of a process among those with its pid: boot and start tick; "" if unknown."""
     fields = _stat(pid)
     return "" if fields is None else f"{boot_id()}:{fields[19].decode()}"
 
 
 def tick_now() -> int:
-    """The tick it is, by the clock that start times go by; -1 where the system has none."""
+    """The current tick of the clock of start times; -1 if the system has none."""
     try:
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK_NS
     except (AttributeError, OSError):
@@ -113,7 +113,7 @@ def tick_now() -> int:
 def new_start_time(pid: int, since: int) -> str:
     """`start_time` of a process that was started since tick `since`.
 
-    To look at it in /proc costs a twentieth of a short process, as often as not while that runs.
+    Reading it from /proc costs 5 % of a short process; usually the clock is enough.
     """
     global _is_clock_right
     if _is_clock_right is False or since != tick_now():
@@ -127,15 +127,15 @@ def new_start_time(pid: int, since: int) -> str:
 
 
 def is_alive(pid: int, started: str) -> bool:
-    """Whether the process that began then is still there, and more than a zombie."""
+    """Whether the process with that start time still exists and is no zombie."""
     fields = _stat(pid)
     return fields is not None and fields[0] not in (b"Z", b"X") and start_time(pid) == started
 
 
 def find_leaders(effect_id: str) -> list[tuple[int, str]]:
-    """The (pid, start time) of each session leader that carries an effect's id.
+    """The (pid, start time) of each session leader with an effect's id in its environment.
 
-    For an effect that was cut off between the start of its process and the record of it.
+    For an effect whose run crashed between the start of the process and its record.
     """
     try:
         living = [(pid, fields) for pid, fields in _living() if fields[3] == b"%d" % pid]
@@ -145,7 +145,7 @@ def find_leaders(effect_id: str) -> list[tuple[int, str]]:
 
 
 def has_living(group: int) -> bool:
-    """Whether somebody in a process group is more than a zombie that nobody has reaped."""
+    """Whether a process group has a member that is no zombie."""
     try:
         return any(fields[2] == b"%d" % group for _, fields in _living())
     except OSError:
@@ -153,9 +153,9 @@ def has_living(group: int) -> bool:
 
 
 def group_members(group: int, effect_id: str) -> list[int]:
-    """The living processes of a group or session that carry an effect's id."""
+    """The living processes of a group or session with an effect's id in their environment."""
     number = b"%d" % group
-    # The leader's own identity is settled by its start time; it may have wiped its environment.
+    # The start time identifies the leader, which may have cleared its environment.
     return [
         pid
         for pid, fields in _living()
@@ -164,7 +164,7 @@ def group_members(group: int, effect_id: str) -> list[int]:
 
 
 def _is_marked(pid: int, effect_id: str) -> bool:
-    """Whether a process carries an effect's id in its environment."""
+    """Whether a process has an effect's id in its environment."""
     mark = b"LLC_EFFECT_ID=" + effect_id.encode("utf-8", "replace")
     try:
         with files.open(f"/proc/{pid}/environ", "rb") as file:
@@ -174,7 +174,7 @@ def _is_marked(pid: int, effect_id: str) -> bool:
 
 
 def _living() -> Iterator[tuple[int, list[bytes]]]:
-    """Every process that is no zombie, with its `_stat`."""
+    """The pid and `_stat` of every process that is no zombie."""
     for name in files.listdir("/proc"):
         if name.isdigit():
             fields = _stat(int(name))
@@ -183,7 +183,7 @@ def _living() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """The fields of /proc/<pid>/stat from the state on (the third) as the kernel gives them."""
+    """The fields of /proc/<pid>/stat from the third one (the state) on."""
     try:
         descriptor = files.open_handle(f"/proc/{pid}/stat", files.O_RDONLY)
     except OSError:
@@ -194,12 +194,12 @@ def _stat(pid: int) -> list[bytes] | None:
         return None
     finally:
         files.close(descriptor)
-    # The second field is the program's name in parentheses and may hold anything.
+    # The second field is the program's name in parentheses, which may contain anything.
     return data[data.rindex(b")") + 2 :].split()
 
 
 def boot_id() -> str:
-    """What tells this start of the machine from others; "" where unknown."""
+    """The id of the current boot; "" if unknown."""
     global _boot
     if _boot is None:
         try:

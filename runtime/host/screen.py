@@ -1,7 +1,7 @@
-"""Where progress is written: a terminal, a pipe or a file, and what it can show.
+"""The output stream for progress: a terminal, a pipe or a file, and its capabilities.
 
-Owns colours, width, encoding and the write itself. A reader that went away is no error: what is
-written after that goes nowhere, because a run's work is not its display.
+Owns colours, width, encoding and the write itself. A closed reader is no error: later output is dropped,
+because a run does not depend on its display.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _UNSAFE = re.compile(
 
 
 def printable(text: str) -> str:
-    """Text of unknown origin without what would steer a terminal."""
+    """Text of unknown origin without control and escape sequences."""
     return _UNSAFE.sub("", text) if _UNSAFE.search(text) else text
 
 
 class Screen:
     """One output stream.
 
-    is_live: lines can be rewritten (a terminal that is not dumb). color, unicode: what may be used.
+    is_live: lines can be rewritten (a terminal that is not dumb). color, unicode: whether they may be used.
     """
 
     __slots__ = ("_encoding", "_fd", "_gone", "_stream", "color", "is_live", "unicode")
@@ -60,12 +60,12 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody may sit before it, however dumb it is."""
+        """Whether the stream is a terminal, of whatever kind."""
         return self._fd >= 0 and terminal.isatty(self._fd)
 
     @property
     def width(self) -> int:
-        """Columns of the terminal; 80 where it has none."""
+        """Columns of the terminal; 80 without one."""
         try:
             return terminal.get_terminal_size(self._fd).columns or 80
         except OSError:
@@ -73,7 +73,7 @@ class Screen:
 
     @property
     def height(self) -> int:
-        """Lines of the terminal; 24 where it has none."""
+        """Lines of the terminal; 24 without one."""
         try:
             return terminal.get_terminal_size(self._fd).lines or 24
         except OSError:
@@ -83,7 +83,7 @@ class Screen:
         return f"{STYLES[style]}{text}{_RESET}" if self.color and style and text else text
 
     def write(self, text: str) -> None:
-        """Write all of a text, without secrets; a reader that is gone is forgotten quietly."""
+        """Write a text with secrets masked; ignores a closed reader."""
         self.write_bytes(self.encode(masked(text)))
 
     def encode(self, text: str) -> bytes:
@@ -98,9 +98,9 @@ class Screen:
             self._gone = True
 
     def deliver(self, content: bytes) -> None:
-        """Write what the command was asked for: BrokenPipeError, or UserError where it cannot be written."""
+        """Write the result of a command. Raises BrokenPipeError, and UserError if it cannot be written."""
         try:
-            if self._fd < 0 and self._stream is not None:  # it was replaced by something in memory
+            if self._fd < 0 and self._stream is not None:  # replaced by an object in memory
                 self._stream.write(content.decode(self._encoding))
                 self._stream.flush()
                 return
@@ -124,20 +124,20 @@ class Screen:
 
 
 def _wait_writable(fd: int) -> None:
-    """Some program sharing our terminal made it non-blocking; wait as if it had not."""
+    """Wait until a handle is writable: another program may have made our terminal non-blocking."""
     pipes.select([], [fd], [], 1.0)
 
 
 def is_attended() -> bool:
-    """Whether somebody sits at standard input and output."""
+    """Whether standard input and output are terminals."""
     try:
         return sys.stdin.isatty() and sys.stdout.isatty()
-    except (AttributeError, ValueError):  # there is none, or it is closed
+    except (AttributeError, ValueError):  # missing or closed
         return False
 
 
 def columns(text: str) -> int:
-    """How many terminal columns a text takes."""
+    """The width of a text in terminal columns."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -146,7 +146,7 @@ def columns(text: str) -> int:
 
 
 def fit(text: str, width: int, mark: str = "…") -> str:
-    """`text` cut to `width` columns, a mark at the end where something was cut."""
+    """`text` cut to `width` columns, with a mark at the end if it was cut."""
     if columns(text) <= width:
         return text
     room = width - len(mark)
@@ -163,7 +163,7 @@ def fit(text: str, width: int, mark: str = "…") -> str:
 
 
 def flush_standard_streams() -> None:
-    """Flush stdout and stderr; a reader that went away is no error, now or at exit."""
+    """Flush stdout and stderr; a closed reader is no error, now or at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,10 +1,10 @@
-"""Secrets: the values that are never written nor shown, and what stands for them.
+"""Secrets: values that are never written or shown, and their substitutes.
 
-Owns which values those are (environment variables by name) and how they are found in texts. The
-program itself gets the true values and its actions do, so that masking changes nothing that a run does.
-Where it is written for llc to read again (journal, checkpoint), a reference to the variable stands in
-its place, and reading takes the value from the environment of that time; where people read (display,
-log, state file, errors) it is `***`. See `spec/events.md`, Secrets.
+Owns which values are secret (environment variables by name) and how they are found in texts. Programs
+and actions get the real values, so masking does not change what a run does. In files that llc reads again
+(journal, checkpoint) a secret is replaced by a reference to its variable, and reading takes the value from
+the environment of that time; for people (display, log, state file, errors) it is replaced by `***`. See
+`spec/events.md`, Secrets.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 MASK = "***"
-# Variables that are secret by their names, when their values are long enough to be one.
+# Names of variables that are secret if their values are long enough.
 SUFFIXES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 NAMES = ("API_KEY", "TOKEN", "SECRET", "PASSWORD", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD")
 SHORTEST = 8
-# A variable that the project names is secret down to this; a shorter value would be found everywhere.
+# Minimum length for a variable that the project names; a shorter value would match everywhere.
 SHORTEST_NAMED = 4
-# Characters that stand for themselves in a URL.
+# Characters that are not escaped in a URL.
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~")
-# What stands for a secret that is not set where a run is told again without a world.
+# The value of a secret that is not set when a run is replayed without performing anything.
 _PLACEHOLDER = "secret-{}-is-not-set"
 
 
 class Secrets:
-    """The secrets of a process. label: the variable's name, with `/form` for another way to write it."""
+    """The secrets of a process. label: the variable's name, with `/form` for another notation."""
 
     __slots__ = ("_labels", "_lenient", "_values", "in_bytes", "texts")
 
@@ -48,7 +48,7 @@ class Secrets:
             for label, text in _forms(name, value):
                 self._values.setdefault(label, text)
                 self._labels.setdefault(text, label)
-        # The longest first: one may be a part of another.
+        # Longest first: one may be part of another.
         self.texts = tuple(sorted(self._labels, key=len, reverse=True))
         self.in_bytes = tuple(text.encode("utf-8", "surrogatepass") for text in self.texts)
 
@@ -62,14 +62,14 @@ class Secrets:
         return False
 
     def mask(self, text: str) -> str:
-        """The text for people."""
+        """The text with secrets masked."""
         for secret in self.texts:
             if secret in text:
                 text = text.replace(secret, MASK)
         return text
 
     def mask_all(self, value: Any) -> Any:
-        """Plain data for people: every text and every key."""
+        """Plain data with secrets masked, in texts and keys."""
         if isinstance(value, str):
             return self.mask(value) if self.occur_in(value) else value
         if isinstance(value, dict):
@@ -78,10 +78,10 @@ class Secrets:
             return [self.mask_all(item) for item in value]
         return value
 
-    # --- for llc to read again ----------------------------------------------------------------
+    # --- references instead of secrets --------------------------------------------------------
 
     def split(self, text: str) -> list[str]:
-        """The text in parts: what stands between secrets, and at odd places their labels."""
+        """The parts of a text: at even indices the text between secrets, at odd ones their labels."""
         parts = [text]
         for secret in self.texts:
             for index in range(len(parts) - 1, -1, -2):
@@ -92,7 +92,7 @@ class Secrets:
         return parts
 
     def join(self, parts: Iterable[str]) -> str:
-        """The text that `split` took apart. Raises UserError for a secret that is not set here."""
+        """The text from the parts of `split`. Raises UserError for a secret that is not set here."""
         return "".join(self._value(str(part)) if index % 2 else str(part) for index, part in enumerate(parts))
 
     def _value(self, label: str) -> str:
@@ -112,7 +112,7 @@ class Secrets:
 
 
 class Stream:
-    """A text that comes in parts, or bytes, in which a secret may lie across two parts."""
+    """Masking of text or bytes that arrive in parts; a secret may span two parts."""
 
     __slots__ = ("_empty", "_held", "_mask", "_secrets")
 
@@ -123,7 +123,7 @@ class Stream:
         self._held = self._empty
 
     def feed(self, part: Any) -> Any:
-        """What can be shown now; what may be the beginning of a secret is held back."""
+        """The masked part that can be shown now; a possible start of a secret is held back."""
         data = self._held + part
         for secret in self._secrets:
             if secret in data:
@@ -133,13 +133,13 @@ class Stream:
         return data[: len(data) - keep]
 
     def finish(self) -> Any:
-        """What was held back: no secret, as nothing followed."""
+        """The rest that was held back: no secret, because nothing followed."""
         held, self._held = self._held, self._empty
         return held
 
 
 def _overlap(data: Any, secret: Any) -> int:
-    """How much at the end of `data` is the beginning of `secret`, and not all of it."""
+    """The length of the longest end of `data` that is a proper prefix of `secret`."""
     start = max(0, len(data) - len(secret) + 1)
     while (start := data.find(secret[:1], start)) >= 0:
         if secret.startswith(data[start:]):
@@ -149,7 +149,7 @@ def _overlap(data: Any, secret: Any) -> int:
 
 
 def _forms(name: str, value: str) -> list[tuple[str, str]]:
-    """The ways in which a secret may stand in a text, each with its label; the value itself first."""
+    """The notations of a secret in texts, each with its label; the value itself first."""
     import json
 
     forms = {name: value}
@@ -172,7 +172,7 @@ def _forms(name: str, value: str) -> list[tuple[str, str]]:
 
 
 def from_environment(named: Iterable[str] = (), is_lenient: bool = False) -> Secrets:
-    """The secrets in this process's environment; `named` are those that the project adds."""
+    """The secrets in this process's environment; `named`: variables that the project adds."""
     values = {}
     extra = frozenset(named)
     for raw, content in environment.environb.items():
@@ -186,21 +186,21 @@ def from_environment(named: Iterable[str] = (), is_lenient: bool = False) -> Sec
     return Secrets(values, is_lenient)
 
 
-# The secrets of this process: there is one environment, and what is secret in it is so everywhere.
+# The secrets of this process: there is one environment for everything in it.
 known = Secrets({})
 
 
 def begin(named: Iterable[str] = (), is_lenient: bool = False) -> None:
-    """Mask what is secret in the environment from now on; see `from_environment`."""
+    """Mask the secrets of the environment from now on; see `from_environment`."""
     global known
     known = from_environment(named, is_lenient)
 
 
 def hidden(parts: Iterable[str]) -> str:
-    """The text that `Secrets.split` took apart, for people."""
+    """The masked text from the parts of `Secrets.split`."""
     return "".join(MASK if index % 2 else str(part) for index, part in enumerate(parts))
 
 
 def masked(text: str) -> str:
-    """A text for people, without what is secret."""
+    """A text with the secrets of this process masked."""
     return known.mask(text)
