@@ -1,7 +1,6 @@
-"""The folder of one run: its files, and what the first and last line of its journal and its lock file say.
+"""Folder of one run: its files, and the facts in its lock file and in the first and last journal event.
 
-What a run is, the first line of its journal tells; a folder without one, left by a start that was killed,
-is no run.
+The first event of the journal defines a run; a folder without one was left by a killed start and is no run.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 RUN_ID = re.compile(r"(.+)-\d{8}-\d{6}-[0-9a-f]{4}")
-# What a lock file tells, of the process and of its run.
+# The facts in a lock file, of the process and of its run, with their types.
 _HELD = {
     **dict.fromkeys(
         ("run", "start_time", "since", "parent", "program", "path", "script", "started_at", "host"), str
@@ -35,19 +34,19 @@ _LONGEST_START = 1 << 20
 
 
 def has_ended(path: str) -> bool:
-    """Whether a file of a run stands in the history, where runs go as they end."""
+    """Whether a file belongs to a run in the history, where finished runs are."""
     return os.path.dirname(os.path.dirname(path)).endswith(HISTORY)
 
 
 class RunFolder:
-    """The folder of one run and the files in it."""
+    """The folder of one run and the files in it; it moves to the history when the run ends."""
 
     __slots__ = ("id", "image_name", "path", "root")
 
     def __init__(self, root: str, path: str) -> None:
         self.root = root
         self.path = path
-        # The program it runs now; where a run went on with a changed one there are several.
+        # The current program; a run that accepted a changed program has several.
         self.image_name = FIRST_IMAGE
         self.id = os.path.basename(path)
 
@@ -73,7 +72,7 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """What the run's files are called after: the loop's name as `slug` gives it."""
+        """The prefix of the run's files: the loop's name as returned by `slug`."""
         match = RUN_ID.fullmatch(self.id)
         return match[1] if match else self.id
 
@@ -106,16 +105,16 @@ class RunFolder:
         return os.path.join(self.path, "outputs")
 
     def start(self) -> dict[str, Any]:
-        """The `run_start` its journal begins with; {} where that is missing or damaged."""
+        """The journal's `run_start`; {} if missing or damaged."""
         return start_of(self.journal)
 
     def end(self) -> dict[str, Any] | None:
-        """The `run_end` its journal ends with; None where it has not ended."""
+        """The journal's `run_end`; None for an unfinished run."""
         event = last_event(self.journal)
         return event.wire if isinstance(event, RunEnd) else None
 
     def is_husk(self) -> bool:
-        """Whether a start was cut off here before the run was on record: nothing was performed."""
+        """Whether a start crashed before the run was on record; then nothing was performed."""
         if files.exists(self.state):
             return False
         try:
@@ -125,7 +124,7 @@ class RunFolder:
             return True
 
     def about(self) -> dict[str, Any]:
-        """What is known of the run: program, path, script by its journal; pid, scope … by its lock file."""
+        """Facts about the run: program, path, script from its journal; pid, scope … from its lock file."""
         start = self.start()
         names = ("program", "path", "script")
         told: dict[str, Any] = {name: start[name] for name in names if isinstance(start.get(name), str)}
@@ -140,7 +139,7 @@ class RunFolder:
             return {}
         if not isinstance(found, dict):
             return {}
-        # A lock file may have come from anywhere: what is not as we write it is left out.
+        # A lock file may come from anywhere: facts of other types are ignored.
         held = {name: found[name] for name, kind in _HELD.items() if type(found.get(name)) is kind}
         for name in ("scope", "waits_for"):
             if name in held:
@@ -148,12 +147,12 @@ class RunFolder:
         return held
 
     def discard(self) -> None:
-        """Remove the folder of a run that could not begin, as far as that can be done."""
+        """Remove the folder of a run that could not start, as far as possible."""
 
         files.rmtree(self.path, ignore_errors=True)
 
     def finish(self) -> None:
-        """Move the folder to the history: the run has ended. Raises UserError."""
+        """Move the folder of a finished run to the history. Raises UserError."""
         target = os.path.join(self.root, HISTORY, self.id)
         try:
             make_private(os.path.dirname(target))
@@ -166,7 +165,7 @@ class RunFolder:
 
 
 def start_of(journal: str) -> dict[str, Any]:
-    """The `run_start` that a journal begins with; {} where that is missing or damaged."""
+    """The `run_start` of a journal; {} if missing or damaged."""
     try:
         with files.open(journal, "rb") as file:
             event = unseal(file.readline(_LONGEST_START)[:-1])
@@ -176,10 +175,10 @@ def start_of(journal: str) -> dict[str, Any]:
 
 
 def begun_at(start: dict[str, Any]) -> str | None:
-    """When a run began, by its `run_start`: one that is forked has the past of another before that."""
+    """The start of a run from its `run_start`; a fork began when its parent did."""
     return RunStart.of(start).started_at
 
 
 def forked_from(start: dict[str, Any]) -> dict[str, Any] | None:
-    """The `run` whose past a run shares, and the effect `at` which they part; None for a run of its own."""
+    """The `run` that a run was forked from, and the effect `at` which they diverge; None if it is no fork."""
     return RunStart.of(start).parent

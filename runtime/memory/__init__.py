@@ -1,5 +1,6 @@
-"""Memory: what the project's files say, found again by words. See `spec/memory.md`.
+"""Memory: full-text search in the project's files. See `spec/memory.md`.
 
-`ignore` lists the files, `terms` and `outline` read them, `index` keeps what was read, `search` finds
-in it, `recall` answers a request, `rerank` lets a model put the best first.
+`ignore` lists the files, `terms` and `outline` tokenize them, `index` stores the result, `search` finds
+files, `recall` answers a request, `rerank` lets a model order the matches. Must not contain: knowledge of
+runs.
 """

@@ -1,8 +1,8 @@
-"""Which files of a project there are to read: those that git does not ignore.
+"""Listing of a project's readable files: those that git does not ignore.
 
-In a repository git says so itself. Where there is none, or git will not say, the folders are walked
-and the same ignore files are read with `pathspec`. Links are never followed, so nothing outside the
-project is seen. Paths are bytes, as the system has them: a name may be anything.
+In a repository, git lists them. Without one, or if git fails, the folders are walked and the same ignore
+files are applied with `pathspec`. Links are never followed, so no file outside the project is read. Paths
+are bytes, as in the system: a name may be anything.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ LARGEST_FILE = 1 << 20
 _LONGEST_PATTERN = 8 << 10
 # A character for each byte: to git, names and patterns are bytes.
 _BYTES = "latin-1"
-# So many patterns at once; more than some thousands are too much for the engine.
+# Patterns compiled together; the regular expression engine cannot handle more than some thousands.
 _PORTION = 500
-# Seconds between two looks at whether we are to stop.
+# Seconds between two checks for an interrupt.
 _LOOK = 0.1
 
-# Ours and git's own: no text of the project.
+# Files of llc: no text of the project.
 _NEVER = (b".loops/.cache/", b".loops/.running/", b".loops/.history/")
 
 
 class Entry(NamedTuple):
-    """A file to read: its path from the project's root, and what tells that it changed."""
+    """A file to read: its path from the project's root, and the facts by which a change is detected."""
 
     path: bytes
     size: int
@@ -42,7 +42,7 @@ class Entry(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The files, by path. left_out: (path, reason) of what is not to be read. by: `git` or `folders`."""
+    """The files, by path. left_out: (path, reason) of each excluded file. by: `git` or `folders`."""
 
     entries: list[Entry]
     left_out: list[tuple[bytes, str]]
@@ -50,8 +50,8 @@ class Listing(NamedTuple):
 
 
 def list_files(root: str, check: Callable[[], object]) -> Listing:
-    """The project's files. check: called now and then, raises to stop. Raises OSError for the root."""
-    base = files.fsencode(root) if root else environment.getcwdb()  # which tells a folder that is gone
+    """The project's files. check: called regularly; may raise to stop. Raises OSError for the root."""
+    base = files.fsencode(root) if root else environment.getcwdb()  # raises if the folder was removed
     by = "git"
     paths: Iterable[bytes] | None = _git_paths(base, check)
     if paths is None:
@@ -83,7 +83,7 @@ def list_files(root: str, check: Callable[[], object]) -> Listing:
 
 
 def _look(base: bytes, path: bytes, guard: _Guard) -> Entry | str | None:
-    """The entry for a path, why it is left out, `folder`, or None for what is not there."""
+    """The entry for a path, the reason for its exclusion, `folder`, or None if it does not exist."""
     if not guard.is_inside(path.rpartition(b"/")[0]):
         return "link"
     try:

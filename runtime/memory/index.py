@@ -1,15 +1,15 @@
-"""The index of a project's files: a SQLite database with full-text tables, told what changed.
+"""Index of a project's files: a SQLite database with full-text tables, updated for changed files.
 
-    files       one row for each file that was looked at: what tells that it changed, a digest of what it
-                held, and its terms, packed, because a full-text table without content forgets a file only
-                when it is told again what it was given
+    files       one row for each examined file: the facts by which a change is detected, a digest of its
+                content, and its terms, packed, because a contentless full-text table deletes a row only
+                if it gets the original terms again
     contents    full-text: path, text
-    metadata    full-text: path, name, about (titles, the comment at its head), symbols (names it defines)
+    metadata    full-text: path, name, about (titles, leading comment), symbols (names that it defines)
 
-It stands in `.loops/.cache/memory.sqlite` and can be deleted at any time. Readers and the one writer do not
-wait for each other (WAL); writers take turns, a batch of files each, and look at each file again under the
-lock, so a file is read once whoever comes first. What a killed writer had committed stays.
-A lock beside it is shared by all that have the database open, and taken alone to throw a damaged one away.
+The file is `.loops/.cache/memory.sqlite` and can be deleted at any time. Readers and the one writer do not
+wait for each other (WAL). Writers alternate, one batch of files each, and check each file again under the
+lock, so a file is read only once. Committed batches of a killed writer remain. A lock file is held shared by
+all processes that have the database open, and exclusively to delete a damaged one.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from .terms import term_text
 FOLDER = os.path.join(LOOPS, ".cache")
 FILE = "memory.sqlite"
 LOCK = "memory.lock"
-# Of the tables, of terms and of outlines: an index made by others is made again.
+# Version of tables, terms and outlines: an index of another version is rebuilt.
 FORMAT = 1
 _APPLICATION = 0x6C6C634D
-# A batch is committed when so many bytes of files have been read, or so many files looked at.
+# A batch is committed after this many bytes or files.
 _BATCH_BYTES = 4 << 20
 _BATCH_FILES = 500
-# A file changed so shortly before it was read may change again within the grain of its time stamp.
+# A file that changed this recently may change again within the resolution of its time stamp.
 _GRAIN_NS = 2_000_000_000
 _UNSURE = -1
-# How often, in steps of SQLite's machine, and how long after one look the next one is taken.
+# Interval of checks in steps of SQLite's machine, and the pause between attempts in seconds.
 _STEPS = 20_000
 _PAUSE = 0.02
-# How long to wait for those that write, who take turns of a few seconds; one that takes longer has stopped.
+# Seconds to wait for other writers, whose batches take a few seconds; a slower one has stopped.
 _TURNS = 30.0
-# How long throwing away waits for those that read.
+# Seconds to wait for readers before deleting the database.
 _PATIENCE = 5.0
 
 TABLES = {"contents": ("path", "text"), "metadata": ("path", "name", "about", "symbols")}
@@ -133,7 +133,7 @@ class Index:
     def _make_tables(self) -> None:
         if self._is_empty():
             with self.writing():
-                if self._is_empty():  # nobody was quicker
+                if self._is_empty():  # no other process was faster
                     for statement in _SCHEMA.strip().split(";\n"):
                         self.execute(statement)
         made = [self.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
@@ -170,7 +170,7 @@ class Index:
         return 0
 
     def execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
-        """One statement; it waits for the lock that it needs. Raises `Unusable` where it never gets it."""
+        """Execute a statement, waiting for its lock. Raises `Unusable` if it does not get the lock."""
         end = clock.monotonic() + _TURNS
         while True:
             try:
@@ -223,7 +223,7 @@ class Index:
     # --- bringing up to date --------------------------------------------------------------------
 
     def update(self, listing: Listing, on_file: Callable[[int, int], object] | None = None) -> Update:
-        """Make the index say what the listed files say now. on_file: (done, of how many) after each."""
+        """Update the index to the listed files. on_file: called with (done, total) after each file."""
         began = clock.monotonic()
         with self.guarded():
             rows = self.execute("SELECT path, size, mtime_ns, inode FROM files NOT INDEXED").fetchall()
@@ -399,7 +399,7 @@ def index_path(root: str) -> str:
 
 
 def _create(path: str) -> None:
-    """Make the file, for its owner alone: SQLite makes those beside it like it."""
+    """Create the file with access for its owner only; SQLite copies its mode to related files."""
     try:
         files.close(files.open_handle(path, files.O_RDWR | files.O_CREAT | files.O_NOFOLLOW, 0o600))
     except OSError as error:
@@ -429,7 +429,7 @@ def _shared_lock(path: str) -> int:
 
 
 def throw_away(path: str, check: Callable[[], object]) -> None:
-    """Delete the database once nobody has it open. Raises `Unusable`."""
+    """Delete the database when no process has it open. Raises `Unusable`."""
     fd = _open_lock(path)
     try:
         end = clock.monotonic() + _PATIENCE

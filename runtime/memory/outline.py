@@ -1,7 +1,7 @@
-"""What a file says of itself: its title, what stands at its head, the names it defines.
+"""Outline of a file: its title, its leading comment or paragraph, the names that it defines.
 
-Found by patterns that fit most languages a little and none wholly: an index of names forgives a wrong
-one, and no parser stands between a file that is half written and its being found.
+Found by patterns that fit most languages approximately: an index of names tolerates a wrong one, and
+unfinished files need no parser.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-# How much of a file is looked at, in characters, and how much is kept.
+# Limits in characters: of the examined start of a file, and of what is kept.
 _HEAD = 16_000
 _MOST_ABOUT = 4_000
 _MOST_LINES = 60
@@ -28,7 +28,7 @@ _TITLE = re.compile(
     r"|<(?:title|h1|description|name)[^>\n]{0,80}>([^<\n]{1,300})",
     re.IGNORECASE | re.MULTILINE,
 )
-# Nothing here is without bounds that a line of a megabyte could make go back and forth.
+# Every repetition is bounded, so that a very long line cannot cause backtracking.
 _NAME = r"([A-Za-z_$À-\uffff][\w$À-\uffff]{0,100}[?!]?)"
 _MODIFIER = (
     r"(?:export|default|public|private|protected|internal|static|async|abstract|final|sealed|open|override"

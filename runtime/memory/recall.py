@@ -1,7 +1,7 @@
-"""A request to memory, from its fields to its answer: what the effect `context` and the verbs do.
+"""Requests to memory, from fields to answer, for the effect `context` and the subcommands.
 
-Brings the index up to date, searches it, and helps itself where the index fails: one that is damaged is
-made again, and where none can be kept, one is made in memory for this once. Either is told.
+Updates the index and searches it. A damaged index is rebuilt; if none can be stored, a temporary one is
+built in memory. Both are reported as notices.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 DEFAULT_LIMIT = 10
 MOST_MATCHES = 200
-# Paths and snippets of an answer, in characters; what would go beyond is left out.
+# Limit of an answer's paths and snippets, in characters; further matches are left out.
 MOST_ANSWER = 64 << 10
 
-# What each field of a request counts; the query 1. The fields are those of a ContextGenerationInput.
+# Weight of each field of a request (a ContextGenerationInput).
 WEIGHTS = {
     "query": 1.0,
     "template_description": 0.6,
@@ -41,15 +41,15 @@ WEIGHTS = {
 
 
 class BadRequest(Exception):
-    """A field of a request is not what it must be; the text says what it must be."""
+    """A field of a request is invalid; the text states what it must be."""
 
 
 class OutOfTime(Exception):
-    """The time for a request is over."""
+    """The request exceeded its time limit."""
 
 
 class Request(NamedTuple):
-    """What is looked for. sources: the words, those that count most first."""
+    """A search request. sources: the words, highest weight first."""
 
     sources: list[Source]
     strategy: str = "content"
@@ -63,7 +63,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The files found, what the index came to, and what the user should know of it."""
+    """The matches, the update of the index, and notices for the user."""
 
     matches: list[Match]
     update: Update
@@ -106,7 +106,7 @@ def read_request(args: dict[str, Any]) -> Request:
 
 
 def _relevant(inputs: Any, relevance: Any) -> Any:
-    """The inputs without those that `context_relevance` says do not matter."""
+    """The inputs without those that `context_relevance` excludes."""
     if relevance is None:
         return inputs
     if not isinstance(relevance, dict):
@@ -117,7 +117,7 @@ def _relevant(inputs: Any, relevance: Any) -> Any:
 
 
 def plain_text(value: Any) -> str:
-    """The texts in a value of any kind, each on a line of its own; names of maps are no texts."""
+    """All texts in a value, one per line, without keys of maps."""
     found: list[str] = []
     todo = [value]
     while todo:
@@ -138,7 +138,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:79] + "…"
 
 
-# --- doing it ---------------------------------------------------------------------------------
+# --- answering --------------------------------------------------------------------------------
 
 
 def with_index(
@@ -149,9 +149,9 @@ def with_index(
     *,
     fresh: bool = False,
 ) -> T:
-    """What `use` makes of the index. Damage and what keeps it from being kept end in `notices`.
+    """The result of `use` on the index. notices: gets a sentence if it was damaged or cannot be stored.
 
-    fresh: throw the index away first. Raises `Unusable` where SQLite itself cannot do it.
+    fresh: delete the index first. Raises `Unusable` if SQLite cannot build any index.
     """
     try:
         path = index_path(root)
@@ -199,7 +199,7 @@ def recall(
 
 
 def _bounded(matches: list[Match], notices: list[str]) -> list[Match]:
-    """As many of the matches as an answer may hold."""
+    """The matches that fit into an answer."""
     room = MOST_ANSWER
     for count, match in enumerate(matches):
         room -= len(match.path) + len(match.snippet or "")

@@ -1,4 +1,4 @@
-"""What `llc index` and `llc context` show of memory, as text and as JSON."""
+"""Output of `llc index` and `llc context`, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .recall import Answer, Request, recall, search_place, with_index
 from .rerank import rerank
 from .terms import terms
 
-# Why files are left out: reason → words for it, of one and of several.
+# Reasons for excluding files, in singular and plural.
 REASONS = {
     "binary": ("binary", "binary"),
     "large": ("larger than 1 MiB", "larger than 1 MiB"),
@@ -34,7 +34,7 @@ _MOST_NAMED = 1000
 
 
 class Progress:
-    """How far indexing is, on a terminal that can show it, if it takes long."""
+    """Progress of indexing on a live terminal, shown if it takes long."""
 
     def __init__(self) -> None:
         self._screen = Screen(sys.stderr)
@@ -70,7 +70,7 @@ def _guarded(root: str, act: Callable[[Progress], Any]) -> Any:
 
 
 def bring_up_to_date(root: str, rebuild: bool) -> tuple[Update, Listing, list[str]]:
-    """Update the index, having looked at all of it for damage; what that came to, and notices."""
+    """Verify and update the index; the update, the listing and notices."""
     notices: list[str] = []
 
     def act(progress: Progress) -> tuple[Update, Listing, list[str]]:
@@ -130,7 +130,7 @@ def _count(number: int, word: str) -> str:
 
 
 def look_up(root: str, request: Request) -> Answer:
-    """Search, re-ranked by a model where that is asked for."""
+    """Search, re-ranked by a model if requested."""
 
     def act(progress: Progress) -> Answer:
         return recall(root, request, _go_on, progress)
@@ -165,7 +165,7 @@ def look_up(root: str, request: Request) -> Answer:
 
 
 def check_strategy(strategy: str) -> None:
-    """Raises UserError for a strategy that there is not."""
+    """Raise UserError for an unknown strategy."""
     if strategy not in search.STRATEGIES:
         near = nearest(strategy, search.STRATEGIES)
         help = f"did you mean `{near}`?" if near else "there are content and metadata"

@@ -1,8 +1,8 @@
-"""A model puts the best of the files first: one forced tool call, through the run's model worker.
+"""Re-ranking of matches by a model: one forced tool call through the run's model worker.
 
-It sees of each file its path and best line, never its content. What it names comes first, in its order;
-the others follow as they were, so an answer that leaves files out loses none. A call that fails leaves
-the order as it was, and says so.
+The model sees the path and the best line of each file, never its content. The files that it names come
+first, in its order; the others follow in their old order, so none is lost. A failed call leaves the order
+unchanged and adds a notice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Finding files in the index: which terms of a request count, what each file is worth, its best line.
+"""Search in the index: choice of terms, scores of files, best lines.
 
-A request is data: its words are made terms like a file's, and a term is letters and digits only, so no
-text can be a query of another meaning, or none. Each source of words (the query, inputs, history) is
-looked for by itself, with BM25 as SQLite has it; a file's score is the weighted sum.
+A request is data: its words become terms as those of files do, and a term has letters and digits only, so
+no text can change the query. Each source of words (the query, inputs, history) is searched separately with
+SQLite's BM25; the score of a file is the weighted sum.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from .ignore import read_entry
 from .index import Index, decode, unfit
 from .terms import LONGEST_WORD, terms
 
-# Strategy → full-text table, and how much a term counts in each of its columns.
+# Strategy → full-text table, and the weight of a term in each of its columns.
 STRATEGIES = {"content": "contents", "metadata": "metadata"}
 WEIGHTS = {"contents": (8.0, 1.0), "metadata": (2.0, 8.0, 1.0, 0.5)}
-# Terms of one source: so many distinct ones are weighed, and so many of these looked for.
+# Limits of terms per source: distinct ones that are weighed, and those of them that are searched.
 MOST_WEIGHED = 3_000
 MOST_TERMS = 48
-# Of a longer text that much of the end is read: the last that was said matters most.
+# Of a longer text only the end is used: the latest part is the most relevant.
 MOST_TEXT = 256 << 10
 LONGEST_SNIPPET = 200
-# Figures of a score that are shown; files that differ in later ones count as equal.
+# Significant digits of a score; files that differ in later ones rank as equal.
 _FIGURES = 6
 
 
 class Source(NamedTuple):
-    """Words to look for, and how much they count against the query's."""
+    """Words to search for, and their weight relative to the query's."""
 
     text: str
     weight: float
 
 
 class Match(NamedTuple):
-    """A file that was found. line: the number of its best line, from 1, and `snippet` that line."""
+    """A match. line: the number of its best line, from 1; snippet: that line."""
 
     path: str
     score: float
@@ -78,7 +78,7 @@ def _by_path(index: Index, scores: dict[int, float]) -> list[tuple[bytes, float]
 
 
 def _choose(index: Index, table: str, text: str, files: int) -> dict[str, float]:
-    """The terms of a text that tell most, with what a match of each is worth (its inverse frequency)."""
+    """The most significant terms of a text with their weights (inverse document frequency)."""
     counted = Counter(terms(_cut(text)))
     worth: dict[str, float] = {}
     for term in list(counted)[:MOST_WEIGHED]:
@@ -92,7 +92,7 @@ def _choose(index: Index, table: str, text: str, files: int) -> dict[str, float]
 
 
 def _cut(text: str) -> str:
-    """The end of a long text, from a word's beginning on."""
+    """The end of a long text, starting at a word."""
     if len(text) <= MOST_TEXT:
         return text
     kept = text[-MOST_TEXT:]
@@ -101,7 +101,7 @@ def _cut(text: str) -> str:
 
 
 def _ranks(index: Index, table: str, chosen: list[str]) -> list[tuple[int, float]]:
-    """Row and BM25 of each file that has one of the terms; the more negative the better."""
+    """Row and BM25 score of each file with one of the terms; lower is better."""
     query = " OR ".join(f'"{term}"' for term in chosen)
     weights = ", ".join(map(str, WEIGHTS[table]))
     return index.execute(

@@ -1,9 +1,9 @@
-"""Text to the terms that are indexed and looked for, the same way for files and for queries.
+"""Tokenizer: text to terms, the same for files and queries.
 
 A word is a run of letters, digits and underscores. Its terms are its parts (`parseConfig`,
 `parse_config`, `HTTPServer2` → `parse`, `config`, …), without case, accents and English endings, and
-where it has several also the whole. Scripts that are written without blanks give pairs of characters.
-What comes out has letters and digits only, so it can mean nothing to SQLite.
+if there are several also the whole. Scripts without blanks give pairs of characters. A term has letters and
+digits only, so it has no meaning in the query syntax of SQLite.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import re
 import unicodedata
 from itertools import pairwise
 
-# Longer words are hashes, keys and data: nobody looks for them.
+# Longer words are hashes, keys and data.
 LONGEST_WORD = 64
-# Words are met again and again; so many are remembered.
+# Size of the cache of words.
 _MOST_KNOWN = 200_000
 
 _WORD = re.compile(r"\w+")
@@ -27,12 +27,12 @@ _VOWEL = re.compile("[aeiouy]")
 
 
 def terms(text: str) -> list[str]:
-    """The terms of a text, in order; a term stands as often as it occurs."""
+    """The terms of a text in order, with repetitions."""
     return term_text(text).split()
 
 
 def term_text(text: str) -> str:
-    """The terms of a text with a blank between them."""
+    """The terms of a text, separated by blanks."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     return " ".join(filter(None, map(_known.__getitem__, _WORD.findall(text))))

@@ -1,9 +1,9 @@
-"""Checkpoints: where a run stood at a place in its journal, so that resuming replays only what follows.
+"""Checkpoints: snapshots of a run at a position of its journal, so that a resume replays only what follows.
 
-Owns the files (`checkpoint-1` and `checkpoint-2`, written in turns), when one is worth its
-cost, and which of them can be trusted. The journal stays the only truth: a checkpoint says up to which
-byte of it it speaks, and one that is damaged, empty, of another run or of another journal is left
-aside. See `spec/events.md`, Checkpoints.
+Owns the files (`checkpoint-1` and `checkpoint-2`, written alternately), when one is worth its cost, and which
+of them are valid. The journal remains the only truth: a checkpoint names the byte up to which it covers it,
+and one that is damaged, empty, of another run or of another journal is ignored. See `spec/events.md`,
+Checkpoints.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 COUNT = 2
-# Bytes of journal between two checkpoints, at least: about a hundred steps, replayed in about 10 ms.
-# A larger checkpoint waits until the journal has grown by as much as the last one was large, so that
-# all that were ever written are never more than the journal is.
+# Minimum bytes of journal between two checkpoints: about a hundred steps, replayed in about 10 ms. After a
+# larger checkpoint the journal first grows by its size, so that all checkpoints ever written are never larger
+# than the journal.
 SPACE = 64 * 1024
-# Writing them may take one part in so many of a run's time.
+# Writing them may take 1/SHARE of a run's time.
 SHARE = 20
 _TAIL = len('"00000000"}\n')
 
 
 class Checkpoints:
-    """Writes the checkpoints of a run; `size` is the journal's where the last one was written."""
+    """Writer of a run's checkpoints; size: of the journal when the last one was written."""
 
     __slots__ = ("_blobs", "_not_before", "_run", "_size", "_space", "_turn")
 
@@ -53,9 +53,9 @@ class Checkpoints:
         return size - self._size >= self._space and clock.monotonic() >= self._not_before
 
     def write(self, journal: Journal, facts: dict[str, Any]) -> None:
-        """Keep `facts` for the journal as it is now, unless nothing was added to it since.
+        """Write `facts` for the journal as it is now, unless nothing was added since.
 
-        Raises JournalError where the journal cannot be written; a checkpoint that cannot is done without.
+        Raises JournalError if the journal cannot be written; a checkpoint that cannot be written is skipped.
         """
         journal.flush()
         if journal.size == self._size:
@@ -79,7 +79,7 @@ class Checkpoints:
         self._not_before = begun + (clock.monotonic() - begun) * (1 + SHARE)
 
     def _keep(self, text: str) -> Any:
-        """A long text by its hash where the journal has kept it already, else as it is."""
+        """A long text as a reference if the journal has stored it already, else the text."""
         return self._blobs.known(text) or text
 
     def discard(self) -> None:
@@ -90,7 +90,7 @@ class Checkpoints:
 
 
 def load(run: RunFolder) -> tuple[list[Checkpoint], list[str]]:
-    """The checkpoints of a run that fit its journal, the newest first; why others do not, a sentence each."""
+    """The valid checkpoints of a run, newest first; and for each other one why it is invalid."""
     found: list[Checkpoint] = []
     notices: list[str] = []
     for turn in range(COUNT):
@@ -113,7 +113,7 @@ def load(run: RunFolder) -> tuple[list[Checkpoint], list[str]]:
 
 
 def unpacked(run: RunFolder, value: Any) -> Any:
-    """A fact of a checkpoint as it was given. Raises BlobError."""
+    """A fact of a checkpoint with its blobs resolved. Raises BlobError."""
     return journals.unpack(value, Blobs(run.outputs).fetch)
 
 
@@ -122,7 +122,7 @@ def _path(run: RunFolder, turn: int) -> str:
 
 
 def _read(data: bytes, run: RunFolder, turn: int) -> Checkpoint | str:
-    """The checkpoint in a file's data, or why it is none."""
+    """The checkpoint in a file's data, or why it is invalid."""
     if not data:
         return "is empty"
     try:

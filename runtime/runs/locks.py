@@ -1,12 +1,12 @@
-"""Who may run: one run at a time on the same paths.
+"""Scope locks: runs whose paths overlap run one after the other.
 
-A run holds an flock on its `lock` file for as long as it lives, so a dead holder holds nothing and
-a pid used again fools nobody. The file tells what is held. Starting is serialised by a lock on the
-folder of the running, held only while the others are looked at.
+A run holds an flock on its `lock` file while it lives, so a dead process holds nothing and a reused pid does
+not matter. The file states which paths are held. Starts are serialised by a lock on the folder of unfinished
+runs, held only while the other runs are examined.
 
-A run that queues holds its `lock` from when it arrives, marked as queued and with a ticket. It waits
-for the running that overlap with it and for the queued with an earlier ticket, so nobody overtakes and
-nobody waits in a circle; it sleeps in the system until the lock of one of them is let go.
+A queued run holds its `lock` from its arrival, marked as queued and with a ticket. It waits for the running
+ones that overlap with it and for queued ones with an earlier ticket, so runs start in order of arrival and
+cannot deadlock. It sleeps in the kernel until one of these locks is released.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from ..host.coroutines import Steps
 
-# Looking whether a run lives takes its lock for a moment; starting has to outwait that.
+# `is_live` takes a lock for a moment, so starting retries.
 _TRIES = 20
 _PAUSE = 0.01
-# A queued run looks again after so many seconds at the latest: who held the lock that it sleeps on may have
-# died, and somebody behind it in the queue have taken it over.
+# A queued run checks again after this many seconds: the holder of the lock that it sleeps on may have died,
+# and a later run may have taken it over.
 LOOK_AGAIN = 5.0
 # The id of the error that another run holds a path.
 CONFLICT = "scope-conflict"
@@ -52,7 +52,7 @@ def resolve_scope(scope: Iterable[str], root: str) -> list[str]:
 
 
 class Lock:
-    """What a living run holds; letting it go is closing it, or dying."""
+    """The lock of a living run, released by `close` or by the end of the process."""
 
     __slots__ = ("_about", "_fd")
 
@@ -61,11 +61,11 @@ class Lock:
         self._about = about
 
     def tell(self, **changes: Any) -> None:
-        """Change what the file tells; None takes a fact out. Raises OSError."""
+        """Change facts in the lock file; None removes one. Raises OSError."""
         self._about.update(changes)
         known = {name: value for name, value in self._about.items() if value is not None}
         data = json.dumps(known).encode("utf-8", "surrogateescape") + b"\n"
-        # Cut to length last: where this is cut off, the old text or the new one is there, or an error.
+        # Truncated last: after a crash the file holds the old text, the new one, or an invalid one.
         files.pwrite(self._fd, data, 0)
         files.ftruncate(self._fd, len(data))
 
@@ -76,10 +76,9 @@ class Lock:
 
 
 class Queue:
-    """How to wait for one's turn.
+    """How a run waits in the queue.
 
-    interrupt: ends the waiting. on_wait(run, others): the run is in the queue, and waits for those;
-    called again when it waits for others.
+    interrupt: ends the wait. on_wait(run, others): called when the runs that it waits for change.
     """
 
     __slots__ = ("interrupt", "on_wait")
@@ -90,7 +89,7 @@ class Queue:
 
 
 class Holder:
-    """A living run that stands in the way: which of its paths, of ours, and since when it is there."""
+    """A living run that conflicts: its path, our path (`mine`), and since when it holds it."""
 
     __slots__ = ("is_queued", "mine", "path", "pid", "run", "since", "ticket")
 
@@ -109,14 +108,14 @@ def start(
 ) -> tuple[RunFolder, Lock]:
     """A folder for a new run of `name`, held by us, unless another run holds a part of `scope`.
 
-    `about` goes into the lock file. With a `queue` it waits for its turn. Raises UserError, and
-    Interrupted where the queue was left; nothing of the run is left then.
+    about: facts for the lock file. With a `queue` it waits for its turn. Raises UserError, and Interrupted
+    if the wait was interrupted; then no trace of the run remains.
     """
     return alone(starting(root, name, scope, about, queue))
 
 
 def sweep(root: str) -> None:
-    """Remove what starts left that were killed: nothing was performed there."""
+    """Remove folders of starts that were killed before the run was on record."""
     with _Gate(root):
         _sweep(root)
 
@@ -135,9 +134,9 @@ def starting(
     queue: Queue | None,
     ours: Container[str] | None = None,
 ) -> Steps[tuple[RunFolder, Lock]]:
-    """As `start`, step by step.
+    """`start` as a coroutine.
 
-    ours: runs that are known not to be in the way, of somebody who starts many, and has swept before.
+    ours: runs that do not conflict, known to a caller that starts many and has called `sweep`.
     """
     gate = _Gate(root)
     wanted = resolve_scope(scope, root)
@@ -167,9 +166,9 @@ def starting(
 def take_over(
     run: RunFolder, scope: Iterable[str], about: dict[str, Any], queue: Queue | None = None
 ) -> Lock:
-    """The lock of a run that was cut off, to go on with it. Raises UserError where it lives.
+    """The lock of an interrupted run, to resume it. Raises UserError if the run is live.
 
-    With a `queue` it waits for its turn; Interrupted where the queue was left.
+    With a `queue` it waits for its turn; raises Interrupted if the wait was interrupted.
     """
     return alone(taking_over(run, scope, about, queue))
 
@@ -181,7 +180,7 @@ def taking_over(
     queue: Queue | None,
     ours: Container[str] | None = None,
 ) -> Steps[Lock]:
-    """As `take_over`, step by step; ours as for `starting`."""
+    """`take_over` as a coroutine; ours: as for `starting`."""
     ours = ours or ()
     gate = _Gate(run.root)
     wanted = resolve_scope(scope, run.root)
@@ -202,7 +201,7 @@ def taking_over(
 
 
 def still_live(run: RunFolder) -> UserError:
-    """That a run can be neither taken up nor removed, because somebody runs it."""
+    """The error that a live run can be neither resumed nor removed."""
     held = run.about()
     pid = f" (pid {held['pid']})" if "pid" in held else ""
     return UserError(
@@ -215,7 +214,7 @@ def still_live(run: RunFolder) -> UserError:
 
 @contextlib.contextmanager
 def kept_dead(run: RunFolder) -> Iterator[None]:
-    """Inside, nobody takes up a run that nobody runs. Raises UserError where somebody does."""
+    """Context in which no process can resume a run. Raises UserError if the run is live."""
     with _Gate(run.root):
         if _is_held(run):
             raise still_live(run)
@@ -223,14 +222,14 @@ def kept_dead(run: RunFolder) -> Iterator[None]:
 
 
 def unfinished(root: str) -> list[RunFolder]:
-    """The runs that have not ended, the latest first; what a start that was killed left is none."""
+    """The unfinished runs, latest first, without folders of killed starts."""
     return [run for run in runs_in(root) if not run.is_husk() or is_live(run)]
 
 
 def _is_held(run: RunFolder) -> bool:
-    """Whether somebody holds a run, and goes on to.
+    """Whether a run is held, after some retries.
 
-    What a process was starting when it was killed has its files for a moment longer.
+    A child that a killed process was just starting still has its handles for a moment.
     """
     for _ in range(_TRIES):
         if not is_live(run):
@@ -244,7 +243,7 @@ def _is_held(run: RunFolder) -> bool:
 
 
 class _Gate:
-    """Whoever looks who may run, looks alone."""
+    """Exclusive lock held while reading and writing the table of run locks."""
 
     def __init__(self, root: str) -> None:
         self._path = os.path.join(make_running_folder(root), ".lock")
@@ -265,7 +264,7 @@ class _Gate:
 def _turn(
     gate: _Gate, run: RunFolder, wanted: list[str], lock: Lock, queue: Queue, ours: Container[str]
 ) -> Steps[None]:
-    """Wait until nobody stands in the way of `run`, which is in the queue."""
+    """Wait until no run conflicts with `run`, which is in the queue."""
     ticket = _ticket(run.about())
     shown: list[str] | None = None
     release: Release | None = None
@@ -287,7 +286,7 @@ def _turn(
             if names != shown:
                 queue.on_wait(run, others)
                 shown = names
-            # The last one to get its turn before us: until that is gone there is nothing to look for.
+            # The last one before us: nothing changes until it ends.
             last = max(others, key=lambda other: (other.is_queued, other.ticket, other.run.id)).run.lock
             if release is not None and (release.path != last or release.is_over):
                 release.close()
@@ -304,9 +303,9 @@ def _turn(
 
 
 class Release:
-    """Notices when the holder of a lock file lets it go: a thread sleeps in the system until then.
+    """Notification that a lock file was released: a thread sleeps in the kernel until then.
 
-    Such a wait cannot be called off. Where it is not needed any more its thread stays behind.
+    Such a wait cannot be cancelled: the thread of an abandoned one stays.
     """
 
     __slots__ = ("_interrupt", "_read", "path")
@@ -320,15 +319,15 @@ class Release:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was let go."""
+        """Whether it was released."""
         return bool(pipes.select([self._read], [], [], 0)[0])
 
     def wait(self) -> None:
-        """Wait for that, for a while. Raises Interrupted."""
+        """Wait for the release, at most `LOOK_AGAIN` seconds. Raises Interrupted."""
         self._interrupt.wait(LOOK_AGAIN, wake=self._read)
 
     def fileno(self) -> int:
-        """Readable once it is let go; whoever waits looks again after `LOOK_AGAIN` all the same."""
+        """Readable after the release; a caller checks again after `LOOK_AGAIN` in any case."""
         return self._read
 
     def close(self) -> None:
@@ -336,7 +335,7 @@ class Release:
 
 
 def _await(path: str, write: int) -> None:
-    """In a thread: close `write` once nobody holds the file. Where that cannot be known it stays open."""
+    """In a thread: close `write` when the file is released; it stays open if that cannot be determined."""
     try:
         fd = files.open_handle(path, files.O_RDONLY)
     except OSError:
@@ -352,7 +351,7 @@ def _await(path: str, write: int) -> None:
 
 
 def is_live(run: RunFolder) -> bool:
-    """Whether some process holds the run now."""
+    """Whether a process holds the run."""
     try:
         fd = files.open_handle(run.lock, files.O_RDONLY)
     except OSError:
@@ -366,7 +365,7 @@ def is_live(run: RunFolder) -> bool:
 def _in_the_way(
     root: str, wanted: list[str], own: RunFolder | None, ours: Container[str] = ()
 ) -> list[Holder]:
-    """The living runs, and those in the queue, whose paths overlap with the wanted ones."""
+    """The live and queued runs whose paths overlap with the wanted ones."""
     if not wanted:
         return []
     above = _ancestors(root)
@@ -378,10 +377,10 @@ def _in_the_way(
         held = [path for path in _paths(about) for mine in wanted if overlap(mine, path)]
         if not held or not is_live(other):
             continue
-        # Left of an action of the run that goes on, which ends it; it shared that one's paths before.
+        # Left over from an action of this run, which will end it; it shared the run's paths before.
         if own is not None and own.id in _climb(about.get("parent"), root):
             continue
-        # Who waits for the run that we are a part of cannot be waited for.
+        # Waiting for a run that waits for an ancestor of ours would be a deadlock.
         if about.get("queued") and any(
             overlap(a, b) for a in _paths(about) for b in _held_by(above.values())
         ):
@@ -406,15 +405,15 @@ def _ticket(about: dict[str, Any]) -> int:
 
 
 def _next_ticket(root: str) -> int:
-    """Behind all that are in the queue."""
+    """The ticket after all queued ones."""
     return 1 + max((_ticket(run.about()) for run in runs_in(root) if is_live(run)), default=0)
 
 
 def _conflict(others: list[Holder], root: str) -> UserError:
-    # A run that works is of more interest than one that waits.
+    # A running one is more relevant than a queued one.
     holder = min(others, key=lambda other: (other.is_queued, other.ticket))
     since = f", since {holder.since.replace('T', ' ')[:19]} UTC" if holder.since else ""
-    how = "is waited for by" if holder.is_queued else "is in the hands of"
+    how = "is waited for by" if holder.is_queued else "is locked by"
     what = f"works on {_shown(holder.path, root)}"
     if holder.is_queued:
         what = f"is before you in the queue for {_shown(holder.path, root)}"
@@ -427,12 +426,12 @@ def _conflict(others: list[Holder], root: str) -> UserError:
 
 
 def _ancestors(root: str) -> dict[str, RunFolder | None]:
-    """The runs whose actions we are part of: they hold their paths for us too."""
+    """The runs whose actions this process is part of: they hold their paths for us too."""
     return _climb(environment.environ.get("LLC_RUN_ID"), root)
 
 
 def _climb(parent: Any, root: str) -> dict[str, RunFolder | None]:
-    """A run, the run whose action started that, and so on."""
+    """A run, the run whose action started it, and so on."""
     found: dict[str, RunFolder | None] = {}
     while isinstance(parent, str) and parent not in found:
         run = found[parent] = next((run for run in runs_in(root) if run.id == parent), None)
@@ -450,7 +449,7 @@ def _shown(path: str, root: str) -> str:
 
 
 def _hold(run: RunFolder, scope: list[str], about: dict[str, Any], ticket: int | None) -> Lock:
-    """The lock of a run; with a ticket it is in the queue."""
+    """The lock of a run; with a ticket the run is queued."""
     fd = _open(run.lock)
     try:
         for attempt in range(_TRIES):

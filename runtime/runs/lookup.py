@@ -1,4 +1,4 @@
-"""The run that a user means: by its id, or by the name or path of its loop."""
+"""Resolution of a run's id, or the name or path of its loop, to a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .runs import HOW_TO_BEGIN, runs_in
 
 
 def find_unfinished(target: str, root: str = ROOT) -> RunFolder:
-    """The unfinished run that `target` means: a run's id, else the last one of a loop. Raises UserError."""
+    """The unfinished run with this id, or the last unfinished one of a loop. Raises UserError."""
     running = list(runs_in(root))
     for run in running:
         if run.id == target:
@@ -41,10 +41,7 @@ def find_unfinished(target: str, root: str = ROOT) -> RunFolder:
 
 
 def find_run_folder(target: str, root: str = ROOT) -> RunFolder:
-    """The run that `target` means, unfinished or not: a run's id, else the last one of a loop.
-
-    One that has not ended comes first. Raises UserError.
-    """
+    """The run with this id, or the last one of a loop; unfinished runs come first. Raises UserError."""
     unfinished = locks.unfinished(root)
     ended = list(runs_in(root, HISTORY))
     for run in (*unfinished, *ended):
@@ -64,12 +61,12 @@ def find_run_folder(target: str, root: str = ROOT) -> RunFolder:
 
 
 def is_loop(target: str, root: str = ROOT) -> bool:
-    """Whether `target` is a loop's name, or a file's path."""
+    """Whether `target` is the name of a loop or the path of a file."""
     return target in loop_files(root) or (is_path(target) and files.isfile(os.path.join(root, target)))
 
 
 def is_run_of(run: RunFolder, target: str) -> bool:
-    """Whether `target` is the program's name, or the name or path the run was started with."""
+    """Whether `target` is the program's name, or the name or path that the run was started with."""
     about = run.about()
     if not about:
         return run.name == slug(target)

@@ -1,4 +1,4 @@
-"""The loops of a project: names and paths to files."""
+"""Resolution of loop names and paths to files."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def loop_files(root: str = ROOT) -> dict[str, str]:
 
 
 def is_path(target: str) -> bool:
-    """Whether a target is meant as a file's path and not as a loop's name."""
+    """Whether a target is a path and not a loop's name."""
     return os.path.sep in target or target.endswith((*SOURCE_SUFFIXES, IMAGE_SUFFIX))
 
 
 def resolve_loop(target: str, root: str = ROOT) -> str:
-    """The file that a loop's name or a path means. Raises UserError."""
+    """The file of a loop's name or path. Raises UserError."""
     if is_path(target):
         if files.isfile(os.path.join(root, target)):
             return target
@@ -43,7 +43,7 @@ def resolve_loop(target: str, root: str = ROOT) -> str:
             raise UserError("not-a-loop", f"`{target}` is a directory", "name a loop file in it")
         if not files.lexists(os.path.join(root, target)):
             raise UserError("unknown-file", f"there is no file `{target}`", _suggest_path(target, root))
-        return target  # a pipe or a device: reading it will tell
+        return target  # a pipe or a device; errors show when it is read
     for suffix in SOURCE_SUFFIXES:
         path = os.path.join(LOOPS, target + suffix)
         if not target or target + suffix == CONFIG or not files.lexists(os.path.join(root, path)):
@@ -55,7 +55,7 @@ def resolve_loop(target: str, root: str = ROOT) -> str:
 
 
 def _what(path: str) -> str:
-    """What stands where a file was looked for."""
+    """What exists at a path that is no file."""
     if files.isdir(path):
         return "a directory"
     return (

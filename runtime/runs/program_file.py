@@ -1,8 +1,8 @@
-"""The program of a run in its folder: an image as it is, or without the secrets that were put into it.
+"""Program file of a run: its image, with secrets replaced by references.
 
-`--arg` and `--context` become constants of the program, so a secret that is given by them would stand
-in its image. Where one does, what is kept is the image in parts, with the names of variables between
-them, and a digest of the whole, by which another value of a variable is found out.
+`--arg` and `--context` become constants of the program, so its image may contain a secret. Then the file
+holds the parts of the image between the secrets, the names of their variables, and a digest of the whole
+image, which detects a changed value.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def keep(path: str, image: Image) -> None:
 
 
 def of(image: Image) -> bytes:
-    """What is kept of an image."""
+    """The data of an image's program file."""
     return without_secrets(image.to_bytes(packed=False)) if holds_secret(image) else image.to_bytes()
 
 
 def holds_secret(image: Image) -> bool:
-    """Whether a secret stands in an image, which can be seen only where it is not packed."""
+    """Whether an image contains a secret, which only its unpacked form shows."""
     return bool(secrets.known) and _has_secret(image.to_bytes(packed=False))
 
 
@@ -41,7 +41,7 @@ def _has_secret(data: bytes) -> bool:
 
 
 def whole(data: bytes, path: str) -> bytes:
-    """The image that a file's data stands for. Raises UserError where a secret is not as it was."""
+    """The image in a program file's data. Raises UserError if a secret has changed."""
     if not data.startswith(_BEGINNING):
         return data
     digest, _, text = data[len(_BEGINNING) :].partition(b" ")
@@ -50,7 +50,7 @@ def whole(data: bytes, path: str) -> bytes:
         if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
             raise ValueError
     except (ValueError, RecursionError):
-        return data  # damaged, which the reader of images will say
+        return data  # damaged; the reader of images reports it
     try:
         found = secrets.known.join(parts).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -68,7 +68,7 @@ def whole(data: bytes, path: str) -> bytes:
 
 
 def without_secrets(data: bytes) -> bytes:
-    """An image's data in parts, if there is a secret in it."""
+    """An image's data, in parts if it contains a secret."""
     if not _has_secret(data):
         return data
     parts = secrets.known.split(data.decode("utf-8", "surrogateescape"))

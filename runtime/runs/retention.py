@@ -1,8 +1,8 @@
-"""Making room: runs that have ended are removed from the history, by a policy.
+"""Retention: removal of finished runs by a policy.
 
-A run goes when its loop has more than `keep` later ones and, where `older_than` is given, it began longer
-ago than that. A folder is renamed before its files go, so that no half of a run is ever listed. Runs that
-have not ended are not looked at here (`inspection.forgetting`).
+A run is removed if its loop has more than `keep` later ones and, with `older_than`, it began longer ago. A
+folder is renamed before its files are deleted, so that a partly deleted run is never listed. Unfinished runs
+are handled in `inspection/abandon`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# At the end of a run at most so many are removed: what has piled up goes bit by bit.
+# Maximum number of runs removed at the end of a run; a backlog is removed gradually.
 MOST_AT_ONCE = 4
 _GONE = ".gone"
 _FOLDERS = (HISTORY, RUNNING)
 
 
 def begun(run: RunFolder) -> float:
-    """When a run began, in seconds since 1970, by its id."""
+    """The start of a run in seconds since 1970, from its id."""
     import calendar
 
     return float(calendar.timegm(clock.strptime(run.id[-20:-5], "%Y%m%d-%H%M%S")))
 
 
 def surplus(found: Iterable[RunFolder], keep: int | None, older_than: float | None) -> list[RunFolder]:
-    """Those of some runs that may go, the oldest first.
+    """The runs to remove, oldest first.
 
-    `found` has the latest first. With neither bound none may go.
+    found: runs, latest first. Without a bound the result is empty.
     """
     if keep is None and older_than is None:
         return []
@@ -52,7 +52,7 @@ def surplus(found: Iterable[RunFolder], keep: int | None, older_than: float | No
 
 
 def remove(run: RunFolder) -> int:
-    """Remove a run; the bytes its files had. Raises OSError where it cannot be removed."""
+    """Remove a run; the size of its files in bytes. Raises OSError."""
     parent, name = os.path.split(run.path)
     if files.islink(run.path) or os.path.basename(parent) not in map(os.path.basename, _FOLDERS):
         return 0
@@ -60,12 +60,12 @@ def remove(run: RunFolder) -> int:
     try:
         files.rename(run.path, gone)
     except FileNotFoundError:
-        return 0  # somebody else removed it
+        return 0  # removed by another process
     return _remove_folder(gone)
 
 
 def remove_rest(root: str) -> None:
-    """Remove what is left of removals that were cut off."""
+    """Finish removals that were interrupted."""
     for folder in _FOLDERS:
         parent = os.path.join(root, folder)
         with contextlib.suppress(OSError):
@@ -75,9 +75,9 @@ def remove_rest(root: str) -> None:
 
 
 def _remove_folder(path: str) -> int:
-    """Remove what can be of a folder; how many bytes its files had.
+    """Remove a folder as far as possible; the size of its files in bytes.
 
-    Not by `shutil`, whose import takes longer than this: most runs remove an old one when they end.
+    Without `shutil`, whose import takes longer: most runs remove an old one when they end.
     """
     size = 0
     for folder, folders, names in files.walk(path, topdown=False):
@@ -96,7 +96,7 @@ def _remove_folder(path: str) -> int:
 
 
 def size_of(path: str) -> int:
-    """The bytes of the files in a folder."""
+    """The size of the files in a folder, in bytes."""
     size = 0
     for folder, _, names in files.walk(path):
         for name in names:
@@ -106,7 +106,7 @@ def size_of(path: str) -> int:
 
 
 def after(run: RunFolder, keep: int, older_than: float | None) -> None:
-    """Apply the policy to the loop of a run that has just ended; what cannot be removed stays."""
+    """Apply the policy to the loop of a run that has just ended; ignores what cannot be removed."""
     found = [other for other in runs_in(run.root, HISTORY) if other.name == run.name]
     for other in surplus(found, keep, older_than)[:MOST_AT_ONCE]:
         with contextlib.suppress(OSError):
@@ -116,15 +116,15 @@ def after(run: RunFolder, keep: int, older_than: float | None) -> None:
 def clean(
     root: str, target: str | None, keep: int | None, older_than: float | None, dry_run: bool
 ) -> tuple[list[str], int, list[str]]:
-    """Remove ended runs by a policy: which, how many bytes they had, and what went wrong.
+    """Remove finished runs by a policy: their ids, their size in bytes, and errors.
 
-    Raises UserError where `target` means neither a run nor a loop.
+    Raises UserError if `target` is neither a run nor a loop.
     """
     found = [
         run for run in runs_in(root, HISTORY) if target is None or run.id == target or is_run_of(run, target)
     ]
     if target is not None and not found and not is_loop(target, root):
-        find_run_folder(target, root)  # says what there is to name instead
+        find_run_folder(target, root)  # its error suggests names
     if not dry_run:
         remove_rest(root)
     gone, size, problems = [], 0, []
@@ -139,7 +139,7 @@ def clean(
 
 
 def in_bytes(size: int) -> str:
-    """A size for people."""
+    """A size in a readable unit."""
     amount = float(size)
     for unit in ("bytes", "KB", "MB"):
         if amount < 1000:

@@ -19,7 +19,7 @@ _SUFFIX = len("-YYYYMMDD-HHMMSS-xxxx")
 
 
 def make_running_folder(root: str) -> str:
-    """The folder of the runs that have not ended, made where it is missing. Raises UserError."""
+    """The folder of unfinished runs, created if missing. Raises UserError."""
     path = os.path.join(root, RUNNING)
     try:
         make_private(path)
@@ -34,7 +34,7 @@ def make_running_folder(root: str) -> str:
 
 
 def runs_in(root: str, folder: str = RUNNING, but: Container[str] = ()) -> Iterator[RunFolder]:
-    """The runs in RUNNING or HISTORY, those that began last first, `but` these."""
+    """The runs in RUNNING or HISTORY, latest first, without those in `but`."""
     parent = os.path.join(root, folder)
     try:
         names = files.listdir(parent)
@@ -48,18 +48,18 @@ def runs_in(root: str, folder: str = RUNNING, but: Container[str] = ()) -> Itera
 
 
 def count_past(root: str, name: str) -> int:
-    """How many ended runs have files called after `name`."""
+    """The number of finished runs whose files are named after `name`."""
     return len(_called(root, HISTORY, name))
 
 
 def unfinished_before(run: RunFolder) -> RunFolder | None:
-    """The run of the same name that began last before it, if that has not ended. Others are not looked at."""
+    """The previous run of the same name if it is unfinished. Does not read other runs."""
     names = [name for name in _called(run.root, RUNNING, run.name) if name < run.id]
     return RunFolder(run.root, os.path.join(run.root, RUNNING, max(names))) if names else None
 
 
 def _called(root: str, folder: str, name: str) -> list[str]:
-    """The runs there whose files are called after `name`."""
+    """The ids of the runs in a folder whose files are named after `name`."""
     try:
         found = files.listdir(os.path.join(root, folder))
     except OSError:

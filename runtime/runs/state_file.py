@@ -1,6 +1,6 @@
-"""`<name>.state.json`: where a run is, for whoever looks.
+"""State file (`<name>.state.json`): the current state of a run for other programs.
 
-Written now and then and never relied on: the journal is the truth, so failing is no harm.
+Written at intervals and never read back: the journal is the truth, so a failed write does no harm.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from ..journal.position import Progress
     from ..journal.run_folder import RunFolder
 
-# The file may lag behind by so many seconds while much happens, and by one look while little does.
+# Maximum delay in seconds while the run is busy.
 EVERY = 1.0
-# A text is cut to so many characters; where there are many, all of them together have this much room,
-# but each a line. The file is written again and again, and must not grow with what a run captures.
+# Limits in characters: of one text, of each of many texts, and of all captured texts together. The file is
+# rewritten often and must not grow with what a run captures.
 _LONGEST_TEXT = 4096
 _SHORTEST_TEXT = 80
 _ROOM = 16 * _LONGEST_TEXT
-# Where functions of the library come from, and how many of them call each other at most.
+# Origin of library functions, and the number of innermost frames that are searched.
 _LIBRARY = "stdlib/"
 _NEAR = 32
 
 
 class StateFile:
-    """The state file of a run that is driven. begun: when the run began; now: gives a time stamp.
+    """Writer of a run's state file. begun: start of the run; now: returns a time stamp.
 
-    is_old: something has happened since it was written.
+    is_old: something has happened since the last write.
     """
 
     __slots__ = ("_begun", "_kind", "_machine", "_now", "_progress", "_run", "_saved", "is_old")
@@ -57,7 +57,7 @@ class StateFile:
         return clock.monotonic() - self._saved > EVERY
 
     def save(self, status: str = "running") -> None:
-        """Write it; where that fails the old one stays."""
+        """Write the file; after a failure the old one remains."""
         self._saved = clock.monotonic()
         self.is_old = False
         try:
@@ -68,10 +68,10 @@ class StateFile:
             return
 
     def _place(self) -> str | None:
-        """Where a flow stands that does not say so itself: the author's innermost function and its state."""
+        """The current state of a flow: the author's innermost function and its state."""
         if self._kind == "loop":
             return None
-        # There may be millions of calls; the author's innermost is near the end.
+        # There may be millions of frames; the author's innermost is near the end.
         for frame in reversed(self._machine.frames(_NEAR)):
             place = frame.origin
             if place is None or not place[0].startswith(_LIBRARY):
@@ -79,7 +79,7 @@ class StateFile:
         return None
 
     def _loop_slots(self) -> dict[str, Any]:
-        """The slots of the innermost loop under way; what a flow calls `result` is its own affair."""
+        """The slots of the innermost active loop; a flow's own `result` is not shown."""
         frames = self._machine.frames(_NEAR)
         loops = {loop["function"] for loop in self._machine.image.meta.get("loops", ())}
         for frame in reversed(frames):
@@ -107,7 +107,7 @@ class StateFile:
 
 
 def _shortened(value: Any, longest: int) -> Any:
-    """A value with its texts cut that are longer: the state file is for looking at."""
+    """A value with secrets masked and long texts shortened."""
     if isinstance(value, str):
         value = secrets.masked(value)
         if len(value) <= longest:
