@@ -1,31 +1,127 @@
-"""Files to cases. A case is untrusted input: whatever is wrong with one is said at its place."""
+"""Files to cases: the schema of a case and its reader. A case is untrusted input."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, ClassVar
 
-from ...frontend.source.document import Document, Mapping, Node, Scalar, Sequence
+import attrs
+
+from ...frontend.source.document import Document, Node, Refused, Scalar, Sequence
+from ...frontend.source.document import Mapping as MappingNode
 from ...frontend.source.files import read_source
+from ...frontend.source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, of
+from ...frontend.source.schema_reader import SchemaReader
 from ...frontend.source.yaml_tree import read_document
-from ...ir.diagnostics import CompileError, suggest
+from ...ir.diagnostics import CompileError
+from ...ir.records import frozen
 from ..journal import journal as journals
 from ..journal.codec import digest_only
 from ..project import options
-from .cases import EFFECT_KEYS, FORMAT, KEYS, LIMITS, NORMALIZED, OPTIONS, USUAL, Case, outputs_of
+from .cases import FORMAT, LIMITS, NORMALIZED, OPTIONS, USUAL, Case, outputs_of
 from .diff import ENDING
 from .recording import Answer, Asked, Note, Recording, unpacked
 
+_COUNT = Type("integer", least=0, most=1e15)
+# A value as in a journal: plain data and its forms for what YAML cannot write.
+_RECORDED = Type("node")
+_FIELDS = Type("map", _RECORDED)
+_OPTION_TYPES = {
+    options.FLAG: BOOLEAN,
+    options.COUNT: _COUNT,
+    options.TEXT: Type("text"),
+    options.PAIR: Type("map", Type("either", options=(Type("text"), Type("map", JSON)))),
+    options.MANY: Type("list", Type("text")),
+}
+
+
+def _fields(types: Mapping[str, Type], doc: str) -> dict[str, Any]:
+    return {name: attrs.field(default=None, metadata=of(type, doc)) for name, type in types.items()}
+
+
+def _block(name: str, types: Mapping[str, Type], doc: str) -> type[Spec]:
+    """A block whose keys are declared elsewhere, all of them optional."""
+    made: type[Spec] = attrs.make_class(
+        name, _fields(types, doc), bases=(Spec,), kw_only=True, slots=True, eq=False, repr=False
+    )
+    made.__doc__ = f"{doc}\n"
+    return made
+
+
+CaseOptions = _block(
+    "CaseOptions",
+    {name: _OPTION_TYPES[kind] for name, kind in OPTIONS.items()},
+    "An option of the command line that changes the program.",
+)
+CaseLimits = _block("CaseLimits", dict.fromkeys(LIMITS, _COUNT), "A limit of the machine.")
+CaseOutcome = _block("CaseOutcome", dict.fromkeys(ENDING, _RECORDED), "How the run ended.")
+
+
+@frozen(kw_only=True)
+class CaseFile(Spec):
+    """A recorded run as a test case."""
+
+    noun: ClassVar[str] = "a case"
+
+    llc_case: int = attrs.field(metadata=of(Type("integer", least=FORMAT, most=FORMAT), "The format."))
+    source: str | None = attrs.field(default=None, metadata=of(TEXT, "The loop that the case tests."))
+    expression: str | None = attrs.field(
+        default=None, metadata=of(Type("text"), "The expression that it tests, instead of a `source`.")
+    )
+    options: Any = attrs.field(
+        default=None, metadata=of(block(CaseOptions), "Options that the loop is compiled with.")
+    )
+    limits: Any = attrs.field(default=None, metadata=of(block(CaseLimits), "Limits of the machine."))
+    normalized: tuple[str, ...] = attrs.field(
+        default=(), metadata=of(Type("list", choice(*NORMALIZED)), "What was replaced by fixed values.")
+    )
+    ticks: int = attrs.field(default=0, metadata=of(_COUNT, "Ticks that the run used."))
+    trace: tuple[Node, ...] = attrs.field(
+        metadata=of(Type("list", _RECORDED, says="a list of events"), "The events: effects and notes.")
+    )
+    outcome: Any = attrs.field(
+        default=None,
+        metadata=of(block(CaseOutcome)._replace(nullable=True), "How it ended; null: it did not."),
+    )
+
+
+@frozen(kw_only=True)
+class EffectEvent(Spec):
+    """An effect that was requested, with its result unless that comes later."""
+
+    noun: ClassVar[str] = "an effect"
+
+    effect: str = attrs.field(metadata=of(TEXT, "Its kind."))
+    args: Mapping[str, Node] = attrs.field(factory=dict, metadata=of(_FIELDS, "Its arguments."))
+    result: Mapping[str, Node] | None = attrs.field(default=None, metadata=of(_FIELDS, "Its result."))
+
+
+@frozen(kw_only=True)
+class ResultEvent(Spec):
+    """A result that came after further effects had been requested."""
+
+    noun: ClassVar[str] = "a result"
+
+    result_of: int = attrs.field(metadata=of(_COUNT, "The number of the effect, from 1."))
+    result: Mapping[str, Node] = attrs.field(metadata=of(_FIELDS, "Its result."))
+
 
 def read(path: str) -> Case:
-    """The case in a file; CompileError with every problem found in it."""
-    return _Reader(read_document(read_source(path))).case()
+    """The case in a file. Raises `CompileError` with every error in it."""
+    document = read_document(read_source(path))
+    case = Case(path, "", None, {}, (), 0, Recording(path, {}, lambda name, size: ""))
+    with suppress(Refused):
+        case = _Reader(document).case()
+    if any(finding.is_error for finding in document.diagnostics):
+        raise CompileError(document.diagnostics, [document.source])
+    return case
 
 
-class _Reader:
+class _Reader(SchemaReader):
     def __init__(self, document: Document) -> None:
-        self.document = document
+        super().__init__(document)
         self.path = document.source.path
         self.outputs = journals.Blobs(outputs_of(self.path))
         self.texts: dict[str, str] = {}
@@ -33,220 +129,134 @@ class _Reader:
         self.answered: set[int] = set()
 
     def case(self) -> Case:
-        document = self.document
-        root = document.root
+        root = self.document.root
         recording = Recording(self.path, {}, self.fetch)
         case = Case(self.path, "", None, {}, (), 0, recording)
-        if isinstance(root, Mapping) and self.is_known(root):
-            found = dict(self.entries(root, KEYS, "a case"))
-            self.settle_source(case, found, root)
-            if "options" in found:
-                case.options = self.options(found["options"])
-            if "limits" in found:
-                case.limits = recording.about["limits"] = self.limits(found["limits"])
-            if "normalized" in found:
-                case.normalized = tuple(self.words(found["normalized"], NORMALIZED))
-            if "ticks" in found:
-                case.ticks = self.count(found["ticks"], "ticks")
-            if "trace" not in found:
-                document.fail("missing-key", "a case has a `trace`", document.span_at(0, 0))
-            elif not isinstance(found["trace"], Sequence):
-                self.wrong(found["trace"], "trace", "a list of events")
-            else:
-                for node in found["trace"].items:
-                    self.event(node, recording)
-            if "outcome" in found:
-                recording.end = self.outcome(found["outcome"])
-        elif not document.diagnostics and not isinstance(root, Mapping):
-            document.fail("not-a-case", "a case is a mapping with `llc_case`", document.span_at(0, 0))
-        if document.diagnostics:
-            raise CompileError(document.diagnostics, [document.source])
+        if not isinstance(root, MappingNode):
+            if not self.document.diagnostics:
+                place = self.document.span_at(0, 0)
+                self.error("not-a-case", "a case is a mapping with `llc_case`", place)
+            return case
+        if not self.is_known(root):
+            return case
+        spec = self.block(CaseFile, root, self.document.span_at(root.start, root.start), CaseFile.noun)
+        if not isinstance(spec, CaseFile):
+            return case
+        self.check_source(spec)
+        case.source, case.expression = spec.source or "", spec.expression
+        case.normalized, case.ticks = spec.normalized, spec.ticks
+        if spec.options is not None:
+            case.options = self.options(spec.options)
+        if spec.limits is not None:
+            found = {name: getattr(spec.limits, name) for name in LIMITS}
+            case.limits = {name: limit for name, limit in found.items() if limit is not None}
+            recording.about["limits"] = case.limits
+        for node in spec.trace:
+            self.event(node, recording)
+        if spec.outcome is not None:
+            nodes = spec.outcome.spans.nodes
+            recording.end = {name: self.recorded(nodes[name]) for name in ENDING if name in nodes}
         return case
 
-    def is_known(self, root: Mapping) -> bool:
+    def is_known(self, root: MappingNode) -> bool:
         """Whether this llc reads the format; what is wrong is reported."""
         if "llc_case" not in root.entries:
             place = self.document.span_at(root.start, root.start)
             help = f"it begins with `llc_case: {FORMAT}`; `llc record` makes one"
-            self.document.fail("not-a-case", "this is no recorded case", place, help=help)
+            self.error("not-a-case", "this is no recorded case", place, help=help)
             return False
         node = root.entries["llc_case"][1]
         version = self.document.plain(node)
         if version != FORMAT or type(version) is not int:
             shown = node.text if isinstance(node, Scalar) else "this"
             message = f"a case of format {shown} cannot be read; this llc reads {FORMAT}"
-            self.document.fail("unsupported-format", message, self.document.span(node))
+            self.error("unsupported-format", message, self.document.span(node))
             return False
         return True
 
     # --- parts --------------------------------------------------------------------------------
 
-    def entries(self, node: Mapping, known: tuple[str, ...], what: str) -> Iterator[tuple[str, Node]]:
-        """The entries of a mapping; unknown keys are reported."""
-        for name, (key, value) in node.entries.items():
-            if name in known:
-                yield name, value
-            else:
-                help = suggest(name, known, "it may have")
-                self.document.fail(
-                    "unknown-key", f"{what} has no `{name}`", self.document.span(key), help=help
-                )
+    def check_source(self, spec: CaseFile) -> None:
+        if spec.is_given("source") == spec.is_given("expression"):
+            message = "a case has either a `source` or an `expression`"
+            self.error("missing-field", message, spec.span)
+        elif "\0" in (spec.source or ""):
+            self.error("wrong-type", "`source` should be the path of a loop", spec.spans["source"])
 
-    def wrong(self, node: Node, name: str, wanted: str) -> None:
-        self.document.fail("wrong-type", f"`{name}` is {wanted}", self.document.span(node), "not this")
-
-    def text(self, node: Node, name: str) -> str:
-        if isinstance(node, Scalar) and isinstance(node.value, str):
-            return node.value
-        self.wrong(node, name, "a text")
-        return ""
-
-    def count(self, node: Node, name: str) -> int:
-        value = self.document.plain(node)
-        if type(value) is int and value >= 0:
-            return value
-        self.wrong(node, name, "a whole number from 0")
-        return 0
-
-    def words(self, node: Node, known: tuple[str, ...]) -> Iterator[str]:
-        if not isinstance(node, Sequence):
-            self.wrong(node, "normalized", "a list of words")
-            return
-        for item in node.items:
-            word = self.text(item, "normalized")
-            if word in known:
-                yield word
-            elif word:
-                help = suggest(word, known, "it may be")
-                self.document.fail(
-                    "unknown-word", f"nothing is called `{word}`", self.document.span(item), help=help
-                )
-
-    def settle_source(self, case: Case, found: dict[str, Node], root: Mapping) -> None:
-        if ("source" in found) == ("expression" in found):
-            place = self.document.span_at(root.start, root.start)
-            self.document.fail("missing-key", "a case has either a `source` or an `expression`", place)
-        elif "source" in found:
-            case.source = self.text(found["source"], "source")
-            if not case.source or "\0" in case.source:
-                self.wrong(found["source"], "source", "the path of a loop")
-        else:
-            case.expression = self.text(found["expression"], "expression")
-
-    def options(self, node: Node) -> dict[str, Any]:
-        if not isinstance(node, Mapping):
-            self.wrong(node, "options", "a mapping")
-            return {}
-        return {
-            name: self.option(name, value) for name, value in self.entries(node, tuple(OPTIONS), "`options`")
-        }
-
-    def limits(self, node: Node) -> dict[str, int]:
-        if not isinstance(node, Mapping):
-            self.wrong(node, "limits", "a mapping")
-            return {}
-        return {name: self.count(value, name) for name, value in self.entries(node, LIMITS, "`limits`")}
-
-    def option(self, name: str, node: Node) -> Any:
-        kind = OPTIONS[name]
-        if kind == options.COUNT:
-            return self.count(node, name) or None
-        if kind == options.FLAG:
-            return self.document.plain(node) is True
-        if kind == options.PAIR:
-            return tuple(self.pairs(node, name))
-        if kind == options.TEXT:
-            return self.text(node, name)
-        if not isinstance(node, Sequence):
-            self.wrong(node, name, "a list of texts")
-            return ()
-        return tuple(self.text(item, name) for item in node.items)
-
-    def pairs(self, node: Node, name: str) -> Iterator[tuple[str, Any]]:
-        if not isinstance(node, Mapping):
-            self.wrong(node, name, "a mapping from names to texts")
-            return
-        for key, (_, value) in node.entries.items():
-            is_data = isinstance(value, Mapping) and list(value.entries) == ["value"]
-            yield key, self.document.plain(value) if is_data else self.text(value, key)
-
-    def outcome(self, node: Node) -> dict[str, Any] | None:
-        if isinstance(node, Scalar) and node.value is None:
-            return None
-        if not isinstance(node, Mapping):
-            self.wrong(node, "outcome", "a mapping")
-            return None
-        return {name: self.value(value) for name, value in self.entries(node, ENDING, "an outcome")}
+    def options(self, spec: Spec) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, kind in OPTIONS.items():
+            value = getattr(spec, name)
+            if not spec.is_given(name):
+                continue
+            if kind == options.PAIR:
+                value = tuple((key, _option_value(text)) for key, text in (value or {}).items())
+            found[name] = value or None if kind == options.COUNT else value
+        return found
 
     # --- the trace ----------------------------------------------------------------------------
 
     def event(self, node: Node, recording: Recording) -> None:
-        if not isinstance(node, Mapping) or not node.entries:
-            self.wrong(node, "trace", "a list of mappings")
+        place = self.document.span(node)
+        if not isinstance(node, MappingNode) or not node.entries:
+            self.wrong(Type("list", says="a list of mappings"), node, "trace")
         elif "effect" in node.entries:
-            self.effect(dict(self.entries(node, EFFECT_KEYS, "an effect")), recording)
+            effect = self.block(EffectEvent, node, place, EffectEvent.noun)
+            if isinstance(effect, EffectEvent):
+                self.effect(effect, recording)
         elif "result_of" in node.entries:
-            found = dict(self.entries(node, ("result_of", "result"), "a result"))
-            seq = self.count(found["result_of"], "result_of")
-            if seq not in self.kinds or seq in self.answered:
-                state = "has its result already" if seq in self.answered else "has not been asked for here"
-                self.document.fail(
-                    "no-such-effect", f"effect {seq} {state}", self.document.span(found["result_of"])
-                )
-            else:
-                self.answer(seq, found.get("result"), node, recording)
+            result = self.block(ResultEvent, node, place, ResultEvent.noun)
+            if isinstance(result, ResultEvent):
+                self.late_result(result, recording)
         elif len(node.entries) == 1:
             ((kind, (_, fields)),) = node.entries.items()
-            if not isinstance(fields, Mapping):
-                self.wrong(fields, kind, "a mapping")
-                return
-            recording.events.append(Note(kind, self.map(fields)))
+            if isinstance(fields, MappingNode):
+                recording.events.append(Note(kind, self.values(_nodes(fields))))
+            else:
+                self.wrong(_FIELDS, fields, kind)
         else:
             names = ", ".join(f"`{name}`" for name in list(node.entries)[:4])
-            self.document.fail(
-                "not-an-event",
-                f"an event is a note by its kind, an `effect` or a `result_of`, not {names}",
-                self.document.span(node),
-            )
+            message = f"an event is a note by its kind, an `effect` or a `result_of`, not {names}"
+            self.error("not-an-event", message, place)
 
-    def effect(self, found: dict[str, Node], recording: Recording) -> None:
+    def effect(self, spec: EffectEvent, recording: Recording) -> None:
         seq = len(self.kinds) + 1
-        kind = self.kinds[seq] = self.text(found["effect"], "effect")
-        args: dict[str, Any] = {}
-        if "args" in found:
-            if isinstance(found["args"], Mapping):
-                args = self.map(found["args"])
-            else:
-                self.wrong(found["args"], "args", "a mapping")
-        recording.events.append(Asked(seq, kind, args))
-        if "result" in found:
-            self.answer(seq, found["result"], found["result"], recording)
+        self.kinds[seq] = spec.effect
+        recording.events.append(Asked(seq, spec.effect, self.values(spec.args)))
+        if spec.result is not None:
+            self.answer(seq, spec.result, recording)
 
-    def answer(self, seq: int, node: Node | None, at: Node, recording: Recording) -> None:
+    def late_result(self, spec: ResultEvent, recording: Recording) -> None:
+        seq = spec.result_of
+        if seq not in self.kinds or seq in self.answered:
+            state = "has its result already" if seq in self.answered else "has not been asked for here"
+            self.error("no-such-effect", f"effect {seq} {state}", spec.spans["result_of"])
+        else:
+            self.answer(seq, spec.result, recording)
+
+    def answer(self, seq: int, given: Mapping[str, Node], recording: Recording) -> None:
         self.answered.add(seq)
-        if not isinstance(node, Mapping):
-            self.wrong(node if node is not None else at, "result", "a mapping")
-            return
-        result = USUAL.get(self.kinds[seq], {}) | self.map(node)
-        for name in USUAL.get(self.kinds[seq], {}):
-            given = node.entries.get(name)
-            if given is not None and isinstance(given[1], Scalar) and given[1].value is None:
+        usual = USUAL.get(self.kinds[seq], {})
+        result = usual | self.values(given)
+        for name in usual:
+            node = given.get(name)
+            if isinstance(node, Scalar) and node.value is None:
                 del result[name]
         recording.give(Answer(seq, result))
 
     # --- values -------------------------------------------------------------------------------
 
-    def map(self, node: Mapping) -> dict[str, Any]:
-        """A mapping whose values are as in a journal."""
-        return {name: self.value(value) for name, (_, value) in node.entries.items()}
+    def values(self, nodes: Mapping[str, Node]) -> dict[str, Any]:
+        """Values as in a journal, by name."""
+        return {name: self.recorded(node) for name, node in nodes.items()}
 
-    def value(self, node: Node) -> Any:
-        """A value as in a journal; what cannot be read is reported, and null."""
+    def recorded(self, node: Node) -> Any:
+        """A value as in a journal; null for one that cannot be read, which is reported."""
         try:
             plain = unpacked(self.revive(node), self.find)
         except (journals.BlobError, ValueError, RecursionError) as error:
             message = str(error) if isinstance(error, journals.BlobError) else "it cannot be read as a value"
-            self.document.fail("bad-value", message, self.document.span(node))
+            self.error("bad-value", message, self.document.span(node))
             return None
         return journals.pack(plain, self.keep)
 
@@ -257,7 +267,7 @@ class _Reader:
         if isinstance(node, Sequence):
             return [self.revive(item) for item in node.items]
         inner = node.entries["$map"][1] if list(node.entries) == ["$map"] else None
-        if isinstance(inner, Mapping):
+        if isinstance(inner, MappingNode):
             return {"$map": {name: self.revive(value) for name, (_, value) in inner.entries.items()}}
         plain = {name: self.revive(value) for name, (_, value) in node.entries.items()}
         match plain:
@@ -287,3 +297,12 @@ class _Reader:
         if text is None:
             raise journals.BlobError(f"recorded output {name[:12]}… is missing")
         return text
+
+
+def _nodes(node: MappingNode) -> dict[str, Node]:
+    return {name: value for name, (_, value) in node.entries.items()}
+
+
+def _option_value(value: Any) -> Any:
+    """The value of a `K=V` option: a text, or data written as `{value: …}`."""
+    return value["value"] if isinstance(value, dict) and list(value) == ["value"] else value

@@ -22,8 +22,6 @@ from ..project.options import RUN, Values, given
 from .recording import Recording
 
 FORMAT = 1
-KEYS = ("llc_case", "source", "expression", "options", "limits", "normalized", "ticks", "trace", "outcome")
-EFFECT_KEYS = ("effect", "args", "result")
 LIMITS = ("fuel", "depth", "size")
 FOLDER = os.path.join(LOOPS, "tests")
 SUFFIXES = (".yaml", ".yml")

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from spec.blocks import Shell, take, text_of
 
+from llc.frontend.source.schema import fields_of
 from llc.runtime.cli import (
     declare,
     records,  # noqa: F401 - declares its verbs
 )
-from llc.runtime.recordings import cases
+from llc.runtime.recordings import case_reader, cases
 
 TEXT = text_of("testing.md")
 BLOCKS = take("testing.md", "yaml", "console")
@@ -41,7 +42,7 @@ def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
 
 def test_every_key_of_a_case_is_in_the_chapter() -> None:
     """Nothing that a case may hold is left out."""
-    for key in (*cases.KEYS, *cases.LIMITS, *cases.NORMALIZED):
+    for key in (*fields_of(case_reader.CaseFile), *cases.LIMITS, *cases.NORMALIZED):
         assert f"`{key}`" in TEXT, key
 
 
