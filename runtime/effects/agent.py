@@ -52,7 +52,7 @@ def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[st
     """What the agent makes of `args["command"]`, as the result of an `agent` effect.
 
     args: also `agent`, a name of the configuration, or `argv`, a program with its arguments; `session`,
-    the one to go on with.
+    the session to continue.
     """
     try:
         program = chosen(args, runner.env)
@@ -76,7 +76,7 @@ def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[st
     if stream is not None:
         stream.finish()
     _read(result, program, stream, context)
-    # It ran, and used what nobody knows where it does not say.
+    # It ran; what it used is unknown unless its output says so.
     result.setdefault("usage", usage_of({}))
     handed = handoff_of(result["output"])
     if handed is not None:
@@ -298,7 +298,7 @@ def _read_json(result: dict[str, Any], program: Agent) -> None:
 
 
 def _at(value: Any, path: str) -> Any:
-    """What stands at a path such as `.choices.0.message.content`; None where nothing does."""
+    """The value at a path such as `.choices.0.message.content`, None if there is none."""
     for key in path.strip(".").split("."):
         if isinstance(value, dict):
             value = value.get(key)

@@ -2,7 +2,7 @@
 
 Reads text as it comes, in whatever pieces, and keeps what the run needs: the result, the session, what
 was used, what went wrong. What it does not know it passes over; a line that is no JSON is the program's
-own words. Must not be in here: processes, and what becomes of the result (`agent`).
+own words. Must not be in here: processes and the result of the effect (`agent`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONGEST_LINE = 64 << 20
 # What is kept of what was said, in characters, where there is no result in the end.
 _KEPT = 1 << 20
 _SHOWN = 200
-# Which argument of a tool tells most, for whoever watches.
+# The argument of a tool that says most to a person who watches.
 _TELLING = (
     *("file_path", "notebook_path", "path", "command", "pattern", "query", "url", "skill"),
     *("description", "prompt"),
@@ -30,7 +30,7 @@ _INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_inpu
 
 
 class Stream:
-    """One agent's output. `show(text)` is told what a person wants to see of it.
+    """One agent's output. `show(text)` receives what a person wants to see of it.
 
     is_stream: whether any event was seen. report: the event of type "result". session: its id.
     """

@@ -30,7 +30,7 @@ FOLDER = "answers"
 _LOOK_AGAIN = 5.0
 # How often a question that waits for another one to be answered looks for the terminal.
 _TURN = 0.3
-# A longer answer is no answer: nobody writes it.
+# A longer answer is refused: no person types it.
 LONGEST_ANSWER = 64 * 1024
 # What a terminal gives of a line, in bytes: it drops the rest.
 LONGEST_LINE = 4095
@@ -95,9 +95,9 @@ def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, A
 
 
 def _alone(args: dict[str, Any], context: Context) -> dict[str, Any]:
-    """The result where nobody can hear the question."""
+    """The result if there is neither a terminal nor a run that `llc answer` can find."""
     if args.get("default") is None:
-        message = "there is nobody to ask: no terminal, and no run that `llc answer` could find"
+        message = "no person can be asked: there is neither a terminal nor a run that `llc answer` can find"
         return failure(context, 1, kind="nobody", message=message)
     result = failure(context, 0)
     return {**result, "output": str(args["default"]), "by": "default"}
@@ -248,7 +248,7 @@ class _Waiting:
         except OSError:
             data = b""
         if not data:
-            # The terminal is gone, or somebody closed the input (Ctrl-D): others can still answer.
+            # The terminal is gone or its input was closed (Ctrl-D); `llc answer` still works.
             self._wants_terminal = False
             self._release()
             assert self._context.on_prompt is not None

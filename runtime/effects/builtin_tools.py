@@ -126,7 +126,7 @@ def list_directory(args: dict[str, Any]) -> list[str]:
 
 
 def _name(entry: files.DirEntry[str]) -> str:
-    # A name that is not UTF-8 is told apart, but cannot be a text of a program.
+    # A name that is not UTF-8 cannot be a text of a program.
     return files.fsencode(entry.name).decode("utf-8", "backslashreplace")
 
 
@@ -186,7 +186,7 @@ def _replace(place: str, data: bytes, mode: int | None, *, is_new: bool) -> None
         finally:
             files.close(descriptor)
         if is_new:
-            files.link(scratch, place)  # fails where somebody else was quicker
+            files.link(scratch, place)  # fails if another process created it first
             files.unlink(scratch)
         else:
             files.replace(scratch, place)

@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    # Should the run be killed meanwhile, nobody else would end an endless program.
+    # Ends an endless program if the run is killed meanwhile.
     signals.setitimer(signals.ITIMER_REAL, request["limit"] + 1)
     try:
         try:

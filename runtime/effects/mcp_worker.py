@@ -43,7 +43,7 @@ def main() -> None:
     link = _Link()
 
     asking = pipes.poll()
-    asking.register(0, 0)  # only that nobody asks any more
+    asking.register(0, 0)  # reports only that the pipe was closed
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         answering = asyncio.run_coroutine_threadsafe(link.answer(request), loop)
@@ -149,7 +149,7 @@ class _Link:
             task.cancel()
             await asyncio.wait([task], timeout=2)
         if not task.cancelled() and task.done():
-            task.exception()  # it is told already
+            task.exception()  # it is reported already
 
     async def _told(self, error: BaseException) -> dict[str, Any]:
         """An error of the package or of the server; a connection that is gone is begun anew next time."""

@@ -397,7 +397,7 @@ def _exit_descriptor(pid: int) -> int:
 
 
 def _signal_group(group: int, number: int) -> None:
-    # Nobody may be left in it, or only what is not ours to signal.
+    # The group may be empty, or contain only processes of other users.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         processes.killpg(group, number)
 
@@ -409,5 +409,5 @@ def _group_exists(group: int) -> bool:
         return False
     except PermissionError:
         pass
-    # Where process 1 reaps nobody, as in many containers, a group of zombies stays for ever.
+    # If process 1 reaps no children, as in many containers, a group of zombies remains.
     return processes.has_living(group)

@@ -232,7 +232,7 @@ def _action(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answered(given: dict[str, Any]) -> dict[str, Any]:
-    """A question's result from what a rule says of it: the answer, or that nobody gave one."""
+    """A question's result from what a rule says of it: an answer, or that there was none."""
     if "answer" not in given:
         late = given.get("timed_out")
         told = _action({name: value for name, value in given.items() if name != "timed_out"})

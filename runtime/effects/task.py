@@ -253,7 +253,7 @@ class _Task:
         return [match["path"] for match in result["matches"]]
 
     def quiet(self) -> Context:
-        """The context of the effect, for a command whose output nobody needs to see."""
+        """The context of the effect, for a command whose output is not shown."""
         now = self.context
         fields = {name: getattr(now, name) for name in Context.__slots__ if name != "on_output"}
         return Context(**fields)
@@ -418,7 +418,7 @@ class _Task:
 def _said_by_agent(result: Answer, notes: Answer) -> Answer:
     """What an agent reports, as a reply; its hand-off is noted."""
     if "handoff" in result:
-        # Its context is full: what it hands on is for whoever goes on with the task.
+        # Its context is full; a later call can continue the task from its hand-off.
         notes["handoff"] = result["handoff"]
     return {"text": result["output"], "stop": "length" if "handoff" in result else "end"}
 
@@ -435,7 +435,7 @@ def _as_json(data: Any) -> str:
 
 
 def _text_result(reply: Answer, notes: Answer) -> Answer:
-    # A text that was cut off can be gone on with.
+    # A truncated text can be continued.
     status: Any = "CONTINUATION" if reply["stop"] == "length" else "COMPLETE"
     return {"result": unstructure(TaskResult(status, reply["text"].strip(), notes=notes))}
 

@@ -1,6 +1,6 @@
 """The `tool` effect in the real world: tools that are built in, commands, and functions of Python.
 
-What a tool does stands in the effect itself (`definition`), as it was when the program was compiled.
+The effect itself contains the definition of a tool, as it was when the program was compiled.
 See `spec/effects.md`.
 """
 
@@ -174,7 +174,7 @@ def text_of(value: Any) -> str:
 
 
 def words(pieces: list[Any], values: dict[str, Any]) -> list[str]:
-    """The words that a word of `command` stands for.
+    """The words that one word of `command` expands to.
 
     None where a parameter in it was left out; one for each item where it is one parameter, a list.
     """

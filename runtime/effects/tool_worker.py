@@ -1,7 +1,7 @@
 """The helper process of tools that are functions of Python.
 
-A function may crash, hang, print or leave threads behind: that ends or fills this process, and the
-run goes on. Its module is looked for in the folder of the run, then in `.loops/`, then as any other.
+A function may crash, hang, print or leave threads behind; that affects only this process, not the run.
+Its module is searched for in the folder of the run, then in `.loops/`, then on the usual path.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def _take(event: Any, reply: Reply, tool: dict[str, Any] | None) -> None:
 
 
 def _use(usage: Any, reply: Reply) -> None:
-    """Counts are told at the beginning and, those that are known better then, at the end."""
+    """The API reports counts at the beginning, and updated ones at the end."""
     before = reply.usage or {}
     cached = {
         "cache_read": _count(usage, "cache_read_input_tokens", before.get("cache_read_tokens", 0)),

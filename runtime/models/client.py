@@ -1,7 +1,7 @@
 """Asking a model on behalf of a run: helper processes by provider, time, cancellation, prices.
 
-The helper can be ended at any moment, so a time-out or Ctrl-C ends a call wherever it hangs; what is
-known of its usage by then is told all the same, for it was paid for.
+The helper can be killed at any moment, so a time-out or Ctrl-C ends a call wherever it hangs. The usage
+known by then is still reported, because it was paid for.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Judge:
         if "error" not in said:
             # A model that cannot call tools may say it in words; one of the Messages API can.
             if not said["called"] and (PROVIDERS[model.provider].is_forced or "problem" in said):
-                cut = f"; it was cut off at {limit}" if said["stop"] == "length" else ""
+                cut = f"; the reply was truncated at {limit}" if said["stop"] == "length" else ""
                 result["error"] = _error("no-tool-call", f"the model did not call the tool `{TOOL}`{cut}")
             elif "problem" in said:
                 result["error"] = _error("invalid-reply", said["problem"])

@@ -48,7 +48,7 @@ def resolved(paths: Iterable[str]) -> list[str]:
 
 
 def read(paths: list[str], most: int, most_together: int) -> list[Shown]:
-    """What the prompt shows of each file: at most so many bytes of one, and of all together."""
+    """The content of each file for the prompt, within a limit per file and a total limit in bytes."""
     shown = []
     left = most_together
     for path in paths[:MAX_FILES]:
@@ -109,11 +109,11 @@ def _text(data: bytes, size: int) -> tuple[str, str]:
         return "", f"is binary: {size:,} bytes"
     if len(data) == size:
         return text, ""
-    return text, f"is cut off: {size - len(whole):,} of {size:,} bytes are left out"
+    return text, f"is truncated: {size - len(whole):,} of {size:,} bytes are left out"
 
 
 def _cut_character(data: bytes) -> int:
-    """How many bytes at the end are the beginning of a character that goes on."""
+    """How many bytes at the end belong to an incomplete character."""
     for count in range(1, min(4, len(data)) + 1):
         byte = data[-count]
         if byte & 0xC0 == 0x80:

@@ -104,7 +104,7 @@ class Reply:
             try:
                 found["data"] = json.loads(text)
             except (ValueError, RecursionError):
-                # Cut off at the limit of tokens, as a rule: the text says where.
+                # Usually truncated at the token limit; the text shows where.
                 found["text"] = text
         return found
 

@@ -38,7 +38,9 @@ def read(reply: dict[str, Any], schema: dict[str, Any] | None, limit: str) -> di
         problem = _problem(data, schema)
     if not problem:
         return {"value": data}
-    return {"problem": problem + (f"; it was cut off at {limit}" if reply["stop"] == "length" else "")}
+    return {
+        "problem": problem + (f"; the reply was truncated at {limit}" if reply["stop"] == "length" else "")
+    }
 
 
 def _data(reply: dict[str, Any], schema: dict[str, Any] | None) -> tuple[Any, str]:
@@ -63,7 +65,7 @@ def _data(reply: dict[str, Any], schema: dict[str, Any] | None) -> tuple[Any, st
 
 
 def _last_block(text: str) -> str:
-    """What stands in the last code fence of a text, with words around it; '' where there is none."""
+    """The content of the last code fence in a text, '' if there is none."""
     end = text.rfind("\n```")
     start = text.rfind("```", 0, max(end, 0))
     line = text.find("\n", max(start, 0), end + 1)

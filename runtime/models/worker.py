@@ -115,7 +115,7 @@ class Worker:
     ) -> dict[str, Any]:
         """The answer to a request, within `seconds` from when the helper is ready.
 
-        on_part: is told what the helper says before it answers.
+        on_part: receives what the helper sends before its answer.
         Raises `WorkerTimeout`, `WorkerEnded` and `Interrupted`; the helper has been ended then.
         """
         self.ready(START_LIMIT, interrupt, on_tick)
@@ -241,10 +241,10 @@ def _told(lines: bytearray, on_part: Callable[[Any], object]) -> bytearray:
 
 
 def end_when_alone() -> None:
-    """End this helper once nobody asks it any more, even while it answers: that may take long."""
+    """End this helper when the request pipe is closed, even during an answer, which may take long."""
 
     poller = pipes.poll()
-    poller.register(0, 0)  # only that nobody writes any more
+    poller.register(0, 0)  # reports only that the pipe was closed
 
     def watch() -> None:
         poller.poll()
@@ -259,7 +259,7 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 
 
 def serve_in_parts(answer: Callable[[dict[str, Any], Callable[[Any], None]], dict[str, Any]]) -> None:
-    """As `serve`; before it answers, `answer(request, say)` may say something, which is told at once."""
+    """As `serve`; `answer(request, say)` may send parts before its answer, which are passed on at once."""
     requests = sys.stdin.buffer
     # Whatever a library prints must not be taken for an answer.
     answers = files.open(pipes.dup(1), "wb")

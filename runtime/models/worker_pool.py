@@ -1,8 +1,8 @@
 """Helper processes that answer many at once: the clients of models, where many runs share a process of ours.
 
 A client takes a second to import and tens of megabytes, so where many calls are made at once each helper
-answers several, in threads of its own. A call that is given up is not waited for; its helper, which may hang
-in it, gets nothing new until that call is over, and is ended once nobody waits for it any more.
+answers several, in threads of its own. An abandoned call is not waited for; its helper, which may hang
+in it, gets no new calls until that call is over, and is ended when no call waits for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Calls that one helper answers at once: to import a client takes as long as a hundred of its calls.
 AT_ONCE = 50
-# The word by which a helper is told to answer many.
+# The argument that makes a helper answer many calls.
 MANY = "many"
 _READY, _PART, _ANSWER, _ENDED = "ready", "part", "answer", "ended"
 _CHUNK = 1 << 16
@@ -204,7 +204,7 @@ class Line:
         on_tick: Callable[[], object] | None = None,
         on_part: Callable[[Any], object] | None = None,
     ) -> dict[str, Any]:
-        """The answer to a request; as `Worker.ask`, but that the helper goes on."""
+        """The answer to a request; as `Worker.ask`, but the helper keeps running."""
         helper = self._shared.helper(self._module)
         end = clock.monotonic() + seconds
         number, call = helper.begin()
@@ -283,4 +283,4 @@ def serve_many(answer: Callable[[dict[str, Any], Callable[[Any], None]], dict[st
     for line in sys.stdin.buffer:
         number, request = json.loads(line)
         threads.Thread(target=do, args=(number, request), daemon=True).start()
-    processes.exit_now(0)  # whoever asked is gone
+    processes.exit_now(0)  # the run is gone

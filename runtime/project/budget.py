@@ -75,13 +75,15 @@ class Spending:
         for unit, limit in self.limits.items():
             if used[unit] >= limit:
                 what = f"the run has used {shown(unit, used[unit])} of {shown(unit, limit)}"
-                return Refusal(what, "if it should go on: llc resume {run} --budget UNIT=N")
+                return Refusal(what, "to continue with a larger budget: llc resume {run} --budget UNIT=N")
             if self._is_unknown(unit):
-                what = f"nobody knows what a call has used, so a budget in {_WORDS[unit]} cannot be kept"
-                return Refusal(what, f"without one: llc resume {{run}} --budget {unit}=none")
+                what = f"the usage of a call is unknown, so a budget in {_WORDS[unit]} cannot be enforced"
+                return Refusal(
+                    what, f"to continue without this budget: llc resume {{run}} --budget {unit}=none"
+                )
         model = self._unpriced(kind, args) if "usd" in self.limits and self._unpriced is not None else None
         if model is not None:
-            what = f"nobody knows what `{model}` costs, so a budget in USD cannot be kept"
+            what = f"the price of `{model}` is unknown, so a budget in USD cannot be enforced"
             help = "give it a `price` under `models` in .loops/config.yaml, then: llc resume {run}"
             return Refusal(what, help)
         return None

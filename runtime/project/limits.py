@@ -1,6 +1,6 @@
-"""What bounds a run whatever its program says: fuel, depth of calls, size of values.
+"""Limits of a run that its program cannot change: fuel, depth of calls, size of values.
 
-They hold by default. `--fuel`, `--max-depth` and `--max-size` set them, else `LLC_FUEL`, `LLC_MAX_DEPTH`
+There are defaults. `--fuel`, `--max-depth` and `--max-size` set them, else `LLC_FUEL`, `LLC_MAX_DEPTH`
 and `LLC_MAX_SIZE`. A run records those it began with, for they are part of what it does: resumed or
 replayed it keeps to them; only fuel, which no program can see, may be given anew. `spec/flows.md`.
 """
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from .options import Values
 
-# Hours of nothing but computing: a run that works and waits comes nowhere near it.
+# Hours of pure computation; a run that performs effects comes nowhere near it.
 FUEL = 10_000_000_000
 DEPTH = bounds.MAX_CALLS
 SIZE = bounds.MAX_ITEMS
-# For each item that a list may have, so many characters of a text; so many items for a bit of an integer.
+# Characters of a text per item of a list; items of a list per bit of an integer.
 _CHARACTERS = bounds.MAX_TEXT // bounds.MAX_ITEMS
 _PER_BIT = bounds.MAX_ITEMS // bounds.MAX_BITS
-# Integers of a few digits are no use to anybody.
+# Fewer bits would refuse ordinary integers.
 _LEAST_BITS = 1024
 
 _VARIABLES = (("fuel", "LLC_FUEL"), ("max_depth", "LLC_MAX_DEPTH"), ("max_size", "LLC_MAX_SIZE"))
@@ -64,7 +64,7 @@ class Bounds:
         return {name: value for name, (value, default) in pairs if value != default}
 
     def apply(self) -> None:
-        """Let them hold in this process. Fuel is the business of whoever runs the machine."""
+        """Set them in this process. The machine itself is given its fuel."""
         bounds.set_bounds(
             text=self.size * _CHARACTERS,
             bits=max(_LEAST_BITS, self.size // _PER_BIT),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # USD per million tokens of input and of output.
 Price = tuple[float, float]
-# What a cache costs where nobody says otherwise, in prices of input.
+# Default prices of a cache, as multiples of the input price.
 CACHE_READ, CACHE_WRITE = 0.1, 1.25
 _DATED = re.compile(r"-(\d{8}|\d{4}-\d\d-\d\d)$")
 
@@ -39,7 +39,7 @@ class Prices:
         self._known: dict[str, Any] | None = None
 
     def row(self, model: str, price: Price | None = None) -> dict[str, Any] | None:
-        """What is known of a model's price, that price first; None where nobody knows it."""
+        """The price of a model: the given one, else the known one, else None."""
         if price is not None:
             return {
                 "input": price[0],

@@ -352,7 +352,7 @@ def test_the_loops_own_time_comes_before_a_default(project: Path) -> None:
 def test_where_nobody_can_hear_it_a_question_is_a_fault() -> None:
     """`llc.evaluate` has neither a terminal nor a run; a default is the answer."""
     assert llc.evaluate('(ask "well?" (default "x"))') == "x"
-    with pytest.raises(llc.FlowError, match="nobody to ask"):
+    with pytest.raises(llc.FlowError, match="no person can be asked"):
         llc.evaluate('(ask "well?")')
 
 
@@ -399,7 +399,7 @@ def test_a_script_cannot_answer_what_is_no_choice() -> None:
     from llc.runtime.effects.scripted_world import NoRule
 
     world = read_world(_source("- {kind: ask, answer: z}"))
-    with pytest.raises(NoRule, match="none of the choices"):
+    with pytest.raises(NoRule, match="not one of the choices"):
         llc.evaluate('(ask "which?" (choices "a" "b"))', world=world)
 
 

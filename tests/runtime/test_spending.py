@@ -123,7 +123,9 @@ def test_a_model_whose_price_nobody_knows_is_not_asked(
     done = llc("run", "many", "--json", "--budget", "usd=5")
     error = json.loads(done.stdout)["error"]
     assert (done.returncode, messages_server.requests) == (3, [])
-    assert error["message"] == "nobody knows what `strange-model` costs, so a budget in USD cannot be kept"
+    assert (
+        error["message"] == "the price of `strange-model` is unknown, so a budget in USD cannot be enforced"
+    )
     assert "give it a `price` under `models`" in error["help"]
     config.write_text("models: [{name: strange-model, price: [0, 0]}]\ntasks: {model: strange-model}\n")
     assert llc("resume", "many", "-q").returncode == 0
@@ -144,7 +146,7 @@ def test_an_agent_that_does_not_say_uses_all_of_it(llc: Llc, tmp_path: Path, uni
     done = llc("run", "two", "--json", "--budget", f"{unit}=1000", "--budget", "calls=9")
     told = json.loads(done.stdout)
     assert (done.returncode, told["terminated_by"]) == (3, "budget")
-    assert "nobody knows what a call has used" in told["error"]["message"]
+    assert "the usage of a call is unknown" in told["error"]["message"]
     assert f"--budget {unit}=none" in told["error"]["help"]
     done = llc("resume", "two", "--json", "--budget", f"{unit}=none")
     assert json.loads(done.stdout)["value"] == ["COMPLETE", "COMPLETE"], done.stderr

@@ -152,8 +152,8 @@ def test_large_files_are_cut_and_say_so(do: Do, answers: ModuleType, server: Any
     (project / "last").write_text("abcdef")
     do(answers.text("ok"), args={"files": ["long", "more", "last"]})
     sent = prompt(server)
-    assert "\n123456789\n[`long` is cut off: 3 of 12 bytes are left out]\n" in sent
-    assert "\nab\n[`more` is cut off: 4 of 6 bytes are left out]\n" in sent
+    assert "\n123456789\n[`long` is truncated: 3 of 12 bytes are left out]\n" in sent
+    assert "\nab\n[`more` is truncated: 4 of 6 bytes are left out]\n" in sent
     assert "[`last` left out: the files together have more than 12 bytes]" in sent
 
 
