@@ -13,6 +13,7 @@ import sys
 import zlib
 from functools import lru_cache
 
+from ...ir.digests import sha256
 from ..host import secrets as masking
 
 TYPE_CHECKING = False
@@ -139,8 +140,6 @@ def pack(value: Any, store: Callable[[str], dict[str, Any]]) -> Any:
 
 def digest_only(text: str) -> dict[str, Any]:
     """What stands for a long text; nothing is kept."""
-    from ...ir.digests import sha256
-
     data = text.encode("utf-8", "surrogatepass")
     return {"$blob": sha256(data).hexdigest(), "size": len(data)}
 

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar, dataclass_transform
 
     E = TypeVar("E", bound="Event")
-    # What identifies an effect in doubt: its kind, and a CRC-32 of its command.
-    Mark = tuple[str, int]
 else:
 
     def dataclass_transform(**_):
         return lambda cls: cls
 
 
+# What identifies an effect in doubt: its kind, and a CRC-32 of its command.
+Mark = tuple[str, int]
 # Numbers beyond this are not from a journal of ours.
 LARGEST = 1e15
 

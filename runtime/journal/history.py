@@ -25,6 +25,7 @@ from .events import (
     Evaluate,
     Event,
     LoopComplete,
+    Mark,
     NoteEvent,
     Process,
     ProgramChanged,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    from .events import Mark
 
 # How a run is left that has no end and that no process executes.
 CRASHED, INTERRUPTED = "crashed", "interrupted"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os.path
 
+from ...ir.digests import sha256
 from ..host import files, processes
 from ..host.errors import reason
 from .codec import (
@@ -26,13 +27,13 @@ from .codec import (
     unpack,
     unseal,
 )
+from .events import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .events import Event
 
 __all__ = [
     "BLOB_LIMIT",
@@ -76,7 +77,7 @@ class BlobError(Exception):
 # --- blobs ------------------------------------------------------------------------------------
 
 
-# After so many bytes OpenSSL, which is loaded for it, has taken less time.
+# From this number of bytes on, OpenSSL is faster in total, the time to load it included.
 _MUCH = 1 << 19
 _digested = 0
 
@@ -85,10 +86,10 @@ def _digest(data: bytes) -> str:
     global _digested
     _digested += len(data)
     if _digested < _MUCH:
-        from ...ir.digests import sha256
-    else:
-        from hashlib import sha256
-    return sha256(data).hexdigest()
+        return sha256(data).hexdigest()
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
 
 
 class Blobs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...vm.machine.outcomes import Done
-from ...vm.values.faults import Fault, show_place
+from ...vm.values.faults import Fault, Place, show_place
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OK
 from .events import ABSENT, RunEnd
 
@@ -11,7 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...vm.values.faults import Place
 
 EXIT_CODES = {
     "success": EXIT_OK,

@@ -11,9 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    # The author's state, if there is one, and the iteration.
-    Where = tuple[str | None, int]
-
+# The author's state, if there is one, and the iteration.
+Where = tuple[str | None, int]
 # Fuel between two pauses of the machine, in which notes are taken and interrupts noticed.
 QUANTUM = 2_000
 # The notes that move a run to another place.

@@ -9,14 +9,13 @@ from __future__ import annotations
 from ..host import files
 from ..host.errors import reason
 from .codec import unseal
-from .events import read_event
+from .events import Event, read_event
 from .journal import JournalError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .events import Event
 
 # A line that is longer than this was not written by llc.
 LINE_LIMIT = 256 * 1024 * 1024

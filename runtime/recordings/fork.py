@@ -13,6 +13,8 @@ from typing import Any
 
 import attrs
 
+from ... import __version__
+from ...ir.diagnostics import suggest
 from ...ir.records import frozen
 from ...vm.code.image import Image
 from ...vm.machine.outcomes import Effect
@@ -154,8 +156,6 @@ def is_entry(kind: str, fields: dict[str, Any], state: str | None, iteration: in
 
 
 def _no_such_state(recording: Recording, state: str, iteration: int | None) -> UserError:
-    from ...ir.diagnostics import suggest
-
     entered: dict[str, list[Any]] = {}
     for event in recording.events:
         if isinstance(event, Note) and event.kind == StateEnter.name:
@@ -240,8 +240,6 @@ def _beginning(
     folder: RunFolder, run_files: RunFiles, image: Image, point: Point, about: dict[str, Any]
 ) -> dict[str, Any]:
     """The `run_start` of the new run. Its time is its parent's: the past is its own too."""
-    from ... import __version__
-
     start = {name: value for name, value in about.items() if name not in RESERVED}
     start |= {
         "run": folder.id,

@@ -11,16 +11,14 @@ from typing import Any
 
 from ...vm.code.image import Image
 from ...vm.jit.runtime.tiered import Machine
+from ...vm.machine.migration import RenewalError, renew
 from ...vm.machine.outcomes import NO_ANSWER, Done, Effect, OutOfFuel
 from ...vm.values.faults import Fault
 from ..host.context import exit_code
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal.outcome import Outcome
 from ..journal.position import QUANTUM, Progress, event_fields
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .recording import Recording
+from .recording import Recording
 
 
 class Endless(Exception):
@@ -86,8 +84,6 @@ class Retelling:
         self._changes = [change for change in self._changes if change.answers > answers]
 
     def _renew(self, name: str) -> None:
-        from ...vm.machine.migration import RenewalError, renew
-
         recording = self._recording
         if recording is None or recording.programs is None:
             return

@@ -8,21 +8,19 @@ from __future__ import annotations
 import sys
 
 from ...ir.effects import EFFECTS
+from ...vm.machine.machine import Effect
 from ..host import terminal
-from ..host.context import LONGEST_WAIT
+from ..host.context import LONGEST_WAIT, Interrupt
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.leftovers import end_effect
+from ..host.screen import Screen
 from ..host.secrets import masked
+from ..journal.history import EffectHistory
+from .replay import Position
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from ...vm.machine.machine import Effect
-    from ..host.context import Interrupt
-    from ..host.screen import Screen
-    from ..journal.history import EffectHistory
-    from .replay import Position
 
 
 # What an effect that is to fail has for a result.

@@ -12,24 +12,23 @@ from __future__ import annotations
 
 import zlib
 
-from ...vm.machine.machine import Done, Effect, OutOfFuel
+from ...vm.code.image import Image
+from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel
+from ...vm.machine.migration import RenewalError, renew
 from ...vm.values.faults import Fault
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal.codec import RESERVED, digest_only, is_same, pack, to_json, unpack
+from ..journal.events import Mark, NoteEvent
 from ..journal.history import EffectHistory, RunHistory
 from ..journal.journal import BlobError, Blobs
-from ..journal.position import QUANTUM, Progress, event_fields
+from ..journal.position import QUANTUM, Progress, Where, event_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...vm.code.image import Image
-    from ...vm.machine.machine import Machine
     from ..host.context import WorldLike
-    from ..journal.events import Mark, NoteEvent
-    from ..journal.position import Where
 
     Stop = Effect | Done | Fault | OutOfFuel
 
@@ -237,8 +236,6 @@ class _Replay:
 
     def _change_program(self, name: str, offset: int) -> None:
         """Go on with the program that the run went on with here."""
-        from ...vm.machine.migration import RenewalError, renew
-
         if self.programs is None:
             raise self._diverged("it went on with another program")
         try:

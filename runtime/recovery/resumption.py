@@ -5,27 +5,27 @@ Owns the choice of what a replay starts from. The world is not touched here; `la
 
 from __future__ import annotations
 
+from ...vm.code.image import Image
+from ...vm.jit.runtime.tiered import Machine
+from ...vm.machine.snapshot import SnapshotError
 from ..host.errors import UserError
 from ..host.paths import FIRST_IMAGE
 from ..journal import active_time, history
+from ..journal.history import Checkpoint
 from ..journal.journal import BlobError, Blobs
 from ..journal.position import Progress
+from ..journal.run_folder import RunFolder
 from ..project import run_programs
 from ..runs import checkpoints as checkpoints
 from ..runs.checkpoints import Checkpoints
-from .replay import replay
+from .replay import Position, replay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ...vm.code.image import Image
-    from ...vm.machine.machine import Machine
     from ..host.context import WorldLike
-    from ..journal.history import Checkpoint
-    from ..journal.run_folder import RunFolder
-    from .replay import Position
 
 
 class Resumption:
@@ -54,7 +54,6 @@ class Resumption:
 
         Raises UserError where the program does not repeat its record.
         """
-        from ...vm.jit.runtime.tiered import Machine
 
         run = self._run
         blobs = Blobs(run.outputs)
@@ -89,8 +88,6 @@ class Resumption:
         self, checkpoint: Checkpoint, image: Image, world: WorldLike
     ) -> tuple[Machine, Progress] | str:
         """The machine and the progress of a checkpoint, and the world put back; or why that cannot be."""
-        from ...vm.jit.runtime.tiered import Machine
-        from ...vm.machine.snapshot import SnapshotError
 
         facts = checkpoint.facts
         name = f"checkpoint-{checkpoint.turn + 1}"
