@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,11 @@ from spec.blocks import Shell, take, text_of
 
 from llc.runtime.host import secrets
 from llc.runtime.host.paths import KEPT
-from llc.runtime.inspection import logs, stop
+from llc.runtime.inspection import logs, status, stop
+from llc.runtime.journal import codec, events
+from llc.runtime.journal.events import RunStart
+from llc.runtime.journal.run_folder import RunFolder
+from llc.runtime.runs import runs
 
 TEXT = text_of("operating.md")
 BLOCKS = take("operating.md", "yaml", "console")
@@ -54,8 +59,49 @@ def test_the_figures_are_those_of_the_program() -> None:
     """Limits and names that the chapter tells are the ones in force."""
     for fact in (
         f"beyond the last {KEPT};",
-        f"the last {logs.MOST_LINES} lines are shown",
+        f"the last {logs.MAX_LINES} lines are shown",
         *(f"`{suffix}`" for suffix in secrets.SUFFIXES),
     ):
         assert fact in TEXT
     assert (secrets.SHORTEST, secrets.SHORTEST_NAMED) == (8, 4)
+
+
+def test_every_field_of_a_status_is_documented_and_shown(project: Path) -> None:
+    """A field that `llc status --json` has is in the table here, and `status.as_text` shows it.
+
+    A failure names the field and the file that was forgotten.
+    """
+    runs.make_running_folder("")
+    run = RunFolder.create("", "x")
+    Path(run.journal).write_bytes(codec.seal({codec.KIND: RunStart.name}))
+    look = status.Look(run)
+    fields = set(look.status())
+    look.close()
+    table = TEXT.partition("| `--json` | is |")[2].partition("\n\n")[0]
+    documented = set(re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines()[2:])))
+    shown = set(re.findall(r"status\[[\"'](\w+)[\"']\]", inspect.getsource(status)))
+    only_json = {"started_at", "ended_at", "steps", "value"}
+    assert fields - documented == set(), "add these to the table in spec/operating.md"
+    assert documented - fields == set(), "spec/operating.md has these, and status.py has not"
+    assert fields - shown - only_json == set(), "show these in `as_text` of runtime/inspection/status.py"
+
+
+def test_every_field_of_an_event_is_read() -> None:
+    """What a journal has is read by the fold or by a view of it; a failure names the field."""
+    package = Path(status.__file__).parents[1]
+    source = (
+        "".join(
+            path.read_text("utf-8")
+            for path in package.rglob("*.py")
+            if path.name not in ("events.py", "journal.py")
+        )
+        + inspect.getsource(events).partition("class RunStart")[2]
+    )
+    unread = [
+        f"{kind.name}.{name}"
+        for kind in events.KINDS.values()
+        for name in vars(kind)
+        if isinstance(vars(kind)[name], events.Field) and not re.search(rf"\.{name}\b|\b{name}=\w", source)
+    ]
+    by_name = {"run_resume.unknown", "evaluate.confidence"}  # shown as they are
+    assert set(unread) - by_name == set(), "read these in runtime/journal/history.py"
