@@ -36,7 +36,7 @@ from .records import frozen
 from .shapes import deadline_of, is_slot, writers
 
 # When the effects of a function must be over, as active time of the run: a capture, and in a loop
-# that has a time of its own the slot that it works out, beside the capture for the loop around it.
+# that has a time of its own the slot that it works out, and the capture for the enclosing loop.
 DEADLINE, OUTER = "/deadline", "/outer"
 NEVER = float("inf")
 
@@ -83,7 +83,7 @@ class References:
 
 
 def _made(function: Function) -> dict[str, None]:
-    """The functions that a function makes closures of; what stands in many states is looked at once."""
+    """The functions that a function makes closures of; shared expressions are visited once."""
     made: dict[str, None] = {}
     seen: set[int] = set()
     for state in function.states:

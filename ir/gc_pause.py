@@ -6,7 +6,7 @@ import gc
 
 
 class CollectorRests:
-    """As a context: the collector does not run within, and goes on afterwards if it did before."""
+    """Context manager: disable the garbage collector inside, and restore its previous state."""
 
     def __enter__(self) -> None:
         self._was_collecting = gc.isenabled()

@@ -232,7 +232,7 @@ class _Proof:
             if not isinstance(instruction, Set) or instruction.slot not in slots:
                 continue
             if not self.is_sure(state, instruction, slots):
-                message = f"can fault before `{instruction.slot}` is counted, and goes on from there"
+                message = f"can fault before `{instruction.slot}` is counted, and the handler continues"
                 yield _problem("counter-skipped", message, state)
                 return
 

@@ -5,7 +5,7 @@ state is straight-line work on slots followed by exactly one exit. Whatever can 
 leave ends a state, so between two states nothing lives but slots. That is the invariant snapshots
 rest on (`spec/ir.md`).
 
-Must not be in here: anything that knows YAML, S-expressions, opcodes or the world.
+Must not contain: anything that knows YAML, S-expressions, opcodes or the world.
 """
 
 from __future__ import annotations

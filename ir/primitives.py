@@ -214,7 +214,7 @@ ROWS = (
     _row(
         "json_format",
         "value indent?",
-        "A value as JSON, in one line or indented by so many blanks; a symbol is its name.",
+        "A value as JSON, in one line or indented by that many spaces; a symbol is its name.",
     ),
     _row(
         "regex_match",
@@ -222,7 +222,7 @@ ROWS = (
         "The first match of an RE2 expression and its groups, else null; fault `bad-pattern`.",
     ),
     _row("regex_find_all", "pattern string", "All matches; each with its groups where there are any."),
-    _row("regex_replace", "pattern string replacement", "All matches replaced; `\\1` stands for a group."),
+    _row("regex_replace", "pattern string replacement", "All matches replaced; `\\1` inserts a group."),
     # words of a shell
     _row("shell_word", "value", "The text as one bare word of a shell; fault `unsendable-text` for a NUL."),
     _row("shell_single", "value", "The text for a place inside single quotes; fault `unsendable-text`."),

@@ -34,7 +34,7 @@ _ANSWERED = (Call, Perform, Parallel)
 def condition(state: State, exit_: Branch) -> Expr | None:
     """What a branch tests, in terms of the slots as they are where the state ends.
 
-    A slot set in the same body stands for the expression it was last set to, as long as nothing
+    A slot set in the same body means the expression that it was last set to, as long as nothing
     that expression reads has been set since; None where it has.
     """
     condition = exit_.condition

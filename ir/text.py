@@ -4,7 +4,7 @@ What is printed reads back to an equal program, constants with their types and, 
 printed, spans too (`spec/ir.md`, Text form). Printing needs no parser and parsing loads one only
 when it is used.
 
-Must not be in here: what makes a program good (`verify`).
+Must not contain: what makes a program good (`verify`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def print_constant(value: Any) -> str:
-    """A constant as it stands in an expression; TypeError if it is no value of the language."""
+    """A constant as text of an expression; TypeError if it is not a value of the language."""
     out: list[str] = []
     # A text on the stack is printed as it is; a value stands boxed in a one-tuple of its own list.
     stack: list[str | list[Any]] = [[value]]

@@ -77,7 +77,7 @@ _TERMS = {
     "EXPR_SPAN": "a place",
     "$END": "the end of the text",
 }
-# Words that may stand where a name does; a name stands for them in the list of what was expected.
+# Words that are valid where a name is; the list of expected tokens shows "name" instead of them.
 _WORDS = {
     word.upper() for word in ["program", "entry", "meta", "source", "function", "captures", "locals", "state"]
 }
@@ -190,7 +190,7 @@ class _Reader:
             self.problems.append(Diagnostic("ir-syntax", message, self.here(token), help=help_))
 
     def here(self, token: Token) -> Span:
-        """Where a token stands in this text; no token goes over a line end."""
+        """The span of a token; no token contains a line end."""
         assert token.line is not None
         assert token.column is not None
         return Span(self.path, token.line, token.column, token.line, token.column + len(token))

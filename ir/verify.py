@@ -2,7 +2,7 @@
 
 Owns the rules of well-formedness (`spec/ir.md`, Verifier); the proof that a loop keeps to its
 limits is in `limits` and starts only once the program is well formed. A verifier yields what it
-finds and goes on.
+finding and continues.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .nodes import (
 from .primitives import PRIMITIVES
 from .spans import Span
 
-# Names are looked up for a suggestion so many times; each time costs as much as there are names.
+# Limit of look-ups of similar names; the cost of each is proportional to the number of names.
 _MAX_SUGGESTIONS = 20
 KINDS = ("loop", "flow")
 

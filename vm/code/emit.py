@@ -325,13 +325,13 @@ class FunctionEmitter:
         """Code that pushes the expression's value; `span` holds where it has none of its own.
 
         Most of a program is written here, so rows are not looked up, and literals and slots are
-        written by whoever they are operands of.
+        written with the expression that they are operands of.
         """
         if self.done:
             raise EmitError("an expression does not fit where it stands")
         code, slots, texts, add = self.code, self.slots, self.constants.texts, self.constants.add
         depth = highest = self.depth
-        # What is begun, outermost first: the operands left of what it stands in, and that; its span.
+        # Expressions in progress, outermost first: the remaining operands of the outer one, and it; its span.
         begun: list[Any] = []
         operands: Iterator[Expr] = iter((expression,))
         applied: Any = None

@@ -198,7 +198,7 @@ class Image:
         return self._hash
 
     def place(self, span: int) -> Place | None:
-        """The place that a span index stands for."""
+        """The place with a span index."""
         if span == 0:
             return None
         path, line, column, end_line, end_column = self.spans[5 * span - 5 : 5 * span]

@@ -1,8 +1,8 @@
-"""Images that grow: what a session has compiled so far, and what it compiles next.
+"""Incremental linking: an image of everything that a session has compiled so far.
 
 A function keeps its index while others are added, so the functions that values hold stay what they
 are. `Linker.forget` leaves out what nothing can call any more, and renumbers the values that are left.
-Must not be in here: what a session is (`runtime/terminal/session.py`).
+Must not contain: what a session is (`runtime/terminal/session.py`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Linker:
 
     @property
     def image(self) -> Image:
-        """The image as it is now; one that was given before goes on being what it was."""
+        """The current image; images that were returned before do not change."""
         if self._image is None:
             self._image = Image(
                 name=self.name,

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# The operand that stands for "no state" where one is optional.
+# Operand for "no state" where a state is optional.
 NO_STATE = 0xFFFFFFFF
 MAX_WORD = 0xFFFFFFFF
 
@@ -27,7 +27,7 @@ OPERANDS = {
     "note": "index of a constant that names a note kind (`spec/effects.md`)",
     "effect": "index of a constant that names an effect kind (`spec/effects.md`)",
     "function": "index of a function of the image",
-    "count": "how many operands `…` stands for in the stack picture",
+    "count": "number of operands that `…` means in the stack picture",
     "table": "index of a switch table of the function: from strings to states",
     "state": "index of a state of the function",
     "state?": "index of a state of the function, or 4294967295 for none",

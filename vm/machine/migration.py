@@ -1,8 +1,7 @@
-"""A stopped machine goes on with a changed program: its frames, slots and values are moved over.
+"""Migration: continue a stopped machine in a changed program, with its frames, slots and values.
 
-Owns which state of the new program a frame then stands in, and what makes that impossible. The effects
-that wait are asked for anew, with what the new program says of them; nothing else of the states they
-stand in runs again.
+Decides which state of the new program a frame is in then, and what makes that impossible. Pending effects
+are requested again with the arguments of the new program; nothing else of their states runs again.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _WORK = tuple(row.name for row in EFFECTS.values() if row.is_work)
 
 
 class RenewalError(Exception):
-    """The machine cannot go on with the other program; the message says what is in the way."""
+    """The machine cannot continue with the other program; the message says why."""
 
 
 def renew(machine: M, image: Image) -> tuple[M, list[str]]:

@@ -161,7 +161,7 @@ class _Restoring:
             self.strands(machine, first)
 
     def strands(self, machine: Control, first: Strand) -> None:
-        """The strands beside the first, and how far their forks have come."""
+        """Restore the strands other than the first, and the progress of their forks."""
         rows, forks, ready = self.rows("strands"), self.rows("forks"), self.rows("ready")
         results: dict[int, Any] = {}
         for row in forks:
@@ -216,7 +216,7 @@ class _Restoring:
         frames = [self.frame(row, functions) for row in rows]
         for frame in frames[:-1]:
             if frame.function.block(frame.state)[-1][0] is not STEPS["CALL"]:
-                raise HeapError("a frame stands in a state that calls nothing")
+                raise HeapError("a frame is in a state that calls nothing")
         return frames
 
     def fork(self, strand: Strand, row: dict[str, Any], functions: Functions) -> Fork:

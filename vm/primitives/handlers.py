@@ -91,7 +91,7 @@ def unbox(box: Value) -> Value:
 
 
 def unset_box() -> Value:
-    # No value of a program is a box that stands in itself.
+    # No value of a program is a box that contains itself.
     box = Box()
     box.value = box
     return box

@@ -1,6 +1,6 @@
 """Map functions, and fields of whatever has fields: the code of the primitives over maps.
 
-A key is a string; a symbol stands for its name. null counts as the empty map.
+A key is a string; a symbol counts as its name. null counts as the empty map.
 """
 
 from __future__ import annotations

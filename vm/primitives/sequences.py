@@ -1,6 +1,6 @@
 """List functions: the code of the primitives over lists that call no function.
 
-null counts as the empty list. Whatever is made is bounded (`bounds`). Must not be in here: how a list
+null counts as the empty list. Whatever is made is bounded (`bounds`). Must not contain: how a list
 is kept (`lists`); functions that call functions, which are written in the language (`stdlib/`).
 """
 

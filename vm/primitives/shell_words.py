@@ -1,13 +1,13 @@
 """Values as text that a shell reads back unchanged.
 
 One idea carries three of the places: between single quotes a shell gives no character a meaning but
-the single quote itself, so a value always stands in single quotes and every `'` in it leaves them
+the single quote itself, so a value is always in single quotes and every `'` in it leaves them
 for one escaped quote. A bare word is quoted even where it need not be, because what is harmless
 alone may be a reserved word, a tilde, an assignment or a file descriptor where it stands; a place
 inside double quotes is left and entered again, because behind a `$` or `$NAME` backslashes would not
 do, and in some character sets the byte of a backslash is the end of another character.
 
-Must not be in here: which place a value stands in (`frontend/shell/contexts.py`).
+Must not contain: the place of a value in a command (`frontend/shell/contexts.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def shell_double(text: str) -> str:
 def shell_heredoc(text: str) -> str:
     """For the text of a here-document whose delimiter is not quoted.
 
-    `${0+}` stands for nothing. At the start of each line it keeps a value from being the line that
+    `${0+}` expands to nothing. At the start of each line it keeps a value from being the line that
     ends the document, and its tabs from being stripped by `<<-`.
     """
     text = _sendable(text)
@@ -48,7 +48,7 @@ def _sendable(text: str) -> str:
         raise PrimitiveFault("unsendable-text", "a text with a NUL character cannot be given to a program")
     if not text.isascii():
         try:
-            # What stands for an undecodable byte goes back to that byte; other surrogates have none.
+            # A surrogate of an undecodable byte becomes that byte again; other surrogates have none.
             text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             message = "a text with half a surrogate pair cannot be given to a program"

@@ -1,4 +1,4 @@
-"""The deterministic evaluators, and what becomes of a model's: from what happened to a verdict.
+"""Verdicts: the deterministic evaluators, and the reading of a model's reply.
 
 Each gives a result map `{"verdict", "details"}` (seed, Evaluator Types; loops.md, rules 4 and 8). What
 cannot be judged is the verdict `error` with `details.message`; only a wrong use of a primitive is a
@@ -110,7 +110,7 @@ def _fields(value: Value, what: str) -> dict[str, Value]:
 # --- actions ----------------------------------------------------------------------------------
 
 
-# Errors of an action that are told by their own name.
+# Errors of an action whose kind is shown.
 _ERRORS = (
     *("not-found", "not-executable", "fault", "nobody", "unknown-choice"),
     *("agent-failed", "no-result", "invalid-json", "unknown-agent", "bad-configuration"),

@@ -1,7 +1,7 @@
 """How a program fails: faults, their maps and their backtraces.
 
 A fault is the program's error and is data; a Python exception that leaves the machine is ours.
-Must not be in here: anything that finds or unwinds frames (`machine`).
+Must not contain: anything that finds or unwinds frames (`machine`).
 """
 
 from __future__ import annotations

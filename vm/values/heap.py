@@ -192,7 +192,7 @@ class HeapReader:
             box.value = self.read(content)
 
     def read(self, reference: Any) -> Value:
-        """The value a reference stands for."""
+        """The value of a reference."""
         kind = type(reference)
         if kind in SCALARS:
             return reference

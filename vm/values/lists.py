@@ -5,7 +5,7 @@ makes pairs, and `rest` of a long tuple turns a part of what is left into pairs,
 linear however it was made. Programs cannot tell the forms apart: they are equal, shown, stored and
 counted alike.
 
-Must not be in here: what a list function means to a program (`sequences`).
+Must not contain: what a list function means to a program (`sequences`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 # From this length the rest of a tuple begins with pairs; a shorter one is copied quicker than walked.
 _SHORT = 8
-# Such a part of a long one is made into pairs: who goes over all of it copies so many times its length, which
+# Such a part of a long one is made into pairs: iteration copies that many times its length, which
 # is nothing beside the pairs, and who only looks ahead does not pay for them all.
 _PART = 8
 
 
 class Pair:
-    """A list that begins with `head`; `tail` is a list. Nobody changes one once it is made.
+    """A list that begins with `head`; `tail` is a list. It is immutable.
 
-    `length` counts the items of the whole list: whoever makes a pair knows it (`pair`). Truth is Python's:
+    `length` counts the items of the whole list: the maker of a pair knows it (`pair`). Truth is Python's:
     a pair is true.
     """
 

@@ -70,7 +70,7 @@ def json_scalar(value: Value, strict: bool = False) -> str:
 
 
 def json_text(value: Value, indent: int = 0, strict: bool = False) -> str:
-    """A value as JSON, in one line or with so many blanks for each level."""
+    """A value as JSON, in one line or with `indent` spaces for each level."""
     out = _Out()
     # What is still to come, last first: a text, or a value in a list of one, and its level.
     todo: list[tuple[str | list[Value], int]] = [([value], 0)]

@@ -1,13 +1,13 @@
 """The values programs compute with, and their host (JSON-like) form.
 
 null is None; booleans, integers, floats and strings are Python's; a symbol is a `Symbol`; a list is
-a tuple or a `Pair` (`lists`); a map is a dict with string keys that nobody changes once it is made; a
+a tuple or a `Pair` (`lists`); a map is a dict with string keys that is never changed; a
 function is a `FunctionValue`; a box is a `Box`, the only value that can change and so the only way to
 a cycle. Values share structure freely and may be deep: nothing here recurses over one.
 
 Truth is Python's: false are null, false, 0, 0.0, "", the empty list and the empty map.
 
-Must not be in here: the forms of a list (`lists`), arithmetic and text (`primitives`), storing
+Must not contain: the forms of a list (`lists`), arithmetic and text (`primitives`), storing
 (`heap`).
 """
 
@@ -278,7 +278,7 @@ def show(value: Value) -> str:
     """A value for a message: JSON-like, at most `MAX_SHOWN` characters."""
     parts: list[str] = []
     room = MAX_SHOWN
-    # Written from a work list: what is still to come, last first. A string stands for itself.
+    # Written from a work list: the remaining parts, last first. A string is itself.
     todo: list[tuple[bool, Value]] = [(False, value)]
     while todo and room > 0:
         is_text, item = todo.pop()

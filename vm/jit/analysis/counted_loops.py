@@ -1,11 +1,10 @@
-"""Loops that count: their rounds are done so many at a time, with the ticks of all of them taken at once.
+"""Counted loops: detection of loops whose trip count is known when they begin.
 
-Where the head of a loop compares a slot with a bound that stays, and each way back adds one to it or takes
-one away, and nobody can look at the frame on the way, the rounds that are left are known. So a portion of
-them is a `for` over a range; what it did not use of its ticks is given back where the loop is left in the
-middle, or a fault says how many those are.
+Where the head of a loop compares a slot with a fixed bound, each back edge adds or subtracts one, and no
+exit inside can stop, the number of remaining iterations is known. Batches of them run as `for … in range`;
+fuel is charged once per batch; unused fuel is returned where the loop is left early or a fault occurs.
 
-Must not be in here: the text (`writer`), how many ticks there are (`ticks`).
+Must not contain: the text (`writer`), how many ticks there are (`ticks`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .type_inference import Known
 _OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "num_eq": "ne"}
 _TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "ne": "ne", "num_eq": "num_eq"}
 _STEPS = {"lt": (1, 0), "le": (1, 1), "gt": (-1, 0), "ge": (-1, -1), "ne": (0, 0)}
-# Exits of states at which nobody can stop, beside calls of what is written in place.
+# Exits of states at which the machine cannot stop; inlined calls are a further case.
 _QUIET = frozenset({"JUMP", "BRANCH", "SWITCH", "RETURN"})
 
 
@@ -124,7 +123,7 @@ class _Finding:
         return loop
 
     def is_quiet(self, state: int) -> bool:
-        """Whether nobody can look at the frame while the state runs."""
+        """Whether the frame cannot be inspected while the state runs."""
         function = self.function
         return state not in function.outer and (
             function.again[state] or state in function.called or function.states[state][-1][1].name in _QUIET

@@ -1,7 +1,7 @@
-"""Which slots anybody may look at again: what is stored to others need not be stored.
+"""Liveness: the slots that may be read again. A store to any other slot is dropped.
 
-A slot is looked at where it is loaded, and where a frame can be seen: at a tick, a call or an effect
-(`slots`). Where control goes round without being seen, what was stored in between is nobody's.
+A slot is read where it is loaded, and where a frame can be inspected: at a tick, a call or an effect
+(`model/slots.py`). Inside a batch of a counted loop no frame can be inspected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Live:
         self.function = function
         self.graph = graph
         self.known = known
-        # Instructions whose value nobody wants.
+        # Instructions whose value is not used.
         self.unread: set[int] = set()
         # A slot that has another's local is that one.
         places = {name: slot for slot, name in reversed(list(enumerate(function.names)))}
@@ -103,7 +103,7 @@ class Live:
         return live
 
     def is_quiet(self, state: int) -> bool:
-        """Whether nobody looks where a state calls."""
+        """Whether the frame cannot be inspected at the call of a state."""
         return False
 
     def onward(self, state: int, target: int) -> int:
@@ -184,7 +184,7 @@ class Live:
 
 
 class Rounds(Live):
-    """The same in the rounds of a loop that counts, where nobody looks. `whole` is of the text around it."""
+    """Liveness inside a batch of a counted loop. `whole` is that of the surrounding function."""
 
     def __init__(self, whole: Live, count: Count) -> None:
         self.function = whole.function

@@ -1,5 +1,6 @@
-"""What is known of types before each state, and what functions return, by going through states until
-nothing changes (`kinds` has the words for it).
+"""Type inference: the kind of each slot before each state, and of results, as a fixed point over states.
+
+`model/type_lattice.py` defines the kinds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _WANTED = {
     "box": "unbox unbox_set",
 }
 WANTS = {name: kind for kind, names in _WANTED.items() for name in names.split()}
-# Results are looked for of functions that are not longer, for so many calls of one, and at one go so often.
+# Result types are inferred up to this length of a function, number of calls of one, and look-ups at once.
 _LONGEST = 400
 _CALLS = 8
 _LOOKS = 150

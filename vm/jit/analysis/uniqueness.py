@@ -1,10 +1,10 @@
-"""Where a value may be changed in place, because nobody can tell it from a new one.
+"""Uniqueness: values that can be changed in place because no other reference to them exists.
 
-Values never change (`vm.values`), and whoever looks at a run sees slots between states only. So a list that
+Values are immutable (`vm.values`), and a run can be inspected only between states. So a list that
 grows from one round of a loop to the next may be a Python list as long as the loop goes, and a map that one
 slot alone holds may be changed where that slot is about to be given the new map.
 
-Must not be in here: the text that does it (`instructions`).
+Must not contain: the text that does it (`instructions`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALONE = _alone()
 class InPlace:
     """growing: parameters that hold a list which only grows from round to round, and is turned round at the
     end. looping: other slots that do, in a loop that stores to them, and whether what they hold where control
-    comes in can be such a list. maps: the `put` whose map nobody reads again, by offset, with the slot that
+    comes in can be such a list. maps: the `put` whose map is not read again, by offset, with the slot that
     holds it. boxes: those
     whose map is a box's that is given the new one, with the slots of the box and of the new map, -1 for none.
     """
@@ -145,7 +145,7 @@ class InPlace:
     # --- maps -------------------------------------------------------------------------------
 
     def last_puts(self, state: int, nodes: list[Node]) -> Iterator[tuple[int, int]]:
-        """The `put` of a state after which nobody reads the slot that holds their map, and that slot."""
+        """The `put` of a state whose map slot is dead afterwards, and that slot."""
         part = self.function.part_of[state]
         is_end = nodes[-1].name in ("RETURN", "TAILCALL")
         parameters = range(part.slot, part.slot + part.code.parameters)
@@ -167,7 +167,7 @@ class InPlace:
 
 def _boxed_puts(nodes: list[Node]) -> dict[int, tuple[int, int]]:
     """The `put` of a state between `unbox` and SETBOX of one box: either at once, or the new map is stored
-    first since somebody wants it."""
+    first because it is used."""
     found = {}
     for index, node in enumerate(nodes):
         if node.name != "put" or node.taken[0].name not in ("unbox", "unbox_set"):

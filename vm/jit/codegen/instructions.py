@@ -1,4 +1,4 @@
-"""The instructions of a state as Python: the operand stack holds expressions until somebody stores them.
+"""Translation of the instructions of a state: the operand stack holds expressions until they are stored.
 
 An expression is written where its value is wanted, in the order in which the machine would have computed
 it: what must be written ahead of others takes those that come before it along (`take`).
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Version: TypeAlias = "Callable[[int, tuple[Kind, ...]], str]"
 
 
-# Stands for an operand that is no name while an expression around it is looked for; and how long one may be.
+# Placeholder of an operand while the expression around it is built; limit of its length.
 _PLACE = "xx"
 _LONGEST = 400
 # What a text names.
@@ -291,7 +291,7 @@ class Instructions:
         return True
 
     def is_alone(self, slot: str, taken: list[Operand]) -> bool:
-        """Whether a slot's name stands for the map of a `put`, and for no other operand: copies go by it."""
+        """Whether a slot's name is the map of a `put` and no other operand."""
         others = [one for one in (*taken[1:], *self.stack) if one.is_atom or one.captures is not None]
         return taken[0].text == slot and not any(slot in _WORDS.findall(one.text) for one in others)
 
@@ -382,7 +382,7 @@ def _chosen(quick: str, condition: str, slow: str, kind: Kind, quick_kind: Kind)
 
 
 def effects(text: str) -> list[Statement]:
-    """What is left of an expression whose value nobody wants."""
+    """The side effects of an expression whose value is not used."""
     return [text] if MARK in text else []
 
 

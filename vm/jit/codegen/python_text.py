@@ -84,12 +84,12 @@ class Places:
 
 
 def mark(offset: int) -> str:
-    """What stands in a line before an expression that does the instruction at an offset."""
+    """Marker of the instruction at an offset, written before its expression."""
     return f"{MARK}{offset}\x02"
 
 
 class Arrival:
-    """`at = target`, written only where somebody asks for `at`."""
+    """`at = target`, written only where `at` is read."""
 
     __slots__ = ("is_told", "target")
 

@@ -1,7 +1,7 @@
-"""The states of a function as Python, each with where it leads to. Those of a loop that counts are written
-twice: as the rounds of a portion (`counted`), and as they are.
+"""Translation of states and their exits. The states of a counted loop are written twice: as an iteration of
+a batch (`analysis/counted_loops.py`), and as ordinary states.
 
-Must not be in here: the text around states (`regions`), instructions other than exits (`instructions`).
+Must not contain: the text around states (`regions`), instructions other than exits (`instructions`).
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Writer(Regions):
         body, falls = self.jump(state, function.edges[state][0])
         return [*written, *body], falls
 
-    # --- loops that count -----------------------------------------------------------------------
+    # --- counted loops ---------------------------------------------------------------------------
 
     def enter_way(self, state: int, target: int) -> tuple[list[Statement], set[int]]:
         """Control goes a way that a state branches to; where that is into the rounds of a loop that counts,
@@ -186,7 +186,7 @@ class Writer(Regions):
         if state not in self.counted or target != self.counted[state][0].first:
             return self.jump(state, target)
         count, _ = self.counted[state]
-        # In the rounds of a portion a tick is nothing, and nobody looks.
+        # Inside a batch ticks are already charged, and no frame can be inspected.
         outer, self.counting = self.counting, count
         loop = Loop([state])
         self.around.append(loop)

@@ -1,10 +1,10 @@
-"""The shape of a function's text: loops, and what stands inside and after them, from its flow (`flow`).
+"""Structured control flow: loops and branches of Python from the control flow graph of a function.
 
 A state that one jump alone leads to stands where that jump was; states where paths meet follow the state
 above them all, asking `at` which was meant where that is not plain; what cannot be said so is a root,
 which is entered from the top of the function.
 
-Must not be in here: what states become (`writer`).
+Must not contain: what states become (`writer`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Regions(Instructions):
         self.nested = 0
 
     def state(self, state: int) -> tuple[list[Statement], set[int]]:
-        """A state and what stands where it leads to; and the states that control goes on to at its end."""
+        """A state and its nested successors; and the states that follow at its end."""
         raise NotImplementedError  # `Writer` says how: a region knows what stands where, not what it does
 
     def whole(self) -> list[Statement]:
@@ -93,7 +93,7 @@ class Regions(Instructions):
         return self.graph.roots == {self.function.start} and not self.function.code.handlers
 
     def region(self, state: int) -> tuple[list[Statement], set[int]]:
-        """A state and all below it; and the states that control goes on to at the end of the text."""
+        """A state and all states that it dominates; and the states that follow at the end of the text."""
         graph = self.graph
         self.depth += 1
         if self.depth > _LONGEST or self.nested > _DEEPEST:
@@ -192,7 +192,7 @@ class Regions(Instructions):
         return arrival
 
     def onward(self, target: int) -> str | None:
-        """How control that has left a loop for `target` goes on: `continue`, `break`, or straight on."""
+        """How control reaches `target` after a loop: by `continue`, `break`, or falling through (None)."""
         loops: list[Loop] = []
         for one in reversed(self.around):
             if isinstance(one, Loop):

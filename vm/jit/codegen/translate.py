@@ -1,6 +1,6 @@
 """A function of an image as a Python function in direct style: a call is a call, a loop a `while`.
 
-Between two states nothing lives but slots, so a Python frame that stands at a call, an effect or a tick
+Between two states only slots are live, so a Python frame that is at a call, an effect or a tick
 is a frame of the machine: its locals `s0`, `s1` … are the slots, and its line tells the state (`text`).
 Where a small function is known that is called, it is written in place of the call, and the one Python
 frame is two of the machine's (`function`).
@@ -8,7 +8,7 @@ frame is two of the machine's (`function`).
 A function has a version for each kind of arguments that it is seen to be called with (`kinds`): in one for
 integers nothing asks whether they are.
 
-Must not be in here: what the names in the text mean (`library`, `tier`), Python for primitives
+Must not contain: what the names in the text mean (`library`, `tier`), Python for primitives
 (`inline`).
 """
 
@@ -43,7 +43,7 @@ MOST_STATES = 3000
 _VERSIONS = 8
 # From this many words on a function is not written twice in hope of integers.
 _LONG = 400
-# Functions of so many words are written in place of calls, into texts of so many words in all; one in
+# Limits of inlining, in words of code: of the inlined function, of the whole text; and of its nesting in
 # another so often.
 _SMALL = 120
 _WHOLE = 500
@@ -80,7 +80,7 @@ class Version:
 class Made:
     """A text that was compiled.
 
-    tables: those of calls with so many arguments that it names.
+    tables: the argument counts of the call tables that it names.
     """
 
     __slots__ = ("code", "name", "places", "tables", "uses")
@@ -301,7 +301,7 @@ class Translator:
             function.absorb(state, other, self.filled(index), *found)
 
     def spread(self, index: int, count: int) -> Text | None:
-        """`A<index>_<count>_0`: a function that only applies a primitive to its list, for so many items."""
+        """`A<index>_<count>_0`: a function that only applies a primitive to its list, for `count` items."""
         function = self.whole(index)[0]
         code, constants = function.code, self.image.constants
         words = [(row.name, operands) for _, row, operands in function.states[0]]

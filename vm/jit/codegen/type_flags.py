@@ -1,4 +1,4 @@
-"""What a value is, kept beside it: a local that says whether a slot holds an integer, or a pair.
+"""Type flags: locals that say whether a slot holds an integer, or a pair.
 
 Where the type of what a slot holds is asked for more often than the slot changes, it is asked for once, when
 the slot is given something. A flag that is true is right; one that is false says nothing, since where a type

@@ -19,7 +19,7 @@ class Count:
     it is one. ticks: how many a round uses. passed: by state, how many a round has used when it begins. ends:
     slots besides the index that are known after a round, by how much more than the next index they are.
     unread: instructions that only say what the next index is; nexts: the last of those in each state that
-    leads back. sums: instructions that give the index and a number. items: where nobody wants the index but
+    leads back. sums: instructions that give the index and a number. items: where the index is only used for
     the items of a list by it, the local that is the list; uses: how often.
     """
 

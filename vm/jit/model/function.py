@@ -29,9 +29,10 @@ NOWHERE = 1 << 40
 
 
 class Ahead:
-    """Ticks that have been used for what is yet to come: so many for `each` round that is left, without those
-    `used` by then. Rounds are left until the local `index` is `e`, or without one as long as `r` gives
-    items."""
+    """Ticks charged in advance: `each` per remaining iteration, minus those `used` in the current one.
+
+    Iterations remain until the local `index` equals `e`, or without an index as long as `r` has items.
+    """
 
     __slots__ = ("each", "index", "used")
 
@@ -81,7 +82,7 @@ class Function:
     again: whether a state ends in a tail call of the function itself, which is a jump to its start.
     called: the functions written in place, by the state that calls them. outer: the calls of those of them
     whose other states are not written in place. names: the Python locals that are the slots. left: the
-    jumps, from a state to another, where the text ends and that of another entry goes on (`leave_loops`).
+    jumps, from a state to another, where the text ends and that of another entry continues (`leave_loops`).
     roots: the states where control may come in. ahead: what marks say of ticks (`text.AHEAD`).
     """
 
@@ -327,7 +328,7 @@ class Function:
         return tuple(reversed(found))
 
     def names_at(self, part: Part, offset: int) -> list[str]:
-        """The Python locals that are the slots of a part, which stands at the beginning or end of a state."""
+        """The Python locals that are the slots of a part, at the beginning or the exit of a state."""
         names = self.names[part.slot : part.slot + len(part.code.slots)]
         if part.filled is not None:
             state = bisect_right(part.code.offsets, offset - part.offset) - 1

@@ -2,7 +2,7 @@
 
 A frame's own slots are empty when its function begins, and snapshots show them. Code that begins a function
 again in the same Python frame would therefore have to clear them. A slot that cannot have been assigned
-since then need not be cleared: whoever reads the frame takes it for empty (`analysis/assignment.py`).
+since then need not be cleared: an inspection of the frame takes it for empty (`analysis/assignment.py`).
 """
 
 from __future__ import annotations

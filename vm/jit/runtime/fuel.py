@@ -1,7 +1,6 @@
-"""The ticks of a machine in the direct tier: texts take them from what is at hand (`text.tick`), and ask here
-where that is at an end.
+"""Fuel accounting in the compiled tier. Translated code takes ticks from an iterator, refilled here.
 
-Must not be in here: what runs, and what becomes of it when it stops (`tier`).
+Must not contain: execution and its outcomes (`tier`).
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from ...machine.outcomes import OutOfFuel
 from .library import Library
 
 TAILCALL = BY_NAME["TAILCALL"].number
-# Frames left over from tail calls are looked for from this depth on, among so many.
+# Frames left over from tail calls are searched for from this depth on, among the innermost _SAMPLE.
 DEEP = 5_000
 _SAMPLE = 1_000
-# The most rounds at one go of a loop that counts.
+# Largest batch of a counted loop.
 _ROUNDS = 1 << 16
 
 # Why a greenlet stops: for want of fuel, or to have its frames settled.
@@ -37,14 +36,14 @@ _TICKS = (None,) * SLICE
 
 
 def ticks(count: int) -> Iterator[None]:
-    """So many ticks, at most a slice of them."""
+    """An iterator over `count` ticks, at most a slice."""
     found = iter(_TICKS)
     found.__setstate__(SLICE - count)  # type: ignore[attr-defined]
     return found
 
 
 def _drop(ticks: Iterator[None], count: int) -> int:
-    """Take so many ticks away, or all there are; how many."""
+    """Remove at most `count` ticks; return the number removed."""
     count = max(0, min(count, length_hint(ticks)))
     deque(islice(ticks, count), maxlen=0)
     return count
@@ -113,11 +112,11 @@ class Ticks:
         return rounds
 
     def give(self, ticks: int) -> None:
-        """Ticks that were used are not."""
+        """Return ticks that were charged and not used."""
         self.machine.ticks -= ticks
 
     def out(self) -> None:
-        """A tick that was not there any more."""
+        """`tick` is exhausted: charge one more tick and refill it, or stop."""
         machine = self.machine
         self.count()
         machine.ticks += 1
@@ -130,7 +129,7 @@ class Ticks:
             self.allow()
 
     def more(self) -> None:
-        """A tick that was not there any more for a loop that takes it itself when this returns."""
+        """`tick` is exhausted: refill it for a loop that takes the tick itself."""
         if length_hint(self.names["tick"]):  # the loop went over ticks of an earlier time
             return
         self.out()

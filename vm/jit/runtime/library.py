@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Entry: TypeAlias = "Callable[[Sequence[Value]], Value]"
 
-# So many ways there are to enter a function at a state, by what its slots hold.
+# Limit of the entries of a function at one state, which differ by the types of its slots.
 _ENTRIES = 8
 
 
@@ -169,7 +169,7 @@ class Library:
         return entry(slots)
 
     def table(self, count: int) -> list[Any]:
-        """By function: what calls it with so many arguments."""
+        """By function: what calls it with `count` arguments."""
         name = f"C{count}"
         if name not in self.names:
             functions = range(len(self.image.functions))
@@ -177,11 +177,11 @@ class Library:
         return self.names[name]  # type: ignore[no-any-return]
 
     def resolved(self, function: int, count: int, captures: tuple[Value, ...], *given: Value) -> Value:
-        """The first call of a function with so many arguments."""
+        """The first call of a function with `count` arguments."""
         return self.resolve(function, count, captures)(captures, *given)
 
     def resolve(self, function: int, count: int, captures: tuple[Value, ...]) -> Any:
-        """What calls a function with so many arguments besides those that are filled in."""
+        """What calls a function with `count` arguments in addition to those filled in."""
         code = self.image.functions[function]
         filled = len(captures) - code.captures
         if filled > 0:
@@ -212,7 +212,7 @@ class Library:
             raise PrimitiveFault("arity", f"`{code.name}` takes {takes(code)}, not {len(texts)}")
         given = ", ".join(["c", *(f"a{number}" for number in range(count))])
         own = f"c[{filled}:]" if filled else "c"
-        # Whoever calls with no arguments may have filled some in.
+        # A caller without arguments may have filled some in.
         test = f" if len(c) != {code.captures}:\n  return APPLIED({function}, c)\n"
         body = f" return F{function}({', '.join([own, *texts])})\n"
         exec(f"def {name}({given}):\n{'' if count or filled else test}{body}", self.names)

@@ -1,12 +1,12 @@
 """A strand of the machine that runs as Python functions made of its code (`library`).
 
 A strand that runs so has a greenlet of its own: its frames are Python frames, and an effect is a switch
-back to the machine, whatever the depth. Whoever wants to see frames has them settled: they become the
+back to the machine, whatever the depth. To be inspected, frames are settled: they become the
 machine's own frames again, at the same states with the same slots, and the greenlet is dropped. Frames
 that were settled are entered again, one when the other returns, by a function that begins at their state.
 So snapshots, faults and ticks are the same in either tier.
 
-Must not be in here: what instructions become (`translate`), order of strands (`machine`, `strands`).
+Must not contain: what instructions become (`translate`), order of strands (`machine`, `strands`).
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class _Failed:
 
 
 class Live(CompiledStrand):
-    """The running part of a strand: its greenlet; answer: what it goes on with, once it is answered."""
+    """The running part of a strand: its greenlet; answer: the result that it continues with."""
 
     __slots__ = ("answer", "greenlet", "is_back")
 
     def __init__(self, greenlet_: greenlet) -> None:
         self.greenlet = greenlet_
-        # Whether it goes on by a jump that costs a tick.
+        # Whether it continues by a jump that costs a tick.
         self.is_back = False
         self.answer: list[Value] = []
 
@@ -92,7 +92,7 @@ class Direct(Ticks, CompiledTier):
         self.running = SHALLOW if is_states else RUNNING
         # What is left of a run that has ended.
         self.last: list[Frame] = []
-        # Where effects are asked for, by code object and line: whether it goes on backwards; the place.
+        # Where effects are asked for, by code object and line: whether the next jump is backward; the place.
         self.sites: dict[tuple[int, int], tuple[bool, Place | None]] = {}
         self.names |= {
             "PERFORM": self.perform,
@@ -141,7 +141,7 @@ class Direct(Ticks, CompiledTier):
         self.machine.notes.append((kind, plain_map(fields, NOTE_FIELDS, kind) if made is None else made))
 
     def leave(self, why: str, function: int, slots: Sequence[Value], state: int | None = None) -> None:
-        """What comes now cannot be translated: with that the interpreter goes on.
+        """Deoptimise: continue in the interpreter, because what follows cannot be translated.
 
         A call of a function, or the function from a state on, where that is given.
         """
@@ -204,9 +204,9 @@ class Direct(Ticks, CompiledTier):
         return found
 
     def locate(self, fault: PrimitiveFault, trace: list[tuple[int, int]], outer: FrameType | None) -> None:
-        """A fault in the library is told where the author called that.
+        """Set the place of a fault in the library to the author's call.
 
-        `trace` is where it came through so far, `outer` the frame that this goes on with outwards.
+        `trace` is where it came through so far, `outer` the next frame outwards.
         """
         library, machine = self.library, self.machine
         if fault.place is not None or not is_library(library.place(*trace[-1])):
@@ -315,7 +315,7 @@ class Direct(Ticks, CompiledTier):
             self.restart()
 
     def restart(self) -> None:
-        """Go on with another of the frames that were settled."""
+        """Continue with another settled frame."""
         if self.machine.ticks >= self.machine.limit:
             self.host.switch(OUT)
         else:

@@ -1,6 +1,6 @@
 """The public machine (`llc.Machine`): interprets, then runs translated code once a program is warm.
 
-`vm/machine` does not know the compiled tier; this subclass provides it. Whoever creates a machine for
+`vm/machine` does not know the compiled tier; this subclass provides it. Code that creates a machine for
 execution uses this class, and code that only accepts machines is typed with `machine.machine.Machine`.
 """
 
