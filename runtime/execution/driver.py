@@ -17,18 +17,17 @@ from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
 from ...vm.values.faults import Fault
 from ..host.context import TICK, Context, Exited, Interrupt, Interrupted, sleep_time, slept
 from ..host.coroutines import Apart, alone
-from ..journal.active_time import ActiveFile
 from ..journal.events import ABSENT, RunInterrupted
 from ..journal.journal import Journal
 from ..journal.outcome import Outcome
-from ..journal.position import QUANTUM, Progress, event_fields
+from ..journal.position import QUANTUM, Progress
 from ..journal.run_folder import RunFolder
 from ..project.limits import FUEL
 from ..runs.checkpoints import Checkpoints
-from ..runs.state_file import EVERY, StateFile
 from .effect_log import EffectLog
 from .limits_reached import BudgetLimitReached, FuelLimitReached
 from .observer import Display
+from .run_record import RunRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 
 # Effects that act are performed so many at once where nobody says otherwise.
 JOBS = 8
-# A run that shares its process looks after its files less and less often while nothing happens, down to this.
-_SELDOM = 30.0
 
 
 class Driver:
@@ -63,25 +60,19 @@ class Driver:
     """
 
     __slots__ = (
-        "_active",
         "_answers",
         "_asked",
         "_base_ms",
-        "_begun",
         "_beside",
-        "_checkpoints",
         "_display",
-        "_doubtful",
         "_effects",
         "_fuel",
         "_interrupt",
-        "_is_unsynced",
         "_jobs",
-        "_journal",
         "_kind",
+        "_log",
         "_machine",
         "_origin",
-        "_pace",
         "_paused",
         "_performed",
         "_pool",
@@ -93,7 +84,6 @@ class Driver:
         "_run",
         "_settles",
         "_spending",
-        "_state_file",
         "_world",
     )
 
@@ -124,22 +114,16 @@ class Driver:
         self._refusals = refusals
         self._machine = machine
         self._world = world
-        self._journal = journal
         self._run = run
         self._display = display
         self._interrupt = interrupt
         self._progress = progress or Progress()
         self._base_ms = base_ms
         self._origin = world.monotonic()
-        self._begun = begun or journal.now()
         self._program = machine.image.name
         self._kind: str = machine.image.meta["kind"]
-        self._state_file = StateFile(run, machine, self._progress, self._begun, journal.now)
-        self._checkpoints = checkpoints
-        self._doubtful = doubtful
         self._jobs = jobs or JOBS
         self._pool = pool
-        self._pace = EVERY
         self._effects: RunEffects | None = None
         # A world that can be had more than once performs several effects at once.
         self._beside: Callable[[], Any] | None = getattr(world, "beside", None)
@@ -148,12 +132,12 @@ class Driver:
         self._queued: list[Effect] = []
         # Those in effects, with their displays.
         self._performed: dict[int, tuple[Effect, Display]] = {}
-        self._record = EffectLog(journal, spending)
+        self._log = EffectLog(journal, spending)
+        self._record = RunRecord(
+            run, journal, machine, self._progress, self._log, begun, checkpoints, doubtful, self.elapsed_ms
+        )
         self._answers: dict[int, dict[str, Any]] = {}
         self._paused: str | None = None
-        # Whether a result is in the journal that is not on disk yet.
-        self._is_unsynced = False
-        self._active = ActiveFile(run.path, self.elapsed_ms)
 
     def elapsed_ms(self) -> int:
         """The run's active time."""
@@ -185,7 +169,7 @@ class Driver:
         """
         machine = self._machine
         self._answers = dict(answers or {})
-        self._record.last = machine.seq
+        self._log.last = machine.seq
         for effect in machine.waiting.values():
             self._ask(effect, (places or {}).get(effect.seq))
         try:
@@ -211,7 +195,7 @@ class Driver:
             return (yield from self._end(self.outcome("failure").take(exit.code)))
         finally:
             yield from self._close_effects()
-            self._active.close()
+            self._record.close()
         assert isinstance(stop, Done | Fault)
         return (yield from self._end(self.outcome("error").take(stop)))
 
@@ -228,18 +212,18 @@ class Driver:
             self._ask(stop)
         elif isinstance(stop, OutOfFuel):
             self._interrupt.check()
-            self._journal.settle()
-            self._active.tick()
+            self._record.settle()
+            self._record.tick()
             if self._beside is not None and (self._asked or self._queued):
                 begun = self._begin_beside()
                 if begun:
-                    self._journal.sync()
+                    self._record.sync()
                 self._start(begun)
         return stop
 
     def _ask(self, effect: Effect, place: Where | None = None) -> None:
         self._asked.append(effect)
-        self._record.places[effect.seq] = place or self._progress.place
+        self._log.places[effect.seq] = place or self._progress.place
 
     # --- notes and effects --------------------------------------------------------------------
 
@@ -248,15 +232,11 @@ class Driver:
         self._record_note(kind, fields)
 
     def _record_note(self, kind: str, fields: dict[str, Any]) -> None:
-        fields = event_fields(kind, fields)
-        self._journal.write(kind, fields)
-        self._display.note(kind, fields)
-        self._state_file.is_old = True
+        self._display.note(kind, self._record.note(kind, fields))
 
     def _result(self) -> Steps[Answered]:
         """The next result of an effect that waits: the machine can do nothing without it."""
-        if self._checkpoints is not None and self._checkpoints.is_due(self._journal.size):
-            self._write_checkpoint()
+        self._record.checkpoint_if_due(self._world.save)
         is_alone = self._pool is None and len(self._asked) == 1 and not self._queued and not self._effects
         if self._beside is None or is_alone:
             effect = self._asked.popleft()
@@ -284,28 +264,27 @@ class Driver:
         if settled is not None:
             return settled
         self._refuse_over_budget(effect)
-        self._record.start(effect, self._progress.state)
+        self._log.start(effect, self._progress.state)
         if row.acts:
-            self._journal.sync()
+            self._record.sync()
         elif self._takes_long(effect):
-            self._journal.settle()
+            self._record.settle()
         if row.waits:
             self._display.effect_start(kind, args)
-            if self._state_file.is_due:
-                self._state_file.save()
+            self._record.effect_started()
         try:
             result = self._world.perform(effect, self._context(effect))
         except Interrupted:
             self._display.effect_cut()
             raise
-        self._record.end(effect, result)
+        self._log.end(effect, result)
         if kind == "pause":
             self._paused = str(args.get("reason"))
         if row.acts:
-            self._journal.sync_later()
+            self._record.sync_later()
         if row.waits:
             self._display.effect_end(kind, result)
-        self._state_file.is_old = True
+        self._record.changed()
         return result
 
     def _settled(self, effect: Effect) -> dict[str, Any] | None:
@@ -315,9 +294,9 @@ class Driver:
             answer = self._settles(effect) if self._settles is not None else None
             if answer is None:
                 return None
-            self._record.start(effect, self._progress.state)
-        self._record.end(effect, answer)
-        self._journal.sync()
+            self._log.start(effect, self._progress.state)
+        self._log.end(effect, answer)
+        self._record.sync()
         return answer
 
     # --- several at once ------------------------------------------------------------------------
@@ -349,7 +328,7 @@ class Driver:
                 # What is performed now is paid for: its results are waited for.
                 later.append(effect)
                 continue
-            self._record.start(effect, self._progress.state)
+            self._log.start(effect, self._progress.state)
             context = self._context(effect)
             if settled is not None:
                 effects.sleep(effect.seq, 0.0, lambda result=settled: result)  # type: ignore[misc]
@@ -371,11 +350,11 @@ class Driver:
 
     def _perform_beside(self, begun: list[tuple[Effect, Context]]) -> Steps[None]:
         """Put on disk what was begun, and what was done, and perform it."""
-        if begun or self._is_unsynced:
-            yield Apart(self._journal.sync)
-            self._is_unsynced = False
+        if begun or self._record.is_unsynced:
+            yield Apart(self._record.sync)
+            self._record.is_unsynced = False
         else:
-            self._journal.flush()
+            self._record.flush()
         self._start(begun)
 
     def _start(self, begun: list[tuple[Effect, Context]]) -> None:
@@ -400,11 +379,9 @@ class Driver:
         assert effects is not None
         if self._pool is not None:
             # Many runs may wait for long: what each keeps open is no more than its lock.
-            self._journal.close()
-            self._active.close()
-            if self._state_file.is_old:
-                self._pace = EVERY
-                effects.tick_within(EVERY)
+            seconds = self._record.close_files()
+            if seconds is not None:
+                effects.tick_within(seconds)
         message: Message | None = yield effects
         return None if message is None else self._take(*message)
 
@@ -417,7 +394,7 @@ class Driver:
         elif what == "prompt":
             display.prompt(about)
         elif what == "process":
-            self._record.process(seq, *about)
+            self._log.process(seq, *about)
         elif what == "failed":
             raise about
         else:
@@ -425,13 +402,13 @@ class Driver:
             if what == "cut":
                 display.effect_cut()
                 return None
-            self._record.end(effect, about)
+            self._log.end(effect, about)
             if EFFECTS[effect.kind].acts:
-                self._journal.sync_later()
-                self._is_unsynced = True
+                self._record.sync_later()
+                self._record.is_unsynced = True
             if EFFECTS[effect.kind].waits:
                 display.effect_end(effect.kind, about)
-            self._state_file.is_old = True
+            self._record.changed()
             return effect, about
         return None
 
@@ -470,7 +447,7 @@ class Driver:
 
     def _context(self, effect: Effect) -> Context:
         run, seq = self._run, effect.seq
-        state, iteration = self._record.places[seq]
+        state, iteration = self._log.places[seq]
         may_prompt = EFFECTS[effect.kind].may_prompt
         return Context(
             run_id=run.id,
@@ -482,43 +459,17 @@ class Driver:
             interrupt=self._interrupt,
             output_dir=run.outputs,
             on_output=self._display.output,
-            on_process=lambda pid, begun: self._record.process(seq, pid, begun),
+            on_process=lambda pid, begun: self._log.process(seq, pid, begun),
             on_tick=self._tick,
             folder=run.path,
             on_prompt=self._display.prompt if may_prompt and self._display.has_person else None,
         )
 
-    def _write_checkpoint(self) -> None:
-        """Keep where the run stands: between two steps of the machine, with all notes on record."""
-        machine, progress = self._machine, self._progress
-        if self._checkpoints is None or machine.ended:
-            return
-        self._checkpoints.write(
-            self._journal,
-            {
-                "image": self._run.image_name,
-                "begun": self._begun,
-                "ts": self._journal.now(),
-                "active_ms": self.elapsed_ms(),
-                **self._record.under_way(),
-                "doubtful": self._doubtful(),
-                "progress": progress.to_data(),
-                "world": self._world.save(),
-                "snapshot": machine.snapshot(),
-            },
-        )
-
     def _tick(self) -> float:
         """Look after what is seen from outside; after how many seconds to do so again."""
         self._display.tick()
-        if self._state_file.is_old:
-            self._state_file.save()
-        self._active.tick()
-        if self._pool is None:
-            return TICK
-        self._active.close()
-        self._pace = min(2 * self._pace, _SELDOM)
-        return self._pace
+        self._record.refresh()
+        return TICK if self._pool is None else self._record.next_refresh()
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -538,12 +489,9 @@ class Driver:
         return outcome
 
     def _end(self, outcome: Outcome) -> Steps[Outcome]:
-        self._journal.record(outcome.to_event())
-        yield Apart(self._journal.sync)
-        if self._checkpoints is not None:
-            self._checkpoints.discard()
-        self._active.discard()
-        self._state_file.save(outcome.status)
+        self._record.last_event(outcome.to_event())
+        yield Apart(self._record.sync)
+        self._record.ended(outcome.status)
         self._display.end(outcome)
         return outcome
 
@@ -556,9 +504,8 @@ class Driver:
         if isinstance(why, FuelLimitReached | BudgetLimitReached):
             reason = why.tell(outcome, self._machine)
         state, duration_ms = outcome.final_state, outcome.duration_ms
-        self._journal.record(RunInterrupted(state=state, duration_ms=duration_ms, reason=reason))
-        yield Apart(self._journal.sync)
-        self._write_checkpoint()
-        self._state_file.save("interrupted")
+        self._record.last_event(RunInterrupted(state=state, duration_ms=duration_ms, reason=reason))
+        yield Apart(self._record.sync)
+        self._record.interrupted(self._world.save)
         self._display.end(outcome)
         return outcome
