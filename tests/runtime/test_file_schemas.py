@@ -1,0 +1,111 @@
+"""JSON Schemas of files: editors and llc agree on what a file may contain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from llc.frontend.source.files import text_source
+from llc.frontend.tasks.tools_file import read_tools
+from llc.ir.diagnostics import CompileError
+from llc.runtime.authoring.file_schemas import FILE_SCHEMAS
+from llc.runtime.effects.script_reader import read_world
+from llc.runtime.host.errors import UserError
+from llc.runtime.launch import jobs
+from llc.runtime.project.configuration_schema import read_configuration
+from llc.runtime.recordings import case_reader
+
+# Files that are accepted, and for each a few that are not.
+FILES: dict[str, tuple[list[str], list[str]]] = {
+    "config": (
+        [
+            "secrets: [A, B_2]\nhistory: {keep: 3, older_than: 30d}\n",
+            "models: [{name: m, provider: openai, base_url: 'http://h/v1', key: K, price: [1, 2.5]}]\n",
+            "tasks: {agent: [a, b], timeout: 2.5}\nbudget: {usd: 5, calls: 3}\n",
+            "mcp: {files: {command: f, args: [.], env: {A: $B}, timeout: 3}}\n",
+            "agents: {a: {argv: [a, '{prompt}'], output: json, fields: {result: x}}}\n",
+        ],
+        ["secret: [A]\n", "secrets: [a-b]\n", "history: {keep: -1}\n", "models: [{provider: openai}]\n",
+         "mcp: {a/b: {command: x}}\n", "agents: {a: {output: text}}\n", "budget: {calls: 1.5}\n"],
+    ),
+    "tools": (
+        [
+            "tools: [{name: a, command: [b]}]\n",
+            "- {name: 'x:y', command: 'ls ${p}', parameters: {p: string, q: null}, timeout: 3}\n",
+            "- {name: a, python: 'm:f', parameters: [p, {name: q, type: integer, default: 3}]}\n",
+        ],
+        ["tool: []\n", "- {name: a}\n", "- {name: a, command: [b], timeout: 0}\n", "- {command: [b]}\n",
+         "- {name: a, command: [b], output: xml}\n", "- {name: a, command: [b], parameters: {p: strng}}\n"],
+    ),
+    "world": (
+        [
+            "rules:\n  - {state: a, results: [{exit_code: 1}, {exit_code: 0}]}\nenv: {A: b}\n",
+            "- {tool: t, args: {x: 1}, value: [1, 2]}\n- {kind: ask, answer: yes}\n",
+        ],
+        ["rule: []\n", "- {exit_code: 256}\n", "- {times: 0}\n", "- {results: []}\n", "- {status: DONE}\n"],
+    ),
+    "case": (
+        ["llc_case: 1\nsource: a.yaml\noptions: {max_iterations: 3}\ntrace: []\noutcome: null\n"],
+        ["llc_case: 2\nsource: a.yaml\ntrace: []\n", "llc_case: 1\nsource: a.yaml\n",
+         "llc_case: 1\nsource: a.yaml\ntrace: []\nticks: -1\n"],
+    ),
+    "job": (
+        ['{"loop": "a", "context": {"x": 1}, "scope": [], "max_iterations": 3}\n'],
+        ['{"lop": "a"}\n', '{"loop": "a", "scope": "x"}\n', '{"loop": "a", "max_iterations": 0}\n'],
+    ),
+}  # fmt: skip
+CASES = [
+    (kind, text, good)
+    for kind, (yes, no) in FILES.items()
+    for good, texts in ((True, yes), (False, no))
+    for text in texts
+]
+
+
+def accepts(kind: str, text: str, folder: Path) -> bool:
+    """Whether llc reads the file without an error."""
+    path = folder / f"{kind}.yaml"
+    path.write_text(text)
+    try:
+        if kind == "config":
+            read_configuration(str(path))
+        elif kind == "tools":
+            return not read_tools(text_source(text))[1]
+        elif kind == "world":
+            read_world(text_source(text))
+        elif kind == "case":
+            case_reader.read(str(path))
+        else:
+            jobs.from_data([json.loads(text)])
+    except (CompileError, UserError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kind", FILE_SCHEMAS)
+def test_a_schema_is_a_schema(kind: str) -> None:
+    """Valid by its own draft, with every reference resolved."""
+    schema = FILE_SCHEMAS[kind]()
+    jsonschema.Draft7Validator.check_schema(schema)
+    for reference in _references(schema):
+        assert reference.removeprefix("#/definitions/") in schema["definitions"]
+
+
+def _references(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+        return own + [found for item in value.values() for found in _references(item)]
+    return [found for item in value for found in _references(item)] if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize(("kind", "text", "good"), CASES)
+def test_llc_and_an_editor_agree(kind: str, text: str, good: bool, tmp_path: Path) -> None:
+    """A file is accepted by both or by neither."""
+    validator = jsonschema.Draft7Validator(FILE_SCHEMAS[kind]())
+    assert validator.is_valid(yaml.safe_load(text)) == good
+    assert accepts(kind, text, tmp_path) == good
