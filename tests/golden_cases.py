@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import Compiled, compile_file
+from llc.runtime.cli import parse, verbs
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import load, options
 from llc.runtime.project.options import Values
@@ -48,9 +49,10 @@ def values_of(world: Path) -> Values:
     """The options a world is run with."""
     first = world.read_text("utf-8").partition("\n")[0]
     words = shlex.split(first.removeprefix(COMMAND)) if first.startswith(COMMAND) else []
-    values = options.read(options.RUN, [SOURCE, "--script", world.name, "--quiet", "--json", *words])
-    assert values is not None, f"{world}: no options of `llc run`: {first}"
-    return values
+    words = [SOURCE, "--script", world.name, "--quiet", "--json", *words]
+    given = parse.read(f"{world}: llc run", verbs.find("run"), words)
+    assert given is not None
+    return options.values(given.pop("loop"), given)
 
 
 def compile_case(case: Path, values: Values | None = None) -> Compiled:

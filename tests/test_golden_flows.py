@@ -48,7 +48,7 @@ def trace(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The journal of a run in the case's world, and at its end the exit code."""
     for path in (case / SOURCE, case / WORLD, *further(case)):
         shutil.copy(path, folder)
-    values = options.Values(options.RUN, SOURCE, script=WORLD, quiet=True)
+    values = options.Values(SOURCE, script=WORLD, quiet=True)
     with monkeypatch.context() as patch, (folder / "stderr").open("w") as stderr:
         patch.chdir(folder)
         patch.setattr("sys.stderr", stderr)

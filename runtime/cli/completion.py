@@ -1,34 +1,38 @@
-"""How a line that is being typed may go on, and the script with which bash asks.
+"""Completion of a line in a shell, and the script for bash.
 
-Shells ask as typer has it, with whose scripts the other shells do: `_LLC_COMPLETE` names the shell, other
-variables the line. bash takes words apart at `:` and `=`, where the names and parameters of tasks have them;
-typer's script leaves it at that.
+The protocol is Typer's, whose scripts serve the other shells: `_LLC_COMPLETE` names the shell, other
+variables hold the line. bash splits words at `:` and `=`, which names and parameters of tasks contain;
+Typer's script does not join them again.
 """
 
 from __future__ import annotations
 
-from ..host import environment
+import shlex
+from os.path import expanduser
+
+from ..host.environment import environ
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
-from ..project.options import ANY, FLAG, MANY, PAIR, SOME
-from . import declare, help
-from .output import write_data
+from ..host.files import makedirs, open
+from ..project.options import FLAG
+from . import verbs
+from .output import write, write_data
+from .parse import HELP
 from .verbs import VERBS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any
 
-    from ..project.options import Complete, Option
-    from .declare import Verb
+    from ..project.options import CommandParameter
+    from .verbs import Verb
 
-    # What a word may be, and what that means or ''.
+    # A word, and its meaning or ''.
     Offer = tuple[str, str]
 
-# typer fills in the names with `%`.
+# With the names of its parts.
 BASH = r"""
 %(complete_func)s() {
-    # Words as llc has them: what no blank stands between is one.
+    # Join what no blank separates, as llc splits words.
     local words=() rest=$COMP_LINE word reply i n=-1
     for ((i = 0; i <= COMP_CWORD; i++)); do
         word=${COMP_WORDS[i]}
@@ -40,7 +44,7 @@ BASH = r"""
         rest=${rest#"${rest%%%%[![:space:]]*}"}
         rest=${rest#"$word"}
     done
-    # bash puts a reply in the place of its own last word, which may be the end of ours.
+    # bash replaces its own last word, which may be the end of ours.
     local own=${COMP_WORDS[COMP_CWORD]}
     [[ $own == [:=] ]] && own=
     local kept=${words[n]%%"$own"}
@@ -49,7 +53,7 @@ BASH = r"""
         [[ $reply == "$kept"?* ]] || continue
         reply=${reply#"$kept"}
         case $own in
-            # What is typed goes on between its quotes.
+            # The rest is typed inside the quotes.
             \'*) reply=${reply//\'/\'\\\'\'} ;;
             \"*)
                 reply=${reply//\\/\\\\}
@@ -76,9 +80,9 @@ _LINE = "_TYPER_COMPLETE_ARGS"
 
 
 def answer(request: str) -> int | None:
-    """Tell a shell how its line may go on; the exit code. None where it asks for something else.
+    """Answer a shell that completes a line; the exit code. None if the request is another one.
 
-    request: what it asks, such as `complete_bash`.
+    request: such as `complete_bash`.
     """
     asked, _, shell = request.partition("_")
     if asked != "complete" or shell not in _SHELLS:
@@ -86,17 +90,17 @@ def answer(request: str) -> int | None:
     read, tell = _SHELLS[shell]
     code = EXIT_OK
     try:
-        # Shells take an offer from each line, so a name that has two cannot be told.
+        # Shells take an offer from each line, so a name with two lines is left out.
         offers = [offer for offer in following(*read()) if "\n" not in offer[0]]
     except Exception as error:
-        # A line that is being typed is no place to say what is wrong.
+        # Error messages would disturb the line that is being typed.
         from ...ir.diagnostics import CompileError
         from ..journal.journal import JournalError
 
         if not isinstance(error, UserError | CompileError | JournalError):
             raise
         offers, code = [], EXIT_FAILURE
-    if shell == "fish" and environment.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
+    if shell == "fish" and environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return EXIT_OK if offers else EXIT_FAILURE
     told = tell(offers) if code == EXIT_OK else ""
     if told:
@@ -105,24 +109,25 @@ def answer(request: str) -> int | None:
 
 
 def following(words: Sequence[str], start: str) -> Iterator[Offer]:
-    """What may stand where `start` is being typed, behind `words`.
+    """The words that may replace `start`, which is being typed, after `words`.
 
-    UserError, CompileError or JournalError where the project's files do not say.
+    Raises UserError, CompileError or JournalError if the project's files cannot be read.
     """
     behind = iter(words)
     name = next((word for word in behind if not word.startswith("-")), None)
     if name is None:
-        yield from ((verb, doc) for verb, doc in VERBS.items() if verb.startswith(start))
-        yield from _names(help.PROGRAM, start, set(words))
+        yield from ((verb, row[0]) for verb, row in VERBS.items() if verb.startswith(start))
+        yield from _names((*verbs.program("").options, HELP), start, set(words))
     elif name in VERBS:
-        yield from _of_verb(declare.find(name), list(behind), start)
+        yield from _of_verb(verbs.find(name), list(behind), start)
 
 
 def _of_verb(verb: Verb, words: list[str], start: str) -> Iterator[Offer]:
-    by_name = {name: option for option in (*verb.options, help.HELP) for name in option.names}
+    options = (*verb.options, HELP)
+    by_name = {name: row for row in options for name in row.names}
     placed: list[str] = []
     given: set[str] = set()
-    wanting: Option | None = None
+    wanting: CommandParameter | None = None
     are_placed = False
     for word in words:
         if wanting is not None:
@@ -134,75 +139,99 @@ def _of_verb(verb: Verb, words: list[str], start: str) -> Iterator[Offer]:
             are_placed = True
         else:
             name, sign, _ = word.partition("=")
-            option = by_name.get(name)
-            if option is not None:
-                given.update(option.names if option.kind not in (PAIR, MANY) else ())
-                wanting = option if option.kind != FLAG and not sign else None
+            row = by_name.get(name)
+            if row is not None:
+                given.update(row.names if not row.is_repeated else ())
+                wanting = row if row.kind != FLAG and not sign else None
     name, sign, value = start.partition("=")
     if wanting is not None:
-        yield from _values(wanting.complete, {}, start)
+        yield from _values(wanting, [], start)
     elif are_placed or not start.startswith("-"):
-        yield from _arguments(verb, placed, start)
+        at = min(len(placed), len(verb.arguments) - 1)
+        if at >= 0 and (at == len(placed) or verb.arguments[at].is_repeated):
+            yield from _values(verb.arguments[at], placed, start)
     elif sign:
         if name in by_name:
-            yield from ((f"{name}={offer}", "") for offer, _ in _values(by_name[name].complete, {}, value))
+            yield from ((f"{name}={offer}", "") for offer, _ in _values(by_name[name], [], value))
     else:
-        yield from _names((*verb.options, help.HELP), start, given)
+        yield from _names(options, start, given)
 
 
-def _names(options: Iterable[Option], start: str, given: set[str]) -> Iterator[Offer]:
-    """The names of options that were not given, where one is being typed."""
+def _names(options: Iterable[CommandParameter], start: str, given: set[str]) -> Iterator[Offer]:
+    """The names of options that were not given, if the word that is being typed is an option."""
     if start.startswith("-"):
-        for option in options:
-            yield from (
-                (name, option.doc) for name in option.names if name.startswith(start) and name not in given
-            )
+        for row in options:
+            yield from ((name, row.doc) for name in row.names if name.startswith(start) and name not in given)
 
 
-def _arguments(verb: Verb, placed: list[str], start: str) -> Iterator[Offer]:
-    values: dict[str, Any] = {}
-    for argument in verb.arguments:
-        is_list = argument.count in (SOME, ANY)
-        if is_list or not placed:
-            yield from _values(
-                argument.complete, {**values, argument.name: placed} if placed else values, start
-            )
-            return
-        values[argument.name] = placed.pop(0)
+def _values(row: CommandParameter, placed: list[str], start: str) -> Iterator[Offer]:
+    """Values of a parameter: those of its completer, or the words of a metavar that lists all values."""
+    found: list[str] = []
+    if row.completer:
+        complete = verbs.load(row.completer)
+        found = complete(placed, start) if complete.__code__.co_argcount > 1 else complete(start)
+    elif "|" in row.metavar and row.metavar.islower():
+        found = [word for word in row.metavar.split("|") if word.startswith(start)]
+    yield from ((word, "") for word in found)
 
 
-def _values(complete: Complete | None, values: dict[str, Any], start: str) -> Iterator[Offer]:
-    if complete is not None:
-        takes_values = complete.__code__.co_argcount > 1
-        found = complete(values, start) if takes_values else complete(start)  # type: ignore[call-arg,arg-type]
-        yield from ((word, "") for word in found)
+def set_up(program: str, is_install: bool) -> int | None:
+    """Show or install the completion script if the shell is bash; else None."""
+    import shellingham
+
+    try:
+        shell = shellingham.detect_shell()[0]
+    except shellingham.ShellDetectionFailure:
+        return None
+    if shell != "bash":
+        return None
+    name = program.replace("-", "_")
+    parts = {
+        "complete_func": f"_{name}_completion",
+        "prog_name": program,
+        "autocomplete_var": f"_{name.upper()}_COMPLETE",
+    }
+    text = (BASH % parts).strip() + "\n"
+    if not is_install:
+        write(text)
+        return EXIT_OK
+    folder, settings = expanduser("~/.bash_completions"), expanduser("~/.bashrc")
+    path = f"{folder}/{program}.sh"
+    makedirs(folder, exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    line = f"source '{path}'\n"
+    with open(settings, "a+", encoding="utf-8") as file:
+        file.seek(0)
+        if line not in file.read():
+            file.write(f"\n{line}")
+    write(f"bash completion installed in {path}\nCompletion will take effect once you restart the terminal\n")
+    return EXIT_OK
 
 
 # --- the shells ---------------------------------------------------------------------------------
 
 
 def _from_bash() -> tuple[list[str], str]:
-    words = _split(environment.environ.get("COMP_WORDS", ""))
-    at = int(environment.environ.get("COMP_CWORD", "0"))
+    words = _split(environ.get("COMP_WORDS", ""))
+    at = int(environ.get("COMP_CWORD", "0"))
     return words[1:at], words[at] if at < len(words) else ""
 
 
 def _from_line() -> tuple[list[str], str]:
-    line = environment.environ.get(_LINE, "")
+    line = environ.get(_LINE, "")
     words = _split(line)[1:]
     return (words[:-1], words[-1]) if words and not line.endswith(" ") else (words, "")
 
 
 def _from_powershell() -> tuple[list[str], str]:
-    words = _split(environment.environ.get(_LINE, ""))[1:]
-    start = environment.environ.get("_TYPER_COMPLETE_WORD_TO_COMPLETE", "")
+    words = _split(environ.get(_LINE, ""))[1:]
+    start = environ.get("_TYPER_COMPLETE_WORD_TO_COMPLETE", "")
     return words[:-1] if start else words, start
 
 
 def _split(line: str) -> list[str]:
-    """A line's words as a shell has them; quotes may still be open at its end."""
-    import shlex
-
+    """A line's words as a shell splits them; quotes may still be open at its end."""
     reader = shlex.shlex(line, posix=True)
     reader.whitespace_split = True
     reader.commenters = ""
@@ -221,9 +250,7 @@ def _to_bash(offers: list[Offer]) -> str:
 
 def _to_zsh(offers: list[Offer]) -> str:
     if offers and all(word.endswith(("=", "/")) for word, _ in offers):
-        import shlex
-
-        # More is to be typed right behind it.
+        # The word continues, so no blank follows.
         return "compadd -S '' -- " + " ".join(shlex.quote(word) for word, _ in offers)
     rows = (":".join(f'"{_escaped(text)}"' for text in offer if text) for offer in offers)
     return "_arguments '*: :((" + "\n".join(rows) + "))'" if offers else "_files"
@@ -243,7 +270,7 @@ def _to_powershell(offers: list[Offer]) -> str:
     return "\n".join(f"{word}:::{doc or ' '}" for word, doc in offers)
 
 
-# How each shell says where it stands, and is told.
+# How each shell passes the line, and how it takes the answer.
 _SHELLS: dict[str, tuple[Callable[[], tuple[list[str], str]], Callable[[list[Offer]], str]]] = {
     "bash": (_from_bash, _to_bash),
     "zsh": (_from_line, _to_zsh),

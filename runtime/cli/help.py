@@ -1,93 +1,58 @@
-"""What `--help` shows: a page for the program, one for each verb, made of how they are declared.
-
-Owns the look. The command-line library shows these pages too, where it reads the words; most who ask for
-help need not wait for it.
-"""
+"""Help pages: one for the program, one for each subcommand, from the table of subcommands."""
 
 from __future__ import annotations
 
 import textwrap
 
-from ..host import environment, terminal
-from ..project.options import FLAG, Option
-from .verbs import VERBS
+from ..host.environment import environ
+from ..host.terminal import get_terminal_size
+from ..project.options import FLAG, CommandParameter
+from . import parse
+from .verbs import VERBS, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from .declare import Verb
+    from .verbs import Verb
 
-HELP = Option("help", "--help -h", FLAG, "Show this message and exit.")
-# What the program takes before a verb.
-PROGRAM = (
-    Option("version", "--version -V", FLAG, "Show the version and exit."),
-    Option("verbose", "--verbose", FLAG, "With --version: show more."),
-    Option("install", "--install-completion", FLAG, "Install completion for the current shell."),
-    Option(
-        "show",
-        "--show-completion",
-        FLAG,
-        "Show completion for the current shell, to copy it or customize the installation.",
-    ),
-    HELP,
-)
-ABOUT = "Compile automation loops to states and jumps, and run them."
-# The widest that is read with ease, the narrowest that holds a term and what it means.
+# The widest page that is easy to read, the narrowest that holds a term and its meaning.
 _WIDEST, _NARROWEST = 78, 50
 _WIDEST_TERM = 30
 
 
-def asked(words: Sequence[str], is_open: bool = False) -> bool:
-    """Whether a verb's words plainly ask for its help. is_open: as a `Verb` has it.
-
-    Where other options stand before, the command-line library has to read them.
-    """
-    for word in words:
-        if word in HELP.names:
-            return True
-        if is_open or word.startswith("-"):
-            return False
-    return False
-
-
-def program(name: str) -> str:
-    """The page of a program by its name: its options and verbs."""
+def program_page(name: str) -> str:
+    """The page of the program by its name: its options and subcommands."""
+    about = program(name)
     width = _width()
-    options = [_option(row) for row in PROGRAM]
     return _page(
-        _usage(name, ["[OPTIONS]", "COMMAND", "[ARGS]..."], width),
-        _paragraph(ABOUT, width),
-        _section("Options", options, width),
-        _section("Commands", VERBS.items(), width),
+        _usage(parse.usage(name, about), width),
+        _paragraph(about.doc, width),
+        _section("Options", [_option(row) for row in (*about.options, parse.HELP)], width),
+        _section("Commands", [(name, verb[0]) for name, verb in VERBS.items()], width),
     )
 
 
-def verb(name: str, verb: Verb) -> str:
-    """The page of a verb, which is called by the program's name and its own."""
+def verb_page(name: str, verb: Verb) -> str:
+    """The page of a subcommand. name: of the program and the subcommand."""
     width = _width()
     examples = "".join(f"    {line}\n" for line in verb.examples)
     return _page(
-        _usage(name, pieces(verb), width),
-        _paragraph(VERBS[verb.name], width),
+        _usage(parse.usage(name, verb), width),
+        _paragraph(verb.doc, width),
         _section("Arguments", [(row.metavar, row.doc) for row in verb.arguments], width),
         _section("Options", [_option(row) for row in verb.options], width),
         f"  Examples:\n{examples}" if examples else "",
     )
 
 
-def pieces(verb: Verb) -> list[str]:
-    """What a verb is followed by."""
-    return ["[OPTIONS]", *(row.metavar for row in verb.arguments)]
-
-
 def _page(*parts: str) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _usage(name: str, parts: Iterable[str], width: int) -> str:
-    head = f"Usage: {name} "
-    text = " ".join(parts)
+def _usage(usage: str, width: int) -> str:
+    head = f"Usage: {usage.partition(' [')[0]} "
+    text = usage.removeprefix(head.removeprefix("Usage: "))
     return textwrap.fill(text, width, initial_indent=head, subsequent_indent=" " * len(head)) + "\n"
 
 
@@ -95,7 +60,7 @@ def _paragraph(text: str, width: int) -> str:
     return textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ") + "\n"
 
 
-def _option(row: Option) -> tuple[str, str]:
+def _option(row: CommandParameter) -> tuple[str, str]:
     names = sorted(row.names, key=lambda name: name.startswith("--"))
     term = ", ".join(names) + (f" {row.metavar}" if row.metavar and row.kind != FLAG else "")
     more = [f"default: {row.default}"] if row.default else []
@@ -107,7 +72,7 @@ def _option(row: Option) -> tuple[str, str]:
 
 
 def _section(title: str, rows: Iterable[tuple[str, str]], width: int) -> str:
-    """Terms and what they mean, in two columns; a term that is too wide has a line of its own."""
+    """Terms and their meanings, in two columns; a term that is too wide has a line of its own."""
     rows = list(rows)
     if not rows:
         return ""
@@ -124,14 +89,14 @@ def _section(title: str, rows: Iterable[tuple[str, str]], width: int) -> str:
 
 
 def _width() -> int:
-    """How wide a page is: as the terminal, in bounds."""
+    """Width of a page: that of the terminal, within bounds."""
     try:
-        columns = int(environment.environ.get("COLUMNS", ""))
+        columns = int(environ.get("COLUMNS", ""))
     except ValueError:
         columns = 0
     if columns <= 0:
         try:
-            columns = terminal.get_terminal_size(1).columns or 80
+            columns = get_terminal_size(1).columns or 80
         except OSError:
             columns = 80
     return max(min(columns - 2, _WIDEST), _NARROWEST)

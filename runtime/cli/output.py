@@ -1,16 +1,16 @@
-"""What the verbs answer: on standard output without secrets, errors as diagnostics on standard error."""
+"""Output of subcommands: standard output without secrets, errors as diagnostics on standard error."""
 
 from __future__ import annotations
 
 import sys
 
 from ..host import secrets
-from ..host.errors import EXIT_FAILURE, EXIT_USAGE, UserError
+from ..host.errors import EXIT_USAGE, UserError
 from ..host.screen import Screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import Any
 
     from ...ir.diagnostics import Diagnostic
@@ -24,15 +24,12 @@ def show(diagnostics: Iterable[Diagnostic], sources: Iterable[Any] = ()) -> None
 
 
 def write(text: str) -> None:
-    """To stdout, encoded as it can be, without secrets; a reader that went away ends the command quietly.
-
-    UserError where it cannot be written.
-    """
+    """Write to stdout without secrets; a closed pipe ends the command silently. Raises UserError."""
     write_data(secrets.masked(text))
 
 
 def write_data(text: str) -> None:
-    """As `write`, the author's own text: it is what it is."""
+    """Write the author's own text to stdout unchanged."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     Screen(sys.stdout).deliver(text.encode(encoding, "backslashreplace"))
 
@@ -50,26 +47,8 @@ def write_json(value: Any) -> None:
 # --- errors -------------------------------------------------------------------------------------
 
 
-def attempt(words: list[str], action: Callable[[], int]) -> int:
-    """The exit code of a verb, which is told what is wrong with it. words: all of the command's."""
-    try:
-        return action()
-    except UserError as error:
-        return refuse(error, words)
-    except Exception as error:
-        from ...ir.diagnostics import CompileError
-        from ..journal.journal import JournalError
-
-        if isinstance(error, JournalError):
-            return refuse(UserError(error.id, error.message, exit_code=EXIT_FAILURE), [])
-        if not isinstance(error, CompileError):
-            raise
-        show(error.diagnostics, error.sources)
-        return EXIT_USAGE
-
-
 def refuse(error: UserError, words: list[str]) -> int:
-    """Say what was done wrong; the exit code."""
+    """Show an error of the user; the exit code. words: the command line, if it may ask for JSON."""
     from ...ir.diagnostics import Diagnostic
 
     show([Diagnostic(error.id, error.message, help=error.help)])
@@ -79,7 +58,7 @@ def refuse(error: UserError, words: list[str]) -> int:
 
 
 def _answer_usage(words: list[str], message: str) -> None:
-    """`run`, `resume`, `task` answer in JSON where that was asked for, even if nothing else can be read."""
+    """Answer in JSON for `run`, `resume`, `fork` and `task`, even if other words cannot be read."""
     own = words[: words.index("--")] if "--" in words else words
     if own[:1] == ["task"] and "--json" in own:
         from ..terminal import task_result
@@ -92,7 +71,7 @@ def _answer_usage(words: list[str], message: str) -> None:
 
 
 def mask() -> None:
-    """Show no secrets, whatever the verb. What it looks at may have been recorded with others."""
+    """Mask secrets in all output: those of the environment, and those that the configuration names."""
     from ..host.paths import ROOT
     from ..project import configuration
 
@@ -102,6 +81,6 @@ def mask() -> None:
     except Exception as error:
         from ...ir.diagnostics import CompileError
 
-        if not isinstance(error, CompileError):  # running anything will say what is wrong with it
+        if not isinstance(error, CompileError):  # reported when something runs
             raise
     secrets.begin(names, is_lenient=True)

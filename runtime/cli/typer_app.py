@@ -1,62 +1,96 @@
-"""The command line: reads the words of a command and does it; `spec/cli.md`.
-
-The verbs stand in `commands`, a module for each group.
+"""The Typer application: all subcommands. The table (`table`) is generated from it; Typer itself runs only
+where the table does not help: to install completion in a shell other than bash.
 """
 
 from __future__ import annotations
 
-import contextlib
-from typing import Annotated, Any
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from ...ir.diagnostics import CompileError
-from ..host.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
-from ..journal.journal import JournalError
-from . import output, usage_errors
-from .entry import completion_request
-from .output import write
-from .typer_commands import app, build
-from .version import version_text
+from .commands import answer, cases, create, memory, programs, replay, run, runs, schema, task, tools
 
-# What typer raises for words that it cannot read; it exports only a kind of it.
-_UsageError: Any = typer.BadParameter.__base__
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+# In the order of the program's help.
+COMMANDS: tuple[Callable[..., int], ...] = (
+    run.run,
+    run.resume,
+    run.batch,
+    create.create,
+    programs.validate,
+    programs.compile_,
+    programs.disasm,
+    programs.fmt,
+    programs.list_,
+    replay.replay,
+    replay.trace,
+    cases.record,
+    run.fork,
+    cases.test,
+    runs.status,
+    runs.stop,
+    answer.answer,
+    runs.attach,
+    runs.logs,
+    runs.profile,
+    runs.history,
+    runs.clean,
+    task.task,
+    task.repl,
+    memory.index,
+    memory.context,
+    tools.tools,
+    tools.mcp,
+    schema.schema,
+)
+# Subcommands whose options end at the first argument: the rest is the argument's own.
+OPEN = (task.task,)
 
 
-def main(program: str, words: list[str]) -> int:
-    """Read a command and do it; the exit code."""
-    build()
-    command = typer.main.get_command(app)
-    output.mask()
-    if completion_request(program) is not None:
-        # A line that is being typed is no place to say what is wrong.
-        with contextlib.suppress(UserError, CompileError, JournalError):
-            command.main(args=words, prog_name=program, standalone_mode=False)
-        return EXIT_FAILURE
-
-    def obey() -> int:
-        code = command.main(args=words, prog_name=program, standalone_mode=False)
-        return code if isinstance(code, int) else EXIT_OK
-
-    try:
-        return output.attempt(words, obey)
-    except _UsageError as error:
-        return output.refuse(usage_errors.refusal(error, command, words), words)
-    except typer.Abort:
-        return EXIT_FAILURE
-    except SystemExit as exit:
-        return exit.code if isinstance(exit.code, int) else EXIT_OK if exit.code is None else EXIT_USAGE
+def name_of(function: Callable[..., int]) -> str:
+    """The name of the subcommand that a function is."""
+    return function.__name__.rstrip("_")
 
 
-@app.callback(invoke_without_command=True)
-def _program(
-    context: typer.Context,
+def hints(function: Callable[..., int]) -> dict[str, Any]:
+    """The annotations of a subcommand's parameters.
+
+    They are evaluated here: the modules of subcommands import Typer only for type checkers.
+    """
+    names = {"Annotated": Annotated, "typer": typer}
+    space = {**inspect.unwrap(function).__globals__, **names}
+    return get_type_hints(function, space, include_extras=True)
+
+
+def build(functions: Sequence[Callable[..., int]] = COMMANDS) -> typer.Typer:
+    """The application with these subcommands."""
+    app = typer.Typer(
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+    app.callback()(about_program)
+    for function in functions:
+        function.__annotations__.update(hints(function))
+        settings = {"allow_interspersed_args": False} if inspect.unwrap(function) in OPEN else None
+        app.command(name_of(function), context_settings=settings)(function)
+    return app
+
+
+def about_program(
     version: Annotated[bool, typer.Option("--version", "-V", help="Show the version and exit.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="With --version: show more.")] = False,
 ) -> None:
-    if version:
-        write(version_text(verbose))
-        raise typer.Exit(EXIT_OK)
-    if context.invoked_subcommand is None:
-        write(context.get_help() + "\n")
-        raise typer.Exit(EXIT_USAGE)
+    """Compile automation loops to states and jumps, and run them."""
+
+
+def main(program: str, words: list[str]) -> int:
+    """Let Typer read and perform a command line; the exit code."""
+    try:
+        code = typer.main.get_command(build())(words, prog_name=program, standalone_mode=False)
+    except SystemExit as ended:
+        code = ended.code
+    return code if isinstance(code, int) else 0

@@ -1,50 +1,64 @@
-"""The verbs of the command line; `cli` has one command for each, paired when it is loaded.
+"""The subcommands as the generated table describes them."""
 
-HOMES: the module of `commands` that each is declared in.
-"""
+from __future__ import annotations
 
-VERBS = {
-    "run": "Run a loop.",
-    "resume": "Go on with a run that was cut off.",
-    "batch": "Run many loops in one process.",
-    "create": "Make a new loop: by questions, by options, or from words.",
-    "validate": "Check loops without running them.",
-    "compile": "Compile a loop.",
-    "disasm": "Show the bytecode of a loop or an image.",
-    "fmt": "Lay out S-expression files.",
-    "list": "List the loops here, or what is running.",
-    "replay": "Run a recorded run again, with no world, and compare.",
-    "trace": "Look through a run, forwards and backwards.",
-    "record": "Make a test case of a run.",
-    "fork": "Begin a new run at a point of another, sharing its past.",
-    "test": "Run recorded cases again, and say what is different.",
-    "status": "Show what a run does and how far it is.",
-    "stop": "Stop runs; they can be resumed.",
-    "answer": "Answer a question that a run asks, or show what is asked.",
-    "attach": "Show a run live, as if it had been started here.",
-    "logs": "Show what happened in a run, event by event.",
-    "profile": "Show where the time of a run went.",
-    "history": "Show the runs that ended, and what they come to.",
-    "clean": "Remove old runs that ended.",
-    "task": "Do one task, or evaluate an expression, and show its result.",
-    "repl": "Evaluate forms one after another, as they are typed.",
-    "index": "Bring the index of the project's files up to date.",
-    "context": "Find the project's files that matter for something.",
-    "tools": "List the tools and tasks that flows can call here.",
-    "mcp": "Ask MCP servers what they offer, or show what is known of it.",
-    "schema": "Print the JSON Schema of loop files or of a result.",
-}
+from importlib import import_module
 
-_GROUPS = {
-    "authoring": ("create",),
-    "batch": ("batch",),
-    "interactive": ("task", "repl"),
-    "mcp": ("mcp",),
-    "memory": ("index", "context"),
-    "people": ("answer",),
-    "programs": ("run", "resume", "validate", "compile", "disasm", "fmt", "list", "schema"),
-    "records": ("replay", "record", "test", "fork", "trace"),
-    "runs": ("status", "stop", "attach", "logs", "profile", "history", "clean"),
-    "tools": ("tools",),
-}
-HOMES = {verb: home for home, verbs in _GROUPS.items() for verb in verbs}
+from ..project.options import CommandParameter
+from .table import PARAMETERS, PROGRAM, VERBS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+__all__ = ["VERBS", "Verb", "find", "load", "program"]
+
+
+class Verb:
+    """A subcommand: its parameters, and where its function is.
+
+    function: `module:name` below `runtime.cli`. is_open: options end at the first argument.
+    """
+
+    __slots__ = ("arguments", "doc", "examples", "function", "is_open", "name", "options")
+
+    def __init__(
+        self,
+        name: str,
+        doc: str,
+        function: str,
+        is_open: bool,
+        examples: tuple[str, ...],
+        parameters: Sequence[CommandParameter],
+    ) -> None:
+        self.name = name
+        self.doc = doc
+        self.function = function
+        self.is_open = is_open
+        self.examples = examples
+        self.arguments = [row for row in parameters if not row.names]
+        self.options = [row for row in parameters if row.names]
+
+
+def find(name: str) -> Verb:
+    """The subcommand of a name in VERBS."""
+    doc, function, is_open, examples, parameters = VERBS[name]
+    rows = [CommandParameter(*PARAMETERS[key]) for key in parameters.split()]
+    return Verb(name, doc, function, is_open, examples, rows)
+
+
+def program(name: str) -> Verb:
+    """The program itself as a subcommand without a name, whose arguments are the words of a subcommand."""
+    doc, parameters = PROGRAM
+    words = CommandParameter("words", (), "text", "", "COMMAND [ARGS]...", is_repeated=True)
+    return Verb(
+        name, doc, "", True, (), [words, *(CommandParameter(*PARAMETERS[key]) for key in parameters.split())]
+    )
+
+
+def load(path: str) -> Callable[..., Any]:
+    """The function of a path `module:name` below `runtime.cli`."""
+    module, _, name = path.partition(":")
+    found: Callable[..., Any] = getattr(import_module(f"{__package__}.{module}"), name)
+    return found

@@ -34,7 +34,6 @@ def run(
     type. A loop that fails raises nothing: see `Outcome.status`.
     """
     values = options.Values(
-        options.RUN,
         files.fspath(target),
         quiet=True,
         script=None if script is None else files.fspath(script),

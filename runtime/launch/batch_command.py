@@ -14,7 +14,7 @@ from ..host.screen import Screen
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
 from ..project.limits import Bounds
-from ..project.options import BATCH, OVERRIDES, RESUME, Values
+from ..project.options import OVERRIDES, Values
 from ..terminal.batch_progress import BatchLines
 from . import jobs as wanted
 from .batch import Batch, unfinished
@@ -24,7 +24,7 @@ from .report import Report
 from .signals import StopSignals
 
 # What goes from the batch to each of its jobs.
-_OF_JOBS = (*(row.name for row in OVERRIDES), "budget", "script")
+_OF_JOBS = (*OVERRIDES, "budget", "script")
 
 
 def batch(values: Values, targets: list[str], is_resuming: bool) -> int:
@@ -34,7 +34,7 @@ def batch(values: Values, targets: list[str], is_resuming: bool) -> int:
     def go(command: Command) -> None:
         codes.append(_batch(command, values, targets, is_resuming))
 
-    base = _base(values, is_resuming)
+    base = _base(values)
     code = Command(base, Report(base)).execute(go)
     return code or codes[0]
 
@@ -88,8 +88,8 @@ def _batch(command: Command, values: Values, targets: list[str], is_resuming: bo
 
 def outcomes(jobs: Iterable[str | Mapping[str, Any]], at_once: int) -> list[Outcome]:
     """What `run_many` gives."""
-    values = Values(BATCH, "", quiet=True)
-    base = _base(values, False)
+    values = Values("", quiet=True)
+    base = _base(values)
     command = Command(base, Report(base, is_silent=True))
     _prepare(command, values)
     asked = wanted.from_data(jobs)
@@ -108,11 +108,11 @@ def outcomes(jobs: Iterable[str | Mapping[str, Any]], at_once: int) -> list[Outc
     return [found[job.number] for job in asked]
 
 
-def _base(values: Values, is_resuming: bool) -> Values:
+def _base(values: Values) -> Values:
     """The values of the command that the runs are made like."""
     given = dict(vars(values))
     del given["target"]
-    return Values(RESUME if is_resuming else BATCH, "", **{**given, "queue": True, "quiet": True})
+    return Values("", **{**given, "queue": True, "quiet": True})
 
 
 def _prepare(command: Command, values: Values) -> None:

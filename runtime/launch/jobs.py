@@ -200,4 +200,4 @@ def _job(number: int, spec: JobSpec, given: Mapping[str, Any]) -> Job:
 
 
 def _values(target: str, given: Mapping[str, Any]) -> options.Values:
-    return options.Values(options.RUN, target, **{**given, "quiet": True, "queue": True, "json": False})
+    return options.Values(target, **{**given, "quiet": True, "queue": True, "json": False})

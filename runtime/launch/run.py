@@ -150,7 +150,7 @@ def _start_event(
     command: Command, folder: RunFolder, image: Image, about: dict[str, Any], scope: list[str] | None
 ) -> RunStart:
     values = command.values
-    given = {row.name: value for row in OVERRIDES if (value := getattr(values, row.name, None))}
+    given = {name: value for name in OVERRIDES if (value := getattr(values, name))}
     return RunStart(
         format=journals.FORMAT,
         run=folder.id,

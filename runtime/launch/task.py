@@ -14,30 +14,33 @@ from ..host import secrets
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..host.screen import Screen
 from ..journal.outcome import Outcome
-from ..project import options
 from ..project.load import load_expression
-from ..project.options import Values
+from ..project.options import CommandParameter, Values
+from ..project.options import read as read_options
 from ..terminal import task_line, task_result
 from .command import Command, execute
 from .report import Report
 from .run import new_run
 
 
-def run(words: Sequence[str], given: dict[str, Any]) -> int:
-    """`llc task`; the exit code. given: the options that stand before the task's name."""
-    values = Values(options.RUN, "", **given, expression="")
+def run(words: Sequence[str], given: dict[str, Any], options: Sequence[CommandParameter]) -> int:
+    """`llc task`; the exit code.
+
+    given: the options before the task's name. options: those that may also be among the words after it.
+    """
+    values = Values("", **given, expression="")
     report = TaskReport(values)
     # Decided before the words are read, because errors in them are reported as JSON too.
     report.as_json = values.json or "--json" in words[1:]
     calls: list[task_line.Call] = []
 
     def read(command: Command) -> None:
-        call = task_line.read(words, sides=values.declare)
+        call = task_line.read(words, sides=values.declare, options=options)
         if call.wants_help:
             text = task_line.help_text(call, "llc task")
             Screen(sys.stdout).deliver(report.errors.encode(secrets.masked(text)))
             return
-        for name, value in call.given.items():
+        for name, value in read_options(call.given).items():
             before = getattr(values, name)
             setattr(values, name, (*before, *value) if isinstance(value, tuple) else value)
         calls.append(call)

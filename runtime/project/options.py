@@ -1,340 +1,178 @@
-"""What the verbs take: options and arguments as rows, and how plain words are read by them.
+"""Parameters of the command line as data, and the option values of a run.
 
-The options of `run` and its kin stand here, each declared once; those of other verbs stand with them
-(`commands`). `entry` reads words by the rows at once, so that a command need not wait for the command-line
-library, which makes its parameters, help and completion from the same rows. Must not be in here: what the
-options do.
+Must not contain what the options do, nor how a command line is read (`cli.parse`).
 """
 
 from __future__ import annotations
 
+from math import isfinite
+
+from ..host.errors import UserError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Mapping
     from typing import Any
 
-    # What a word may go on with. One that takes two things gets the values that stand before it first.
-    Complete = Callable[[str], list[str]] | Callable[[dict[str, Any], str], list[str]]
-
+# Kinds of values. A PAIR is a `K=V`; PAIR and MANY may be repeated.
 FLAG, COUNT, TEXT, PAIR, MANY = "flag", "count", "text", "pair", "many"
-NUMBER, SECONDS = "number", "seconds"
-ONE, MAYBE, SOME, ANY = "one", "maybe", "some", "any"
+INTEGER, NUMBER = "integer", "number"
+
+# The options that change what a program is compiled to, with their kinds.
+OVERRIDES = {
+    "max_iterations": COUNT,
+    "no_llm": FLAG,
+    "llm_model": TEXT,
+    "context": PAIR,
+    "arguments": PAIR,
+    "declare": MANY,
+    "max_expansions": COUNT,
+    "max_nesting": COUNT,
+}
+# Options whose values are pairs: name, form and example for error messages.
+_PAIRS = {
+    "context": ("--context", "K=V", "target=src/"),
+    "arguments": ("--arg", "K=V", "target=src/"),
+    "budget": ("--budget", "UNIT=N", "usd=2"),
+}
 
 
-class Option:
-    """kind: FLAG takes no value, COUNT a number ≥ 1, NUMBER a number and SECONDS a time between `least` and
-    `most`, TEXT any text, PAIR a `K=V`, MANY any text.
+class CommandParameter:
+    """An option or, without `names`, an argument of a subcommand.
 
-    The last two may be repeated. A metavar such as `fast|slow` lists all there are.
+    kind: FLAG (no value), INTEGER, NUMBER or TEXT; numbers lie between `least` and `most`. default: what help
+    shows. completer: `module:function` below `runtime.cli`, or ''.
     """
 
-    __slots__ = ("complete", "default", "doc", "kind", "least", "metavar", "most", "name", "names")
+    __slots__ = (
+        "completer", "default", "doc", "is_repeated", "is_required", "kind", "least", "metavar", "most",
+        "name", "names",
+    )  # fmt: skip
 
     def __init__(
         self,
         name: str,
-        names: str,
+        names: tuple[str, ...],
         kind: str,
         doc: str,
-        metavar: str | None = None,
-        *,
+        metavar: str = "",
+        completer: str = "",
         default: Any = None,
-        least: int | None = None,
-        most: int | None = None,
-        complete: Complete | None = None,
+        least: float | None = None,
+        most: float | None = None,
+        is_repeated: bool = False,
+        is_required: bool = False,
     ) -> None:
         self.name = name
-        self.names = tuple(names.split())
+        self.names = names
         self.kind = kind
         self.doc = doc
         self.metavar = metavar
-        self.default = {FLAG: False, PAIR: (), MANY: ()}.get(kind, default)
-        self.least = 1 if kind == COUNT else least
+        self.completer = completer
+        self.default = default
+        self.least = least
         self.most = most
-        self.complete = complete or _one_of(metavar or "")
+        self.is_repeated = is_repeated
+        self.is_required = is_required
 
-    def value(self, text: str) -> Any:
-        """What a text says that is plainly right; None for any other."""
-        if self.kind not in (COUNT, NUMBER, SECONDS):
+    def read(self, text: str) -> Any:
+        """The value of a word. Raises ValueError, which says what the value must be."""
+        if self.kind not in (INTEGER, NUMBER):
             return text
-        digits = text.replace(".", "", 1) if self.kind == SECONDS else text
-        if not (digits.isascii() and digits.isdigit() and len(text) < 10):
-            return None
-        number = float(text) if self.kind == SECONDS else int(text)
-        is_within = (self.least is None or number >= self.least) and (
-            self.most is None or number <= self.most
-        )
-        return number if is_within else None
-
-
-def _one_of(metavar: str) -> Complete | None:
-    """What completes a value whose metavar lists all there are."""
-    if "|" not in metavar or not metavar.islower():
-        return None
-    return lambda start: [word for word in metavar.split("|") if word.startswith(start)]
-
-
-class Argument:
-    """What stands by its place. count: ONE of it, MAYBE one, SOME (one or more) or ANY number."""
-
-    __slots__ = ("complete", "count", "doc", "metavar", "name")
-
-    def __init__(
-        self, name: str, count: str, doc: str, metavar: str, complete: Complete | None = None
-    ) -> None:
-        self.name = name
-        self.count = count
-        self.doc = doc
-        self.metavar = metavar
-        self.complete = complete
-
-
-_SHOWING = (
-    Option("json", "--json", FLAG, "Write one JSON object to stdout when the run ends; progress to stderr."),
-    Option("quiet", "--quiet -q", FLAG, "Show no progress."),
-    Option("verbose", "--verbose -v", FLAG, "Show more: waits, model calls, reasons, all output."),
-)
-QUEUE = Option(
-    "queue", "--queue", FLAG, "Wait for the runs that hold the same paths, first come first served."
-)
-JOBS = Option("jobs", "--jobs", COUNT, "Perform so many actions at once at most (default 8).", "N")
-BACKGROUND = Option(
-    "background", "--background", FLAG, "Run without a terminal: print the run's id and return."
-)
-ARGUMENTS = Option(
-    "arguments", "--arg", PAIR, "Set a variable of a flow, JSON or text; may be repeated.", "K=V"
-)
-DECLARE = Option(
-    "declare",
-    "--declare",
-    MANY,
-    "A tool, or `task NAME`, that flows may call, with its parameters if known; may be repeated.",
-    "NAME[(X,Y)]",
-)
-FUEL = Option("fuel", "--fuel", COUNT, "Stop a program after so many ticks (default 10,000,000,000).", "N")
-BUDGET = Option(
-    "budget",
-    "--budget",
-    PAIR,
-    "Let models and agents use no more usd, tokens, calls or seconds; may be repeated.",
-    "UNIT=N",
-)
-TIER = Option(
-    "tier",
-    "--tier",
-    TEXT,
-    "How to run the program; only time tells the ways apart (default auto).",
-    "interpreter|direct|auto",
-)
-PROFILING = (
-    Option("profile", "--profile", FLAG, "Show at the end where the time went."),
-    Option(
-        "flame",
-        "--flame",
-        TEXT,
-        "Write where the time went for a flame graph: FILE.json for speedscope, else collapsed stacks.",
-        "FILE",
-    ),
-)
-LIMITS = (
-    FUEL,
-    Option(
-        "max_depth", "--max-depth", COUNT, "Allow so many calls inside one another (default 1048576).", "N"
-    ),
-    Option(
-        "max_size",
-        "--max-size",
-        COUNT,
-        "Allow so many items in a list, and in proportion longer texts and integers (default 8388608).",
-        "N",
-    ),
-)
-OVERRIDES = (
-    Option("max_iterations", "--max-iterations", COUNT, "Override the loop's limit of iterations.", "N"),
-    Option("no_llm", "--no-llm", FLAG, "Judge slash commands by their exit code, without a model."),
-    Option("llm_model", "--llm-model", TEXT, "Override the model that judges output.", "MODEL"),
-    Option("context", "--context", PAIR, "Set a context variable of the loop; may be repeated.", "K=V"),
-    ARGUMENTS,
-    DECLARE,
-    Option(
-        "max_expansions", "--max-expansions", COUNT, "Expand macros so many times (default 250,000).", "N"
-    ),
-    Option("max_nesting", "--max-nesting", COUNT, "Allow brackets so deep in a flow (default 1,000).", "N"),
-)
-RUN = (
-    Option("expression", "--expression -e", TEXT, "Run this expression instead of a file.", "EXPR"),
-    Option("dry_run", "--dry-run", FLAG, "Show what would be run, and run nothing."),
-    *OVERRIDES,
-    *LIMITS,
-    TIER,
-    BUDGET,
-    JOBS,
-    QUEUE,
-    BACKGROUND,
-    Option("script", "--script", TEXT, "Perform nothing: take all results from this file.", "WORLD.yaml"),
-    Option(
-        "record", "--record", TEXT, "Make a test case of the run: a path, or a name in .loops/tests/.", "CASE"
-    ),
-    *PROFILING,
-    *_SHOWING,
-)
-# What a task is not asked: it is no file, and no loop.
-_NOT_OF_TASKS = ("expression", "dry_run", "max_iterations", "no_llm", "llm_model", "context")
-TASK = tuple(row for row in RUN if row.name not in _NOT_OF_TASKS)
-RESUME = (
-    Option(
-        "on_unknown",
-        "--on-unknown",
-        TEXT,
-        "What to do with an action that was cut off: rerun it, let it fail, or ask.",
-        "rerun|fail|ask",
-    ),
-    FUEL,
-    TIER,
-    BUDGET,
-    Option(
-        "accept_changes",
-        "--accept-changes",
-        FLAG,
-        "Go on with the program as its file has it now, if the run fits into it.",
-    ),
-    JOBS,
-    QUEUE,
-    BACKGROUND,
-    *PROFILING,
-    *_SHOWING,
-)
-AT_ONCE = Option(
-    "at_once", "--at-once", COUNT, "Perform so many actions at once over all runs (default 8).", "N"
-)
-BATCH = (
-    AT_ONCE,
-    *OVERRIDES,
-    *LIMITS,
-    TIER,
-    BUDGET,
-    *(row for row in (*RUN, *RESUME) if row.name in ("script", "on_unknown")),
-    Option("json", "--json", FLAG, "Write a JSON object to stdout for each run that is over, one in a line."),
-    Option("quiet", "--quiet -q", FLAG, "Show nothing but errors."),
-)
+        is_integer = self.kind == INTEGER
+        try:
+            value = int(text) if is_integer else float(text)
+        except ValueError:
+            value = float("nan")
+        if not isfinite(value):
+            raise ValueError("a whole number" if is_integer else "a number")
+        if self.least is not None and value < self.least:
+            raise ValueError(f"at least {self.least}")
+        if self.most is not None and value > self.most:
+            raise ValueError(f"at most {self.most}")
+        return value
 
 
 class Values:
-    """Option values by name, and the one argument ('' where an expression stands for it)."""
+    """Values of the options of `run` and related subcommands; an option that was not given has its default.
 
-    def __init__(self, options: Sequence[Option], target: str, **given: Any) -> None:
+    target: what to run, '' where `expression` or a task is run instead.
+    """
+
+    target: str
+    expression: str | None = None
+    dry_run: bool = False
+    max_iterations: int | None = None
+    no_llm: bool = False
+    llm_model: str | None = None
+    context: tuple[tuple[str, Any], ...] = ()
+    arguments: tuple[tuple[str, str], ...] = ()
+    declare: tuple[str, ...] = ()
+    max_expansions: int | None = None
+    max_nesting: int | None = None
+    fuel: int | None = None
+    max_depth: int | None = None
+    max_size: int | None = None
+    tier: str | None = None
+    budget: tuple[tuple[str, str], ...] = ()
+    jobs: int | None = None
+    queue: bool = False
+    background: bool = False
+    script: str | None = None
+    record: str | None = None
+    profile: bool = False
+    flame: str | None = None
+    on_unknown: str | None = None
+    accept_changes: bool = False
+    at_once: int | None = None
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+    def __init__(self, target: str, **given: Any) -> None:
         self.target = target
-        for option in options:
-            setattr(self, option.name, given.get(option.name, option.default))
+        for name, value in given.items():
+            if not hasattr(Values, name):
+                raise TypeError(f"no option is named {name}")
+            setattr(self, name, value)
 
-    if TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any: ...
+def values(target: str, given: Mapping[str, Any]) -> Values:
+    """The values that words give. Raises UserError for a text that is not a pair."""
+    return Values(target, **read(given))
+
+
+def read(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Option values as words give them, with pairs split and lists as tuples. Raises UserError."""
+    found = dict(given)
+    for name, value in given.items():
+        if name in _PAIRS:
+            found[name] = tuple(_pair(name, text) for text in value or ())
+        elif name == "declare":
+            found[name] = tuple(value or ())
+    return found
+
+
+def _pair(name: str, text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not (key and sign):
+        option, form, example = _PAIRS[name]
+        raise UserError("bad-option", f"{option} takes {form}, not `{text}`", f"such as {option} {example}")
+    return key, value
 
 
 def given(overrides: Any) -> dict[str, Any]:
-    """The options a run was started with, by its `overrides`, as `read` gives them."""
+    """The options that a run was started with, by the `overrides` of its journal."""
     found = dict(overrides) if isinstance(overrides, dict) else {}
     options: dict[str, Any] = {}
-    for row in OVERRIDES:
-        value = found.get(row.name)
-        if row.kind == PAIR:
+    for name, kind in OVERRIDES.items():
+        value = found.get(name)
+        if kind == PAIR:
             value = tuple(
                 (str(key), text if isinstance(text, dict) else str(text)) for key, text in value or ()
             )
         elif isinstance(value, list):
             value = tuple(map(str, value))
         if value:
-            options[row.name] = value
+            options[name] = value
     return options
-
-
-def read(options: Sequence[Option], words: Sequence[str]) -> Values | None:
-    """The values in the words of a verb that takes one thing, or an expression instead.
-
-    None where they are not plainly right.
-    """
-    from ..host.errors import UserError
-
-    found = parse(options, (Argument("target", MAYBE, "", ""),), words)
-    if found is None:
-        return None
-    target = found.pop("target")
-    if (target is None) == (found.get("expression") is None):
-        return None
-    try:
-        return values(options, target or "", found)
-    except UserError:
-        return None
-
-
-def parse(
-    options: Iterable[Option], arguments: Iterable[Argument], words: Sequence[str], is_open: bool = False
-) -> dict[str, Any] | None:
-    """The values in a verb's words, by name; None where they are not plainly right.
-
-    Then the full parser reads them, which knows `--help` and says what is wrong. is_open: what stands behind
-    the first argument is all arguments.
-    """
-    by_name = {name: option for option in options for name in option.names}
-    given: dict[str, Any] = {option.name: option.default for option in by_name.values()}
-    placed: list[str] = []
-    queue = list(reversed(words))
-    while queue:
-        word = queue.pop()
-        if word == "--" or (is_open and placed):
-            placed += reversed(queue if word == "--" else [*queue, word])
-            break
-        if not word.startswith("-") or word == "-":
-            placed.append(word)
-            continue
-        name, has_value, text = word.partition("=")
-        option = by_name.get(name)
-        if option is None or (has_value and (option.kind == FLAG or not name.startswith("--"))):
-            return None
-        if option.kind == FLAG:
-            given[option.name] = True
-            continue
-        if not has_value:
-            if not queue or queue[-1].startswith("-"):
-                return None
-            text = queue.pop()
-        value = option.value(text)
-        if value is None:
-            return None
-        is_repeated = option.kind in (PAIR, MANY)
-        given[option.name] = (*given[option.name], value) if is_repeated else value
-    return _place(arguments, placed, given)
-
-
-def _place(arguments: Iterable[Argument], placed: list[str], given: dict[str, Any]) -> dict[str, Any] | None:
-    for argument in arguments:
-        is_list = argument.count in (SOME, ANY)
-        if not placed and argument.count in (ONE, SOME):
-            return None
-        given[argument.name] = placed if is_list else placed.pop(0) if placed else None
-        placed = [] if is_list else placed
-    return None if placed else given
-
-
-def values(rows: Iterable[Option], target: str, given: dict[str, Any]) -> Values:
-    """What was given for the options of a verb, as `Values`. Raises UserError for what is no `K=V`."""
-    rows = tuple(rows)
-    found = dict(given)
-    for row in rows:
-        if row.kind == PAIR:
-            found[row.name] = tuple(_pair(row, text) for text in given.get(row.name) or ())
-        elif row.kind == MANY:
-            found[row.name] = tuple(given.get(row.name) or ())
-    return Values(rows, target, **found)
-
-
-def _pair(option: Option, text: str) -> tuple[str, str]:
-    from ..host.errors import UserError
-
-    key, sign, value = text.partition("=")
-    if not (key and sign):
-        name, form = option.names[0], option.metavar
-        such = "usd=2" if option is BUDGET else "target=src/"
-        raise UserError("bad-option", f"{name} takes {form}, not `{text}`", f"such as {name} {such}")
-    return key, value

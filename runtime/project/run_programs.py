@@ -22,7 +22,7 @@ from ..journal.journal import Blobs, JournalError
 from ..journal.run_folder import start_of
 from ..runs import program_file
 from .load import load_expression, load_image, load_program
-from .options import RUN, Values, given
+from .options import Values, given
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def source_now(start: Mapping[str, Any], outputs: str) -> Image:
     except journals.BlobError as error:
         raise UserError("damaged-record", str(error), exit_code=EXIT_FAILURE) from None
     path = str(start.get("path"))
-    values = Values(RUN, path, **given(overrides))
+    values = Values(path, **given(overrides))
     if expression is not None:
         return load_expression(str(expression), values, lambda text: None)
     return load_program(path, values, lambda text: None)

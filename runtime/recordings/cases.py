@@ -18,7 +18,7 @@ from ..host import files
 from ..host.errors import UserError
 from ..host.paths import LOOPS, slug
 from ..project import options
-from ..project.options import RUN, Values, given
+from ..project.options import OVERRIDES, Values, given
 from .recording import Recording
 
 FORMAT = 1
@@ -27,7 +27,7 @@ FOLDER = os.path.join(LOOPS, "tests")
 SUFFIXES = (".yaml", ".yml")
 # What of a record is made the same wherever it was made, in this order.
 NORMALIZED = ("times", "texts")
-OPTIONS = {**{row.name: row.kind for row in options.OVERRIDES}, "default_model": options.TEXT}
+OPTIONS = {**OVERRIDES, "default_model": options.TEXT}
 # Fields of a result that a case may leave out, with their values; null says that a field is absent.
 USUAL = {row.name: row.optional for row in EFFECTS.values() if row.optional}
 
@@ -55,7 +55,7 @@ class Case:
 
     def values(self) -> Values:
         """The options to compile its source with."""
-        return Values(RUN, self.source, expression=self.expression, **given(self.options))
+        return Values(self.source, expression=self.expression, **given(self.options))
 
 
 def outputs_of(path: str) -> str:

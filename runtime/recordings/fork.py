@@ -38,7 +38,7 @@ from ..journal.events import (
 from ..journal.history import RunHistory
 from ..journal.run_folder import RunFolder
 from ..project.load import load_program
-from ..project.options import OVERRIDES, Values, given
+from ..project.options import Values, given
 from ..runs import locks, program_file
 from ..runs.loops import resolve_loop
 from . import diff
@@ -185,7 +185,7 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
             f"the source of {recording.name} is not there, so nothing in it can be changed",
             "name a program with --with",
         )
-    image = load_program(path, Values(OVERRIDES, path, **overrides), lambda text: None)
+    image = load_program(path, Values(path, **overrides), lambda text: None)
     past = Recording(recording.name, recording.about, recording.fetch)
     past.answers = recording.answers[: point.answers]
     past.given = recording.given[: point.answers]

@@ -23,11 +23,10 @@ from ...ir.diagnostics import CompileError, clean, suggest
 from ..effects.tool_listing import as_text
 from ..host.errors import EXIT_USAGE, UserError
 from ..host.paths import LOOPS
-from ..project import options
-from ..project.options import FLAG, MANY, PAIR, Option
+from ..project.options import FLAG, CommandParameter
 
-# What the words after a task's name may set of llc, where the task has no such parameter.
-OPTIONS = options.TASK
+# The options of llc after a task's name in a session.
+SESSION_OPTIONS = (CommandParameter("json", ("--json",), FLAG, "Write JSON."),)
 HELP = ("--help", "-h")
 _JSON_BEGINS = ("[", "{", '"')
 _KEY = re.compile(r"([^\s=\"'\[{(]+)=")
@@ -69,11 +68,12 @@ def read(
     declared: TaskRegistry | None = None,
     sides: Iterable[str] = (),
     own: Mapping[str, Any] = _NOTHING,
+    options: Sequence[CommandParameter] = (),
 ) -> Call:
     """The call that a shell's words ask for. UserError, and CompileError for the project's files.
 
     declared: the tools and tasks there are, by default the project's with those that `sides` names.
-    own: what a session has defined by itself.
+    own: what a session has defined by itself. options: of llc, for names that the task has no parameter of.
     """
     first, rest = words[0], list(words[1:])
     if not is_expression(first):
@@ -82,8 +82,8 @@ def read(
         if declared.wrong:
             raise CompileError(declared.wrong)
         signature = find(first, declared, own.get(first))
-        return _named(signature, *_split(rest, signature))
-    more, given, wants_help = _split(rest, None)
+        return _named(signature, *_split(rest, signature, options), options)
+    more, given, wants_help = _split(rest, None, options)
     if more:
         raise _refused(
             f"`{_short(more[0][0])}` stands after an expression",
@@ -98,7 +98,7 @@ def read_text(text: str, declared: TaskRegistry, own: Mapping[str, Any] = _NOTHI
     """The call that a line of a session asks for, `/task` left out."""
     if is_expression(text):
         return Call("expression", expression(text))
-    return read(split(text), declared, own=own)
+    return read(split(text), declared, own=own, options=SESSION_OPTIONS)
 
 
 def is_complete(text: str) -> bool:
@@ -152,20 +152,20 @@ def _word(text: str, at: int) -> tuple[str, int]:
 
 def _declared_in(words: list[str]) -> list[str]:
     """What `--declare` names among the words, which says what the others may be."""
-    name = options.DECLARE.names[0]
+    name = "--declare"
     pairs = [after for word, after in itertools.pairwise(words) if word == name]
     return pairs + [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
 
 
 def _split(
-    words: list[str], signature: Signature | None
+    words: list[str], signature: Signature | None, options: Sequence[CommandParameter]
 ) -> tuple[list[tuple[str, str | None]], dict[str, Any], bool]:
     """The words behind the name: the task's as (key, text), llc's own options, whether help is asked for.
 
     A text of None is a flag. A flag that the task and llc both have is the task's.
     """
     own: list[tuple[str, str | None]] = []
-    known = {name: row for row in OPTIONS for name in row.names}
+    known = {name: row for row in options for name in row.names}
     given: dict[str, Any] = {}
     wants_help = False
     queue = list(words)
@@ -182,24 +182,16 @@ def _split(
         else:
             if not sign and not queue:
                 raise _refused(f"{name} needs a value", None)
-            _set(given, row, value if sign else queue.pop(0))
+            found = _read(row, value if sign else queue.pop(0))
+            given[row.name] = [*given.get(row.name, ()), found] if row.is_repeated else found
     return own, given, wants_help
 
 
-def _set(given: dict[str, Any], row: Option, text: str) -> None:
-    if row.kind == MANY:
-        given[row.name] = (*given.get(row.name, ()), text)
-    elif row.kind == PAIR:
-        key, sign, value = text.partition("=")
-        if not (key and sign):
-            raise _refused(f"{row.names[0]} takes K=V, not `{_short(text)}`", None)
-        given[row.name] = (*given.get(row.name, ()), (key, value))
-    elif row.kind == options.COUNT:
-        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
-            raise _refused(f"{row.names[0]} takes a number from 1 on, not `{_short(text)}`", None)
-        given[row.name] = int(text)
-    else:
-        given[row.name] = text
+def _read(row: CommandParameter, text: str) -> Any:
+    try:
+        return row.read(text)
+    except ValueError as error:
+        raise _refused(f"{row.names[0]} must be {error}, not `{_short(text)}`", None) from None
 
 
 # --- a call by name ---------------------------------------------------------------------------
@@ -238,7 +230,11 @@ def help_text(call: Call, verb: str) -> str:
 
 
 def _named(
-    signature: Signature, words: list[tuple[str, str | None]], given: dict[str, Any], wants_help: bool
+    signature: Signature,
+    words: list[tuple[str, str | None]],
+    given: dict[str, Any],
+    wants_help: bool,
+    options: Sequence[CommandParameter],
 ) -> Call:
     call = Call(signature.name, "")
     call.signature, call.given, call.wants_help = signature, given, wants_help
@@ -246,7 +242,7 @@ def _named(
         return call
     values: dict[str, Any] = {}
     for word, text in words:
-        key = _key(word, text, signature)
+        key = _key(word, text, signature, options)
         if key in values:
             raise _refused(f"`{key}` is given twice", None)
         values[key] = _value(key, text, signature)
@@ -259,7 +255,7 @@ def _named(
     return call
 
 
-def _key(word: str, text: str | None, signature: Signature) -> str:
+def _key(word: str, text: str | None, signature: Signature, options: Sequence[CommandParameter]) -> str:
     """The parameter that a word names: `key`, `--key`, with `-` for `_` where it has none."""
     is_flag = word.startswith("-")
     if not is_flag and text is None:
@@ -271,7 +267,7 @@ def _key(word: str, text: str | None, signature: Signature) -> str:
             return key
     known = [p.name for p in signature.order]
     if is_flag:
-        known = [*(f"--{one}" for one in known), *(name for row in OPTIONS for name in row.names)]
+        known = [*(f"--{one}" for one in known), *(name for row in options for name in row.names)]
     help = suggest(word, known, "it has") or f"write {usage(signature)}"
     raise _refused(f"`{signature.name}` has no parameter `{_short(bare)}`", help)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from llc.runtime.cli import parse, verbs
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 
@@ -78,8 +79,10 @@ def scripted(project: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def scripted(loop: str, world: str = "[]", *words: str) -> Ran:
         (project / "loop.yaml").write_text(loop)
         (project / "world.yaml").write_text(world)
-        values = options.read(options.RUN, ["loop.yaml", "--script", "world.yaml", "--json", *words])
-        assert values is not None
+        line = ["loop.yaml", "--script", "world.yaml", "--json", *words]
+        given = parse.read("llc run", verbs.find("run"), line)
+        assert given is not None
+        values = options.values(given.pop("loop"), given)
         out, err = project / "stdout", project / "stderr"
         with monkeypatch.context() as patch, out.open("w") as stdout, err.open("w") as stderr:
             patch.setattr("sys.stdout", stdout)

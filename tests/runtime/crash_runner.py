@@ -25,7 +25,7 @@ from typing import Any
 from llc.frontend import compile as _compile  # noqa: F401 - imported once for all
 from llc.ir import verify as _verify  # noqa: F401
 from llc.runtime.cli import entry
-from llc.runtime.cli import typer_app as _cli  # noqa: F401
+from llc.runtime.cli.commands import run as _run  # noqa: F401
 from llc.runtime.runs import checkpoints
 from llc.vm.code import lift  # noqa: F401
 from llc.vm.machine import snapshot  # noqa: F401

@@ -251,17 +251,17 @@ def test_golden_runs_become_cases_that_pass(
 
 def test_names_of_runs_and_cases_are_completed(llc: Llc, tmp_path: Path) -> None:
     """Cases by name and by path, runs by loop and by id; files that are no cases are left out."""
-    from llc.runtime.cli import records
+    from llc.runtime.cli import completers
 
     case_of(llc, tmp_path)
     (tmp_path / "ci").mkdir()
     llc("record", "fix", "-o", "ci/types.yaml")
     (tmp_path / "ci" / "other.yaml").write_text("name: other\n")
-    assert records.complete_case("cas") == ["case"]
-    assert records.complete_case("ci/") == ["ci/types.yaml"]
-    assert records.complete_case("c") == ["case", "cache/", "ci/"]
+    assert completers.complete_case("cas") == ["case"]
+    assert completers.complete_case("ci/") == ["ci/types.yaml"]
+    assert completers.complete_case("c") == ["case", "cache/", "ci/"]
     (folder,) = tmp_path.glob(".loops/.history/fix-*")
-    assert records.complete_record("fi") == ["fix", folder.name]
+    assert completers.complete_case_or_run("fi") == ["fix", folder.name]
 
 
 # --- failing and updating ---------------------------------------------------------------------

@@ -94,7 +94,7 @@ def cut_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> RunFolder:
 
 def resume(run: RunFolder) -> Any:
     """The outcome of resuming, with a world that goes on counting."""
-    assert launch_resume.resume(options.Values(options.RESUME, run.id, quiet=True)) == 3  # at its limit
+    assert launch_resume.resume(options.Values(run.id, quiet=True)) == 3  # at its limit
     ended = RunFolder("", run.path.replace(".running", ".history"))
     end = ended.end()
     assert end is not None
@@ -205,7 +205,7 @@ def test_a_run_that_ends_leaves_no_checkpoint(project: Path) -> None:
     """They are for going on; the history keeps the journal."""
     run = cut_run(Told(STEPS))
     assert checkpoints.load(run)[0]
-    launch_resume.resume(options.Values(options.RESUME, run.id, quiet=True))
+    launch_resume.resume(options.Values(run.id, quiet=True))
     assert not list(project.glob(".loops/.history/*/checkpoint-*"))
 
 

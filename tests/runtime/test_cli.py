@@ -17,7 +17,6 @@ import pytest
 
 from llc.runtime.cli import entry
 from llc.runtime.cli.verbs import VERBS
-from llc.runtime.project import options
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -170,18 +169,6 @@ def test_context_is_set_from_the_command_line(llc: Llc) -> None:
     done = llc("run", "good", "--context", "word=a", "--context=word=b c", "--json")
     assert done.returncode == 0
     assert "→ echo b c" in done.stderr
-
-
-def test_the_parsers_agree(llc: Llc) -> None:
-    """What the quick parser reads and what typer reads make the same run."""
-    quick = llc("run", "good", "--max-iterations", "7", "--context", "word=x", "-q", "--json")
-    slow = llc("run", "--max-iterations=7", "-q", "--json", "--context", "word=x", "--", "good")
-    assert answer(quick)["status"] == answer(slow)["status"] == "success"
-    words = ["good", "--max-iterations", "7", "--context", "word=x", "-q"]
-    values = options.read(options.RUN, words)
-    assert values is not None
-    given = {"target": "good", "max_iterations": 7, "context": (("word", "x"),), "quiet": True}
-    assert vars(values) == {**{option.name: option.default for option in options.RUN}, **given}
 
 
 @pytest.mark.parametrize(

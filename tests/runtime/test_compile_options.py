@@ -13,7 +13,7 @@ import llc as package
 from llc.ir.compile_options import CompileOptions
 from llc.runtime.project import image_cache
 from llc.runtime.project.load import compile_options, context_option
-from llc.runtime.project.options import RUN, Values, given
+from llc.runtime.project.options import Values, given
 
 Llc = Callable[..., Any]
 
@@ -122,10 +122,10 @@ def test_context_values_keep_their_types(value: Any, place: Path) -> None:
     """From Python to the compiler, directly and through the options and the journal of a run."""
     typed = package.compile(CONTEXT, context={"v": value})
     assert typed.program_hash != package.compile(CONTEXT, context={"v": "other"}).program_hash
-    options = Values(RUN, "l", context=(("v", context_option(value)),))
+    options = Values("l", context=(("v", context_option(value)),))
     assert compile_options(options).context == {"v": value}
     recorded = given({"context": [["v", context_option(value)]]})
-    again = compile_options(Values(RUN, "l", **recorded)).context["v"]
+    again = compile_options(Values("l", **recorded)).context["v"]
     assert (type(again), again) == (type(value), value)
 
 
@@ -134,7 +134,7 @@ def test_a_text_from_python_is_no_number(place: Path) -> None:
     (place / ".loops" / "l.yaml").write_text(CONTEXT)
     images = [package.compile(CONTEXT, context={"v": value}) for value in ("007", 7)]
     assert images[0].program_hash != images[1].program_hash
-    assert compile_options(Values(RUN, "l", context=(("v", "007"),))).context == {"v": 7}
+    assert compile_options(Values("l", context=(("v", "007"),))).context == {"v": 7}
     assert package.run("l", context={"v": "007"}).status == "success"
     (journal,) = (place / ".loops").rglob("*.jsonl")
     assert '"output":"007' in journal.read_text()

@@ -147,7 +147,7 @@ def script(project: Path, shell: str, *options: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("llc resu", "resume\tGo on with a run that was cut off."),
+        ("llc resu", "resume\tResume an interrupted run."),
         ("llc run ti", "tidy"),
         ("llc task user:ent", "user:entitle"),
         ("llc task user:entitle te", "text="),
@@ -237,7 +237,7 @@ def asked(project: Path, shell: str, line: str, **more: str) -> tuple[int, str]:
 
 def test_zsh_is_told_what_words_mean(project: Path) -> None:
     """In the form that typer's script evaluates; where nothing is known, files may stand."""
-    told = """_arguments '*: :(("resume":"Go on with a run that was cut off."))'\n"""
+    told = """_arguments '*: :(("resume":"Resume an interrupted run."))'\n"""
     assert asked(project, "zsh", "llc resu") == (0, told)
     assert asked(project, "zsh", "llc run ti") == (0, """_arguments '*: :(("tidy"))'\n""")
     assert asked(project, "zsh", "llc run tidy --flame ") == (0, "_files\n")
@@ -249,7 +249,7 @@ def test_fish_asks_first_whether_there_is_anything(project: Path) -> None:
     """Where there is nothing, it offers files."""
     for line, code in (("llc resu", 0), ("llc run tidy --flame ", 1)):
         assert asked(project, "fish", line, _TYPER_COMPLETE_FISH_ACTION="is-args") == (code, "")
-    told = "resume\tGo on with a run that was cut off.\n"
+    told = "resume\tResume an interrupted run.\n"
     assert asked(project, "fish", "llc resu", _TYPER_COMPLETE_FISH_ACTION="get-args") == (0, told)
 
 

@@ -16,8 +16,8 @@ import pytest
 from llc.frontend.compile import compile_file
 from llc.frontend.loop.natural import pins_in
 from llc.runtime.authoring import author, creating, describing, drafts, pinning, wizard
-from llc.runtime.cli import typer_app
-from llc.runtime.cli.authoring import PARADIGMS
+from llc.runtime.cli import dispatch
+from llc.runtime.cli.table import PARAMETERS
 from llc.runtime.host.errors import UserError
 from llc.runtime.models.client import ModelClient
 
@@ -89,7 +89,7 @@ def create(
     def create(*words: str) -> Done:
         with open(os.devnull) as nothing, monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", nothing)
-            code = typer_app.main("llc", ["create", *words])
+            code = dispatch.command("llc", ["create", *words])
         return subprocess.CompletedProcess(words, code, *capfd.readouterr())
 
     return create
@@ -172,7 +172,7 @@ def test_every_paradigm_has_its_options() -> None:
     """The verb, its options and the schema know the same paradigms."""
     from llc.frontend.loop.paradigms import PARADIGMS as KNOWN
 
-    assert set(PARADIGMS) == set(KNOWN) == set(creating.OWN)
+    assert set(PARAMETERS["paradigm"][4].split("|")) == set(KNOWN) == set(creating.OWN)
     assert set(creating._READ) == set(creating._NEEDED) == set(KNOWN)
     assert set(wizard._QUESTIONS) - {"fix", "maintain"} == set(KNOWN)
 

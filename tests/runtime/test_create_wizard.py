@@ -13,7 +13,7 @@ from terminals import Dialogue
 from llc.frontend.compile import compile_file
 from llc.runtime.authoring import creating, drafts, menus, wizard
 from llc.runtime.authoring.wizard import Choice
-from llc.runtime.cli import typer_app
+from llc.runtime.cli import dispatch
 
 DOWN = "\x1b[B"
 SAVE = r"Save to .*\?.* \[Y/n\]"
@@ -378,7 +378,7 @@ def made_by(asker: Scripted, monkeypatch: pytest.MonkeyPatch) -> int:
     """`llc create` where a person gives these answers."""
     monkeypatch.setattr(menus, "Menus", lambda: asker)
     monkeypatch.setattr(creating, "is_attended", lambda: True)
-    return typer_app.main("llc", ["create", "--no-pin"])
+    return dispatch.command("llc", ["create", "--no-pin"])
 
 
 @pytest.mark.parametrize("kind", DIALOGUES)

@@ -67,12 +67,12 @@ def test_before_a_run_has_begun_it_ends_and_says_so(project: Path, number: int, 
 
 @pytest.mark.parametrize("verb", [["run", "job"], ["resume", "job"], ["fork", "job", "--at", "1"]])
 @pytest.mark.parametrize(
-    "module", ["llc.runtime.project.options", "llc.runtime.launch.command", "llc.runtime.cli.typer_app"]
+    "module", ["llc.runtime.project.options", "llc.runtime.launch.command", "llc.ir.diagnostics"]
 )
 def test_where_one_object_was_asked_for_it_is_there(project: Path, verb: list[str], module: str) -> None:
     """With the fields of any other end."""
-    if module == "llc.runtime.cli.typer_app":
-        verb = [*verb, "--jobs=0"]  # which the command-line library is to refuse
+    if module == "llc.ir.diagnostics":
+        verb = [*verb, "--jobs=0"]  # which is refused
     done = signalled(signal.SIGTERM, module, *verb, "--json")
     assert done.returncode == 130
     ended = Outcome(None, None, "loop", "interrupted")

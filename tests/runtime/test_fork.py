@@ -104,7 +104,7 @@ def forked(**given: Any) -> dict[str, Any]:
     changes = given.pop("changes", None)
     given = {"at": None, "state": None, "iteration": None, **given}
     made = fork.fork(given.pop("target", "work"), given["at"], given["state"], given["iteration"], changes)
-    code = launch_resume.resume(options.Values(options.RESUME, made.run.id, quiet=True))
+    code = launch_resume.resume(options.Values(made.run.id, quiet=True))
     assert code == 0
     end = find.find_run(made.run.id).recording().end
     assert end is not None
@@ -114,7 +114,7 @@ def forked(**given: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("at", range(1, 7))
 def test_a_fork_at_any_effect_ends_as_its_parent_did(project: Path, at: int) -> None:
     """In a world that does the same again, the end is the same, with its counts."""
-    values = options.Values(options.RUN, "work", quiet=True, script="world.yaml")
+    values = options.Values("work", quiet=True, script="world.yaml")
     launch_run.outcome(values)
     end = find.find_run("work").recording().end
     again = forked(at=at)
@@ -125,7 +125,7 @@ def test_a_fork_at_any_effect_ends_as_its_parent_did(project: Path, at: int) -> 
 
 def test_a_fork_where_a_state_is_entered(project: Path) -> None:
     """The first time, or in an iteration; what was not entered is said with what was."""
-    launch_run.outcome(options.Values(options.RUN, "work", quiet=True, script="world.yaml"))
+    launch_run.outcome(options.Values("work", quiet=True, script="world.yaml"))
     files = find.find_run("work")
     recording, image = files.recording(), files.load_image()
     assert fork.find_point(recording, image, None, "act", None).seq == 2
@@ -220,7 +220,7 @@ def test_a_fork_that_was_killed_while_it_was_made_leaves_no_run(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before its journal is there it is none, and the next start removes what is left of it."""
-    launch_run.outcome(options.Values(options.RUN, "work", quiet=True, script="world.yaml"))
+    launch_run.outcome(options.Values("work", quiet=True, script="world.yaml"))
 
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -234,7 +234,7 @@ def test_a_fork_that_was_killed_while_it_was_made_leaves_no_run(
         with pytest.raises(KeyboardInterrupt):
             fork.fork("work", 2, None, None, None)
     assert len(list(project.glob(".loops/.running/work-*/outputs"))) == 1
-    launch_run.outcome(options.Values(options.RUN, "work", quiet=True, script="world.yaml"))
+    launch_run.outcome(options.Values("work", quiet=True, script="world.yaml"))
     assert not list(project.glob(".loops/.running/work-*"))
 
 

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from llc.runtime.cli import declare, entry, help
-from llc.runtime.cli.verbs import VERBS
-from llc.runtime.project.options import FLAG, NUMBER, TEXT, Argument, Option
+from llc.runtime.cli import entry, help, parse, verbs
+from llc.runtime.cli.verbs import VERBS, Verb
+from llc.runtime.project.options import FLAG, INTEGER, TEXT, CommandParameter
 
 START = "import sys; from llc.runtime.cli.entry import main; sys.argv[0] = 'llc'; sys.exit(main())"
 
@@ -30,14 +30,16 @@ def test_the_page_of_a_verb(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its usage, what it does, its arguments, its options with their bounds and defaults, examples."""
     monkeypatch.setenv("COLUMNS", "60")
     rows = (
-        Argument("what", "any", "What it is about.", "[WHAT]…"),
-        Option("loud", "--loud -l", FLAG, "Say it so that everybody who is near can hear it well."),
-        Option("count", "-n", NUMBER, "How often.", "N", default=3, least=1, most=9),
-        Option("at", "--at-what-time-of-the-day", TEXT, "When.", "TIME"),
+        CommandParameter("what", (), TEXT, "What it is about.", "[WHAT]…"),
+        CommandParameter(
+            "loud", ("--loud", "-l"), FLAG, "Say it so that everybody who is near can hear it well."
+        ),
+        CommandParameter("count", ("-n",), INTEGER, "How often.", "N", "", 3, 1, 9),
+        CommandParameter("at", ("--at-what-time-of-the-day",), TEXT, "When.", "TIME"),
     )
-    verb = declare.Verb("run", rows, lambda given: 0, ["llc run a-word"])
+    verb = Verb("run", "Run a loop.", "", False, ("llc run a-word",), rows)
     assert (
-        help.verb("llc run", verb)
+        help.verb_page("llc run", verb)
         == """\
 Usage: llc run [OPTIONS] [WHAT]…
 
@@ -65,19 +67,17 @@ def test_pages_keep_to_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatc
     """No narrower than 50 columns and no wider than 78; usages and examples stand as they are written."""
     monkeypatch.setenv("COLUMNS", str(columns))
     width = max(50, min(78, columns - 2))
-    pages = [help.program("llc"), *(help.verb(f"llc {name}", declare.find(name)) for name in VERBS)]
+    pages = [help.program_page("llc"), *(help.verb_page(f"llc {name}", verbs.find(name)) for name in VERBS)]
     for page in pages:
         told = page.partition("  Examples:")[0]
-        terms = {
-            row.metavar for verb in declare.declared.values() for row in (*verb.arguments, *verb.options)
-        }
+        terms = {row.metavar for verb in map(verbs.find, VERBS) for row in (*verb.arguments, *verb.options)}
         for line in told.splitlines():
             assert len(line) <= width or any(term and line.endswith(term) for term in terms), line
 
 
 @pytest.mark.parametrize("verb", ["run", "task", "validate"])
-def test_the_command_line_library_shows_the_same_page(verb: str) -> None:
-    """It reads what is not plain: an option before `--help`."""
+def test_help_is_shown_after_other_options(verb: str) -> None:
+    """Their values need not be valid."""
     plain = shown(verb, "--help")
     assert plain[0] == 0
     assert plain[1].startswith(f"Usage: llc {verb} [OPTIONS] ")
@@ -87,16 +87,17 @@ def test_the_command_line_library_shows_the_same_page(verb: str) -> None:
 def test_the_program_has_a_page() -> None:
     """Also where nothing was asked for, which is an error; whoever reads the words."""
     code, page = shown("--help")
-    assert (code, page) == (0, help.program("llc")) == shown("--verbose", "--help")
+    assert (code, page) == (0, help.program_page("llc")) == shown("--verbose", "--help")
     assert shown() == (2, page) == shown("--verbose")
 
 
-def test_what_stands_behind_a_task_is_its_own() -> None:
-    """`--help` there asks for the task's page, not for the verb's."""
-    assert help.asked(["--help"], is_open=True)
-    assert not help.asked(["user:review", "--help"], is_open=True)
-    assert help.asked(["loop", "--help"])
-    assert not help.asked(["--", "--help"])
+def test_words_after_a_task_are_its_own() -> None:
+    """`--help` there asks for the task's page, not for that of the subcommand."""
+    task, run = verbs.find("task"), verbs.find("run")
+    assert parse.read("llc task", task, ["--help"]) is None
+    assert parse.read("llc task", task, ["user:review", "--help"]) == {"words": ["user:review", "--help"]}
+    assert parse.read("llc run", run, ["loop", "--jobs", "x", "--help"]) is None
+    assert parse.read("llc run", run, ["--", "--help"]) == {"loop": "--help"}
 
 
 @pytest.mark.parametrize("words", [("help", "run"), ("--help", "run"), ("-h", "run"), ("run", "--help")])

@@ -314,7 +314,7 @@ def test_resuming_a_run_that_ended_at_once_repeats_its_order(project: Path) -> N
         (target / "each.events.jsonl").write_bytes(b"".join(lines[:count]))
         done = [json.loads(line)["seq"] for line in lines[:count] if b'"event":"action_complete"' in line]
         (project / "log").write_text("")
-        assert launch_resume.resume(options.Values(options.RESUME, ended.name, quiet=True)) == 0, count
+        assert launch_resume.resume(options.Values(ended.name, quiet=True)) == 0, count
         again = (project / "log").read_text().split()
         assert sorted(again) == [str(n) for n in range(4) if n + 1 not in done], count
         end = [event for event in events(project) if event["event"] == "run_end"][-1]

@@ -18,7 +18,7 @@ import pytest
 import llc
 from llc.frontend.tasks.mcp import signature
 from llc.ir.diagnostics import CompileError
-from llc.runtime.cli import typer_app
+from llc.runtime.cli import dispatch
 from llc.runtime.effects.world import World
 from llc.runtime.host.processes import is_alive, start_time
 from llc.runtime.models import worker
@@ -117,12 +117,12 @@ def refused(text: str) -> str:
 
 def test_a_listing_tells_what_can_be_called(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Types, choices, what is required: checked before anything runs."""
-    assert typer_app.main("llc", ["mcp", "list", "t", "--json"]) == 0
+    assert dispatch.command("llc", ["mcp", "list", "t", "--json"]) == 0
     (row,) = json.loads(capfd.readouterr().out)
     tools = {tool["name"]: tool for tool in row["tools"]}
     assert tools["mcp:t.greet"]["usage"] == "(mcp:t.greet (name …) [(greeting …)])"
     assert tools["mcp:t.add"]["description"] == "The sum of two whole numbers."
-    assert typer_app.main("llc", ["tools"]) == 0
+    assert dispatch.command("llc", ["tools"]) == 0
     assert "mcp:t.add" in capfd.readouterr().out
     found = refused(
         """
@@ -160,7 +160,7 @@ def test_a_task_line_is_told_to_refresh_too(project: Path, capfd: pytest.Capture
         ("mcp:h.ad", "it offers: `say`"),
         ("mcp:x.y", "no MCP"),
     ):
-        assert typer_app.main("llc", ["task", name]) == 2
+        assert dispatch.command("llc", ["task", name]) == 2
         assert says in capfd.readouterr().err
 
 
@@ -174,7 +174,7 @@ def test_a_listing_that_is_damaged_is_told(project: Path) -> None:
 def test_a_server_that_cannot_be_asked_is_told(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """One after the other; what could be asked is kept."""
     configure(none={"command": "no-such-server"}, ends={"command": "false"}, h=by_file(BY_HAND))
-    assert typer_app.main("llc", ["mcp", "refresh"]) == 1
+    assert dispatch.command("llc", ["mcp", "refresh"]) == 1
     told = capfd.readouterr().out
     assert "none: the MCP server `none`: `no-such-server` is not on PATH" in told
     assert "ends: the MCP server `ends`:" in told
@@ -198,12 +198,12 @@ def test_whatever_a_server_offers_is_survived(
     """Names that would steer a terminal, endless ones, schemas that are none: listed or refused, no crash."""
     Path("offers").write_text(json.dumps(offers))
     configure(h=by_file(BY_HAND))
-    code = typer_app.main("llc", ["mcp", "refresh"])
+    code = dispatch.command("llc", ["mcp", "refresh"])
     told = capfd.readouterr().out
     assert code == 0, told
     assert "\x1b" not in told
     for words in (["mcp", "list"], ["tools"]):
-        assert typer_app.main("llc", words) == 0
+        assert dispatch.command("llc", words) == 0
         assert "\x1b" not in capfd.readouterr().out
 
 
@@ -349,7 +349,7 @@ def test_what_is_no_listing_is_told(project: Path, capfd: pytest.CaptureFixture[
     """What is wrong with it, in a line."""
     Path("offers").write_text(json.dumps({"tools": [{"name": 5, "inputSchema": ANY}]}))
     configure(h=by_file(BY_HAND))
-    assert typer_app.main("llc", ["mcp", "refresh"]) == 1
+    assert dispatch.command("llc", ["mcp", "refresh"]) == 1
     told = capfd.readouterr().out
     assert told.startswith("h: the MCP server `h`: what it answered is no answer: tools.0.name: ")
     assert told.count("\n") == 1

@@ -58,7 +58,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / ".loops" / "fix.yaml").write_text(LOOP)
     (folder / "world.yaml").write_text(WORLD)
     with contextlib.chdir(folder):
-        launch_run.outcome(options.Values(options.RUN, "fix", quiet=True, script="world.yaml", record="fix"))
+        launch_run.outcome(options.Values("fix", quiet=True, script="world.yaml", record="fix"))
         yield folder
 
 

@@ -66,7 +66,7 @@ def project(place: Path) -> Path:
 
 
 def run(target: str = "job", **given: Any) -> Any:
-    return launch_run.outcome(options.Values(options.RUN, target, quiet=True, **given))
+    return launch_run.outcome(options.Values(target, quiet=True, **given))
 
 
 def resume(
@@ -85,7 +85,7 @@ def resume(
 
 
 def in_process_resume(target: str = "job") -> int:
-    return launch_resume.resume(options.Values(options.RESUME, target, quiet=True))
+    return launch_resume.resume(options.Values(target, quiet=True))
 
 
 def finished(project: Path) -> Path:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import llc
 from llc.frontend.tasks.registry import TaskRegistry
 from llc.frontend.tasks.signature import Parameter, Signature
+from llc.runtime.cli import verbs
 from llc.runtime.host.errors import UserError
 from llc.runtime.terminal import task_line
 
@@ -30,16 +31,17 @@ REVIEW = Signature(
     "task",
 )
 OWN = {"user:review": REVIEW}
+OPTIONS = verbs.find("task").options
 NONE = TaskRegistry()
 
 
 def values(*words: str) -> str:
-    return task_line.read(["user:review", *words], NONE, own=OWN).text
+    return task_line.read(["user:review", *words], NONE, own=OWN, options=OPTIONS).text
 
 
 def refusal(*words: str) -> UserError:
     with pytest.raises(UserError) as caught:
-        task_line.read(["user:review", *words], NONE, own=OWN)
+        task_line.read(["user:review", *words], NONE, own=OWN, options=OPTIONS)
     assert len(caught.value.message) < 500
     return caught.value
 
@@ -73,7 +75,8 @@ def test_a_flag_is_true_and_may_have_hyphens() -> None:
 
 def test_a_flag_that_the_task_has_is_not_llc_s() -> None:
     """`--quiet` is the parameter, `--json` is llc's."""
-    call = task_line.read(["user:review", "diff=x", "--quiet", "--json", "--jobs", "2"], NONE, own=OWN)
+    line = ["user:review", "diff=x", "--quiet", "--json", "--jobs", "2"]
+    call = task_line.read(line, NONE, own=OWN, options=OPTIONS)
     assert call.text == '(user:review (diff "x") (quiet true))'
     assert call.given == {"json": True, "jobs": 2}
 
@@ -97,7 +100,7 @@ def test_files_and_context_go_along() -> None:
         (("hello",), "`hello` has no `=`", "write diff=hello"),
         (("diff=x", "depth=many"), "a whole number", "depth=3"),
         (("diff=x", "how=wel"), "cannot be `wel`", "did you mean `well`?"),
-        (("diff=x", "--jobs", "0"), "a number from 1 on", None),
+        (("diff=x", "--jobs", "0"), "must be at least 1", None),
         (("diff=x", "--script"), "needs a value", None),
     ],
 )
@@ -122,7 +125,7 @@ def test_an_expression_begins_with_a_bracket() -> None:
     """With a quotation mark before it too, and behind it; columns stay."""
     assert task_line.read(["'(+ 1 2)"], NONE).text == " (+ 1 2)"
     assert task_line.expression("'(+ 1 2)'") == " (+ 1 2)"
-    assert task_line.read(["(+ 1 2)", "--json"], NONE).given == {"json": True}
+    assert task_line.read(["(+ 1 2)", "--json"], NONE, options=OPTIONS).given == {"json": True}
     with pytest.raises(UserError, match="after an expression"):
         task_line.read(["(+ 1 2)", "3"], NONE)
 

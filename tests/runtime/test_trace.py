@@ -54,7 +54,7 @@ def project(place: Path) -> Path:
 
 
 def run(target: str = "fix") -> None:
-    launch_run.outcome(options.Values(options.RUN, target, quiet=True, script="world.yaml"))
+    launch_run.outcome(options.Values(target, quiet=True, script="world.yaml"))
 
 
 def tape_of(target: str) -> Tape:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llc.runtime.cli import typer_app
+from llc.runtime.cli import dispatch
 from llc.runtime.cli.verbs import VERBS
 
 
@@ -16,10 +16,15 @@ def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+def llc(*words: str) -> int:
+    """Perform a command line; the exit code."""
+    return dispatch.command("llc", list(words))
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_verb_refuses_an_option_it_has_not(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
     """By name, with the nearest it has or where they are listed; stdout stays empty."""
-    assert typer_app.main("llc", [verb, "--no-such-optoin"]) == 2
+    assert llc(verb, "--no-such-optoin") == 2
     out, shown = capfd.readouterr()
     assert out == ""
     assert shown.startswith("error[")
@@ -35,26 +40,34 @@ def test_each_verb_refuses_an_option_it_has_not(verb: str, capfd: pytest.Capture
             "[unknown-option]: `llc run` has no option `--contxt`",
             "did you mean `--context`?",
         ),
-        ("run x -z", "[unknown-option]: `llc run` has no option `-z`", "`llc run --help` tells which it has"),
-        ("run x y z", "[bad-argument]: `y z` is too much", "it is: llc run [OPTIONS] LOOP"),
-        ("run x --jobs", "[bad-option]: --jobs needs a value: --jobs N", "perform so many actions"),
-        ("run x --jobs=x", "[bad-option]: --jobs is a whole number, not `x`", "perform so many actions"),
-        ("run x --jobs 0", "[bad-option]: --jobs is at least 1, not `0`", "perform so many actions"),
+        ("run x -z", "[unknown-option]: `llc run` has no option `-z`", "`llc run --help` lists the options"),
+        ("run x y z", "[bad-argument]: unexpected argument `y z`", "usage: llc run [OPTIONS] LOOP"),
+        ("run x --jobs", "[bad-option]: --jobs needs a value: --jobs N", "limit of concurrently performed"),
+        (
+            "run x --jobs=x",
+            "[bad-option]: --jobs must be a whole number, not `x`",
+            "limit of concurrently performed",
+        ),
+        (
+            "run x --jobs 0",
+            "[bad-option]: --jobs must be at least 1, not `0`",
+            "limit of concurrently performed",
+        ),
         ("run x --quiet=1", "[bad-option]: --quiet takes no value", "show no progress"),
-        ("stop --wait soon", "[bad-option]: --wait is a number, not `soon`", "how long a run may take"),
-        ("stop --wait inf", "[bad-option]: --wait is a number, not `inf`", "how long a run may take"),
-        ("stop --wait nan", "[bad-option]: --wait is at least 0, not `nan`", "how long a run may take"),
-        ("create --timeout inf", "[bad-option]: --timeout is a number, not `inf`", "the whole run"),
-        ("logs x -n -1", "[bad-option]: -n is at least 0, not `-1`", "only the last N events"),
+        ("stop --wait soon", "[bad-option]: --wait must be a number, not `soon`", "seconds to wait"),
+        ("stop --wait inf", "[bad-option]: --wait must be a number, not `inf`", "seconds to wait"),
+        ("stop --wait nan", "[bad-option]: --wait must be a number, not `nan`", "seconds to wait"),
+        ("create --timeout inf", "[bad-option]: --timeout must be a number, not `inf`", "the whole run"),
+        ("logs x -n -1", "[bad-option]: -n must be at least 0, not `-1`", "only the last N events"),
         ("logs", "[missing-argument]: `llc logs` needs RUN|LOOP", "; such as `llc logs fix-types`"),
         ("resume", "[missing-argument]: `llc resume` needs RUN", "a loop's name, or a run's id"),
-        ("fork x --at one", "[bad-option]: --at is a whole number, not `one`", "before the effect"),
-        ("trace x --at", "[bad-option]: --at needs a value: --at N", "one point"),
+        ("fork x --at one", "[bad-option]: --at must be a whole number, not `one`", "before the effect"),
+        ("trace x --at", "[bad-option]: --at needs a value: --at N", "only this point"),
         ("run --hel", "[unknown-option]: `llc run` has no option `--hel`", "did you mean `--help`?"),
         ("run x --budget usd", "[bad-option]: --budget takes UNIT=N, not `usd`", "such as --budget usd=2"),
         ("valdate", "[unknown-command]: llc has no command `valdate`", "did you mean `validate`?"),
         ("--verbose valdate", "[unknown-command]: llc has no command `valdate`", "did you mean `validate`?"),
-        ("--version -", "[unknown-command]: llc has no command `-`", "commands: `run`"),
+        ("--verbose -", "[unknown-command]: llc has no command `-`", "commands: `run`"),
         ("--verson", "[unknown-option]: `llc` has no option `--verson`", "did you mean `--version`?"),
     ],
 )
@@ -62,7 +75,7 @@ def test_what_is_wrong_and_what_would_be_right(
     line: str, error: str, help: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A line each, in the words of the verb's help."""
-    assert typer_app.main("llc", line.split()) == 2
+    assert llc(*line.split()) == 2
     shown = capfd.readouterr().err.splitlines()
     assert shown[0] == f"error{error}"
     assert shown[1].startswith(" = help: ")
@@ -73,14 +86,17 @@ def test_what_is_wrong_and_what_would_be_right(
 @pytest.mark.parametrize("line", ["--help=1", "run --help=1"])
 def test_help_takes_no_value(line: str, capfd: pytest.CaptureFixture[str]) -> None:
     """It is no option of ours, but refused as ours are."""
-    assert typer_app.main("llc", line.split()) == 2
-    assert capfd.readouterr().err == "error[bad-option]: --help takes no value\n"
+    assert llc(*line.split()) == 2
+    assert (
+        capfd.readouterr().err
+        == "error[bad-option]: --help takes no value\n = help: show this message and exit\n"
+    )
 
 
 @pytest.mark.parametrize("verb", ["run", "resume", "fork"])
 def test_where_one_object_was_asked_for_it_is_there(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Also for words that cannot be read."""
-    assert typer_app.main("llc", [verb, "x", "--json", "--bogus"]) == 2
+    assert llc(verb, "x", "--json", "--bogus") == 2
     error = json.loads(capfd.readouterr().out)["error"]
     assert (error["kind"], error["message"]) == ("usage", f"`llc {verb}` has no option `--bogus`")
 
@@ -90,7 +106,7 @@ def test_what_is_written_is_shown_in_bounds(
 ) -> None:
     """Without secrets, control characters and ends."""
     monkeypatch.setenv("MY_TOKEN", "correct-horse")
-    assert typer_app.main("llc", ["run", "x", "--jobs", "correct-horse" + "\x1b[2J" + "y" * 999]) == 2
+    assert llc("run", "x", "--jobs", "correct-horse" + "\x1b[2J" + "y" * 999) == 2
     shown = capfd.readouterr().err
     assert "correct-horse" not in shown
     assert "\x1b" not in shown

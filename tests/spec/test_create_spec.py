@@ -51,13 +51,13 @@ def test_every_option_of_a_paradigm_is_listed() -> None:
 def test_the_command_file_says_what_llc_does() -> None:
     """Its options are those of the verb, and its questions those of the wizard."""
     from llc.runtime.authoring.wizard import KINDS
-    from llc.runtime.cli.authoring import PARADIGMS as NAMES
+    from llc.runtime.cli.table import PARAMETERS
 
     text = (ROOT / "commands" / "create_loop.md").read_text("utf-8")
     assert text.startswith("---\ndescription: ")
     for kind in KINDS[:-1]:
         assert kind.label in text
-    assert all(f"`{name}`" in text for name in NAMES if name != "natural")
+    assert all(f"`{name}`" in text for name in PARAMETERS["paradigm"][4].split("|") if name != "natural")
     known = {"--print", "--yes", "--force", "--help"} | {
         f"--{option.replace('_', '-')}" for own in OWN.values() for option in own
     }

@@ -42,7 +42,7 @@ def ended(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "world.yaml").write_text(world)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    launch_run.outcome(options.Values(options.RUN, "loop.yaml", script="world.yaml", quiet=True))
+    launch_run.outcome(options.Values("loop.yaml", script="world.yaml", quiet=True))
     (folder,) = tmp_path.glob(".loops/.history/fix-types-*")
     return folder
 

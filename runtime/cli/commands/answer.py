@@ -1,0 +1,70 @@
+"""The subcommand for people: answer."""
+
+from __future__ import annotations
+
+import sys
+
+from ...host.errors import EXIT_OK
+from ...host.screen import Screen, printable
+from ...inspection import answer as answering
+from .. import parameters as shared
+from ..completers import complete_answer, complete_question
+from ..output import write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def answer(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="A run's id, or a loop's name for its last run.",
+            metavar="[RUN|LOOP]",
+            autocompletion=complete_question,
+        ),
+    ] = None,
+    answer: Annotated[
+        str | None,
+        typer.Argument(
+            help="The answer; without it, the open questions are shown.",
+            metavar="[ANSWER]",
+            autocompletion=complete_answer,
+        ),
+    ] = None,
+    question: Annotated[
+        int | None,
+        typer.Option("--question", "-q", metavar="N", help="Number of the question, if several are open."),
+    ] = None,
+    json: shared.Json = False,
+) -> int:
+    """Answer a question of a run, or show the open questions.
+
+    Examples:
+        llc answer
+        llc answer deploy
+        llc answer deploy yes
+        llc answer deploy -q 7 'not yet'
+    """
+    if answer is None:
+        found = answering.questions(target)
+        if json:
+            write_json([one.to_json() for one in found])
+        elif not found:
+            write("nothing is asked\n")
+        else:
+            screen = Screen(sys.stdout)
+            write("\n".join(one.as_text(screen) for one in found))
+        return EXIT_OK
+    assert target is not None  # it comes before the answer
+    chosen = answering.chosen(target, question)
+    said = answering.answer(chosen, answer)
+    if json:
+        write_json({**chosen.to_json(), "answer": said})
+    else:
+        again = "" if chosen.alive else f"; resume it with: llc resume {chosen.run.id}"
+        write(f"answered {chosen.run.id}: {printable(said)}{again}\n")
+    return EXIT_OK

@@ -1,0 +1,82 @@
+"""The subcommands for memory: index, context."""
+
+from __future__ import annotations
+
+from ...host.errors import EXIT_FAILURE, EXIT_OK
+from ...host.paths import ROOT
+from ...memory import recall, report
+from .. import parameters as shared
+from ..output import warn, write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def index(
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Delete the index and build it again.")] = False,
+    json: shared.Json = False,
+) -> int:
+    """Update the index of the project's files.
+
+    Examples:
+        llc index
+        llc index --rebuild
+    """
+    update, listing, notices = report.bring_up_to_date(ROOT, rebuild)
+    if json:
+        write_json(report.index_json(ROOT, update, listing, notices))
+    else:
+        for notice in notices:
+            warn(notice)
+        write(report.index_text(update))
+    return EXIT_OK
+
+
+def context(
+    query: Annotated[list[str], typer.Argument(help="Words, names or a question.", metavar="QUERY…")],
+    limit: Annotated[
+        int, typer.Option("-n", "--limit", metavar="N", min=1, max=200, help="Limit of files.")
+    ] = 10,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            "--strategy",
+            metavar="content|metadata",
+            help="content: search the text of files; metadata: their names, first lines and definitions.",
+        ),
+    ] = "content",
+    rerank: Annotated[bool, typer.Option("--rerank", help="Let a model order the matches.")] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="MODEL", help="With --rerank: the model.")
+    ] = None,
+    json: shared.Json = False,
+) -> int:
+    """Find the project's files that are relevant to a query.
+
+    Examples:
+        llc context parse config
+        llc context "where are locks taken" -n 5
+        llc context journal --strategy metadata
+    """
+    report.check_strategy(strategy)
+    text = " ".join(query)
+    wanted = {
+        "query": text,
+        "matching_strategy": strategy,
+        "limit": limit,
+        "rerank": rerank,
+        "model": model,
+    }
+    answer = report.look_up(ROOT, recall.read_request(wanted))
+    if json:
+        write_json(report.context_json(answer))
+    else:
+        for notice in answer.notices:
+            warn(notice)
+        if not answer.matches and not answer.notices:
+            warn(report.nothing_text(answer, text))
+        write(report.context_text(answer))
+    return EXIT_OK if answer.matches else EXIT_FAILURE

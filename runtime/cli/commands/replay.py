@@ -1,0 +1,92 @@
+"""The subcommands that replay a recorded run: replay, trace."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+
+from ...host.errors import EXIT_FAILURE, EXIT_OK, UserError
+from ...host.screen import Screen
+from ...recordings import replay_command, trace_text
+from ...recordings.recording import bounded
+from ...recordings.timeline import Tape
+from .. import parameters as shared
+from ..completers import complete_loop
+from ..output import warn, write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def replay(
+    run: shared.RunOrCase,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            metavar="LOOP",
+            help="Replay the results with this program; report where it differs.",
+            autocompletion=complete_loop,
+        ),
+    ] = None,
+    json: shared.Json = False,
+) -> int:
+    """Replay a recorded run without executing anything; report differences.
+
+    Examples:
+        llc replay fix-types
+        llc replay fix-types --against edited.yaml
+    """
+    told = replay_command.replay(run, against)
+    if told.recording.left_out:
+        warn(f"note: {told.recording.left_out}")
+    if json:
+        write_json(told.to_json())
+    else:
+        write(told.as_text(Screen(sys.stdout).color))
+    return EXIT_OK if told.is_identical else EXIT_FAILURE
+
+
+def trace(
+    run: shared.RunOrCase,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="N", help="Only this point: an effect's number, iN or a state."),
+    ] = None,
+    json: shared.Json = False,
+) -> int:
+    """Step through a run, forwards and backwards.
+
+    Examples:
+        llc trace fix-types
+        llc trace fix-types --at 12
+        llc trace fix-types --json | jq .state
+    """
+    recording, image = replay_command.load(run)
+    if recording.left_out:
+        warn(f"note: {recording.left_out}")
+    with bounded(recording.about):
+        tape = Tape(recording, image)
+        number = None
+        if at is not None:
+            number = tape.find_place(at)
+            if number is None:
+                raise UserError(
+                    "no-such-point",
+                    f"there is no effect, iteration or state `{at}` in {recording.name}",
+                    f"it has {len(tape.effects)} effects; `i3` is the third iteration",
+                )
+        is_live = Screen(sys.stdout).is_live and sys.stdin is not None and sys.stdin.isatty()
+        if number is not None and not json:
+            write(trace_text.as_text(tape.at(number), tape))
+        elif json or not is_live:
+            for point in (tape.at(number),) if number is not None else tape:
+                write(json_text.dumps(point.to_json(), ensure_ascii=False) + "\n")
+        else:
+            from ...recordings.trace_tui import TraceView
+
+            TraceView(tape).run()
+    return EXIT_OK

@@ -1,0 +1,109 @@
+"""Values that can be completed for the parameters of subcommands.
+
+A completer gets the word that is being typed; one with two parameters gets the arguments before it first.
+"""
+
+from __future__ import annotations
+
+from os.path import join, relpath, splitext
+
+from ..host.files import isdir, listdir
+from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING
+from ..runs.loops import is_path, loop_files
+from ..runs.runs import runs_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..journal.run_folder import RunFolder
+
+
+def complete_loop(incomplete: str) -> list[str]:
+    """Loops by name, and paths."""
+    return [
+        *_starting(loop_files(), incomplete),
+        *_paths(incomplete, lambda path: is_path(path.rpartition("/")[2])),
+    ]
+
+
+def complete_run(incomplete: str) -> list[str]:
+    """Unfinished runs, and their loops."""
+    return _starting(_names(runs_in(ROOT)), incomplete)
+
+
+def complete_any_run(incomplete: str) -> list[str]:
+    """Runs, finished or not, and their loops; the latest first."""
+    found = [run for folder in (RUNNING, HISTORY) for run in runs_in(ROOT, folder)]
+    found.sort(key=lambda run: run.id[-20:], reverse=True)
+    return _starting(_names(found), incomplete)
+
+
+def complete_case(incomplete: str) -> list[str]:
+    """Cases by their names in `.loops/tests/`, and paths."""
+    from ..recordings import cases
+
+    found = cases.find_cases([]) if isdir(cases.FOLDER) else []
+    names = [splitext(relpath(path, cases.FOLDER))[0] for path in found]
+    paths = _paths(incomplete, lambda path: path.endswith(cases.SUFFIXES) and cases.is_case(path))
+    return _starting([*names, *paths], incomplete)
+
+
+def complete_case_or_run(incomplete: str) -> list[str]:
+    """Runs, loops and cases."""
+    return [*complete_any_run(incomplete), *complete_case(incomplete)]
+
+
+def complete_tool(incomplete: str) -> list[str]:
+    """Tools and tasks."""
+    from ...frontend.tasks.registry import TaskRegistry
+
+    return _starting(TaskRegistry(LOOPS).names(), incomplete)
+
+
+def complete_server(incomplete: str) -> list[str]:
+    """Configured MCP servers."""
+    from ..project import configuration
+
+    return _starting(configuration.load(ROOT).mcp, incomplete)
+
+
+def complete_question(incomplete: str) -> list[str]:
+    """Runs that ask a question, and their loops."""
+    from ..inspection import answer
+
+    return _starting(_names(one.run for one in answer.questions(None)), incomplete)
+
+
+def complete_answer(args: list[str], incomplete: str) -> list[str]:
+    """The choices of the question that a run asks."""
+    from ..inspection import answer
+
+    choices = [choice for one in answer.questions(args[0]) for choice in one.choices] if args else []
+    return _starting(choices, incomplete)
+
+
+def _starting(words: Iterable[str], incomplete: str) -> list[str]:
+    return [word for word in words if word.startswith(incomplete)]
+
+
+def _names(found: Iterable[RunFolder]) -> dict[str, None]:
+    return dict.fromkeys(name for run in found for name in (run.name, run.id))
+
+
+def _paths(incomplete: str, is_wanted: Callable[[str], bool]) -> list[str]:
+    """Folders, and the files that are wanted."""
+    folder, _, start = incomplete.rpartition("/")
+    try:
+        files = sorted(listdir(folder or "."))
+    except OSError:
+        return []
+    found = []
+    for file in files:
+        path = join(folder, file)
+        if file.startswith(start) and (start or not file.startswith(".")):
+            if isdir(path):
+                found.append(path + "/")
+            elif is_wanted(path):
+                found.append(path)
+    return found
