@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from os.path import join, relpath, splitext
 
-from ..host.files import isdir, listdir
+from ..host import files
 from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING
 from ..runs.loops import is_path, loop_files
 from ..runs.runs import runs_in
@@ -43,7 +43,7 @@ def complete_case(incomplete: str) -> list[str]:
     """Cases by their names in `.loops/tests/`, and paths."""
     from ..recordings import cases
 
-    found = cases.find_cases([]) if isdir(cases.FOLDER) else []
+    found = cases.find_cases([]) if files.isdir(cases.FOLDER) else []
     names = [splitext(relpath(path, cases.FOLDER))[0] for path in found]
     paths = _paths(incomplete, lambda path: path.endswith(cases.SUFFIXES) and cases.is_case(path))
     return _starting([*names, *paths], incomplete)
@@ -95,14 +95,14 @@ def _paths(incomplete: str, is_wanted: Callable[[str], bool]) -> list[str]:
     """Folders, and the files that are wanted."""
     folder, _, start = incomplete.rpartition("/")
     try:
-        files = sorted(listdir(folder or "."))
+        entries = sorted(files.listdir(folder or "."))
     except OSError:
         return []
     found = []
-    for file in files:
+    for file in entries:
         path = join(folder, file)
         if file.startswith(start) and (start or not file.startswith(".")):
-            if isdir(path):
+            if files.isdir(path):
                 found.append(path + "/")
             elif is_wanted(path):
                 found.append(path)

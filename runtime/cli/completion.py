@@ -10,9 +10,8 @@ from __future__ import annotations
 import shlex
 from os.path import expanduser
 
-from ..host.environment import environ
+from ..host import environment, files
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
-from ..host.files import makedirs, open
 from ..project.options import FLAG
 from . import verbs
 from .output import write, write_data
@@ -100,7 +99,7 @@ def answer(request: str) -> int | None:
         if not isinstance(error, UserError | CompileError | JournalError):
             raise
         offers, code = [], EXIT_FAILURE
-    if shell == "fish" and environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
+    if shell == "fish" and environment.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return EXIT_OK if offers else EXIT_FAILURE
     told = tell(offers) if code == EXIT_OK else ""
     if told:
@@ -197,11 +196,11 @@ def set_up(program: str, is_install: bool) -> int | None:
         return EXIT_OK
     folder, settings = expanduser("~/.bash_completions"), expanduser("~/.bashrc")
     path = f"{folder}/{program}.sh"
-    makedirs(folder, exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
+    files.makedirs(folder, exist_ok=True)
+    with files.open(path, "w", encoding="utf-8") as file:
         file.write(text)
     line = f"source '{path}'\n"
-    with open(settings, "a+", encoding="utf-8") as file:
+    with files.open(settings, "a+", encoding="utf-8") as file:
         file.seek(0)
         if line not in file.read():
             file.write(f"\n{line}")
@@ -213,20 +212,20 @@ def set_up(program: str, is_install: bool) -> int | None:
 
 
 def _from_bash() -> tuple[list[str], str]:
-    words = _split(environ.get("COMP_WORDS", ""))
-    at = int(environ.get("COMP_CWORD", "0"))
+    words = _split(environment.environ.get("COMP_WORDS", ""))
+    at = int(environment.environ.get("COMP_CWORD", "0"))
     return words[1:at], words[at] if at < len(words) else ""
 
 
 def _from_line() -> tuple[list[str], str]:
-    line = environ.get(_LINE, "")
+    line = environment.environ.get(_LINE, "")
     words = _split(line)[1:]
     return (words[:-1], words[-1]) if words and not line.endswith(" ") else (words, "")
 
 
 def _from_powershell() -> tuple[list[str], str]:
-    words = _split(environ.get(_LINE, ""))[1:]
-    start = environ.get("_TYPER_COMPLETE_WORD_TO_COMPLETE", "")
+    words = _split(environment.environ.get(_LINE, ""))[1:]
+    start = environment.environ.get("_TYPER_COMPLETE_WORD_TO_COMPLETE", "")
     return words[:-1] if start else words, start
 
 

@@ -6,9 +6,8 @@ those of a run, which has an outcome (`launch.report`).
 
 from __future__ import annotations
 
-from ..host.environment import environ
+from ..host import environment, files
 from ..host.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
-from ..host.files import isfile
 from . import output, parse, verbs
 from .table import VERBS
 
@@ -22,7 +21,7 @@ _MASKING = ("run", "resume")
 
 def start(program: str, words: list[str]) -> int:
     """Perform a command line or complete one; the exit code."""
-    request = environ.get(f"_{program.replace('-', '_').upper()}_COMPLETE")
+    request = environment.environ.get(f"_{program.replace('-', '_').upper()}_COMPLETE")
     if request is not None:
         from . import completion
 
@@ -92,7 +91,7 @@ def _unknown(program: str, name: str) -> UserError:
     from ...ir.diagnostics import clean, suggest
     from ..runs.loops import is_path, loop_files
 
-    is_loop = name in loop_files() or (is_path(name) and isfile(name))
+    is_loop = name in loop_files() or (is_path(name) and files.isfile(name))
     help = f"to run it: {program} run {name}" if is_loop else suggest(name, VERBS, "commands")
     return UserError("unknown-command", f"{program} has no command `{clean(name, 60)}`", help)
 

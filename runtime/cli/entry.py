@@ -11,6 +11,7 @@ import gc
 import sys
 from errno import EIO, ENOSPC
 
+from ..host import files
 from ..host.errors import (
     EXIT_FAILURE,
     EXIT_HANGUP,
@@ -19,7 +20,6 @@ from ..host.errors import (
     EXIT_PIPE,
     reason,
 )
-from ..host.files import mkstemp, open
 from ..host.screen import flush_standard_streams
 from ..host.secrets import masked
 from ..launch import early_signals
@@ -93,8 +93,8 @@ def _report(error: Exception) -> int:
 
     lines = traceback.format_exception(error)
     try:
-        fd, path = mkstemp(prefix="llc-crash-", suffix=".txt")
-        with open(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
+        fd, path = files.mkstemp(prefix="llc-crash-", suffix=".txt")
+        with files.open(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(masked(f"{' '.join(sys.argv)}\n\n{''.join(lines)}"))
         where = f"please report it with the file {path}"
     except OSError:

@@ -6,12 +6,13 @@ import inspect
 from types import NoneType
 from typing import Any, get_args, get_origin
 
-from ..host.files import open
+from ..host import files
 from ..project.options import FLAG, INTEGER, NUMBER, TEXT, CommandParameter
 from .typer_app import COMMANDS, OPEN, about_program, hints, name_of
 
 _HEAD = '''\
 """The subcommands and their parameters as data. Generated: `python -m llc.runtime.cli.generate`."""
+
 # fmt: off
 # ruff: noqa: E501
 from __future__ import annotations
@@ -102,5 +103,5 @@ def _row(name: str, default: Any, type: Any, declared: Any) -> tuple[Any, ...]:
 if __name__ == "__main__":
     path = __file__.replace("generate", "table")
     text = table()
-    with open(path, "w", encoding="utf-8") as file:
+    with files.open(path, "w", encoding="utf-8") as file:
         file.write(text)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from ..host.environment import environ
-from ..host.terminal import get_terminal_size
+from ..host import environment, terminal
 from ..project.options import FLAG, CommandParameter
 from . import parse
 from .verbs import VERBS, program
@@ -91,12 +90,12 @@ def _section(title: str, rows: Iterable[tuple[str, str]], width: int) -> str:
 def _width() -> int:
     """Width of a page: that of the terminal, within bounds."""
     try:
-        columns = int(environ.get("COLUMNS", ""))
+        columns = int(environment.environ.get("COLUMNS", ""))
     except ValueError:
         columns = 0
     if columns <= 0:
         try:
-            columns = get_terminal_size(1).columns or 80
+            columns = terminal.get_terminal_size(1).columns or 80
         except OSError:
             columns = 80
     return max(min(columns - 2, _WIDEST), _NARROWEST)

@@ -6,7 +6,6 @@ import sys
 
 from ...host.errors import UserError
 from ...host.screen import Screen
-from ...launch import resume as resuming
 from ...launch import run as launch
 from ...project.options import OVERRIDES, values
 from .. import parameters as shared
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     import typer
 
     from ...journal.run_folder import RunFolder
+
+# `run` starts from the cache as quickly as possible, so the others import what they need.
 
 
 def run(
@@ -90,6 +91,8 @@ def resume(
 ) -> int:
     """Resume an interrupted run."""
     given = locals()
+    from ...launch import resume as resuming
+
     return resuming.resume(values(given.pop("run"), given))
 
 
@@ -199,6 +202,7 @@ def fork(
     overrides = {name: given.pop(name) for name in OVERRIDES}
     is_changed = with_ is not None or any(overrides.values())
     changes = values(with_ or "", overrides) if is_changed else None
+    from ...launch import resume as resuming
     from ...recordings import fork as forking
 
     def make() -> RunFolder:
