@@ -21,7 +21,7 @@ def record(command: Command, ended: Outcome) -> None:
         command.warn("note: the run was interrupted, so no case is recorded")
         return
     try:
-        path = cases.case_path(command.values.record)
+        path = cases.case_path(command.values.record or "")
         case, notices = make_case.make(find.RunFiles.of(command.folder), path)
         case_writer.write(case)
     except (UserError, JournalError) as error:
