@@ -1,1 +1,4 @@
-"""The core language after expansion: nodes, scopes, library, macros by syntax rules, checks."""
+"""The core language: nodes, scopes, the table of forms, the library, `syntax-rules`, checks, printer.
+
+Must not contain: handlers of forms (`expand`), or states (`lower`).
+"""

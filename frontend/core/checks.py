@@ -69,8 +69,8 @@ def check(
     nodes = list(walk(program))
     known = {**(functions or {}), **_known_values(nodes)}
     expected = list(expected)
-    told = {place.value for place in expected}
-    found = [*_calls(nodes, known, told), *_unfit(expected, known), *_recurs(program, nodes)]
+    elsewhere = {place.value for place in expected}
+    found = [*_calls(nodes, known, elsewhere), *_unfit(expected, known), *_recurs(program, nodes)]
     if not has_errors and not found:
         found += _unreachable(nodes)
         found += _unused(locals)
@@ -91,12 +91,12 @@ def _known_values(nodes: list[Core]) -> dict[Binding, Core]:
     return known
 
 
-def _calls(nodes: list[Core], known: dict[Binding, Core], told: set[Core]) -> Iterable[Diagnostic]:
-    """`told`: functions whose calls are checked elsewhere."""
+def _calls(nodes: list[Core], known: dict[Binding, Core], elsewhere: set[Core]) -> Iterable[Diagnostic]:
+    """`elsewhere`: functions whose calls are checked elsewhere."""
     for node in nodes:
         if isinstance(node, Apply):
             finding = _call(node, known)
-            if finding is not None and _what_is_called(node.callee, known) not in told:
+            if finding is not None and _what_is_called(node.callee, known) not in elsewhere:
                 yield finding
 
 

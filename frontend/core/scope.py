@@ -141,7 +141,7 @@ def base_symbol(identifier: Identifier) -> Symbol:
 
 
 def is_same_meaning(left: Identifier, left_scope: Scope, right: Identifier, right_scope: Scope) -> bool:
-    """Whether two identifiers mean the same where they stand (`free-identifier=?`)."""
+    """Whether two identifiers have the same meaning, each in its scope (`free-identifier=?`)."""
     one = left_scope.find(left)
     other = right_scope.find(right)
     if one is None and other is None:

@@ -98,7 +98,8 @@ def expand_definitions(data: Sequence[Datum], source: Source, environment: Envir
 def expand_library(data: Sequence[Datum], source: Source) -> tuple[dict[str, Lambda], list[Diagnostic]]:
     """The functions that a file of `stdlib/` defines, by name.
 
-    They refer to one another, and to the rest of the library, by `Library` nodes, so each stands alone.
+    They refer to one another, and to the rest of the library, by `Library` nodes, so each can be lowered
+    separately.
     """
     x = Context(ALONE)
     functions = _library(x, data)

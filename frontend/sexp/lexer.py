@@ -227,7 +227,7 @@ def _short(token: str) -> str:
     return token if len(token) <= 40 else f"{token[:30]}…"
 
 
-# --- what stands between quotes or bars -------------------------------------------------------
+# --- contents of strings and barred symbols ---------------------------------------------------
 
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -236,7 +236,7 @@ _ESCAPES = '\\" \\\\ \\n \\t \\r \\u0041'
 
 
 def read_string(token: str, problems: list[Problem]) -> str:
-    """The text of a string token; what is wrong with it is added to `problems`."""
+    """The text of a string token; errors are added to `problems`."""
     body = token[1:-1] if is_closed_string(token) else token[1:]
     return _unescape(body, problems)
 

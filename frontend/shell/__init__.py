@@ -1,1 +1,4 @@
-"""Analysis of shell commands: lexical contexts, grammar, taint of interpolated values, hazards."""
+"""Analysis of shell commands: quoting contexts of variables, grammar, taint analysis, hazards.
+
+Must not contain: the `${…}` syntax of templates (`template`).
+"""

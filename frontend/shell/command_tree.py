@@ -51,7 +51,7 @@ class Part:
 
 @define(eq=False)
 class Command:
-    """A simple command, or as much of a compound one as stands before its first `;` or newline.
+    """A simple command, or the part of a compound one before its first `;` or newline.
 
     inputs: the texts of here-strings and here-documents. files: those it reads.
     is_arithmetic: `(( … ))`, its only word.

@@ -59,7 +59,7 @@ class Frame:
 
     @property
     def is_body(self) -> bool:
-        """Whether commands stand here, not a case's subject and patterns."""
+        """Whether this is a place of commands, not a case's subject or pattern."""
         return self.kind != "case" or self.phase == "body"
 
     @property
@@ -72,7 +72,7 @@ class Frame:
         self.words = []
         self.command = True
         self.redirect = ""
-        if self.name not in ("in", "body"):  # these may stand on the next line
+        if self.name not in ("in", "body"):  # these can be on the next line
             self.name = ""
 
 

@@ -35,7 +35,7 @@ def _refusal(message: str, help: str) -> Hazard:
 
 _VARIABLE_FIRST = 'put it in a shell variable on a line before: `v=@`, then use `"$v"` here'
 
-UNCLEAR = _refusal("where its quoting cannot be told for certain", _VARIABLE_FIRST)
+UNCLEAR = _refusal("where its quoting is not certain", _VARIABLE_FIRST)
 AFTER_BACKSLASH = _refusal(
     "follows a backslash, which would undo its quoting",
     "remove the backslash; for a literal `${` write `$${`",

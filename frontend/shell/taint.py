@@ -28,7 +28,7 @@ from .interpreters import (
 
 # Longer commands are not analysed; the system would not start them either (128 KiB).
 MAX_LENGTH = 1 << 16
-# Without any of these nothing is evaluated. Nearly every action has none.
+# A text without any of these evaluates nothing; most actions have none.
 _EVALUATES = re.compile(
     r"\(\(|\$\[|\[\[|\b(?:let|eval|trap|source|declare|typeset|local|unset|read|mapfile|readarray|watch)\b"
     r"|\s-[vR]\s|\w\[|\$\{!|@P\}|\$\{[^}]*:|[A-Z]=|(?:^|[\s;&|({/])(?:\.|\w*sh|env|python[\d.]*|perl|ruby|node"

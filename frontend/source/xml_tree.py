@@ -80,7 +80,7 @@ class Markup:
 
 
 def read_markup(source: Source) -> Markup:
-    """The tree of a source. Never raises for bad XML: `diagnostics` says what is wrong."""
+    """Parse a source. Never raises for bad XML: errors are in `diagnostics`."""
     markup = Markup(source)
     builder = _Builder(markup)
     try:

@@ -42,7 +42,7 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\ud
 
 
 def read_document(source: Source) -> Document:
-    """The document in a source. Never raises for bad YAML: `diagnostics` says what is wrong."""
+    """Parse a source. Never raises for bad YAML: errors are in `diagnostics`."""
     document = Document(source)
     bad = _FORBIDDEN.search(document.text)
     if bad is not None:

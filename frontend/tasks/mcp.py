@@ -1,4 +1,4 @@
-"""MCP servers of a project, `mcp` in `.loops/config.yaml`, and what they were last known to offer.
+"""MCP servers of a project (`mcp` in `.loops/config.yaml`) and the kept listings of their tools.
 
     mcp:
       files: {command: npx, args: [-y, some-server, .], env: {TOKEN: $FILES_TOKEN}, timeout: 60}
@@ -37,7 +37,7 @@ _LONGEST_DOC = 2_000
 
 @frozen(kw_only=True)
 class McpServer(Spec):
-    """A server: the program that is it."""
+    """An MCP server: the program that is started."""
 
     keyed: ClassVar[bool] = True
     noun: ClassVar[str] = "the server"
@@ -59,9 +59,9 @@ class McpServer(Spec):
 
     @property
     def digest(self) -> str:
-        """Tells that a listing is of another program."""
-        told = json.dumps([self.command, self.args, self.cwd])
-        return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+        """Digest of the program, to detect a listing of another one."""
+        identity = json.dumps([self.command, self.args, self.cwd])
+        return sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 # The value of `mcp` in the configuration.
@@ -78,15 +78,15 @@ SERVERS = Type(
 
 
 def listing_path(folder: str, server: str) -> str:
-    """Where what a server offers is kept; `folder` is the project's `.loops`."""
+    """The path of a server's listing; `folder` is the project's `.loops`."""
     return join(folder, LISTINGS, f"{server}.json")
 
 
 def listing_text(server: McpServer, tools: list[dict[str, Any]]) -> str:
     kept = ("name", "description", "inputSchema", "outputSchema")
     rows = [{key: tool[key] for key in kept if key in tool} for tool in tools]
-    told = {"server": server.name, "digest": server.digest, "tools": rows}
-    return json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    listing = {"server": server.name, "digest": server.digest, "tools": rows}
+    return json.dumps(listing, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 class McpTools:
@@ -119,12 +119,12 @@ class McpTools:
         return listing.get(tool) if isinstance(listing, dict) else None
 
     def signatures(self) -> list[Signature]:
-        """All that is known to be offered."""
+        """The signatures of all tools in the listings."""
         listings = [self._listing(server) for server in self.servers]
         return [tool for listing in listings if isinstance(listing, dict) for tool in listing.values()]
 
     def is_listed(self, server: str) -> bool:
-        """Whether it is known what a server offers."""
+        """Whether there is a listing of a server's tools."""
         return server in self.servers and isinstance(self._listing(server), dict)
 
     def trouble(self, name: str) -> tuple[str, str | None]:
@@ -146,7 +146,7 @@ class McpTools:
         return f"the MCP server `{server}` has no tool `{tool}`", f"{help}; {again}"
 
     def _listing(self, server: str) -> dict[str, Signature] | str:
-        """The tools of a server, or why they are not known, as words that go on a sentence."""
+        """The tools of a server, or the reason why they are not known, as the end of a sentence."""
         if server not in self._listings:
             self._listings[server] = self._read(server)
         return self._listings[server]
@@ -159,10 +159,10 @@ class McpTools:
             return ""
         try:
             source = read_source(path)
-            told = json.loads(source.text or "")
-            if told["digest"] != self.servers[server].digest:
+            listing = json.loads(source.text or "")
+            if listing["digest"] != self.servers[server].digest:
                 return ": its command has changed since it was asked"
-            return offered(server, told["tools"], source)
+            return offered(server, listing["tools"], source)
         except (CompileError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return f": {path} cannot be read"
 
@@ -179,13 +179,13 @@ def _configured(path: str) -> dict[str, McpServer]:
 
 
 def offered(server: str, tools: list[dict[str, Any]], source: Source | None = None) -> dict[str, Signature]:
-    """The tools of a listing that a program can call, by name: what the language cannot write is left out."""
+    """The tools of a listing by name, without those whose names the language cannot write."""
     found = [tool for tool in tools if isinstance(tool.get("name"), str) and is_name(tool["name"])]
     return {tool["name"]: signature(server, tool, source) for tool in found}
 
 
 def signature(server: str, tool: dict[str, Any], source: Source | None) -> Signature:
-    """A tool of a listing, by its JSON Schema; what a signature cannot say of it, the server checks."""
+    """The signature of a listed tool, from its JSON Schema; the server checks the rest of it."""
     schema = tool.get("inputSchema")
     output = tool.get("outputSchema")
     declared = output.get("properties") if isinstance(output, dict) else None
@@ -205,12 +205,12 @@ def signature(server: str, tool: dict[str, Any], source: Source | None) -> Signa
 
 
 def _line(text: Any) -> str:
-    """What a server says of something, in one line that is fit to be shown."""
+    """A server's description as one printable line."""
     return clean(" ".join(str(text or "").split()), _LONGEST_DOC)
 
 
 def _parameters(schema: Any) -> tuple[Parameter, ...] | None:
-    """The parameters, those that are required first; None where any name goes."""
+    """The parameters, required ones first; None where any name is allowed."""
     if not isinstance(schema, dict):
         return None
     properties = schema.get("properties") or {}
@@ -238,7 +238,7 @@ def _parameter(name: str, schema: dict[str, Any], is_required: bool) -> Paramete
         name,
         (type_named(kind) if isinstance(kind, str) else None) or "any",
         is_required,
-        None,  # the server knows its defaults
+        None,  # the server applies its defaults
         _line(schema.get("description")),
         choices=tuple(choices) if texts and choices else (),
     )

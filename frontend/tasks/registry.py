@@ -46,8 +46,8 @@ class Found:
 class TaskRegistry:
     """The tools and tasks around one program.
 
-    folder: the project's `.loops`, None for a program that stands alone. sides: what `--declare`
-    names, as text.
+    folder: the project's `.loops`, None for a program without a project. sides: the texts of
+    `--declare`.
     """
 
     def __init__(self, folder: str | None = None, sides: Iterable[str] = ()) -> None:

@@ -64,7 +64,7 @@ class Parameter:
 class Signature:
     """A tool or a task, by its full name.
 
-    parameters: in their order; None where nothing is known of them, so that any name goes.
+    parameters: in their order; None where they are unknown, so that any name is allowed.
     effect: the kind of effect that a call performs. definition: what that effect carries, plain data.
     on_unknown: the policy of a resumed run if the outcome is unknown.
     source, span: where it is declared, None for what is built in.

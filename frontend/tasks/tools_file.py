@@ -128,7 +128,7 @@ class ToolsFile(Spec):
 
 
 def read_tools(source: Source) -> tuple[list[Signature], list[Diagnostic]]:
-    """The tools that a file declares, and what is wrong with it. A tool with an error is left out."""
+    """The tools that a file declares, and the findings. A tool with an error is left out."""
     document = read_document(source)
     tools: list[Signature] = []
     try:

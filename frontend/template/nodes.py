@@ -56,7 +56,7 @@ NAMESPACES = {
     )
 }
 
-# The primitive that quotes a value for where it stands (`ir.primitives`).
+# The primitive that quotes a value, by context (`ir.primitives`).
 QUOTING_PRIMITIVES = {
     "word": "shell_word",
     "single": "shell_single",
