@@ -218,7 +218,7 @@ def test_a_run_without_a_terminal_waits_for_llc_answer(project: Path) -> None:
     assert "Deploy?" in llc_("status", "confirm").stdout
     refused = llc_("answer", "confirm", "maybe")
     assert refused.returncode == 2
-    assert "none of the choices" in refused.stderr
+    assert "not one of the choices" in refused.stderr
     assert llc_("answer", "confirm", "yes").stdout.startswith("answered confirm-")
     told, _ = run.communicate(timeout=20)
     assert json.loads(told)["status"] == "success"
