@@ -253,7 +253,6 @@ MEANINGS = {
     "unknown-value": "a value is none of the known words",
     "unknown-variable": "a variable does not exist",
     "unknown-verdict": "a route for a verdict that the evaluator never gives",
-    "unknown-word": "a recorded case has an unknown word",
     "unpriced-model": "a budget in USD for a model whose price is not known",
     "unquotable-variable": "a variable at a place of a command where no quoting helps",
     "unreachable-code": "code is never evaluated",
