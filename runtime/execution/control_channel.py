@@ -1,8 +1,8 @@
-"""Where a process that runs many takes requests to stop one of them.
+"""Control channel: requests to stop single runs of a process that drives many.
 
 A pipe with a name in the folder of the running; each run's lock file tells it as `host`. Who wants a run to
-stop writes its id there, a line each time: the second insists. A pipe that nobody reads is left of a
-process that was killed.
+stop writes its id there, one line per request; a second request kills its actions. A pipe without a reader
+was left by a killed process.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class ControlChannel:
 
     @classmethod
     def open(cls) -> ControlChannel | None:
-        """A new one; None where pipes cannot have names."""
+        """Create a channel; None where named pipes are unsupported."""
         folder = make_running_folder(ROOT)
         _sweep(folder)
         flags = files.O_NONBLOCK
-        # Nobody shall find one that is not read yet, and one process may run several batches.
+        # Created under another name: a reader exists once it is found. One process may run several batches.
         path = os.path.join(folder, f"{_PREFIX}{processes.getpid()}-{clock.monotonic_ns():x}")
         new = os.path.join(folder, f".new{_PREFIX}{processes.getpid()}-{clock.monotonic_ns():x}")
         try:
@@ -53,7 +53,7 @@ class ControlChannel:
         return self._read
 
     def requests(self) -> list[str]:
-        """The runs that somebody wants to stop, since this was asked last."""
+        """Ids of the runs to stop, requested since the last call."""
         try:
             data = files.read(self._read, _MOST)
         except BlockingIOError:
@@ -69,7 +69,7 @@ class ControlChannel:
 
 
 def ask(path: str, run_id: str) -> bool:
-    """Ask the process at `path` to stop a run; False where it is there no more."""
+    """Ask the process at `path` to stop a run; False if it has ended."""
     try:
         pipe = files.open_handle(path, files.O_WRONLY | files.O_NONBLOCK)
     except OSError as error:
@@ -84,7 +84,7 @@ def ask(path: str, run_id: str) -> bool:
 
 
 def _sweep(folder: str) -> None:
-    """Remove those of processes that were killed."""
+    """Remove the pipes of killed processes."""
     for name in files.listdir(folder):
         if name.startswith(_PREFIX):
             path = os.path.join(folder, name)

@@ -1,11 +1,11 @@
-"""The driver: runs a machine against a world, with the journal ahead of the world.
+"""Driver: runs a machine against a world, with a write-ahead journal.
 
-Owns the order in which things happen to be safe: `effect started` is on disk before the world is
-touched; `effect finished` is in the file before the machine goes on, and on disk before anything can
-follow from it. Effects that wait at the same time are performed at once (`effects`); the program gets their
-results one by one, in the order of the journal. Where it has to wait it yields what it waits for
-(`waiting`), so that one run and many are driven alike. It knows no loops; what a loop means is in the
-program it runs. See `spec/events.md`.
+Owns the order that makes a run safe: `effect started` is on disk before the effect is performed; `effect
+finished` is in the file before the machine continues, and on disk before anything that depends on it.
+Pending effects are performed concurrently (`effect_pool`); the program gets their results one by one, in the
+order of the journal. To wait, the driver yields what it waits for (`host.coroutines`), so that one run and
+many are driven by the same code. It writes only through `run_record`, and knows nothing of loops: what a
+loop means is in its program. See `spec/events.md`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     Stop = Effect | Waiting | Done | Fault | OutOfFuel
     Answered = tuple[Effect, dict[str, Any]]
 
-# Effects that act are performed so many at once where nobody says otherwise.
+# Default limit of concurrently performed effects.
 JOBS = 8
 
 
@@ -54,7 +54,7 @@ class Driver:
     began. refusals: what the world raises when it will not perform an effect; that ends the run.
     settle(effect): the answer to an effect that is not to be performed, None for one that is.
     jobs: how many effects are performed at once at most. pool: where they are performed, and how many at
-    once, where it is shared with other runs; whoever gives one takes the `steps` of the run, and waits for
+    once, where it is shared with other runs; its owner iterates over the `steps` of the run and waits for
     it. checkpoints: where to keep them, None for nowhere. doubtful(): what `Position.marks` gives. fuel:
     how many ticks the program may use in all. spending: what the run may spend, None for what it likes.
     """
@@ -130,7 +130,7 @@ class Driver:
         # Effects that were asked for: not looked at yet, and those that wait until fewer are performed.
         self._asked: deque[Effect] = deque()
         self._queued: list[Effect] = []
-        # Those in effects, with their displays.
+        # Effects in the pool, with their observers.
         self._performed: dict[int, tuple[Effect, Display]] = {}
         self._log = EffectLog(journal, spending)
         self._record = RunRecord(
@@ -162,7 +162,7 @@ class Driver:
     ) -> Steps[Outcome]:
         """Run to the end, or to an interrupt, step by step.
 
-        The arguments are for a run that goes on: what its machine said last, what it noted that is not in
+        The arguments are for a resumed run: what its machine returned last, what it noted that is not in
         the journal, the results of effects that wait and are not to be performed, by number, and where
         the program was when it asked for each that waits.
         Raises JournalError when the journal cannot be written; then nothing more was performed.
@@ -200,7 +200,7 @@ class Driver:
         return (yield from self._end(self.outcome("error").take(stop)))
 
     def _step(self, *answer: Any) -> Stop:
-        """Run the machine on, with an answer and its effect's number if there is one."""
+        """Continue the machine, with a result and the number of its effect if there is one."""
         machine = self._machine
         if machine.ticks >= self._fuel:
             raise FuelLimitReached(self._fuel)
@@ -215,7 +215,7 @@ class Driver:
             self._record.settle()
             self._record.tick()
             if self._beside is not None and (self._asked or self._queued):
-                begun = self._begin_beside()
+                begun = self._begin_concurrent()
                 if begun:
                     self._record.sync()
                 self._start(begun)
@@ -247,7 +247,7 @@ class Driver:
                 if not self._takes_long(effect):
                     return effect, self._perform(effect)
                 self._queued.append(effect)
-            yield from self._perform_beside(self._begin_beside())
+            yield from self._perform_concurrently(self._begin_concurrent())
             answered = yield from self._wait()
             if answered is not None:
                 return answered
@@ -301,7 +301,7 @@ class Driver:
 
     # --- several at once ------------------------------------------------------------------------
 
-    def _begin_beside(self) -> list[tuple[Effect, Context]]:
+    def _begin_concurrent(self) -> list[tuple[Effect, Context]]:
         """Begin what was asked for, as far as there is room; what is to be performed once that is on disk."""
         effects = self._effects
         if effects is None:
@@ -340,7 +340,7 @@ class Driver:
                     room -= 1
                     effects.take_room()
                 begun.append((effect, context))
-            display = self._display.beside(effect.seq)
+            display = self._display.concurrent(effect.seq)
             self._performed[effect.seq] = (effect, display)
             if EFFECTS[effect.kind].waits:
                 display.effect_start(effect.kind, effect.args)
@@ -348,8 +348,8 @@ class Driver:
         effects.want_room(wants_room)
         return begun
 
-    def _perform_beside(self, begun: list[tuple[Effect, Context]]) -> Steps[None]:
-        """Put on disk what was begun, and what was done, and perform it."""
+    def _perform_concurrently(self, begun: list[tuple[Effect, Context]]) -> Steps[None]:
+        """Sync the starts and results of effects, then perform those that start."""
         if begun or self._record.is_unsynced:
             yield Apart(self._record.sync)
             self._record.is_unsynced = False
@@ -358,7 +358,7 @@ class Driver:
         self._start(begun)
 
     def _start(self, begun: list[tuple[Effect, Context]]) -> None:
-        """Perform in effects what is on record."""
+        """Perform the effects whose start is on record."""
         assert self._effects is not None
         for effect, context in begun:
             self._effects.start(effect, context)
@@ -374,7 +374,7 @@ class Driver:
             raise BudgetLimitReached(*why)
 
     def _wait(self) -> Steps[Answered | None]:
-        """What happens next to an effect in a worker; its result where it has one now."""
+        """The next event of an effect in the pool; its result if it has finished."""
         effects = self._effects
         assert effects is not None
         if self._pool is not None:
@@ -413,7 +413,7 @@ class Driver:
         return None
 
     def _wind_down(self) -> Steps[Stop]:
-        """End what is performed after an interrupt. What finished all the same is told to the program."""
+        """Stop the effects after an interrupt. The program gets the results of those that finish."""
         stop: Stop = OutOfFuel()
         is_stopped = False
         effects = self._effects
@@ -435,7 +435,7 @@ class Driver:
         return stop
 
     def _close_effects(self) -> Steps[None]:
-        """End what is performed, whatever it says."""
+        """Stop all effects and discard their results."""
         effects = self._effects
         while effects is not None and effects.end():
             yield effects
@@ -466,7 +466,7 @@ class Driver:
         )
 
     def _tick(self) -> float:
-        """Look after what is seen from outside; after how many seconds to do so again."""
+        """Update what users see; the number of seconds until the next update."""
         self._display.tick()
         self._record.refresh()
         return TICK if self._pool is None else self._record.next_refresh()
@@ -474,7 +474,7 @@ class Driver:
     # --- the end ------------------------------------------------------------------------------
 
     def outcome(self, status: str) -> Outcome:
-        """How far the run is, ended with `status`."""
+        """The outcome of the run so far, with this status."""
         outcome = Outcome(self._run.id, self._program, self._kind, status)
         outcome.final_state = self._progress.state
         outcome.iterations = self._progress.iteration
@@ -502,7 +502,7 @@ class Driver:
         if self._paused is not None:
             outcome.terminated_by = reason = self._paused
         if isinstance(why, FuelLimitReached | BudgetLimitReached):
-            reason = why.tell(outcome, self._machine)
+            reason = why.describe(outcome, self._machine)
         state, duration_ms = outcome.final_state, outcome.duration_ms
         self._record.last_event(RunInterrupted(state=state, duration_ms=duration_ms, reason=reason))
         yield Apart(self._record.sync)

@@ -1,7 +1,6 @@
-"""What the journal tells of a run's effects, and which of them are under way.
+"""Effect log: the journal events of effects, and the effects in progress.
 
-Owns the fields of the events around an effect (`spec/events.md`). When they are on disk is the business
-of the driver.
+Owns the fields of these events (`spec/events.md`). The driver decides when they must be on disk.
 """
 
 from __future__ import annotations
@@ -19,14 +18,15 @@ if TYPE_CHECKING:
     from ..journal.position import Where
     from ..project.budget import Spending
 
-# A longer command stands whole among the arguments, and shortened as `action`.
+# Length from which `action` is shortened; the arguments contain the whole command.
 LONGEST_ACTION = 4096
 
 
 class EffectLog:
-    """Writes to a journal what happens to effects.
+    """Writes the events of effects to a journal.
 
-    spending: is told too, None where nothing bounds it. places: where the program was when it asked for each
+    spending: counts what effects use, None without a budget.
+    places: where the program was when it asked for each
     effect that waits. last: the highest number of an effect that began.
     """
 
@@ -81,7 +81,7 @@ class EffectLog:
         self.places.pop(effect.seq, None)
 
     def under_way(self) -> dict[str, Any]:
-        """What a checkpoint has to keep of it, as plain data."""
+        """The effects in progress as plain data, for a checkpoint."""
         return {
             "last": self.last,
             "open": [[seq, processes] for seq, processes in self._open.items()],

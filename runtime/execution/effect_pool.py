@@ -1,9 +1,8 @@
-"""Effects that are performed at once: each in a thread, with a world and an interrupt of its own.
+"""Effect pool: concurrent effects, each in a thread with a world and an interrupt of its own.
 
-Owns the threads and how what happens in them comes to the one that drives the run: in messages, which
-that one takes out when it waits. So the journal, the display and the machine have one owner, and each
-kind of effect is performed by the same code as where it is alone. Sleeping takes no thread. A pool has
-the threads of one run, or those that many runs share.
+Owns the threads and their messages to the driver, which takes them when it waits. Journal, display and
+machine therefore have one owner, and each kind of effect is performed by the same code as alone. Sleeping
+takes no thread. A pool has the threads of one run, or those that many runs share.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _FOREVER = float("inf")
 
 
 class _Worker:
-    """A place for one effect at a time: what it works with stays for the next one."""
+    """World and interrupt for one effect at a time, reused by the next one."""
 
     __slots__ = ("interrupt", "is_asking", "owner", "world")
 
@@ -54,7 +53,7 @@ class _Worker:
 
 
 class EffectPool:
-    """The threads and the timers of a run, or of many. at_once: so many effects do something at most."""
+    """Threads and timers of one run, or of many. at_once: limit of concurrently active effects."""
 
     def __init__(self, at_once: int) -> None:
         self.at_once = at_once
@@ -70,7 +69,7 @@ class EffectPool:
         self._read, self._write = pipes.pipe()
         pipes.set_blocking(self._write, False)
         pipes.set_blocking(self._read, False)
-        # Whether whoever waits is to look again, and whether it sleeps.
+        # Whether the waiting driver must look again, and whether it sleeps.
         self._is_woken = self._sleeps = False
 
     def do(self, work: Callable[[], object]) -> None:
@@ -85,7 +84,7 @@ class EffectPool:
         self.wake()
 
     def wake(self) -> None:
-        """In a thread: let whoever waits look again."""
+        """In a thread: wake the waiting driver."""
         self._is_woken = True
         if self._sleeps:
             with contextlib.suppress(BlockingIOError):
@@ -123,9 +122,9 @@ class EffectPool:
         return effects, message
 
     def pause(self, seconds: float, *descriptors: int) -> None:
-        """Wait for a message, a timer or one of the descriptors, for so many seconds at most.
+        """Wait for a message, a timer or one of the descriptors, with a timeout in seconds.
 
-        What came since the last time is not waited for: nobody may have looked at it.
+        Returns at once if a message has arrived since the last call.
         """
         self._sleeps = True
         if not self._is_woken:
@@ -151,7 +150,7 @@ class EffectPool:
         return idle.pop() if idle else _Worker()
 
     def forget(self, effects: RunEffects) -> None:
-        """A run is over: what is its own goes, what the next one can use stays."""
+        """A run has ended: drop what belongs to it, keep what the next one can use."""
         self.hungry.pop(effects, None)
         for worker in self._idle:
             if worker.owner is effects and worker.world is not None:
@@ -214,7 +213,7 @@ class RunEffects:
     # --- beginning ------------------------------------------------------------------------------
 
     def sleep(self, seq: int, seconds: float, result: Callable[[], dict[str, Any]]) -> None:
-        """`result()` is the result of effect `seq`, in so many seconds."""
+        """Schedule `result()` as the result of effect `seq`."""
         self._sleeping[seq] = self._pool.at(clock.monotonic() + seconds, self, seq, result)
 
     def take_room(self) -> None:
@@ -223,7 +222,7 @@ class RunEffects:
         self._taken += 1
 
     def start(self, effect: Effect, context: Context) -> None:
-        """Perform an effect in a thread, which has its room; what the context is told comes as messages."""
+        """Perform an effect in a thread; calls on its context arrive as messages."""
         pool, seq = self._pool, effect.seq
         worker = pool.worker(self)
         if worker.owner is not self:
@@ -286,7 +285,7 @@ class RunEffects:
             self.tick_within(self._on_tick())
 
     def tick_within(self, seconds: float) -> None:
-        """Call `on_tick` in so many seconds at the latest."""
+        """Call `on_tick` within this number of seconds."""
         when = clock.monotonic() + seconds
         if when < self._tick_at:
             self._tick_at = when

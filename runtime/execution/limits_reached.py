@@ -1,4 +1,4 @@
-"""Why a run stops before its end though nobody asked it to: it has used up what it may use."""
+"""Limits reached: a run stops because it has used up its fuel or its budget. It can be resumed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..journal.outcome import Outcome
 
 
 class FuelLimitReached(Interrupted):
-    """The program has used all its fuel: it stops where it is, and can go on with more."""
+    """The program has used all its fuel."""
 
     def __init__(self, fuel: int) -> None:
         self.fuel = fuel
         super().__init__()
 
-    def tell(self, outcome: Outcome, machine: Machine) -> str:
-        """Put it into the outcome; a word for it."""
+    def describe(self, outcome: Outcome, machine: Machine) -> str:
+        """Describe it in the outcome; the reason for the journal."""
         outcome.terminated_by = "fuel"
         outcome.place = machine.frames(1)[-1].place
         outcome.error = {
@@ -29,17 +29,17 @@ class FuelLimitReached(Interrupted):
 
 
 class BudgetLimitReached(Interrupted):
-    """The run has used all it may, or nobody can say: it stops before its next call, and can go on.
+    """The budget is used up, or what was used is unknown: the run stops before its next call.
 
-    help: how, with `{run}` for the run.
+    help: how to resume it, with `{run}` for the run.
     """
 
     def __init__(self, why: str, help: str) -> None:
         self.help = help
         super().__init__(why)
 
-    def tell(self, outcome: Outcome, machine: Machine) -> str:
-        """Put it into the outcome; a word for it."""
+    def describe(self, outcome: Outcome, machine: Machine) -> str:
+        """Describe it in the outcome; the reason for the journal."""
         outcome.terminated_by = "budget"
         help = self.help.replace("{run}", outcome.run or "")
         outcome.error = {"kind": "over-budget", "message": str(self), "span": None, "help": help}

@@ -1,6 +1,6 @@
-"""What is told of a run while it goes on, to whoever shows it; and the display that shows nothing.
+"""Observer protocol for run progress, and observers without output.
 
-Nothing in here decides anything: it is told what happens. What people see is in `progress_display`.
+An observer decides nothing. What users see is in `terminal.progress`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Display:
-    """What a run tells while it goes on; this one shows nothing."""
+    """Observer of a run; this one shows nothing."""
 
     def begin(self, run_id: str, program: str) -> None:
         """A run starts."""
 
     def resume(self, run_id: str, program: str, state: str | None, iteration: int) -> None:
-        """A run goes on in a state."""
+        """A run is resumed in a state."""
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         """The program said something; `ir.effects.NOTES`."""
@@ -34,14 +34,14 @@ class Display:
 
     @property
     def has_person(self) -> bool:
-        """Whether somebody sits there who can be asked: reads what is shown, and has the keyboard."""
+        """Whether a person can be asked: the output is a terminal, and so is the input."""
         return False
 
     def prompt(self, text: str) -> None:
         """Ask for a line at the keyboard."""
 
-    def beside(self, seq: int) -> Display:
-        """What shows an effect that is performed while others are."""
+    def concurrent(self, seq: int) -> Display:
+        """The observer of one of several concurrent effects."""
         return self
 
     def tick(self) -> None:
@@ -61,7 +61,7 @@ class Display:
 
 
 def has_person(screen: Screen) -> bool:
-    """Whether somebody reads a screen and sits at the keyboard of this process."""
+    """Whether both a screen and standard input are terminals."""
 
     try:
         return screen.is_terminal and terminal.isatty(0)

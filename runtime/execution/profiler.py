@@ -2,7 +2,7 @@
 
 Owns how time is divided. At each moment it belongs to the effects that are being performed, in equal parts,
 and only where there are none to llc: so it adds up to the time the run was active. Read of any journal
-(`of_events`), or measured while a run goes on (`Meter`), which tells the machine from the journal as well.
+(`of_events`), or measured during a run (`Meter`), which tells the machine from the journal as well.
 How it is shown is the business of `profiles`. Imported only when asked for.
 """
 
@@ -77,7 +77,7 @@ class Places:
         self._beside: set[tuple[str, str]] = set()
 
     def stand(self, loops: Iterable[tuple[str, str | None]]) -> None:
-        """Where a run is that goes on: the loops under way with their states, as they were heard of."""
+        """The position of a resumed run: active loops with their states, in the order of their start."""
         for loop, state in loops:
             if state is not None:
                 self._chain = (*self._chain, (loop, state))
@@ -122,7 +122,7 @@ class Places:
         return chain
 
     def names(self, chain: Chain) -> tuple[str, ...]:
-        """The states of a chain as they are shown, without those that turned out to be beside it."""
+        """The states of a chain as shown, without those that turned out to be concurrent."""
         last = chain[-1][0] if chain else ""
         return tuple(shown for loop, shown in chain if (last, loop) not in self._beside)
 
@@ -166,14 +166,14 @@ class Profile:
             cost.total += time - begun
 
     def pause(self, time: float) -> None:
-        """The run stops here: what is under way is cut off, and what follows is not its time."""
+        """The run stops here: effects in progress end, and time passes outside the run."""
         for seq in list(self._open):
             self.end(seq, time)
         self._time = None
 
     @property
     def costs(self) -> dict[tuple[tuple[str, ...], str], Cost]:
-        """By the states an effect stands in, outermost first, and its kind; the most expensive first."""
+        """Costs by the states around an effect, outermost first, and its kind; the most expensive first."""
         found: dict[tuple[tuple[str, ...], str], Cost] = {}
         for (chain, kind), cost in self._costs.items():
             found.setdefault((self.places.names(chain), kind), Cost()).add(cost)

@@ -60,7 +60,7 @@ class ScheduledRun:
         # Whether something is done for it apart, and what has happened since.
         self.is_apart = False
         self.backlog: list[Message] = []
-        # Where it stands in a queue: what it sleeps on, and when it looks again all the same.
+        # In a queue: the lock that it waits for, and the time of its next check.
         self.release: tuple[Release, float] | None = None
 
     @property
@@ -201,7 +201,7 @@ class Scheduler:
         return True
 
     def _take_done(self) -> bool:
-        """Go on with those that had something done apart."""
+        """Continue the runs whose work in an I/O thread is done."""
         done = self._threads.done
         turns = len(done)
         for _ in range(turns):
@@ -290,7 +290,9 @@ class Scheduler:
                 run.release = (waits, clock.monotonic() + LOOK_AGAIN)
                 self._queued[run] = None
             else:
-                raise TypeError(f"a run waits for {type(waits).__name__}, which nobody here can")
+                raise TypeError(
+                    f"a run waits for {type(waits).__name__}, which the scheduler cannot wait for"
+                )
 
     def _drop(self, run: ScheduledRun, outcome: Outcome | BaseException) -> None:
         del self._runs[run]

@@ -1,4 +1,4 @@
-"""Threads that do what they are given, and stay for a while.
+"""Thread pool: threads are reused, and end after a while without work.
 
 To start a thread takes longer than a short action does, and to let one that sleeps go on does not. One
 that had nothing to do for a while ends, so that a process that only waits has no thread but its own.
@@ -12,19 +12,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# For so many seconds a thread waits for more to do.
+# Seconds that an idle thread waits for more work.
 LINGER = 1.0
 
 
 class Threads:
-    """At most so many, as many as there is something to do for. What they do raises nothing."""
+    """A pool of at most `most` threads, started on demand. Work must not raise."""
 
     def __init__(self, most: float = float("inf")) -> None:
         self._most = most
         self._lock = threads.Lock()
         self._wanted: threads.SimpleQueue[Callable[[], object] | None] = threads.SimpleQueue()
         self._threads: set[threads.Thread] = set()
-        # How many have nothing to do, less what nobody does yet.
+        # Idle threads minus queued work.
         self._free = 0
 
     def do(self, work: Callable[[], object]) -> None:

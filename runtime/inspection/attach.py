@@ -92,7 +92,7 @@ class Attached:
     def _begin(self, event: EffectStarted, is_parallel: bool) -> None:
         if not _is_shown(event.kind):
             return
-        display = self.display.beside(event.seq) if is_parallel else self.display
+        display = self.display.concurrent(event.seq) if is_parallel else self.display
         self.effects[event.seq] = _Shown(display, event.kind)
         display.effect_start(event.kind, self.follower.whole(event.arguments))
 

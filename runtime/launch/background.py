@@ -61,7 +61,7 @@ class Detachment:
             if getattr(sys, name) is None:  # we were started without
                 setattr(sys, name, files.open(descriptor, "w", encoding="utf-8", closefd=False))
         told = json.dumps({"run": folder.id, "pid": processes.getpid(), "log": folder.log})
-        with contextlib.suppress(OSError):  # the caller was killed: the run goes on all the same
+        with contextlib.suppress(OSError):  # the caller was killed; the run continues
             files.write(self._pipe, told.encode("utf-8", "surrogateescape") + b"\n")
         files.close(self._pipe)
 

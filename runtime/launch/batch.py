@@ -1,7 +1,7 @@
-"""A batch: many jobs, each a run, in one process; from what was asked for to what came of it.
+"""Batch: many jobs in one process, each a run.
 
-Owns which run begins when: jobs that work on the same paths go one after another, in their order, and all
-else goes at once (`scheduler`). What was asked for is looked at as a whole before anything starts.
+Owns which run starts when: jobs that work on the same paths run one after another, in their order; all
+others run concurrently (`scheduler`). All jobs are checked before the first one starts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PROGRAMS = 256
 
 
 class Claims:
-    """The paths that somebody works on."""
+    """The paths that runs have claimed."""
 
     def __init__(self) -> None:
         self._held: Counter[str] = Counter()
@@ -71,7 +71,7 @@ def _upwards(path: str) -> list[str]:
 
 
 class Wanted:
-    """A run that is to begin: on which paths, and how. about: the job, or the run that goes on."""
+    """A run to start: its paths, and how. about: the job, or the run to resume."""
 
     __slots__ = ("about", "begin", "command", "index", "paths")
 
@@ -146,7 +146,7 @@ class Batch:
             raise CompileError(list(dict.fromkeys(wrong)), [*dict.fromkeys(sources), *files])
 
     def want_runs(self, found: Iterable[RunFolder]) -> None:
-        """Runs that were cut off."""
+        """Request interrupted runs."""
         for folder in found:
             told = folder.about().get("scope")
             paths = told if isinstance(told, list) else locks.resolve_scope(["."], ROOT)
@@ -204,14 +204,14 @@ class Batch:
                         scheduler.go(on_wait)
                         break
                     except KeyboardInterrupt:
-                        self._interrupt.set()  # nobody takes signals here, and all end in good order
+                        self._interrupt.set()  # without signal handlers: stop all runs in an orderly way
         finally:
             scheduler.close()
         if self._crash is not None:
             raise self._crash
 
     def _begin_one(self) -> bool:
-        """Begin the first one that nothing stands in the way of; False where there is none now."""
+        """Start the first run without a conflict; False if there is none now."""
         if self._is_stuck:
             return False
         before, skipped = Claims(), []
@@ -300,7 +300,7 @@ def _key(values: Values) -> Any:
 
 
 def unfinished(targets: Iterable[str]) -> list[RunFolder]:
-    """The runs that were cut off, those that began first first: all, or of these loops or ids."""
+    """Interrupted runs, oldest first: all, or those of these loops or ids."""
     wanted = list(targets)
     found = [run for run in runs.runs_in(ROOT) if not run.is_husk() and not locks.is_live(run)]
     if not wanted:

@@ -1,4 +1,4 @@
-"""From the words of `llc batch`, or of `run_many`, to a batch and how it is told."""
+"""`llc batch` and `run_many`: a batch from its options or arguments, and its report."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _batch(command: Command, values: Values, targets: list[str], is_resuming: bo
             found.want_jobs(wanted.named(targets, {name: getattr(values, name) for name in _OF_JOBS}))
         if not found.total:
             if not values.quiet:
-                screen.write("no run was cut off\n" if is_resuming else "there are no jobs\n")
+                screen.write("no run is unfinished\n" if is_resuming else "there are no jobs\n")
             return EXIT_OK
         lines = BatchLines(screen, found.total, values.quiet)
         found.go(on_wait)

@@ -1,7 +1,7 @@
-"""What Ctrl-C and its kin do before a run has begun: nothing was performed, so the process ends on the spot.
+"""Signal handlers before a run has started: nothing was performed, so the process exits at once.
 
-Until `execution.signals` takes over, with the exit code and the answer of a run that was stopped. Ending
-at once rather than by an exception: that could come up in the middle of an import, and leave a traceback.
+They are active until `signals` takes over, and exit with the code and the JSON object of an interrupted run.
+An exception would not do: it could be raised in the middle of an import and leave a traceback.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 STOPPING = (signals.SIGINT, signals.SIGTERM, signals.SIGHUP)
-# The verbs that begin or go on with a run.
+# The commands that start or resume a run.
 VERBS = ("run", "resume", "fork", "batch")
 
 SAID = "interrupted; nothing was performed"
@@ -35,7 +35,7 @@ def leave(number: int, frame: FrameType | None) -> None:
         if "--json" in sys.argv and "batch" not in sys.argv[:2]:  # that answers for each run that began
             files.write(1, _ANSWER)
     except OSError:
-        pass  # nobody listens
+        pass  # no reader
     processes.exit_now(EXIT_INTERRUPTED)
 
 

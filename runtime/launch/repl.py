@@ -52,7 +52,7 @@ def run(values: Values) -> int:
 
 
 def _read_all(console: Console, stream: Iterable[str]) -> int:
-    """Evaluate what stands in a stream as soon as it is complete."""
+    """Evaluate the forms of a stream, each as soon as it is complete."""
     lines: list[str] = []
     pending = Pending()
     try:

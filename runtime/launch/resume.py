@@ -68,7 +68,7 @@ def _resume(command: Command) -> Outcome | None:
 
 
 def _fork(command: Command, make: Callable[[], RunFolder]) -> Outcome | None:
-    """Go on with a new run that has its past; one that may not is none, unless it is to wait."""
+    """Make the fork and resume it. A fork that cannot be resumed is removed, unless its scope is locked."""
     command.choose_tier()
     command.configure()
     command.budget_of(command.values, {})  # refuse a wrong one before the fork is made
@@ -88,7 +88,7 @@ def _fork(command: Command, make: Callable[[], RunFolder]) -> Outcome | None:
 
 
 def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[Outcome]:
-    """A run that was cut off, from where it stands to its end."""
+    """Resume an interrupted run and drive it to its end."""
     values = command.values
     command.folder = folder
     start = folder.start()
@@ -124,7 +124,7 @@ def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[
 
 
 def _recorded(command: Command, folder: RunFolder, image: Image, event: RunEnd) -> Outcome:
-    """How a run ended that was cut off before it was put away."""
+    """The outcome of a run that had ended, but was not moved to the history."""
     end = event.wire
     try:
         end = journals.unpack(end, journals.Blobs(folder.outputs).fetch)
@@ -141,7 +141,7 @@ def _go_on(
     lock: Lock,
     interrupt: Interrupt,
 ) -> Steps[Outcome]:
-    """Replay what is on record, and go on from there."""
+    """Replay the record and continue from there."""
     values, world = command.values, command.world
     position = resumption.come_back(image, world)
     machine, history, progress = position.machine, resumption.history, position.progress

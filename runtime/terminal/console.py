@@ -29,7 +29,7 @@ TASK_LINE = re.compile(r"\s*/task(?=\s|$)")
 
 
 class Leave(Exception):
-    """The session is over."""
+    """Ends the session."""
 
 
 class Command:
@@ -74,7 +74,7 @@ class Listening:
 class Console:
     """A session with commands, and where its answers go.
 
-    is_terminal: somebody looks on; else only values go to `out`, all else to `errors`.
+    is_terminal: everything goes to the terminal; else only values go to `out`, all else to `errors`.
     """
 
     def __init__(self, session: Session, out: Screen, errors: Screen, is_terminal: bool) -> None:
@@ -215,7 +215,7 @@ class Console:
         self._out.deliver(self._out.encode(masked(text)))
 
     def _say(self, text: str, style: str = "") -> None:
-        """What somebody may want to know besides."""
+        """Show additional information."""
         self._errors.write(self._errors.paint(text, style) + "\n")
 
     # --- commands ---------------------------------------------------------------------------------

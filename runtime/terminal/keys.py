@@ -1,4 +1,4 @@
-"""Keys that mean the same wherever somebody types."""
+"""Key bindings shared by all prompts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from prompt_toolkit.keys import Keys
 
 
 def no_mouse() -> KeyBindings:
-    """Bindings to begin with: what a mouse says, which nobody asked for, is dropped unread.
+    """Initial bindings that ignore mouse events.
 
-    The library reads it even so, and takes what is malformed for an accident of ours.
+    The library parses them even if the mouse is not used, and fails on malformed ones.
     """
     keys = KeyBindings()
 

@@ -1,6 +1,6 @@
 """The terminal of `llc repl`: editing over several lines, history, completion, colours.
 
-Imported only where somebody types: `prompt_toolkit` takes its time to load. Must not be in here: what
+Imported only on a terminal, because `prompt_toolkit` takes 0.1 s to import. Must not be in here: what
 an input means (`repl`).
 """
 
@@ -55,7 +55,7 @@ _ENDS = frozenset(" \t\n()[]{}\"';,`|")
 
 
 def converse(console: Console) -> None:
-    """Read inputs until somebody leaves. What a program raises to end the session goes through."""
+    """Read inputs until the user leaves. `Exited` of a program passes through."""
     prompt: PromptSession[str] = PromptSession(
         history=_history(),
         completer=_Names(console),

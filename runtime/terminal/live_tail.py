@@ -1,4 +1,4 @@
-"""The live tail of a run: what its actions write, for whoever looks from another terminal.
+"""Live tail of a run: the latest output of its actions, for `attach` and `status` in other terminals.
 
 `<name>.live` in the run's folder holds the end of the output of each action that is running. It is
 written at the ticks of a wait, so an action of less than a tick costs nothing, and removed when
@@ -113,7 +113,7 @@ class LiveFile:
 
 
 class LiveDisplay(Display):
-    """Tells `inner` what it is told, and keeps the ends of what actions write in `file`."""
+    """Observer that forwards to `inner` and keeps the tails of outputs in `file`."""
 
     __slots__ = ("_file", "_inner", "_seq")
 
@@ -134,8 +134,8 @@ class LiveDisplay(Display):
             file.is_new = True
         self._inner.output(stream, text)
 
-    def beside(self, seq: int) -> Display:
-        return LiveDisplay(self._inner.beside(seq), self._file, seq)
+    def concurrent(self, seq: int) -> Display:
+        return LiveDisplay(self._inner.concurrent(seq), self._file, seq)
 
     def tick(self) -> None:
         self._inner.tick()
@@ -154,7 +154,7 @@ class LiveDisplay(Display):
             self._file.end(seq)
         self._inner.end(outcome)
 
-    # --- told as it is ------------------------------------------------------------------------
+    # --- forwarded unchanged ------------------------------------------------------------------------
 
     def begin(self, run_id: str, program: str) -> None:
         self._inner.begin(run_id, program)

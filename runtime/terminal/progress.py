@@ -53,7 +53,7 @@ class ProgressDisplay(ProgressLines, Display):
         self._run_id = ""
         self._is_watching = False
         self._hint = ""  # what to say if it takes a while
-        # What calls reported, where all of the run is shown; a run that goes on began elsewhere.
+        # Usage that calls reported; None for a resumed run, which is not shown from its start.
         self._usages: list[dict[str, Any]] | None = None
 
     def _header(self, action: str | None = None) -> None:
@@ -86,10 +86,10 @@ class ProgressDisplay(ProgressLines, Display):
 
     # --- concurrent effects (`ParallelDisplay`) ------------------------------------------
 
-    def beside(self, seq: int) -> Display:
+    def concurrent(self, seq: int) -> Display:
         return ParallelDisplay(self, seq, self._verbose)
 
-    def begin_beside(self) -> None:
+    def begin_concurrent(self) -> None:
         """One more effect is performed at once with others."""
         self._show_failure()
         self._header()
@@ -99,7 +99,7 @@ class ProgressDisplay(ProgressLines, Display):
         self._beside += 1
         self._waiting_for = f"{self._beside} at once"
 
-    def end_beside(self) -> None:
+    def end_concurrent(self) -> None:
         self._beside -= 1
         self._waiting_for = f"{self._beside} at once" if self._beside else ""
 
@@ -298,14 +298,14 @@ class ProgressDisplay(ProgressLines, Display):
         return text
 
     def _answered(self, result: dict[str, Any]) -> None:
-        """How a question was answered, where nobody saw it typed."""
+        """Show the answer to a question that was not typed here."""
         self.end_prompt(result)
         if result.get("by") == "terminal":
             return
         if result.get("by") is None:
             self._failed = failure_text(result) or "no answer"
         else:
-            ways = {"default": "nobody answered in time", "answer": "answered from elsewhere"}
+            ways = {"default": "no answer in time", "answer": "answered from elsewhere"}
             why = ways.get(str(result["by"]), "scripted")
             self._detail(f"{self._one_line(str(result.get('output')))} ({why})")
 
@@ -371,7 +371,7 @@ class ParallelDisplay(Display):
         self._is_asking = False
 
     def effect_start(self, kind: str, args: dict[str, Any]) -> None:
-        self._run.begin_beside()
+        self._run.begin_concurrent()
         row = EFFECTS[kind]
         command = args.get(row.subject) if row.is_action or row.is_idle else None
         if isinstance(command, str):
@@ -410,7 +410,7 @@ class ParallelDisplay(Display):
         self._finish({})
 
     def _finish(self, result: dict[str, Any]) -> None:
-        self._run.end_beside()
+        self._run.end_concurrent()
         if self._is_asking:
             self._is_asking = False
             self._run.end_prompt(result)

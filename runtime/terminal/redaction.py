@@ -1,4 +1,4 @@
-"""What is shown of a run, without its secrets: a display before the display."""
+"""Redaction of secrets in what is shown of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MaskedDisplay(Display):
-    """Tells `inner` what it is told, masked."""
+    """Observer that forwards to `inner` with secrets masked."""
 
     __slots__ = ("_inner", "_streams")
 
@@ -55,10 +55,10 @@ class MaskedDisplay(Display):
     def notice(self, text: str) -> None:
         self._inner.notice(secrets.masked(text))
 
-    def beside(self, seq: int) -> Display:
-        return MaskedDisplay(self._inner.beside(seq))
+    def concurrent(self, seq: int) -> Display:
+        return MaskedDisplay(self._inner.concurrent(seq))
 
-    # --- told as it is ------------------------------------------------------------------------
+    # --- forwarded unchanged ------------------------------------------------------------------------
 
     def begin(self, run_id: str, program: str) -> None:
         self._inner.begin(run_id, program)

@@ -40,13 +40,13 @@ from ..journal.position import QUANTUM
 if TYPE_CHECKING:
     from ..host.context import WorldLike
 
-# Functions that nothing can call any more are left out once there are so many functions.
+# Number of functions from which unreachable ones are removed.
 SWEEP_AT = 256
 _LIBRARY = "stdlib/"
 
 
 class Answer:
-    """What became of a form.
+    """Result of a form.
 
     value: what it gives, in `written` form, None where it gives nothing. error: why it was refused.
     fault: how it failed. is_interrupted: it was stopped. input: what it was compiled to, if it was.
@@ -69,8 +69,8 @@ class Answer:
 class Session:
     """What was defined so far, and a world to go on in.
 
-    display: is told of notes and effects. fuel: how many ticks a form may use, None for any number.
-    longest: of longer values only so many characters are shown. tier: how programs are run.
+    display: observes notes and effects. fuel: ticks that a form may use, None for no limit. longest: number
+    of characters of a value that are shown. tier: execution mode of programs.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class Session:
                 return stop
 
     def _place(self, machine: Machine) -> Place | None:
-        """Where a machine stands in the source."""
+        """The position of a machine in the source."""
         return machine.frames(1)[-1].place
 
     # --- what lives on ----------------------------------------------------------------------------

@@ -644,7 +644,7 @@ def test_on_a_terminal_the_runs_under_way_are_counted(project: Path) -> None:
 
 def test_nothing_to_go_on_with_is_no_error(project: Path) -> None:
     """Neither is a file without jobs."""
-    for words, says in ((["--resume"], "no run was cut off"), ([jobs()], "there are no jobs")):
+    for words, says in ((["--resume"], "no run is unfinished"), ([jobs()], "there are no jobs")):
         process = begin("batch", *words)
         output, _ = process.communicate(timeout=60)
         assert (process.returncode, output.strip()) == (0, says)

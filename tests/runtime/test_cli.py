@@ -631,7 +631,7 @@ def test_run_tells_of_the_run_that_was_cut_off(llc: Llc, tmp_path: Path) -> None
     assert llc("run", "good").stderr == ""
     assert llc("run", "stuck", "--quiet").stderr == ""
     assert llc("run", "stuck", "--json").stderr.count("resume") == 0
-    note = f"note: {row['run']} has not ended; to go on with it: llc resume {row['run']}\n"
+    note = f"note: {row['run']} is unfinished; to resume it: llc resume {row['run']}\n"
     assert llc("run", "stuck").stderr == note
     assert llc("clean", row["run"], "--unfinished").returncode == 0
     assert llc("run", "stuck").stderr == ""
