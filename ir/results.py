@@ -66,7 +66,7 @@ class StructuredAnalysisResult:
     """What a model made of an iteration."""
 
     success: bool = field("Whether the goal of the iteration was met.")
-    analysis: str = field("What came of the iteration.")
+    analysis: str = field("The outcome of the iteration.")
     next_input: str | None = field("The next input for the executor; needed without success.", default=None)
     new_files: list[str] | None = field("Files to look at in the next iteration.", default=None)
 
@@ -79,7 +79,7 @@ class StructuredAnalysisResult:
 class DevelopmentPlan:
     """What is to be done, as a director plans it."""
 
-    instructions: str = field("What is to be done, for whoever does it.")
+    instructions: str = field("The instructions for the executor.")
     files: list[str] = field("The files that it is about.", factory=list)
     test_command: str | None = field("The command that checks it.", default=None)
 
@@ -90,7 +90,7 @@ class FeedbackResult:
 
     status: Literal["GOOD", "REVISE", "ABORT"] = field("Whether it is good, to be done again, or hopeless.")
     explanation: str = field("Why.")
-    next_prompt: str | None = field("What is to be done next; needed where it is REVISE.", default=None)
+    next_prompt: str | None = field("The next instructions; required for REVISE.", default=None)
 
     def __attrs_post_init__(self) -> None:
         if self.status == "REVISE" and self.next_prompt is None:
@@ -101,7 +101,7 @@ class FeedbackResult:
 class ControllerDecision:
     """What a loop does next: as a value of a program `(continue value)` or `(stop value)`."""
 
-    decision: Literal["continue", "stop"] = field("Whether the loop goes on.")
+    decision: Literal["continue", "stop"] = field("Whether the loop continues.")
     value: Any = field("The next input, or what the loop gives.", default=None)
 
 

@@ -17,6 +17,7 @@ import attrs
 
 from ...ir.compile_options import CompileOptions
 from ...ir.diagnostics import CompileError, Diagnostic, suggest
+from ...ir.project_paths import CONFIG, FLOW_SUFFIX, LOOP_SUFFIXES, LOOPS, TOOLS
 from ...ir.scalars import scalar_or_text
 from ...ir.spans import Source, Span
 from ..core.parts import CallPart, Definitions, FunctionPart, LoopPart, Request
@@ -26,15 +27,13 @@ from ..loop.load import load, unread_context, with_llm_options
 from ..loop.schema import Loop, StateSpec, model_name
 from ..sexp.reader import read
 from ..source import files
-from ..source.files import EXPRESSION, FLOW_SUFFIX, read_source
+from ..source.files import EXPRESSION, read_source
 from ..tasks.registry import TaskRegistry
 from ..template.nodes import Given
 from .calls import arguments_of, target_of
 
-LOOPS = ".loops"
-LOOP_SUFFIXES = (".yaml", ".yml")
 # YAML files of a project that are not loops.
-NO_LOOPS = ("config.yaml", "tools.yaml")
+NO_LOOPS = (CONFIG, TOOLS)
 # Deeper nesting of files than this is a cycle, whatever the names of the files.
 MAX_DEPTH = 50
 

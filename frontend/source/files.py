@@ -10,12 +10,12 @@ import stat
 
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.digests import sha256
+from ...ir.project_paths import FLOW_SUFFIX
 from ...ir.spans import Source, Span
 
 MAX_BYTES = 16 * 1024 * 1024
 
 # The suffix of flows, and the path of an expression that has no file.
-FLOW_SUFFIX = ".sexp"
 EXPRESSION = "<expression>"
 
 

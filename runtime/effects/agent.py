@@ -132,14 +132,10 @@ def configured(env: dict[bytes, bytes]) -> tuple[str, ...]:
 
 def _entries() -> dict[str, Agent]:
     """The agents of the project's configuration."""
-    from ...ir.diagnostics import CompileError
-
     try:
-        return configuration.load(ROOT).agents
-    except CompileError as error:
-        told = error.diagnostics[0].message if error.diagnostics else "it is wrong"
-        message = f".loops/config.yaml cannot be used: {told}"
-        raise _Refused("bad-configuration", message) from None
+        return configuration.load_usable(ROOT).agents
+    except configuration.Unusable as error:
+        raise _Refused("bad-configuration", str(error)) from None
 
 
 def _named(name: str) -> Agent:

@@ -9,13 +9,10 @@ from typing import Any
 import jq  # type: ignore[import-not-found, unused-ignore]
 
 from ..host import processes, signals
-from ..models.worker import serve
+from ..models.worker import MAX_DEPTH, MAX_MESSAGE, serve
 
 # Bytes of address space; a document of 1 MiB needs about 100 MiB.
 MEMORY = 1 << 30
-MAX_MESSAGE = 500
-# libjq reads 10,000 levels; what takes a result on from here (JSON, snapshots) needs fewer.
-MAX_DEPTH = 200
 
 
 def main() -> None:

@@ -70,13 +70,10 @@ class Servers:
 
 def configured_servers() -> dict[str, McpServer]:
     """The servers of the project. Raises ToolError where the configuration cannot be read."""
-    from ...ir.diagnostics import CompileError
-
     try:
-        return configuration.load(ROOT).mcp
-    except CompileError as error:
-        told = error.diagnostics[0].message if error.diagnostics else "it is wrong"
-        raise ToolError("bad-configuration", f".loops/config.yaml cannot be used: {told}") from None
+        return configuration.load_usable(ROOT).mcp
+    except configuration.Unusable as error:
+        raise ToolError("bad-configuration", str(error)) from None
 
 
 def as_request(server: McpServer) -> dict[str, Any]:

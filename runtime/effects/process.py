@@ -137,17 +137,11 @@ class Runner:
 
     def spawn(self, path: str, argv: list[str], context: Context, output: int, errors: int) -> int:
         env = self.env
-        for name, value in (
-            (b"LLC_EFFECT_ID", context.effect_id),
-            (b"LLC_RUN_ID", context.run_id),
-            (b"LLC_LOOP", context.loop),
-            (b"LLC_STATE", context.state),
-            (b"LLC_ITERATION", context.iteration),
-        ):
+        for name, value in context.variables.items():
             if value is None:
-                env.pop(name, None)  # an outer run's value must not show through
+                env.pop(name.encode(), None)  # an outer run's value must not show through
             else:
-                env[name] = str(value).encode("utf-8", "replace")
+                env[name.encode()] = value.encode("utf-8", "replace")
         # In UTF-8 whatever the locale says: that is what the loop's text is.
         return processes.posix_spawnp(
             path.encode("utf-8", "surrogateescape"),

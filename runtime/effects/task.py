@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...ir.diagnostics import CompileError
 from ...ir.results import TaskError, TaskResult, unstructure
 from ..host import clock
 from ..host.context import Context
@@ -87,10 +86,9 @@ class Tasks:
         """What the project says of models and tasks, as it was when the first task was done."""
         if self._settings is None:
             try:
-                self._settings = configuration.load(ROOT)
-            except CompileError as error:
-                told = error.diagnostics[0].message if error.diagnostics else "it is wrong"
-                raise Failed("subtask_failure", f".loops/config.yaml cannot be used: {told}") from None
+                self._settings = configuration.load_usable(ROOT)
+            except configuration.Unusable as error:
+                raise Failed("subtask_failure", str(error)) from None
         return self._settings
 
     def perform(self, args: dict[str, Any], context: Context) -> Answer:

@@ -99,10 +99,7 @@ class Tools:
 
     def _command(self, definition: dict[str, Any], args: dict[str, Any], context: Context) -> dict[str, Any]:
         values = args["args"]
-        limits = {
-            "timeout_s": args.get("timeout_s") or DEFAULT_TIMEOUT,
-            "deadline_ms": args.get("deadline_ms"),
-        }
+        limits = _limits(args)
         if "shell" in definition:
             command = "".join(in_shell(piece, values) for piece in definition["shell"])
             result = self._shell.perform({**limits, "command": command}, context)
@@ -131,22 +128,8 @@ class Tools:
     def _python(self, definition: dict[str, Any], args: dict[str, Any], context: Context) -> dict[str, Any]:
         if self._worker is None:
             self._worker = Worker("effects.tool_worker", dict(environment.environb))
-        limits = {
-            "timeout_s": args.get("timeout_s") or DEFAULT_TIMEOUT,
-            "deadline_ms": args.get("deadline_ms"),
-        }
-        env = {
-            "LLC_EFFECT_ID": context.effect_id,
-            "LLC_RUN_ID": context.run_id,
-            "LLC_LOOP": context.loop,
-            "LLC_STATE": context.state,
-            "LLC_ITERATION": context.iteration,
-        }
-        request = {
-            "entry": definition["python"],
-            "args": args["args"],
-            "env": {name: None if value is None else str(value) for name, value in env.items()},
-        }
+        limits = _limits(args)
+        request = {"entry": definition["python"], "args": args["args"], "env": context.variables}
         seconds = None
         try:
             self._worker.ready(START_LIMIT, context.interrupt, context.on_tick)
@@ -161,6 +144,13 @@ class Tools:
             return {"error": {"kind": "timeout", "message": message}, "timed_out": "action"}
         except WorkerEnded as error:
             return {"error": {"kind": "crash", "message": f"its process failed: {error}"}}
+
+
+def _limits(args: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "timeout_s": args.get("timeout_s") or DEFAULT_TIMEOUT,
+        "deadline_ms": args.get("deadline_ms"),
+    }
 
 
 # --- what a command is made of ----------------------------------------------------------------

@@ -17,11 +17,9 @@ from typing import Any
 
 from ..host import environment, files
 from ..host.paths import LOOPS
-from ..models.worker import serve
+from ..models.worker import MAX_DEPTH, MAX_MESSAGE, serve
 
-MAX_MESSAGE = 500
 MAX_TRACE = 4000
-MAX_DEPTH = 200
 
 
 def main() -> None:

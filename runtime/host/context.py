@@ -206,6 +206,18 @@ class Context:
         self.folder = folder
         self.on_prompt = on_prompt
 
+    @property
+    def variables(self) -> dict[str, str | None]:
+        """Environment variables of an action; None for a variable that must be unset."""
+        iteration = None if self.iteration is None else str(self.iteration)
+        return {
+            "LLC_EFFECT_ID": self.effect_id,
+            "LLC_RUN_ID": self.run_id,
+            "LLC_LOOP": self.loop,
+            "LLC_STATE": self.state,
+            "LLC_ITERATION": iteration,
+        }
+
     def limit(self, args: dict[str, Any], *, own: str) -> tuple[float | None, str]:
         """The seconds that an effect may take, and what sets that limit: `own` or "loop"."""
         timeout_s, deadline_ms = args.get("timeout_s"), args.get("deadline_ms")

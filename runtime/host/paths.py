@@ -16,20 +16,18 @@ from __future__ import annotations
 
 import os.path
 
+from ...ir.project_paths import CONFIG as CONFIG
+from ...ir.project_paths import LOOPS as LOOPS
+from ...ir.project_paths import SOURCE_SUFFIXES as SOURCE_SUFFIXES
+from ...ir.project_paths import TOOLS as TOOLS
 from . import files
 
 # The project: the working directory.
 ROOT = ""
-LOOPS = ".loops"
 RUNNING = os.path.join(LOOPS, ".running")
 HISTORY = os.path.join(LOOPS, ".history")
 # Default number of ended runs that are kept of each loop.
 KEPT = 100
-# Settings of the project (`project/configuration`) and declarations of tools (`frontend/tasks`). No loop
-# can have one of these names.
-CONFIG = "config.yaml"
-TOOLS = "tools.yaml"
-SOURCE_SUFFIXES = (".yaml", ".yml", ".sexp")
 IMAGE_SUFFIX = ".llb"
 # The program that a run starts with; programs that it changes to are `program-2.llb` and so on.
 FIRST_IMAGE = "program.llb"

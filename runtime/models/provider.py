@@ -25,14 +25,13 @@ from typing import Any
 
 from ..host import clock, threads
 from . import structured_output
-from .worker import end_when_alone, serve_in_parts
+from .worker import MAX_MESSAGE, end_when_alone, serve_in_parts
 from .worker_pool import MANY, serve_many
 
 # Appended where a model does not let itself be forced to use the tool.
 ASK_FOR_TOOL = "Answer by calling the tool `{name}`."
 # Characters of a reply; no model writes as many, so a longer one is a server gone wrong.
 MAX_REPLY = 4 << 20
-MAX_MESSAGE = 500
 # What a reply has used that came, also in part, from a server that does not say.
 UNTOLD = {"tokens": None}
 # Stable text shorter than this is not cached by anybody (a thousand tokens).

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+# Characters of an error that a helper reports, and nesting of a value that it returns: JSON and snapshots
+# of a value need a limit.
+MAX_MESSAGE = 500
+MAX_DEPTH = 200
 # A longer answer is refused: it could not be a value of a loop in any useful way.
 MAX_ANSWER = 32 << 20
 # Seconds a helper may take until it is ready; importing the model client takes one or two.

@@ -30,3 +30,19 @@ def load(root: str) -> Configuration:
     from .configuration_schema import read_configuration
 
     return read_configuration(path)
+
+
+class Unusable(Exception):
+    """The configuration has errors; the text states the first one."""
+
+
+def load_usable(root: str) -> Configuration:
+    """The configuration of a project, for an effect. Raises `Unusable`."""
+    # Start-up: a run of a compiled image needs no diagnostics.
+    from ...ir.diagnostics import CompileError
+
+    try:
+        return load(root)
+    except CompileError as error:
+        told = error.diagnostics[0].message if error.diagnostics else "it has errors"
+        raise Unusable(f".loops/config.yaml cannot be used: {told}") from None
