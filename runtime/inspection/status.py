@@ -17,11 +17,9 @@ from ..host import clock, files
 from ..host.errors import EXIT_OK, UserError
 from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, fit, printable
-from ..journal import active_time
 from ..journal.codec import seconds
 from ..journal.events import ActionStart, RunEnd, RunInterrupted
 from ..journal.history import CRASHED, INTERRUPTED, EffectHistory, RunHistory
-from ..journal.reader import last_event
 from ..journal.run_folder import RunFolder, has_ended
 from ..runs import locks, program_file
 from ..runs.follower import Follower
@@ -70,7 +68,7 @@ class Look:
         for event in self._follower.events():
             self.history.add(event)
         run, history = self._moved(), self.history
-        history.saved_ms = active_time.read(run.path)
+        history.saved_ms = run.saved_ms()
         if alive and (not self.about.get("pid") or self.about.get("queued")):
             self.about = run.about()
         now = clock.time()
@@ -176,8 +174,7 @@ def action_text(effect: EffectHistory, args: dict[str, Any]) -> str:
 def _meta(run: RunFolder) -> dict[str, Any]:
     """The metadata of the run's program; {} where the program cannot be read."""
     try:
-        with files.open(run.image, "rb") as file:
-            return Image.from_bytes(program_file.whole(file.read(), run.image)).meta
+        return Image.from_bytes(program_file.whole(run.read(run.image_name), run.image)).meta
     except (OSError, ImageError, UserError):
         return {}
 
@@ -185,8 +182,7 @@ def _meta(run: RunFolder) -> dict[str, Any]:
 def _state_file(run: RunFolder) -> dict[str, Any]:
     """The run's state file; {} where there is none yet or it is damaged."""
     try:
-        with files.open(run.state, "rb") as file:
-            found = json.loads(file.read(64 << 20))
+        found = json.loads(run.read(run.state_name))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -223,7 +219,7 @@ def unfinished() -> list[dict[str, Any]]:
 
 def left_as(run: RunFolder) -> str:
     """How a run was left that no process executes: `ended`, or a status of `RunHistory`."""
-    match last_event(run.journal):
+    match run.last_event():
         case RunEnd():
             return "ended"
         case RunInterrupted():

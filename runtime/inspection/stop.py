@@ -19,7 +19,6 @@ from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import HISTORY, ROOT
 from ..journal.events import RunEnd, RunInterrupted
 from ..journal.history import CRASHED, INTERRUPTED
-from ..journal.reader import last_event
 from ..journal.run_folder import RunFolder, has_ended
 from ..runs.follower import history_of
 from ..runs.locks import is_live
@@ -196,7 +195,7 @@ def live_runs(target: str | None) -> list[RunFolder]:
 
 def not_running(run: RunFolder) -> UserError:
     """The error for a run that can be neither stopped nor attached to."""
-    last = last_event(run.journal)
+    last = run.last_event()
     if isinstance(last, RunEnd):
         message = f"{run.id} has ended: {last.status}"
         return UserError("not-running", message, f"what happened: llc logs {run.id}", EXIT_FAILURE)
@@ -209,7 +208,7 @@ def not_running(run: RunFolder) -> UserError:
 
 def how_it_was_left(run: RunFolder) -> str:
     """A clause on an unfinished run that no process executes."""
-    is_interrupted = isinstance(last_event(run.journal), RunInterrupted)
+    is_interrupted = isinstance(run.last_event(), RunInterrupted)
     return f"{run.id} was stopped" if is_interrupted else f"{run.id} crashed"
 
 
@@ -298,7 +297,7 @@ def _what_came(run: RunFolder, seconds: float, was_killed: bool) -> Stopped:
     with contextlib.suppress(UserError):
         history = history_of(run)
         stopped.state, stopped.iteration = history.state, history.iteration
-    match last_event(run.journal):
+    match run.last_event():
         case RunEnd(status=status):
             stopped.how, stopped.status = "ended", status
         case RunInterrupted():

@@ -12,12 +12,15 @@ import re
 from ..host import clock, files
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, slug
+from . import active_time
 from .codec import KIND, unseal
-from .events import RunEnd, RunStart
+from .events import Event, RunEnd, RunStart
+from .journal import Blobs, Journal, set_aside, sync_folder, write_file
 from .reader import last_event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 RUN_ID = re.compile(r"(.+)-\d{8}-\d{6}-[0-9a-f]{4}")
@@ -31,6 +34,8 @@ _HELD = {
     **dict.fromkeys(("scope", "waits_for"), list),
 }
 _LONGEST_START = 1 << 20
+# Bytes at the end of a line with its checksum.
+_TAIL = len('"00000000"}\n')
 
 
 def has_ended(path: str) -> bool:
@@ -81,8 +86,12 @@ class RunFolder:
         return os.path.join(self.path, f"{self.name}.events.jsonl")
 
     @property
+    def state_name(self) -> str:
+        return f"{self.name}.state.json"
+
+    @property
     def state(self) -> str:
-        return os.path.join(self.path, f"{self.name}.state.json")
+        return self.place(self.state_name)
 
     @property
     def live(self) -> str:
@@ -104,13 +113,77 @@ class RunFolder:
     def outputs(self) -> str:
         return os.path.join(self.path, "outputs")
 
+    # --- the journal and its blobs --------------------------------------------------------------
+
+    @property
+    def blobs(self) -> Blobs:
+        return Blobs(self.outputs)
+
+    def create_journal(self, now: Callable[[], str]) -> Journal:
+        """A new journal; there must be none yet. Raises JournalError."""
+        return Journal.create(self.journal, now)
+
+    def append_journal(self, now: Callable[[], str], lines: int) -> Journal:
+        """The existing journal of `lines` lines, to append to. Raises JournalError."""
+        return Journal.append(self.journal, now, lines)
+
+    def set_aside(self, offset: int) -> str | None:
+        """Cut the journal at `offset`; the path of the saved rest, None without one. Raises JournalError."""
+        return set_aside(self.journal, offset)
+
+    def last_event(self) -> Event | None:
+        """The last event of the journal; None if it is unreadable or damaged."""
+        return last_event(self.journal)
+
+    def has_line_end(self, offset: int, crc: str) -> bool:
+        """Whether a line of the journal with that checksum ends at `offset`."""
+        try:
+            with files.open(self.journal, "rb") as file:
+                file.seek(max(0, offset - _TAIL))
+                return file.read(_TAIL) == b'"%s"}\n' % crc.encode("ascii", "replace")
+        except (OSError, ValueError):
+            return False
+
+    def saved_ms(self) -> int:
+        """The active time that the run saved last, in milliseconds; 0 if none."""
+        return active_time.read(self.path)
+
+    # --- documents -----------------------------------------------------------------------------
+
+    def place(self, name: str) -> str:
+        """Where a document is stored, for messages."""
+        return os.path.join(self.path, name)
+
+    def has(self, name: str) -> bool:
+        return files.exists(self.place(name))
+
+    def read(self, name: str) -> bytes:
+        """The content of a document. Raises OSError."""
+        with files.open(self.place(name), "rb") as file:
+            return file.read()
+
+    def write(self, name: str, data: bytes, durable: bool = True) -> None:
+        """Replace a document atomically. Raises JournalError."""
+        write_file(self.place(name), data, durable, mode=0o600)
+
+    def remove(self, name: str) -> None:
+        """Remove a document. Raises OSError."""
+        files.unlink(self.place(name))
+
+    def sync(self) -> None:
+        """Make the names of the run and its documents durable."""
+        sync_folder(self.path)
+        sync_folder(os.path.dirname(self.path))
+
+    # --- facts ---------------------------------------------------------------------------------
+
     def start(self) -> dict[str, Any]:
         """The journal's `run_start`; {} if missing or damaged."""
         return start_of(self.journal)
 
     def end(self) -> dict[str, Any] | None:
         """The journal's `run_end`; None for an unfinished run."""
-        event = last_event(self.journal)
+        event = self.last_event()
         return event.wire if isinstance(event, RunEnd) else None
 
     def is_husk(self) -> bool:

@@ -17,7 +17,6 @@ from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
 from ..host.paths import ROOT
 from ..journal import journal as journals
 from ..journal.events import ABSENT, ProgramChanged, RunEnd, RunResume
-from ..journal.journal import Journal
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
 from ..project import program_diff, run_programs
@@ -127,7 +126,7 @@ def _recorded(command: Command, folder: RunFolder, image: Image, event: RunEnd) 
     """The outcome of a run that had ended, but was not moved to the history."""
     end = event.wire
     try:
-        end = journals.unpack(end, journals.Blobs(folder.outputs).fetch)
+        end = journals.unpack(end, folder.blobs.fetch)
     except journals.BlobError as error:
         command.warn(f"warning: {error}")
     return Outcome.of_event(folder.id, image.name, image.meta["kind"], end)
@@ -161,12 +160,12 @@ def _go_on(
         folder.id, position, machine.waiting, values.on_unknown, command.report.errors, interrupt
     )
     policies = unknown.settle()
-    kept = journals.set_aside(folder.journal, position.cut) if position.cut is not None else None
+    kept = folder.set_aside(position.cut) if position.cut is not None else None
     if kept is not None:
         command.warn(f"note: what was cut from the journal is kept in {kept}")
     if is_accepted:
         program_diff.keep(folder, image)
-    journal = Journal.append(folder.journal, lambda: timestamp(world.time()), history.lines)
+    journal = folder.append_journal(lambda: timestamp(world.time()), history.lines)
     journal.record(
         RunResume(
             state=progress.state,

@@ -123,8 +123,8 @@ def start(
     journal = None
     try:
         if scheduler is None or not scheduler.link_program(image, folder):
-            program_file.keep(folder.image, image)
-        journal = Journal.create(folder.journal, now)
+            folder.write(folder.image_name, program_file.of(image))
+        journal = folder.create_journal(now)
         journal.record(_start_event(command, folder, image, about, scope), begun)
         command.prepare(folder)
         yield Apart(lambda: _sync(journal, folder))
@@ -170,8 +170,7 @@ def _start_event(
 def _sync(journal: Journal, folder: RunFolder) -> None:
     """Make the start of a run durable, so that it survives a power failure."""
     journal.sync()
-    journals.sync_folder(folder.path)
-    journals.sync_folder(os.path.dirname(folder.path))
+    folder.sync()
 
 
 def _mention_unfinished(command: Command, folder: RunFolder, path: str) -> None:

@@ -125,10 +125,10 @@ def accept(run: RunFolder, machine: Machine, change: Change) -> tuple[Machine, l
 def keep(run: RunFolder, image: Image) -> None:
     """Write a program that a run continues with to its folder. Raises JournalError."""
     number = 2
-    while files.exists(os.path.join(run.path, f"program-{number}.llb")):
+    while run.has(f"program-{number}.llb"):
         number += 1
     run.image_name = f"program-{number}.llb"
-    program_file.keep(run.image, image)
+    run.write(run.image_name, program_file.of(image))
 
 
 def scopes(run: RunFolder, first: Image, start: Mapping[str, Any] | None) -> list[str]:
@@ -136,7 +136,7 @@ def scopes(run: RunFolder, first: Image, start: Mapping[str, Any] | None) -> lis
     own = run.start().get("scope")
     found = set(own if isinstance(own, list) else first.meta["scope"])
     number = 2
-    while files.exists(os.path.join(run.path, name := f"program-{number}.llb")):
+    while run.has(name := f"program-{number}.llb"):
         found.update(run_programs.load(run.id, run.journal, name).meta["scope"])
         number += 1
     change = find(start, first, run.outputs) if start is not None else None

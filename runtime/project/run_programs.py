@@ -67,7 +67,7 @@ def load(run: str, journal: str, name: str = FIRST_IMAGE, warn: Callable[[str], 
     if warn is not None:
         warn(f"note: {trouble.message}; made it again from {source}, which makes the same program")
     with contextlib.suppress(JournalError):
-        program_file.keep(path, found)
+        journals.write_file(path, program_file.of(found), mode=0o600)
     return found
 
 

@@ -223,8 +223,8 @@ def _create(
         _share_texts(wires, run_files.outputs, folder.outputs)
         for event in shared:
             if isinstance(event, ProgramChanged):
-                program_file.keep(os.path.join(folder.path, event.image), run_files.load_program(event.image))
-        program_file.keep(folder.image, image)
+                folder.write(event.image, program_file.of(run_files.load_program(event.image)))
+        folder.write(folder.image_name, program_file.of(image))
         data = b"".join(journals.seal(wire) for wire in wires)
         journals.write_file(folder.journal, data, mode=0o600)
         journals.sync_folder(folder.path)

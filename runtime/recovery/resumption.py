@@ -12,7 +12,7 @@ from ..host.errors import UserError
 from ..host.paths import FIRST_IMAGE
 from ..journal import active_time, history
 from ..journal.history import Checkpoint
-from ..journal.journal import BlobError, Blobs
+from ..journal.journal import BlobError
 from ..journal.position import Progress
 from ..journal.run_folder import RunFolder
 from ..project import run_programs
@@ -56,7 +56,7 @@ class Resumption:
         """
 
         run = self._run
-        blobs = Blobs(run.outputs)
+        blobs = run.blobs
         for checkpoint in self._candidates:
             found = self._restored(checkpoint, image, world)
             if isinstance(found, str):

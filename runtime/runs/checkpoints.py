@@ -9,14 +9,13 @@ Checkpoints.
 from __future__ import annotations
 
 import contextlib
-import os.path
 import zlib
 
-from ..host import clock, files
+from ..host import clock
 from ..host.errors import reason
 from ..journal import journal as journals
 from ..journal.history import Checkpoint
-from ..journal.journal import Blobs, Journal, JournalError, seal, unseal, write_file
+from ..journal.journal import Journal, JournalError, seal, unseal
 from ..journal.reader import LINE_LIMIT
 from ..journal.run_folder import RunFolder
 
@@ -32,7 +31,6 @@ COUNT = 2
 SPACE = 64 * 1024
 # Writing them may take 1/SHARE of a run's time.
 SHARE = 20
-_TAIL = len('"00000000"}\n')
 
 
 class Checkpoints:
@@ -42,7 +40,7 @@ class Checkpoints:
 
     def __init__(self, run: RunFolder, size: int = 0, turn: int = 0) -> None:
         self._run = run
-        self._blobs = Blobs(run.outputs)
+        self._blobs = run.blobs
         self._size = size
         self._space = SPACE
         self._not_before = 0.0
@@ -72,7 +70,7 @@ class Checkpoints:
         )
         with contextlib.suppress(JournalError):
             line = zlib.compress(line, 1)
-            write_file(_path(self._run, self._turn), line, durable=False, mode=0o600)
+            self._run.write(_name(self._turn), line, durable=False)
             self._turn = (self._turn + 1) % COUNT
         self._size = journal.size
         self._space = max(SPACE, len(line))
@@ -86,7 +84,7 @@ class Checkpoints:
         """Remove all of them: the run has ended."""
         for turn in range(COUNT):
             with contextlib.suppress(OSError):
-                files.unlink(_path(self._run, turn))
+                self._run.remove(_name(turn))
 
 
 def load(run: RunFolder) -> tuple[list[Checkpoint], list[str]]:
@@ -94,10 +92,9 @@ def load(run: RunFolder) -> tuple[list[Checkpoint], list[str]]:
     found: list[Checkpoint] = []
     notices: list[str] = []
     for turn in range(COUNT):
-        path = _path(run, turn)
+        path = run.place(_name(turn))
         try:
-            with files.open(path, "rb") as file:
-                data = file.read()
+            data = run.read(_name(turn))
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -114,11 +111,11 @@ def load(run: RunFolder) -> tuple[list[Checkpoint], list[str]]:
 
 def unpacked(run: RunFolder, value: Any) -> Any:
     """A fact of a checkpoint with its blobs resolved. Raises BlobError."""
-    return journals.unpack(value, Blobs(run.outputs).fetch)
+    return journals.unpack(value, run.blobs.fetch)
 
 
-def _path(run: RunFolder, turn: int) -> str:
-    return os.path.join(run.path, f"checkpoint-{turn + 1}")
+def _name(turn: int) -> str:
+    return f"checkpoint-{turn + 1}"
 
 
 def _read(data: bytes, run: RunFolder, turn: int) -> Checkpoint | str:
@@ -138,16 +135,6 @@ def _read(data: bytes, run: RunFolder, turn: int) -> Checkpoint | str:
         return "is of another run"
     place = event.get("journal")
     match place:
-        case {"offset": int(offset), "lines": int(lines), "crc": str(crc)} if _ends_at(run, offset, crc):
+        case {"offset": int(offset), "lines": int(lines), "crc": str(crc)} if run.has_line_end(offset, crc):
             return Checkpoint(offset, lines, turn, event)
     return "does not fit the journal"
-
-
-def _ends_at(run: RunFolder, offset: int, crc: str) -> bool:
-    """Whether a line of the journal with that checksum ends at `offset`."""
-    try:
-        with files.open(run.journal, "rb") as file:
-            file.seek(max(0, offset - _TAIL))
-            return file.read(_TAIL) == b'"%s"}\n' % crc.encode("ascii", "replace")
-    except (OSError, ValueError):
-        return False

@@ -12,18 +12,12 @@ import json
 from ...ir.digests import sha256
 from ..host import secrets
 from ..host.errors import EXIT_FAILURE, UserError
-from ..journal.journal import write_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...vm.code.image import Image
 
 _BEGINNING = b"llc image without secrets 1 "
-
-
-def keep(path: str, image: Image) -> None:
-    """Write a run's program. Raises JournalError."""
-    write_file(path, of(image), mode=0o600)
 
 
 def of(image: Image) -> bytes:

@@ -9,7 +9,7 @@ import json
 
 from ...vm.values.values import to_host
 from ..host import clock, secrets
-from ..journal.journal import JournalError, write_file
+from ..journal.journal import JournalError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class StateFile:
         try:
             data = json.dumps(self._state(status), indent=2, ensure_ascii=False)
             text = data.encode("utf-8", "replace") + b"\n"
-            write_file(self._run.state, text, durable=False, mode=0o600)
+            self._run.write(self._run.state_name, text, durable=False)
         except (JournalError, ValueError, TypeError, RecursionError):
             return
 

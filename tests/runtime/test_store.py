@@ -1,0 +1,45 @@
+"""The run store: what a run keeps by name, and which positions of its journal are its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llc.runtime.journal.events import RunEnd
+from llc.runtime.journal.run_folder import RunFolder
+from llc.runtime.runs import store
+from llc.runtime.runs.runs import make_running_folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    make_running_folder(str(tmp_path))
+    return RunFolder.create(str(tmp_path), "one")
+
+
+def test_a_document_is_replaced_as_a_whole_and_removed(run: RunFolder) -> None:
+    """`write`, `read`, `has` and `remove` agree, and nothing else is left in the folder."""
+    stored: store.StoredRun = run
+    assert not stored.has("checkpoint-1")
+    stored.write("checkpoint-1", b"first")
+    stored.write("checkpoint-1", b"second", durable=False)
+    assert stored.read("checkpoint-1") == b"second"
+    assert [path.name for path in Path(run.path).iterdir()] == ["checkpoint-1"]
+    stored.remove("checkpoint-1")
+    with pytest.raises(FileNotFoundError):
+        stored.read("checkpoint-1")
+
+
+def test_the_end_of_a_line_is_known_by_its_checksum(run: RunFolder) -> None:
+    """Only the position and checksum that the journal gave belong to it."""
+    journal = run.create_journal(lambda: "2024-01-15T10:30:00.000Z")
+    journal.write("run_start", {"run": run.id})
+    journal.sync()
+    size, crc = journal.size, journal.last_crc
+    journal.close()
+    assert run.has_line_end(size, crc)
+    assert not run.has_line_end(size - 1, crc)
+    assert not run.has_line_end(size, "00000000")
+    assert not isinstance(run.last_event(), RunEnd)
+    assert run.start()["run"] == run.id
