@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from llc.frontend.source.files import text_source
 from llc.frontend.source.schema import fields_of
 from llc.ir.diagnostics import CompileError
-from llc.ir.effects import EFFECTS
+from llc.ir.effects import EFFECTS, EffectKind
 from llc.runtime.effects.script_reader import ResultSpec, RuleSpec, load_world, read_world
-from llc.runtime.effects.scripted_world import NoRule
-from llc.runtime.host.context import Context, Interrupt, Interrupted
+from llc.runtime.effects.scripted_world import _MADE, NoRule
+from llc.runtime.host.context import Context, Exited, Interrupt, Interrupted
 
 
 @pytest.fixture
@@ -374,3 +374,13 @@ class Asked:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.args = {"command": "make", "timeout_s": 5}
+
+
+@pytest.mark.parametrize("row", EFFECTS.values(), ids=lambda row: row.name)
+def test_every_kind_has_a_scripted_result(row: EffectKind, scripted: Any) -> None:
+    """A kind that rules answer has a function for its result; the world performs the others itself."""
+    if row.scripted:
+        assert row.is_action or row.name in _MADE or row.name == "jq"
+        return
+    with suppress(Exited):
+        assert isinstance(scripted("[]")(row.name, names=["HOME"], seconds=0, reason="", code=3), dict)
