@@ -90,7 +90,7 @@ class _Creation:
     # --- ways to a draft --------------------------------------------------------------------------
 
     def is_incomplete(self, data: dict[str, Any]) -> bool:
-        """Whether there is somebody, and something, to ask."""
+        """Whether a dialogue is possible and needed."""
         paradigm = data.get("paradigm")
         if paradigm is None:
             if any(self.given[name] for names in OWN.values() for name in names):
@@ -99,7 +99,7 @@ class _Creation:
                 )
             if not self.has_person:
                 help = "give the answers by options, as in llc create --paradigm goal --goal … --tool …"
-                raise UserError("no-terminal", "there is nobody to answer questions", help)
+                raise UserError("no-terminal", "no terminal to ask questions", help)
             return True
         return self.has_person and not self.given["yes"] and bool(_missing(data))
 
@@ -120,7 +120,7 @@ class _Creation:
         try:
             return drafts.draft(data)
         except CompileError as error:
-            if self.asker is not None:  # what somebody has typed is theirs
+            if self.asker is not None:  # show what was typed
                 self.errors.write(drafts.yaml_of(data) + "\n")
             raise CompileError(error.diagnostics, error.sources) from None
 
@@ -135,7 +135,7 @@ class _Creation:
         return self.finish(made.draft)
 
     def natural(self, data: dict[str, Any]) -> int:
-        """Words that are kept, and what a model makes of them pinned beside them."""
+        """Save the description, with the loop that a model makes of it pinned."""
         drafts.check_name(data["name"])
         text = drafts.yaml_of(data)
         if self.given["no_pin"]:
@@ -148,7 +148,7 @@ class _Creation:
         with Author(self.given["model"], self.errors) as author:
             return author.write(words, name=name, tools=tools, settings=settings)
 
-    # --- what becomes of it -----------------------------------------------------------------------
+    # --- show and save ----------------------------------------------------------------------------
 
     def finish(self, made: Draft, pinned: Described | None = None) -> int:
         """Show it, ask whether it is to be saved, save it."""
@@ -161,7 +161,7 @@ class _Creation:
         if not self.given["yes"]:
             if not self.has_person:
                 help = "--yes saves it, --print only prints the YAML"
-                raise UserError("not-confirmed", f"{made.path} is not saved: there is nobody to ask", help)
+                raise UserError("not-confirmed", f"{made.path} is not saved: no terminal to confirm it", help)
             if not self.person().confirm(f"Save to {made.path}?"):
                 _say("nothing was saved")
                 return EXIT_FAILURE
@@ -186,7 +186,7 @@ class _Creation:
         return renamed(made, name), False
 
     def refuse_taken(self, name: str) -> None:
-        """Where nobody can be asked about it, before anything is shown or paid for."""
+        """Refuse a name that is taken, without a terminal, before anything is shown or paid for."""
         if not (self.given["print"] or (self.has_person and not self.given["yes"])):
             drafts.refuse_taken(name, self.given["force"])
 

@@ -132,7 +132,9 @@ def _is_wanted(words: Words, given: dict[str, Any]) -> bool:
         return True
     if not is_attended():
         raise UserError(
-            "not-confirmed", f"{words.path} is not pinned: there is nobody to ask", "--yes pins it"
+            "not-confirmed",
+            f"{words.path} is not pinned: no terminal to confirm it",
+            "--yes pins it",
         )
     from .menus import Menus
 

@@ -138,7 +138,7 @@ PARAMETERS: dict[str, Any] = {
     'names': ('names', (), 'text', 'Tools and tasks to show in full.', '[NAME]…', 'completers:complete_tool', None, None, None, True),
     'what': ('what', (), 'text', '`refresh` asks the servers and saves their listings; `list` shows the saved ones.', 'refresh|list', '', None, None, None, False, True),
     'servers': ('servers', (), 'text', 'Only these servers of .loops/config.yaml.', '[SERVER]…', 'completers:complete_server', None, None, None, True),
-    'what:schema': ('what', (), 'text', '`loop`, or a result such as `TaskResult`.', '[WHAT]', 'commands.schema:complete_schema'),
+    'what:schema': ('what', (), 'text', '`loop`, `config`, `tools`, `world`, `case`, `job`, or a result such as `TaskResult`.', '[WHAT]', 'commands.schema:complete_schema'),
     'output:schema': ('output', ('--output', '-o'), 'text', 'Write to a file.', 'FILE'),
 }
 
@@ -174,5 +174,5 @@ VERBS: dict[str, tuple[str, str, bool, tuple[str, ...], str]] = {
     'context': ("Find the project's files that are relevant to a query.", 'commands.memory:context', False, ('llc context parse config', 'llc context "where are locks taken" -n 5', 'llc context journal --strategy metadata'), 'query limit strategy rerank model:context json:create'),
     'tools': ('List the tools and tasks that flows can call here.', 'commands.tools:tools', False, (), 'names json:create'),
     'mcp': ('Ask MCP servers for their tools, or show the saved listings.', 'commands.tools:mcp', False, ('llc mcp refresh', 'llc mcp refresh files', 'llc mcp list --json'), 'what servers json:create'),
-    'schema': ('Print the JSON Schema of loop files or of a result.', 'commands.schema:schema', False, (), 'what:schema output:schema'),
+    'schema': ('Print the JSON Schema of a kind of file or of a result.', 'commands.schema:schema', False, (), 'what:schema output:schema'),
 }

@@ -180,7 +180,7 @@ def test_every_paradigm_has_its_options() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "nobody to answer questions"),
+        ((), "no terminal to ask questions"),
         (("-p", "gaol"), "did you mean `goal`?"),
         (("--goal", "x"), "it is not said what the loop is"),
         (("-p", "goal", "--goal", "x", "--yes"), "needs --tool"),
@@ -190,7 +190,7 @@ def test_every_paradigm_has_its_options() -> None:
         (("-p", "invariants", "--constraint", "b"), "takes NAME=VALUE"),
         (("-p", "fsm", "--state", "a=", "--route", "b.next=a"), "--route takes STATE.VERDICT=STATE"),
         (("-p", "imperative", "--step", "a", "--until-fails"), "--until"),
-        (("-p", "goal", "--goal", "x", "--tool", "true"), "there is nobody to ask"),
+        (("-p", "goal", "--goal", "x", "--tool", "true"), "no terminal to confirm it"),
         (("-p", "goal", "--goal", "x", "--tool", "a ${captured.b.output}", "--yes"), "nothing captures `b`"),
         (("-p", "goal", "--goal", "!?", "--tool", "a", "--yes"), "the loop has no name"),
         (("some-loop",), "--pin"),
@@ -327,7 +327,7 @@ def test_what_a_model_writes_is_shown_and_not_run(
     }
     model.then(answers.result({"loop": harm}))
     done = create("--describe", "x")
-    assert (done.returncode, "there is nobody to ask" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "no terminal to confirm it" in done.stderr) == (2, True), done.stderr
     assert "shell: touch made" in done.stderr
     assert not {"\x1b", "\x07"} & set(done.stderr)
     assert list(project.iterdir()) == []

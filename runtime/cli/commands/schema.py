@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
-from ....frontend.loop.json_schema import json_schema
 from ....ir import results
 from ....ir.diagnostics import suggest
+from ...authoring.file_schemas import FILE_SCHEMAS
 from ...host.errors import UserError
 from ...journal.journal import write_file
 from .. import parameters as shared
@@ -19,13 +20,10 @@ if TYPE_CHECKING:
 
     import typer
 
-# What there are schemas of, and how their texts are made.
-SCHEMAS: dict[str, Callable[[], str]] = {
-    "loop": lambda: _as_text(json_schema()),
-    **{
-        name: lambda cls=cls: _as_text(results.json_schema(cls))  # type: ignore[misc]
-        for name, cls in results.CLASSES.items()
-    },
+# What there are schemas of, and how they are made.
+SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    **FILE_SCHEMAS,
+    **{name: partial(results.json_schema, cls) for name, cls in results.CLASSES.items()},
 }
 
 
@@ -37,23 +35,19 @@ def schema(
     what: Annotated[
         str,
         typer.Argument(
-            help="`loop`, or a result such as `TaskResult`.",
+            help="`loop`, `config`, `tools`, `world`, `case`, `job`, or a result such as `TaskResult`.",
             metavar="[WHAT]",
             autocompletion=complete_schema,
         ),
     ] = "loop",
     output: shared.Output = None,
 ) -> int:
-    """Print the JSON Schema of loop files or of a result."""
+    """Print the JSON Schema of a kind of file or of a result."""
     if what not in SCHEMAS:
         raise UserError("unknown-choice", f"no schema of `{what[:80]}`", suggest(what, SCHEMAS, "there are"))
-    text = SCHEMAS[what]()
+    text = json.dumps(SCHEMAS[what](), indent=2, ensure_ascii=False) + "\n"
     if output:
         write_file(output, text.encode(), durable=False)
     else:
         write_data(text)
     return 0
-
-
-def _as_text(made: dict[str, Any]) -> str:
-    return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
