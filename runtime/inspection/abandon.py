@@ -1,6 +1,6 @@
-"""Runs that are given up: cut off or interrupted, and not to go on. `llc clean --unfinished`.
+"""`llc clean --unfinished`: removal of unfinished runs.
 
-What is still running of their actions is ended, then their folders go; nobody can take one up meanwhile.
+Remaining processes of their actions are ended first; the run lock is held meanwhile.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .stop import end_leftovers
 
 
 def chosen(target: str | None, keep: int | None, older_than: float | None) -> list[RunFolder]:
-    """The unfinished runs that nobody runs: of a loop, or one, or all; without a bound all of them go.
+    """The unfinished runs without a process: of a loop, one, or all; without a bound all of them.
 
     Raises UserError where `target` means neither a run nor a loop, or one that lives or has ended.
     """

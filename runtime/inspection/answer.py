@@ -66,7 +66,7 @@ class Question:
         facts += [f"default: {self.default}"] if self.default is not None else []
         lines += ["  " + fact for fact in facts]
         if not self.alive:
-            lines.append(f"  it is not running; it goes on with: llc resume {self.run.id}")
+            lines.append(f"  it is not running; resume it with: llc resume {self.run.id}")
         return "".join(printable(line) + "\n" for line in lines)
 
 
@@ -137,7 +137,7 @@ def chosen(target: str, number: int | None) -> Question:
 def answer(question: Question, text: str) -> str:
     """Put the answer to a question where its run finds it, and wake the run; the answer as it counts.
 
-    Raises UserError where it is none, or somebody was faster.
+    Raises UserError where it is not an answer, or the question is answered already.
     """
     if len(text.encode("utf-8", "replace")) > LONGEST_ANSWER:
         limit = LONGEST_ANSWER >> 10
@@ -173,7 +173,7 @@ def _post(path: str, content: dict[str, Any]) -> None:
         finally:
             files.unlink(scratch)
     except FileExistsError:
-        message = "the question was answered already, by somebody else"
+        message = "the question was answered already"
         raise UserError("answered-already", message, exit_code=EXIT_FAILURE) from None
     except OSError as error:
         message = f"cannot write {path}: {reason(error)}"
@@ -182,7 +182,7 @@ def _post(path: str, content: dict[str, Any]) -> None:
 
 
 def _wake(mailbox: Mailbox) -> None:
-    """Tell whoever waits that there is something to see; nobody may."""
+    """Wake the process that waits for the answer, if there is one."""
     assert mailbox.wake_path is not None
     with contextlib.suppress(OSError):
         descriptor = files.open_handle(mailbox.wake_path, files.O_WRONLY | files.O_NONBLOCK)

@@ -58,7 +58,7 @@ def as_text(profile: Profile, screen: Screen) -> str:
         rows.append([shown, kind, str(cost.count), _time(cost.total), mean, _percent(cost.share, whole)])
         is_beside = is_beside or cost.total - cost.share > 0.0005
     for name, cost in _own(profile):
-        # Of a journal, llc's time is what is left; measured, it was done so many times.
+        # By a journal, llc's time is the rest, without a count; a measured one has a count.
         total = _time(cost.total) if cost.count else _time(cost.share)
         mean = _time(cost.total / cost.count) if cost.count else "-"
         label = name if name == "llc" else f"llc: {name}"

@@ -49,7 +49,7 @@ class Holder:
 
     @classmethod
     def find(cls, run: RunFolder) -> Holder | None:
-        """The holder of a run; None where nobody holds it. Raises UserError where that is not known."""
+        """The holder of a run, None without one. Raises UserError where it cannot be identified."""
         end = clock.monotonic() + _SETTLING
         while is_live(run):
             about = run.about()
@@ -104,7 +104,7 @@ class Holder:
     def ask(self) -> None:
         """Ask it to stop. Raises UserError."""
         self.insist()
-        # One that was suspended (Ctrl-Z) hears it only when it goes on.
+        # A suspended process (Ctrl-Z) handles the request when it continues.
         self.send(signals.SIGCONT)
 
     def insist(self) -> None:

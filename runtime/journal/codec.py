@@ -1,8 +1,8 @@
-"""How an event stands on its line of a journal (`spec/events.md`): as bytes, exact to read back.
+"""Encoding of an event as a line of a journal (`spec/events.md`), without loss.
 
 Owns the line with its checksum, and what is done with values that JSON cannot say or a line should not
-hold: large texts, secrets, numbers that are none, keys that look like ours. What stands in which line
-belongs to `journal`.
+hold: large texts, secrets, NaN and infinity, keys that begin with `$`. The kinds of lines and their fields
+belong to `events`.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def pack(value: Any, store: Callable[[str], dict[str, Any]]) -> Any:
 
 
 def digest_only(text: str) -> dict[str, Any]:
-    """What stands for a long text; nothing is kept."""
+    """The reference to a long text, without storing it."""
     data = text.encode("utf-8", "surrogatepass")
     return {"$blob": sha256(data).hexdigest(), "size": len(data)}
 

@@ -1,4 +1,4 @@
-"""The journal of a run: one checksummed JSON object a line, written ahead of what it tells.
+"""The journal of a run: a write-ahead log of one checksummed JSON object per line.
 
 Owns the file (`spec/events.md`): what is durable when, how large strings are kept beside it, and what a
 damaged one still holds. How an event stands on its line belongs to `lines`, what events mean for a run
@@ -53,14 +53,14 @@ __all__ = [
 ]
 
 FORMAT = 1
-# Notes are held back until so many bytes are waiting or something must be on disk.
+# Bytes of notes that are buffered before they are written.
 BUFFER_LIMIT = 64 * 1024
 
 
 class JournalError(Exception):
     """The journal cannot be written, or not be read; `message` says why and nothing recorded so far is lost.
 
-    id: what kind of error it is, to whoever meets it.
+    id: the kind of error in diagnostics.
     """
 
     id = "cannot-write"
@@ -101,7 +101,7 @@ class Blobs:
         self.folder = folder
 
     def store(self, text: str) -> dict[str, Any]:
-        """Keep `text` durably and give what stands for it. Raises JournalError."""
+        """Store `text` durably and return the reference to it. Raises JournalError."""
         data = text.encode("utf-8", "surrogatepass")
         name = _digest(data)
         path = os.path.join(self.folder, name)
@@ -123,7 +123,7 @@ class Blobs:
         return data.decode("utf-8", "surrogatepass")
 
     def known(self, text: str) -> dict[str, Any] | None:
-        """What stands for `text` if it is kept already, else None."""
+        """The reference to `text` if it is stored already, else None."""
         data = text.encode("utf-8", "surrogatepass")
         name = _digest(data)
         known = self._holds(os.path.join(self.folder, name), len(data))
@@ -229,7 +229,7 @@ class Journal:
 
     @classmethod
     def append(cls, path: str, now: Callable[[], str], lines: int = 0) -> Journal:
-        """An existing journal of so many lines, to go on with; see `set_aside`. Raises JournalError."""
+        """An existing journal with that many lines, to append to; see `set_aside`. Raises JournalError."""
         return cls._open(path, files.O_CREAT, now, lines)
 
     @classmethod
@@ -335,7 +335,7 @@ class Journal:
 
 
 def set_aside(path: str, offset: int) -> str | None:
-    """Cut a journal at `offset`; what stood there goes to a file beside it, whose path is given.
+    """Truncate a journal at `offset`; the rest goes to a file next to it, whose path is returned.
 
     None where there was nothing to cut. Raises JournalError.
     """

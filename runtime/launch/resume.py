@@ -22,7 +22,7 @@ from ..journal.run_folder import RunFolder
 from ..project import program_diff, run_programs
 from ..project.limits import Bounds
 from ..project.options import Values
-from ..recovery.in_doubt import RESULT, Unknown
+from ..recovery.in_doubt import RESULT, InDoubt
 from ..recovery.resumption import Resumption
 from ..runs import locks
 from ..runs.locks import Lock
@@ -156,10 +156,10 @@ def _go_on(
             for name in dropped:
                 command.warn(f"note: the new program has no `{name}`; what the run had there is dropped")
     command.image = image = machine.image
-    unknown = Unknown(
+    in_doubt = InDoubt(
         folder.id, position, machine.waiting, values.on_unknown, command.report.errors, interrupt
     )
-    policies = unknown.settle()
+    policies = in_doubt.settle()
     kept = folder.set_aside(position.cut) if position.cut is not None else None
     if kept is not None:
         command.warn(f"note: what was cut from the journal is kept in {kept}")
@@ -199,7 +199,7 @@ def _go_on(
             progress=progress,
             base_ms=history.active_ms(),
             begun=history.started_at,
-            settle=unknown.settle_again,
+            settle=in_doubt.settle_again,
             doubtful=position.marks,
         )
     )

@@ -1,6 +1,6 @@
-"""Cases to files that people read: short things on one line, texts of several lines as they are.
+"""Writer of case files for people: short values on one line, texts of several lines as blocks.
 
-Long texts stand beside a case, in `<case>.outputs/`, by the hash of their content.
+Long texts are files of their own, in `<case>.outputs/`, named by the hash of their content.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .cases import FORMAT, OPTIONS, USUAL, Case, outputs_of
 from .diff import ENDING
 from .recording import Answer, Asked, Changed, Note, Recording
 
-# A text longer than this stands beside the case; a value nested deeper is kept as JSON.
+# A longer text is a file of its own; a value with deeper nesting is kept as JSON.
 _LONGEST = 4096
 _DEEPEST = 40
 _LARGEST = 16 << 20
 
 
 def write(case: Case) -> None:
-    """Write a case and the texts beside it. JournalError; UserError where it would be too large."""
+    """Write a case and its texts. Raises JournalError, and UserError where it would be too large."""
     writer = _Writer(case)
     data = writer.text().encode("utf-8")
     if len(data) > _LARGEST:
@@ -39,10 +39,10 @@ def write(case: Case) -> None:
         )
     folder = outputs_of(case.path)
     blobs = journals.Blobs(folder)
-    for text in writer.beside.values():
+    for text in writer.texts.values():
         blobs.store(text)
     journals.write_file(case.path, data, durable=False)
-    _clear(folder, set(writer.beside))
+    _clear(folder, set(writer.texts))
 
 
 def _clear(folder: str, kept: set[str]) -> None:
@@ -61,7 +61,7 @@ def _clear(folder: str, kept: set[str]) -> None:
 class _Writer:
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.beside: dict[str, str] = {}
+        self.texts: dict[str, str] = {}
 
     def text(self) -> str:
         case, recording = self.case, self.case.recording
@@ -130,14 +130,14 @@ class _Writer:
         return {name: self.value(value) for name, value in fields.items()}
 
     def value(self, packed: Any) -> Any:
-        """A value of a journal as it stands in a case."""
+        """A value of a journal in the form of a case."""
         plain = self.case.recording.value(packed, "a value")
         if _is_plain_enough(plain):
             return self.shortened(journals.pack(plain, self.keep))
         return {"$json": json.dumps(plain)}
 
     def shortened(self, packed: Any) -> Any:
-        """With long texts, and those that YAML cannot hold, put beside."""
+        """With references to long texts, and to those that YAML cannot hold."""
         if isinstance(packed, str):
             return self.keep(packed) if len(packed) > _LONGEST or not _is_fit(packed) else bare(packed)
         if isinstance(packed, list):
@@ -148,7 +148,7 @@ class _Writer:
 
     def keep(self, text: str) -> dict[str, Any]:
         packed = digest_only(text)
-        self.beside[packed["$blob"]] = text
+        self.texts[packed["$blob"]] = text
         return packed
 
 

@@ -1,7 +1,7 @@
-"""Where a program told again differs from what is on record: the first difference, and how it is shown.
+"""The first difference between a re-execution and its recording, and how it is shown.
 
 Owns what counts as the same: notes and effects in their order, arguments and fields by value, and how
-the run ends. Durations do not count; a run that was cut off is compared as far as it is recorded.
+the run ends. Durations do not count; an unfinished run is compared as far as it is recorded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..host import secrets
 from ..journal import journal as journals
 from ..journal.codec import KIND, RESERVED, digest_only
 from ..journal.events import Evaluate, Log, Route, StateEnter, StateNote, read_event
-from .re_execution import Endless, Retelling
+from .re_execution import Endless, ReExecution
 from .recording import Asked, Changed, Note, Recording, bounded, unpacked
 
 # What of a run's end is compared; of an error its kind, message and details: its place may move.
@@ -44,7 +44,7 @@ Item = Note | Asked | dict[str, Any]
 
 @frozen
 class Difference:
-    """The first thing that is not as recorded; None stands for nothing at all.
+    """The first event that is not as recorded; None for no event.
 
     number: of the event in the run, from 1. state, iteration: where the program was. place: where in
     its source. late: the same thing happened, before or after an effect that it had not been before.
@@ -95,9 +95,9 @@ class _Comparing:
     side, effects begin as there is room for them: then notes are in order, and effects go by their number.
     """
 
-    def __init__(self, recording: Recording, retelling: Retelling, exact: bool) -> None:
+    def __init__(self, recording: Recording, execution: ReExecution, exact: bool) -> None:
         self.recording = recording
-        self.retelling = retelling
+        self.execution = execution
         self.exact = exact
         self.same = 0
         self.events: dict[int, Note | Asked | Changed] = dict(enumerate(recording.events))
@@ -120,20 +120,20 @@ class _Comparing:
         return Comparison(
             self.same,
             self.total,
-            self.retelling.machine.ticks,
+            self.execution.machine.ticks,
             difference,
             self.recording.end is not None,
         )
 
     def tell(self) -> Difference | None:
         """Tell it up to the first difference, or to the end of the record."""
-        recording, retelling = self.recording, self.retelling
+        recording, execution = self.recording, self.execution
         for answer in (*recording.answers, None):
             if answer is None and recording.end is None and not self.events:
-                return None  # it may have been cut off while it computed
-            for event in retelling.events():
+                return None  # the run may have crashed while it computed
+            for event in execution.events():
                 if isinstance(event, Effect):
-                    self.is_parallel = self.is_parallel or retelling.machine.is_ready
+                    self.is_parallel = self.is_parallel or execution.machine.is_ready
                     now: Note | Asked = Asked(event.seq, event.kind, _packed(event.args))
                 else:
                     now = Note(event[0], _packed(event[1], RESERVED))
@@ -145,7 +145,7 @@ class _Comparing:
                 at = self.find(now)
                 then = self.events.get(at) if at is not None else None
                 if isinstance(then, Changed) and isinstance(now, Asked):
-                    continue  # the run was cut off before it began, and then the program was changed
+                    continue  # the run crashed before it started, and then the program was changed
                 if then is None or isinstance(then, Changed):
                     if self.is_past_record(now):
                         continue
@@ -157,9 +157,9 @@ class _Comparing:
                     return None
             if answer is None:
                 break
-            if answer.seq not in retelling.machine.waiting:
+            if answer.seq not in execution.machine.waiting:
                 return self.differs(self.next(), self.ended())
-            retelling.give(answer.seq, recording.result(answer))
+            execution.give(answer.seq, recording.result(answer))
         return self.end()
 
     def find(self, now: Note | Asked) -> int | None:
@@ -188,9 +188,9 @@ class _Comparing:
         self.same += 1
 
     def is_past_record(self, now: Note | Asked) -> bool:
-        """Whether an event that is not on record need not be: the run was cut off, or ended, before it."""
+        """Whether an event may be missing in the recording: the run crashed, or ended, before it."""
         recording = self.recording
-        if self.retelling.answers < len(recording.answers):
+        if self.execution.answers < len(recording.answers):
             return self.is_parallel and isinstance(now, Asked)  # it waited for its turn
         return recording.end is None or _was_left(recording.end)
 
@@ -208,10 +208,10 @@ class _Comparing:
 
     def ended(self) -> dict[str, Any] | None:
         """How the program has ended, as it is compared; None where it has not."""
-        retelling = self.retelling
-        if retelling.stop is None and retelling.exit is None:
+        execution = self.execution
+        if execution.stop is None and execution.exit is None:
             return None
-        return ending(_packed(retelling.ending()), self.exact)
+        return ending(_packed(execution.ending()), self.exact)
 
     def next(self) -> Item | None:
         """What the record has next: a note, an effect or its end."""
@@ -223,23 +223,23 @@ class _Comparing:
     def differs(
         self, recorded: Item | None, now: Item | None, place: Any = None, endless: bool = False
     ) -> Difference:
-        progress = self.retelling.progress
+        progress = self.execution.progress
         span = Span(*place) if place is not None else self.place(now)
         return Difference(self.same + 1, recorded, now, progress.state, progress.iteration, span, endless)
 
     def place(self, now: Item | None) -> Span | None:
         """Where the author's state stands that a note tells of, or else the program itself."""
-        retelling = self.retelling
+        execution = self.execution
         if isinstance(now, Note):
             is_route = now.kind == Route.name
             name = Route.of(now.fields).from_ if is_route else StateNote.of(now.fields).state
-            found = place_of_state(retelling.image, name)
+            found = place_of_state(execution.image, name)
             if found is not None:
                 return found
-        if retelling.stop is not None:
-            fault_place = getattr(retelling.stop, "span", None)
+        if execution.stop is not None:
+            fault_place = getattr(execution.stop, "span", None)
             return Span(*fault_place) if fault_place else None
-        return place_of_machine(retelling.image, retelling.machine)
+        return place_of_machine(execution.image, execution.machine)
 
 
 def compare(recording: Recording, image: Image, exact: bool = False, most: int | None = None) -> Comparison:
@@ -249,7 +249,7 @@ def compare(recording: Recording, image: Image, exact: bool = False, most: int |
     record cannot be read.
     """
     with bounded(recording.about):
-        return _Comparing(recording, Retelling(image, most, recording), exact).run()
+        return _Comparing(recording, ReExecution(image, most, recording), exact).run()
 
 
 def place_of_machine(image: Image, machine: Machine) -> Span | None:
@@ -262,7 +262,7 @@ def place_of_machine(image: Image, machine: Machine) -> Span | None:
 
 
 def place_of_state(image: Image, name: Any) -> Span | None:
-    """Where the author's state of that name stands in the source."""
+    """The place of the author's state of that name in the source."""
     for function in image.functions:
         if name in function.states:
             place = image.place(function.state_spans[function.states.index(name)])

@@ -43,7 +43,7 @@ from ..runs import locks, program_file
 from ..runs.loops import resolve_loop
 from . import diff
 from .find import RunFiles, find_run
-from .re_execution import Retelling
+from .re_execution import ReExecution
 from .recording import Note, Recording, bounded
 
 # Events of the driver that the new run needs for its active time and its programs.
@@ -120,24 +120,24 @@ def find_point(
 ) -> Point:
     """The point of a run before effect `at`, or where `state` is entered. Raises UserError for none."""
     with bounded(recording.about):
-        retelling = Retelling(image, recording=recording)
+        execution = ReExecution(image, recording=recording)
         entered: Point | None = None
         for answer in (*recording.answers, None):
-            for event in retelling.events():
-                progress = retelling.progress
+            for event in execution.events():
+                progress = execution.progress
                 if isinstance(event, Effect):
                     if entered is not None or event.seq == at:
                         where = entered or Point(
-                            retelling.answers, event.seq, progress.state, progress.iteration
+                            execution.answers, event.seq, progress.state, progress.iteration
                         )
                         return attrs.evolve(where, seq=event.seq)
                 elif entered is None and is_entry(*event, state, iteration):
-                    entered = Point(retelling.answers, 0, progress.state, progress.iteration)
-            if answer is None or answer.seq not in retelling.machine.waiting:
+                    entered = Point(execution.answers, 0, progress.state, progress.iteration)
+            if answer is None or answer.seq not in execution.machine.waiting:
                 break
-            retelling.give(answer.seq, recording.result(answer))
+            execution.give(answer.seq, recording.result(answer))
     if at is not None:
-        asked = retelling.machine.seq
+        asked = execution.machine.seq
         count = f"{asked} effect{'' if asked == 1 else 's'}"
         raise UserError("no-such-point", f"there is no effect {at} in {recording.name}", f"it has {count}")
     if entered is not None:
@@ -172,7 +172,7 @@ def _no_such_state(recording: Recording, state: str, iteration: int | None) -> U
 
 
 def _changed(recording: Recording, point: Point, changes: Values, about: dict[str, Any]) -> Image:
-    """The program with what is changed, if the shared past is the same under it; `about` is told of it."""
+    """The changed program, if the shared history is the same under it; `about` gets its options."""
     overrides = given(recording.about.get("overrides"))
     for name, value in vars(changes).items():
         if name != "target" and value:

@@ -1,8 +1,8 @@
-"""Making cases: a recorded run becomes a test that says the same wherever it is run.
+"""Make a test case of a recorded run, with the same result on any machine.
 
 Owns what is normalised (`spec/testing.md`): times, durations, the run's id, process ids, the paths of
-the project and of the home folder. The program is told again over what is normalised, so what a case
-expects follows from what it holds; where the run would take another course then, less is normalised.
+the project and of the home folder. The program is executed again with the normalised results, so that
+the expectations of a case follow from its contents; less is normalised where the run would differ.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..runs.loops import is_path, resolve_loop
 from . import diff
 from .cases import Case, free_path, is_case
 from .find import RunFiles
-from .re_execution import Endless, Retelling
+from .re_execution import Endless, ReExecution
 from .recording import Answer, Asked, Note, Recording, bounded, each_text, unpacked
 
 # When a normalised clock stands: the day of the seed's examples, as in scripted worlds.
@@ -56,7 +56,7 @@ _COURSE = frozenset(
     )
 )
 _END_OF_COURSE = ("status", "terminated_by", "final_state")
-# From so many ticks on a case tells them, so that an endless program is told from a slow one.
+# From this number of ticks on a case records them, to distinguish an endless program from a slow one.
 _MANY_TICKS = 1_000_000
 
 
@@ -206,25 +206,25 @@ def tell(
 ) -> Recording | None:
     """What the program does over these answers, in their order; None where they do not fit it.
 
-    A recording that had not ended is told as far as the answers go.
+    A recording of an unfinished run is executed as far as the answers go.
     """
     told, keep = recording.anew()
-    retelling = Retelling(image, most)
+    execution = ReExecution(image, most)
     with bounded(recording.about):
         try:
             for answer in (*answers, None):
-                for event in happened(retelling, keep):
+                for event in happened(execution, keep):
                     told.events.append(event)
                 if answer is None:
                     break
-                if answer.seq not in retelling.machine.waiting:
+                if answer.seq not in execution.machine.waiting:
                     return None
                 told.give(answer)
-                retelling.give(answer.seq, told.result(answer))
+                execution.give(answer.seq, told.result(answer))
         except Endless:
             return None if recording.end is not None else told
-    if retelling.stop is not None or retelling.exit is not None:
-        told.end = diff.ending(pack_map(retelling.ending(), keep))
+    if execution.stop is not None or execution.exit is not None:
+        told.end = diff.ending(pack_map(execution.ending(), keep))
     elif recording.end is not None:
         told.end = recording.end if diff.was_refused(recording.end) else None
         if told.end is None:
@@ -232,9 +232,9 @@ def tell(
     return told
 
 
-def happened(retelling: Retelling, keep: Callable[[str], dict[str, Any]]) -> Iterator[Note | Asked]:
-    """What a retelling does until nothing is ready, as it stands in a recording."""
-    for event in retelling.events():
+def happened(execution: ReExecution, keep: Callable[[str], dict[str, Any]]) -> Iterator[Note | Asked]:
+    """The events of an execution until no strand is ready, in the form of a recording."""
+    for event in execution.events():
         if isinstance(event, tuple):
             yield Note(event[0], pack_map(event[1], keep))
         else:
@@ -246,7 +246,7 @@ def pack_map(fields: dict[str, Any], keep: Callable[[str], dict[str, Any]]) -> d
 
 
 def _is_same_course(recording: Recording, told: Recording) -> bool:
-    """Whether both did the same, whatever values they did it with; one that was cut off may do less.
+    """Whether both took the same course, whatever the values; an unfinished one may be shorter.
 
     Side by side, when an effect begins depends on how many others do: notes have an order of their own.
     """
@@ -276,7 +276,7 @@ def _is_same_step(then: Note | Asked, now: Note | Asked) -> bool:
 
 
 class Words:
-    """The texts that differ from run to run and from place to place, and what stands for them."""
+    """The texts that differ between runs and machines, and their placeholders."""
 
     def __init__(self, name: str, about: dict[str, Any], history: RunHistory) -> None:
         pairs = [(str(about.get("run") or name), "<run>")]
@@ -293,9 +293,9 @@ class Words:
     def put(self, text: str, seq: int) -> str:
         """A text of the result of effect `seq` with them put in."""
         text = without_secrets(text)
-        for word, stands in self.pairs:
+        for word, placeholder in self.pairs:
             if word in text:
-                text = re.sub(rf"{re.escape(word)}(?![\w-])", stands, text)
+                text = re.sub(rf"{re.escape(word)}(?![\w-])", placeholder, text)
         # A process id that an effect has told may come back in the results of others.
         for pid in (*self.pids.get(seq, ()), *self.told):
             if pid in text:
@@ -325,12 +325,12 @@ def _normalized(recording: Recording, answer: Answer, chosen: tuple[str, ...], w
         if "time" in result and "elapsed_ms" in result:
             result["time"] = CLOCK
     put = without_secrets if "texts" not in chosen else lambda text: words.put(text, answer.seq)
-    # A text that is kept beside the journal is inline from here on, and kept again where it is written.
+    # Long texts are inline from here on; the writer stores them again.
     return journal.pack(each_text(result, put), _as_it_is)
 
 
 def named_secrets(parts: list[str]) -> str:
-    """A text with secrets, of its parts: the name of each stands for it."""
+    """A text of parts, with the names of its secrets in their places."""
     return "".join(f"<{part.partition('/')[0]}>" if index % 2 else part for index, part in enumerate(parts))
 
 

@@ -1,7 +1,7 @@
-"""A run told again: a program run over recorded answers, with no world.
+"""Re-execution of a program over recorded answers; no effect is performed.
 
 Owns the order in which that happens (the machine runs until nothing is ready, then gets one answer) and
-how the run ends. What is told is compared by `difference`, shown by `trace`, shared by `fork`.
+how the run ends. `diff` compares it, `trace_text` shows it, `fork` shares its beginning.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Endless(Exception):
     """The program runs on without asking for anything, beyond the bound it was given."""
 
 
-class Retelling:
-    """One run of a program over answers that somebody else has.
+class ReExecution:
+    """One execution of a program over given answers.
 
     image: its program now. most: how many ticks it may use in all; None is no bound. recording: whose
     changes of the program are made too. answers: how many it was given. stop: how its program ended,
-    `exit` included; None while it goes on.
+    `exit` included; None before that.
     """
 
     def __init__(self, image: Image, most: int | None = None, recording: Recording | None = None) -> None:
@@ -68,7 +68,7 @@ class Retelling:
                 return
 
     def _change(self) -> Iterator[Effect]:
-        """Go on with the program that the run went on with here: what waits is asked for anew."""
+        """Continue with the next program of the run: pending effects are asked for again."""
         is_changed = False
         while self._changes and self._changes[0].answers <= self.answers and self.machine.waiting:
             change = self._changes.pop(0)
@@ -79,7 +79,7 @@ class Retelling:
             yield from list(self.machine.waiting.values())
 
     def passed(self, answers: int) -> None:
-        """So many answers were given before; changes of the program up to there have been made."""
+        """Continue after that number of answers, with the program of that time."""
         self.answers = answers
         self._changes = [change for change in self._changes if change.answers > answers]
 
@@ -93,13 +93,13 @@ class Retelling:
         except RenewalError as error:
             raise UserError(
                 "damaged-record",
-                f"{recording.name} cannot go on with {name}: {error}",
+                f"{recording.name} cannot continue with {name}: {error}",
                 exit_code=EXIT_FAILURE,
             ) from None
         self.image = image
 
     def give(self, seq: int, result: Any) -> None:
-        """The answer to effect `seq`, for `events` to go on with."""
+        """Give the answer to effect `seq`; `events` continues with it."""
         self._result = (result, seq)
         self.answers += 1
 

@@ -1,6 +1,6 @@
-"""`llc replay`: a run told again with no world, with its own program or with a changed one.
+"""`llc replay`: replay of a recorded run without executing anything, and the differences.
 
-Owns which program is told, and how the answer is said.
+Owns which program is executed, and how the result is shown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Replayed:
 
     @property
     def is_identical(self) -> bool:
-        """Whether all that happened is told alike; of a damaged record nobody can say so."""
+        """Whether there is no difference; False for a damaged journal."""
         return self.comparison.difference is None and not self.recording.left_out
 
     def to_json(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Replayed:
 def replay(target: str, against: str | None = None) -> Replayed:
     """Tell the run that `target` means again, with its own program or the one in `against`.
 
-    A recorded case is told with the program that its source is now. Raises UserError, CompileError and
+    A recorded case is executed with the program that its source is now. Raises UserError, CompileError and
     JournalError.
     """
     case = read_case(target)

@@ -21,7 +21,7 @@ from . import case_reader, case_writer, cases, diff
 from .cases import Case
 from .diff import LEAST_TICKS, PATIENCE, Comparison
 from .make_case import compile_case, happened, pack_map
-from .re_execution import Endless, Retelling
+from .re_execution import Endless, ReExecution
 from .recording import Answer, Asked, Recording, bounded
 
 # What XML cannot hold at all.
@@ -125,7 +125,7 @@ def _test_one(path: str, update: bool) -> Tested:
 def _update(tested: Tested, case: Case, image: Image, most: int) -> None:
     """Rewrite what a case expects, where the results it holds suffice for what the program does now."""
     with bounded(case.recording.about):
-        told, obstacle = retell(case.recording, image, most)
+        told, obstacle = execute_again(case.recording, image, most)
     if told is None:
         tested.obstacle = obstacle
         return
@@ -133,35 +133,37 @@ def _update(tested: Tested, case: Case, image: Image, most: int) -> None:
     tested.result = "updated"
 
 
-def retell(recording: Recording, image: Image, most: int | None = None) -> tuple[Recording | None, str]:
+def execute_again(
+    recording: Recording, image: Image, most: int | None = None
+) -> tuple[Recording | None, str]:
     """What another program does over the results of a recording: each effect gets that of one like it.
 
     Like it is the one with its number, else the first that is not used yet, if kind and arguments are
-    the same. None, and why, where the program asks for what nobody recorded.
+    the same. None, and why, where the program asks for an effect that is not recorded.
     """
     known = _Known(recording)
     told, keep = recording.anew()
-    retelling = Retelling(image, most)
+    execution = ReExecution(image, most)
     waiting: dict[int, Asked] = {}
     try:
         while True:
-            events = list(happened(retelling, keep))
+            events = list(happened(execution, keep))
             told.events += events
             waiting |= {event.seq: event for event in events if isinstance(event, Asked)}
-            if retelling.stop is not None or not any(asked.kind != "exit" for asked in waiting.values()):
+            if execution.stop is not None or not any(asked.kind != "exit" for asked in waiting.values()):
                 break
             answer = known.take(waiting)
             if answer is None:
                 if recording.end is None and known.is_used_up:
                     return told, ""
                 asked = next(asked for asked in waiting.values() if asked.kind != "exit")
-                return None, f"nobody recorded effect {asked.seq}: {diff.describe(asked)}"
+                return None, f"effect {asked.seq} is not recorded: {diff.describe(asked)}"
             del waiting[answer.seq]
             told.give(answer)
-            retelling.give(answer.seq, told.result(answer))
+            execution.give(answer.seq, told.result(answer))
     except Endless:
         return None, "the program runs on without asking for anything"
-    told.end = diff.ending(pack_map(retelling.ending(), keep))
+    told.end = diff.ending(pack_map(execution.ending(), keep))
     return told, ""
 
 

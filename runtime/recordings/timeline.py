@@ -1,7 +1,7 @@
-"""A recorded run that can be looked at anywhere: forwards, backwards, at once.
+"""Timeline of a recorded run: any point of it can be reached at once.
 
 Owns the points of a run (after each of its recorded results) and how the machine comes to one: from the
-nearest snapshot before it, taken as the run is told. What happened at a point is read from the record;
+nearest snapshot before it, taken during re-execution. The events at a point are read from the recording;
 the machine is needed only for what was in its slots.
 """
 
@@ -22,7 +22,7 @@ from ..journal import journal
 from ..journal.events import Evaluate, StateEnter
 from ..journal.position import Progress
 from . import diff
-from .re_execution import Retelling
+from .re_execution import ReExecution
 from .recording import Answer, Asked, Changed, Note, Recording, each_text, unpacked
 
 # Points between two snapshots at first, and how many are kept: then every other one goes.
@@ -48,7 +48,7 @@ class Frame:
 
 @frozen
 class Point:
-    """A run after so many results.
+    """A run after a number of results.
 
     number: how many. notes: what the program noted since the point before. asked: the effect whose result
     comes next, with that result, where it is on record. waiting: the others that wait. outcome: how the
@@ -117,10 +117,10 @@ def _shortened(text: str) -> str:
     return f"{text[:half]}\n… {len(text) - LONGEST} characters …\n{text[-half:]}"
 
 
-class Tape:
+class Timeline:
     """The points of a recorded run, numbered from 0; `count` is how many there are.
 
-    image: the program that is told. Raises UserError where it does not repeat the record.
+    image: the program of the run. Raises UserError where it does not repeat the record.
     """
 
     def __init__(self, recording: Recording, image: Image) -> None:
@@ -132,12 +132,12 @@ class Tape:
         self.points = {answer.seq: number for number, answer in enumerate(recording.answers)}
         self._stride = _STRIDE
         self._snapshots: dict[int, tuple[Image, dict[str, Any], list[Any]]] = {}
-        self._retelling = self._begin()
+        self._execution = self._begin()
 
-    def _begin(self) -> Retelling:
-        retelling = Retelling(self.image, recording=self.recording)
-        self._run_on(retelling)
-        return retelling
+    def _begin(self) -> ReExecution:
+        execution = ReExecution(self.image, recording=self.recording)
+        self._run_on(execution)
+        return execution
 
     # --- by the record alone ------------------------------------------------------------------
 
@@ -213,8 +213,8 @@ class Tape:
 
     def at(self, number: int) -> Point:
         """A point with all that is to be seen there. Raises UserError."""
-        retelling = self._wind(number)
-        machine = retelling.machine
+        execution = self._wind(number)
+        machine = execution.machine
         answer = self.answer(number)
         seq = answer.seq if answer is not None else _last_word(machine)
         asked = self.effects.get(seq) if seq is not None else None
@@ -223,15 +223,15 @@ class Tape:
         end = self.recording.end
         return Point(
             number,
-            retelling.progress.state,
-            retelling.progress.iteration,
+            execution.progress.state,
+            execution.progress.iteration,
             self.notes(number),
             asked,
             answer.result if answer is not None else None,
             [self.effects[one] for one in machine.waiting if one != seq and one in self.effects],
             [_frame(frame) for frame in own[-_FRAMES:]],
             items,
-            self._place(retelling, frames, seq),
+            self._place(execution, frames, seq),
             diff.ending(end) if end is not None and number == self.count - 1 else None,
             self.is_failure(number),
         )
@@ -239,61 +239,61 @@ class Tape:
     def __iter__(self) -> Iterator[Point]:
         return map(self.at, range(self.count))
 
-    def _wind(self, number: int) -> Retelling:
+    def _wind(self, number: int) -> ReExecution:
         """The run at a point: told on from where it stands, or from the nearest snapshot before."""
-        if self._retelling.answers > number:
+        if self._execution.answers > number:
             near = max((at for at in self._snapshots if at <= number), default=None)
-            self._retelling = self._begin() if near is None else self._restore(near)
+            self._execution = self._begin() if near is None else self._restore(near)
         else:
             near = max((at for at in self._snapshots if at <= number), default=0)
-            if near > self._retelling.answers:
-                self._retelling = self._restore(near)
-        retelling = self._retelling
-        while retelling.answers < number:
-            answer = self.recording.answers[retelling.answers]
-            if answer.seq not in retelling.machine.waiting:
+            if near > self._execution.answers:
+                self._execution = self._restore(near)
+        execution = self._execution
+        while execution.answers < number:
+            answer = self.recording.answers[execution.answers]
+            if answer.seq not in execution.machine.waiting:
                 raise UserError(
                     "not-repeatable",
                     f"told again, {self.recording.name} does not come to its effect {answer.seq}",
                     "`llc replay` tells how it differs",
                     EXIT_FAILURE,
                 )
-            retelling.give(answer.seq, self.recording.result(answer))
-            self._run_on(retelling)
-            if retelling.answers % self._stride == 0 and retelling.answers not in self._snapshots:
-                self._keep(retelling)
-        return retelling
+            execution.give(answer.seq, self.recording.result(answer))
+            self._run_on(execution)
+            if execution.answers % self._stride == 0 and execution.answers not in self._snapshots:
+                self._keep(execution)
+        return execution
 
-    def _run_on(self, retelling: Retelling) -> None:
-        """Run until nothing is ready; a run that was cut off may have been computing then."""
-        is_past = self.recording.end is None and retelling.answers == len(self.recording.answers)
-        left = len(self.events(retelling.answers)) if is_past else -1
+    def _run_on(self, execution: ReExecution) -> None:
+        """Run until no strand is ready; an unfinished run may have been computing then."""
+        is_past = self.recording.end is None and execution.answers == len(self.recording.answers)
+        left = len(self.events(execution.answers)) if is_past else -1
         if left == 0:
             return
-        for _ in retelling.events():
+        for _ in execution.events():
             left -= 1
             if left == 0:
                 return
 
-    def _keep(self, retelling: Retelling) -> None:
-        if retelling.stop is not None:
+    def _keep(self, execution: ReExecution) -> None:
+        if execution.stop is not None:
             return
         if len(self._snapshots) >= _MOST:
             self._stride *= 2
             self._snapshots = {at: kept for at, kept in self._snapshots.items() if at % self._stride == 0}
-            if retelling.answers % self._stride:
+            if execution.answers % self._stride:
                 return
-        kept = (retelling.image, retelling.machine.snapshot(), retelling.progress.to_data())
-        self._snapshots[retelling.answers] = kept
+        kept = (execution.image, execution.machine.snapshot(), execution.progress.to_data())
+        self._snapshots[execution.answers] = kept
 
-    def _restore(self, number: int) -> Retelling:
+    def _restore(self, number: int) -> ReExecution:
         image, snapshot, progress = self._snapshots[number]
-        retelling = Retelling(image, recording=self.recording)
-        retelling.machine = Machine.restore(image, snapshot)
-        retelling.passed(number)
-        retelling.progress = Progress.from_data(progress)
-        retelling.answers = number
-        return retelling
+        execution = ReExecution(image, recording=self.recording)
+        execution.machine = Machine.restore(image, snapshot)
+        execution.passed(number)
+        execution.progress = Progress.from_data(progress)
+        execution.answers = number
+        return execution
 
     def _frames(self, machine: Machine, seq: int | None) -> tuple[list[FrameView], tuple[int, ...]]:
         """The active functions around an effect, and for which item its call is, side by side with others."""
@@ -305,12 +305,12 @@ class Tape:
                     return strand.frames, strand.items
         return machine.frames()[-_NEAR:], ()
 
-    def _place(self, retelling: Retelling, frames: list[FrameView], seq: int | None) -> Span | None:
+    def _place(self, execution: ReExecution, frames: list[FrameView], seq: int | None) -> Span | None:
         """Where the author's source is at: the effect, or else what is around it."""
-        if retelling.stop is not None:
-            place = getattr(retelling.stop, "span", None)
-            return Span(*place) if place else diff.place_of_state(self.image, retelling.progress.state)
-        waiting = retelling.machine.waiting
+        if execution.stop is not None:
+            place = getattr(execution.stop, "span", None)
+            return Span(*place) if place else diff.place_of_state(self.image, execution.progress.state)
+        waiting = execution.machine.waiting
         places = [waiting[seq].span] if seq in waiting else []
         for place in (*places, *(frame.place for frame in reversed(frames))):
             if place is not None and not place[0].startswith(_LIBRARY):

@@ -14,7 +14,7 @@ from ..host.screen import printable
 from ..journal.events import Evaluate
 from . import diff
 from .recording import Asked
-from .timeline import Point, Tape, shown
+from .timeline import Point, Timeline, shown
 
 # Lines of source shown before and after the one the program is at.
 _AROUND = 2
@@ -26,7 +26,7 @@ _VALUE = 400
 Line = tuple[str, str]
 
 
-def page(point: Point, tape: Tape, sources: Mapping[str, Source]) -> list[Line]:
+def page(point: Point, timeline: Timeline, sources: Mapping[str, Source]) -> list[Line]:
     """All that is to be seen at a point."""
     lines: list[Line] = []
     if point.place is not None:
@@ -50,9 +50,9 @@ def page(point: Point, tape: Tape, sources: Mapping[str, Source]) -> list[Line]:
     return [(printable(text), style) for text, style in lines]
 
 
-def head(point: Point, tape: Tape) -> str:
+def head(point: Point, timeline: Timeline) -> str:
     """Where a point is, on one line."""
-    words = [tape.recording.name, f"point {point.number} of {tape.count - 1}"]
+    words = [timeline.recording.name, f"point {point.number} of {timeline.count - 1}"]
     if point.asked is not None:
         words.append(f"effect {point.asked.seq}")
     if point.items:
@@ -62,9 +62,12 @@ def head(point: Point, tape: Tape) -> str:
     return printable("  ".join(words))
 
 
-def as_text(point: Point, tape: Tape) -> str:
+def as_text(point: Point, timeline: Timeline) -> str:
     """A point for a pipe or a file."""
-    lines = [head(point, tape), *(text for text, _ in page(point, tape, diff.sources_of(tape.image)))]
+    lines = [
+        head(point, timeline),
+        *(text for text, _ in page(point, timeline, diff.sources_of(timeline.image))),
+    ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 

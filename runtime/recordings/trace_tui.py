@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from ..host import files, pipes, signals, terminal
 from ..host.screen import STYLES, Screen, fit
 from . import diff, trace_text
-from .timeline import Tape
+from .timeline import Timeline
 
 _HELP = "n next  p back  g go to  f/F failure  / search  ↑↓ scroll  0/G ends  ? help  q quit"
 _LONG_HELP = (
@@ -31,22 +31,22 @@ _ESCAPE = 0.05
 
 
 class TraceView:
-    """A look through a tape, from `number` on."""
+    """A look through a timeline, from `number` on."""
 
-    def __init__(self, tape: Tape, number: int = 0) -> None:
-        self.tape = tape
+    def __init__(self, timeline: Timeline, number: int = 0) -> None:
+        self.timeline = timeline
         self.number = number
         self.scroll = 0
         self.message = ""
         self.searched = ""
         self.is_helping = False
         self.screen = Screen(sys.stdout)
-        self.sources = diff.sources_of(tape.image)
+        self.sources = diff.sources_of(timeline.image)
         self.room = 1
         self.total = 0
 
     def run(self) -> None:
-        """Until the person quits, or the terminal is gone. Raises UserError as `Tape.at` does."""
+        """Until the person quits, or the terminal is gone. Raises UserError as `Timeline.at` does."""
         with _terminal(self.screen, self.draw):
             self.draw()
             while True:
@@ -68,11 +68,11 @@ class TraceView:
             case "0":
                 self.go(0)
             case "G":
-                self.go(self.tape.count - 1)
+                self.go(self.timeline.count - 1)
             case "f":
-                self.find(self.tape.find_failure(self.number), "no failure after this point")
+                self.find(self.timeline.find_failure(self.number), "no failure after this point")
             case "F":
-                self.find(self.tape.find_failure(self.number, -1), "no failure before this point")
+                self.find(self.timeline.find_failure(self.number, -1), "no failure before this point")
             case "g":
                 self.go_to(self.ask("go to (12, i3, state): "))
             case "/":
@@ -92,7 +92,7 @@ class TraceView:
         self.scroll = max(0, min(self.scroll, self.total - self.room))
 
     def go(self, number: int, otherwise: str = "") -> None:
-        if not 0 <= number < self.tape.count:
+        if not 0 <= number < self.timeline.count:
             self.message = otherwise
         elif number != self.number:
             self.number, self.scroll = number, 0
@@ -105,28 +105,28 @@ class TraceView:
 
     def go_to(self, word: str) -> None:
         if word:
-            self.find(self.tape.find_place(word), f"there is no effect, iteration or state `{word}`")
+            self.find(self.timeline.find_place(word), f"there is no effect, iteration or state `{word}`")
 
     def search(self, text: str) -> None:
         self.searched = text or self.searched
         if self.searched:
-            found = self.tape.find_text(self.number, self.searched)
+            found = self.timeline.find_text(self.number, self.searched)
             self.find(found, f"`{self.searched}` does not come after this point")
 
     # --- the screen ---------------------------------------------------------------------------
 
     def draw(self) -> None:
         width, height = _size()
-        point = self.tape.at(self.number)
+        point = self.timeline.at(self.number)
         if self.is_helping:
             lines: list[trace_text.Line] = [(f"  {keys:<12} {what}", "") for keys, what in _LONG_HELP]
         else:
-            lines = trace_text.page(point, self.tape, self.sources)
+            lines = trace_text.page(point, self.timeline, self.sources)
         self.room = max(1, height - 3)
         self.total = len(lines)
         self.scroll = max(0, min(self.scroll, self.total - self.room))
         body = lines[self.scroll : self.scroll + self.room]
-        title = self.line(trace_text.head(point, self.tape), "bold", width)
+        title = self.line(trace_text.head(point, self.timeline), "bold", width)
         rows = [title, *(self.line(text, style, width) for text, style in body)]
         rows += [""] * (height - 2 - len(rows))
         below = self.total - self.scroll - len(body)

@@ -1,6 +1,6 @@
-"""Effects whose outcome is not known, when a run goes on: ended, then run again, failed or asked about.
+"""Effects in doubt when a run is resumed: they started, and their outcome is not known.
 
-Owns what `on_unknown` means (`spec/events.md`, Going on). Which effects these are, `replay` finds out.
+Owns the policies of `on_unknown` (`spec/events.md`): run again, fail, or ask. `replay` finds these effects.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ RESULT = {
     "stderr": "",
     "exit_code": 1,
     "duration_ms": 0,
-    "error": {"kind": "unknown-outcome", "message": "it was cut off, so its outcome is not known"},
+    "error": {"kind": "unknown-outcome", "message": "the run crashed during it, so its outcome is not known"},
 }
 
 
-class Unknown:
-    """What becomes of the effects of a `position` in doubt; `on_unknown` comes before their own word.
+class InDoubt:
+    """Decisions on the effects in doubt of a `position`; `on_unknown` overrides their own policy.
 
     waiting: the effects that the program waits for.
     """
@@ -56,9 +56,9 @@ class Unknown:
         self.interrupt = interrupt
 
     def settle(self) -> dict[int, str]:
-        """End what is left of effects that were cut off; what becomes of those that come next, by number.
+        """End the processes of effects in doubt; returns the policies of the pending ones, by number.
 
-        Those that cannot have changed a thing are performed again and not among them.
+        Effects that do not act are performed again and are not among them.
         """
         position = self.position
         for number, doubted in position.doubtful.items():
@@ -74,7 +74,7 @@ class Unknown:
         return {seq: policy for seq, policy in policies.items() if policy is not None}
 
     def settle_again(self, effect: Effect) -> dict[str, Any] | None:
-        """The answer to a later effect that what was cut off the journal had; None where it is performed."""
+        """The result of a later effect that may have happened in the lost part; None to perform it."""
         if self.position.is_doubtful(effect) and self._policy(effect) == "fail":
             return RESULT
         return None
@@ -87,7 +87,7 @@ class Unknown:
             self.screen.write(f"note: what was still running of effect {seq} (pid {pid}) has been ended\n")
 
     def _policy(self, effect: Effect) -> str | None:
-        """What becomes of an effect whose outcome is unknown; None where it cannot have changed a thing."""
+        """The policy for an effect in doubt; None for one that does not act."""
         default = EFFECTS[effect.kind].on_unknown
         if default is None:
             return None
@@ -103,7 +103,7 @@ class Unknown:
         if not (terminal.isatty(0) and terminal.isatty(2)):
             raise UserError(
                 "unknown-outcome",
-                f"it is not known whether `{shown}` did its work, and somebody is to be asked",
+                f"it is not known whether `{shown}` did its work, and its policy is to ask a person",
                 "resume in a terminal, or say `--on-unknown rerun` or `--on-unknown fail`",
                 EXIT_FAILURE,
             )

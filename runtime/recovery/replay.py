@@ -1,7 +1,7 @@
-"""Coming back to where a run was cut off: its program runs again over its recorded results.
+"""Replay of a journal: the program runs again over its recorded results, up to their end.
 
 Owns which results of a run (`past`) its program gets again, and what damage costs. The world is not
-touched here. `launch` decides what becomes of an effect whose outcome is unknown; the driver goes on
+touched here. `in_doubt` decides on effects whose outcome is unknown; the driver continues
 from there.
 
 Where several effects wait at once, the order in which their results stand in the journal is the order
@@ -40,7 +40,7 @@ class Position:
     what is on record of each, None for nothing; none of them has a result yet. places: where the program
     was when it asked for each. notes: those not in the journal yet. cut: the journal's length to keep,
     None to keep it all. lost: what damage cost, a sentence each. doubtful: later effects that may have
-    happened, by what is cut off: what is on record of them, None for nothing.
+    happened in the part that is cut, with their history, None without one.
     """
 
     __slots__ = (
@@ -76,19 +76,19 @@ class Position:
         self._marks[seq] = mark
 
     def is_doubtful(self, effect: Effect) -> bool:
-        """Whether this effect may have happened already, in what was cut off the journal."""
+        """Whether this effect may have happened already, in the part that is cut from the journal."""
         if effect.seq not in self._marks:
             return False
         mark = self._marks[effect.seq]
         return mark is None or mark == _mark(effect.kind, pack(effect.args, digest_only))
 
     def settled(self, seq: int) -> None:
-        """It has been decided what becomes of effect `seq`."""
+        """There is a decision on effect `seq`."""
         self.doubtful.pop(seq, None)
         self._marks.pop(seq, None)
 
     def marks(self) -> list[list[Any]]:
-        """`doubtful` for the journal: what is cut off it is not there at the next resume."""
+        """`doubtful` for the journal: the next resume does not have the part that is cut."""
         return [[seq, *(mark or ())] for seq, mark in sorted(self._marks.items())]
 
 
@@ -235,13 +235,13 @@ class _Replay:
         self.pending.append((kind, fields, None))
 
     def _change_program(self, name: str, offset: int) -> None:
-        """Go on with the program that the run went on with here."""
+        """Continue with the next program of the run."""
         if self.programs is None:
             raise self._diverged("it went on with another program")
         try:
             self.machine, _ = renew(self.machine, self.programs(name))
         except RenewalError as error:
-            raise self._diverged(f"it cannot go on with {name}: {error}") from None
+            raise self._diverged(f"it cannot continue with {name}: {error}") from None
         for effect in self.machine.waiting.values():
             recorded = self.history.effects.get(effect.seq)
             if recorded is not None and recorded.start_offset > offset:
@@ -261,7 +261,7 @@ class _Replay:
             raise self._diverged(f"it asked for {was} and now asks for {now}", effect.seq)
 
     def _next(self) -> tuple[Effect, dict[str, Any]] | None:
-        """The effect that got its result next, and that; None where the run goes on from here."""
+        """The effect with the next result, and the result; None at the end of the replay."""
         history, waiting = self.history, self.machine.waiting
         if self.done == len(history.order):
             return None

@@ -1,6 +1,6 @@
-"""How far a run had come: from its newest checkpoint that can be trusted, or from its beginning.
+"""Restoring a run from its newest intact checkpoint, or else from its beginning.
 
-Owns the choice of what a replay starts from. The world is not touched here; `launch` goes on from it.
+Owns the choice of the start of a replay. Nothing is performed here; `launch` continues from it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class Resumption:
-    """A run that is to go on. history: what its journal holds from the newest checkpoint on.
+    """A run to be resumed. history: of its journal from the newest checkpoint on.
 
-    warn: is told in a sentence why a checkpoint is not used. tier: how its program is run. Raises
+    warn: gets a sentence for each checkpoint that is not used. tier: execution mode. Raises
     JournalError where the journal cannot be read.
     """
 

@@ -299,7 +299,7 @@ def test_update_says_which_effect_nobody_recorded(llc: Llc, tmp_path: Path) -> N
     (tmp_path / ".loops/fix.yaml").write_text(LOOP.replace("echo mended", "echo patched"))
     done = llc("test", "--update")
     assert done.returncode == 1
-    assert "not updated: nobody recorded effect 2: shell `touch fixed; echo patched`" in done.stdout
+    assert "not updated: effect 2 is not recorded: shell `touch fixed; echo patched`" in done.stdout
     assert (tmp_path / ".loops/tests/case.yaml").read_text() == before
 
 

@@ -25,7 +25,7 @@ from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 from llc.runtime.recordings import diff, find, fork, make_case, run_cases, trace_text
 from llc.runtime.recordings.recording import bounded
-from llc.runtime.recordings.timeline import Tape
+from llc.runtime.recordings.timeline import Timeline
 
 LOOP = """name: fix
 initial: check
@@ -108,11 +108,11 @@ def test_a_forged_journal_is_told_or_refused(
             assert diff.as_text(comparison, diff.sources_of(image)) is not None
             json.dumps(diff.as_json(comparison))
         with contextlib.suppress(*REFUSALS), bounded(recording.about):
-            tape = Tape(recording, image)
-            for point in tape:
+            timeline = Timeline(recording, image)
+            for point in timeline:
                 json.dumps(point.to_json())
-                assert trace_text.as_text(point, tape)
-                tape.find_text(point.number, "no such text")
+                assert trace_text.as_text(point, timeline)
+                timeline.find_text(point.number, "no such text")
         with contextlib.suppress(*REFUSALS):
             fork.find_point(recording, image, 2, None, None)
         with contextlib.suppress(*REFUSALS):

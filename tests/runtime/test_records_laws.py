@@ -16,9 +16,9 @@ from llc.frontend.lower.program import lower_flow
 from llc.runtime.journal import codec
 from llc.runtime.recordings import case_reader, case_writer, diff, make_case, run_cases
 from llc.runtime.recordings.cases import Case
-from llc.runtime.recordings.re_execution import Retelling
+from llc.runtime.recordings.re_execution import ReExecution
 from llc.runtime.recordings.recording import Answer, Asked, Recording
-from llc.runtime.recordings.timeline import Tape
+from llc.runtime.recordings.timeline import Timeline
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 
@@ -46,18 +46,18 @@ def image_of(node: Core) -> Image:
 def recorded(image: Image, chance: random.Random) -> Recording:
     """A run of a program whose effects were answered in any order, and began as there was room."""
     recording = Recording("generated", {}, no_blobs)
-    retelling = Retelling(image)
+    execution = ReExecution(image)
     waiting: list[Asked] = []
     for _ in range(60):
-        for event in make_case.happened(retelling, codec.digest_only):
+        for event in make_case.happened(execution, codec.digest_only):
             if isinstance(event, Asked):
                 waiting.append(event)
             else:
                 recording.events.append(event)
         begun = [event.seq for event in recording.events if isinstance(event, Asked)]
         new = [asked for asked in waiting if asked.seq not in begun]
-        if retelling.stop is not None:
-            recording.end = make_case.pack_map(retelling.ending(), codec.digest_only)
+        if execution.stop is not None:
+            recording.end = make_case.pack_map(execution.ending(), codec.digest_only)
             recording.events += new
             return recording
         # The first of those that wait begin; one of those that have begun is answered.
@@ -68,7 +68,7 @@ def recorded(image: Image, chance: random.Random) -> Recording:
         waiting.remove(answered)
         answer = Answer(answered.seq, by_number(answered.seq))
         recording.give(answer)
-        retelling.give(answer.seq, answer.result)
+        execution.give(answer.seq, answer.result)
     return recording
 
 
@@ -108,7 +108,7 @@ def test_a_case_of_it_passes_and_an_update_changes_nothing(node: Core, order: in
     comparison = diff.compare(again, image)
     assert comparison.difference is None, diff.as_text(comparison, {})
     if told.end is not None:
-        updated, obstacle = run_cases.retell(again, image)
+        updated, obstacle = run_cases.execute_again(again, image)
         assert updated is not None, obstacle
         assert [answer.seq for answer in updated.answers] == [answer.seq for answer in told.answers]
         assert diff.compare(updated, image).difference is None
@@ -121,9 +121,9 @@ def test_every_point_is_the_same_from_wherever_one_comes(node: Core, order: int)
     image = image_of(node)
     chance = random.Random(order)
     recording = recorded(image, chance)
-    fresh = [point.to_json() for point in Tape(recording, image)]
-    tape = Tape(recording, image)
-    tape._stride = chance.choice([1, 2, 3])
+    fresh = [point.to_json() for point in Timeline(recording, image)]
+    timeline = Timeline(recording, image)
+    timeline._stride = chance.choice([1, 2, 3])
     for _ in range(8):
-        number = chance.randrange(tape.count)
-        assert tape.at(number).to_json() == fresh[number]
+        number = chance.randrange(timeline.count)
+        assert timeline.at(number).to_json() == fresh[number]

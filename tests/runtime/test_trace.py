@@ -18,8 +18,8 @@ from terminals import plain
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 from llc.runtime.recordings import find
-from llc.runtime.recordings import timeline as tapes
-from llc.runtime.recordings.timeline import Tape
+from llc.runtime.recordings import timeline as timelines
+from llc.runtime.recordings.timeline import Timeline
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -57,9 +57,9 @@ def run(target: str = "fix") -> None:
     launch_run.outcome(options.Values(target, quiet=True, script="world.yaml"))
 
 
-def tape_of(target: str) -> Tape:
+def tape_of(target: str) -> Timeline:
     files = find.find_run(target)
-    return Tape(files.recording(), files.load_image())
+    return Timeline(files.recording(), files.load_image())
 
 
 # --- points -----------------------------------------------------------------------------------
@@ -115,13 +115,13 @@ def test_a_point_is_the_same_from_wherever_one_comes(
         run(target)
     fresh = [point.to_json() for point in tape_of(Path(target).stem)]
     patch = pytest.MonkeyPatch()
-    patch.setattr(tapes, "_STRIDE", stride)
-    patch.setattr(tapes, "_MOST", 3)
+    patch.setattr(timelines, "_STRIDE", stride)
+    patch.setattr(timelines, "_MOST", 3)
     try:
-        tape = tape_of(Path(target).stem)
+        timeline = tape_of(Path(target).stem)
         for visit in visits:
-            number = min(visit, tape.count - 1)
-            assert tape.at(number).to_json() == fresh[number]
+            number = min(visit, timeline.count - 1)
+            assert timeline.at(number).to_json() == fresh[number]
     finally:
         patch.undo()
 
@@ -129,11 +129,11 @@ def test_a_point_is_the_same_from_wherever_one_comes(
 def test_calls_side_by_side_are_told_apart(project: Path) -> None:
     """The effect that comes next, whose item it is, and what else waits."""
     run("side.sexp")
-    tape = tape_of("side")
-    first = tape.at(0)
+    timeline = tape_of("side")
+    first = timeline.at(0)
     assert first.asked is not None
     assert sorted([first.asked.seq, *(asked.seq for asked in first.waiting)]) == [1, 2, 3]
-    assert {tape.at(number).items for number in range(6)} == {(0,), (1,), (2,)}
+    assert {timeline.at(number).items for number in range(6)} == {(0,), (1,), (2,)}
     assert first.frames[-1].slots["n"] == {1: 3, 2: 1, 3: 2}[first.asked.seq]
 
 
@@ -143,9 +143,9 @@ def test_a_run_that_was_cut_off_has_the_points_it_came_to(project: Path, count: 
     run()
     (journal,) = project.glob(".loops/.history/fix-*/*.jsonl")
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:count]))
-    tape = tape_of("fix")
-    points = list(tape)
-    assert len(points) == len(tape.recording.answers) + 1
+    timeline = tape_of("fix")
+    points = list(timeline)
+    assert len(points) == len(timeline.recording.answers) + 1
     assert points[-1].result is None
     assert points[-1].outcome is None
 

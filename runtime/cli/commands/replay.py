@@ -9,7 +9,7 @@ from ...host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ...host.screen import Screen
 from ...recordings import replay_command, trace_text
 from ...recordings.recording import bounded
-from ...recordings.timeline import Tape
+from ...recordings.timeline import Timeline
 from .. import parameters as shared
 from ..completers import complete_loop
 from ..output import warn, write, write_json
@@ -69,24 +69,24 @@ def trace(
     if recording.left_out:
         warn(f"note: {recording.left_out}")
     with bounded(recording.about):
-        tape = Tape(recording, image)
+        timeline = Timeline(recording, image)
         number = None
         if at is not None:
-            number = tape.find_place(at)
+            number = timeline.find_place(at)
             if number is None:
                 raise UserError(
                     "no-such-point",
                     f"there is no effect, iteration or state `{at}` in {recording.name}",
-                    f"it has {len(tape.effects)} effects; `i3` is the third iteration",
+                    f"it has {len(timeline.effects)} effects; `i3` is the third iteration",
                 )
         is_live = Screen(sys.stdout).is_live and sys.stdin is not None and sys.stdin.isatty()
         if number is not None and not json:
-            write(trace_text.as_text(tape.at(number), tape))
+            write(trace_text.as_text(timeline.at(number), timeline))
         elif json or not is_live:
-            for point in (tape.at(number),) if number is not None else tape:
+            for point in (timeline.at(number),) if number is not None else timeline:
                 write(json_text.dumps(point.to_json(), ensure_ascii=False) + "\n")
         else:
             from ...recordings.trace_tui import TraceView
 
-            TraceView(tape).run()
+            TraceView(timeline).run()
     return EXIT_OK
