@@ -7,7 +7,7 @@ those of a run, which has an outcome (`launch.report`).
 from __future__ import annotations
 
 from ..host import environment, files
-from ..host.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
+from ..host.errors import EXIT_OK, EXIT_USAGE, UserError
 from . import output, parse, verbs
 from .table import VERBS
 
@@ -103,12 +103,9 @@ def answered(words: list[str], action: Callable[[], int]) -> int:
     except UserError as error:
         return output.refuse(error, words)
     except Exception as error:
-        from ...ir.diagnostics import CompileError
-        from ..journal.journal import JournalError
+        from ..launch import failures
 
-        if isinstance(error, JournalError):
-            return output.refuse(UserError(error.id, error.message, exit_code=EXIT_FAILURE), [])
-        if not isinstance(error, CompileError):
+        if failures.is_internal(error):
             raise
-        output.show(error.diagnostics, error.sources)
-        return EXIT_USAGE
+        output.show(*failures.diagnostics(error))
+        return failures.exit_code(error)

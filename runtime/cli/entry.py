@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
-from errno import EIO, ENOSPC
 
 from ..host import files
 from ..host.errors import (
     EXIT_FAILURE,
-    EXIT_HANGUP,
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     EXIT_PIPE,
@@ -71,12 +69,13 @@ def guarded(action: Callable[[], int]) -> int:
 
 def _fail(error: Exception) -> int:
     """Report an error that nothing handled; the exit code."""
-    if getattr(error, "filename", None) is None:
-        # Without a file's name it is a standard stream.
-        if error.args[:1] == (EIO,):  # of an OSError or a termios.error: the terminal is gone
-            return EXIT_HANGUP
-        if isinstance(error, OSError) and error.errno == ENOSPC:
-            return _complain(error)
+    from ..launch import failures
+
+    code = failures.exit_code(error)
+    if code == EXIT_FAILURE and isinstance(error, OSError):
+        return _complain(error)
+    if code != EXIT_INTERNAL:
+        return code
     return _report(error)
 
 
