@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
-from importlib import import_module
+from types import ModuleType
 from typing import IO, Any, Protocol
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from . import clock, environment, files, pipes, processes, signals, terminal, threads
+from . import clock, environment, files, pipes, processes, signals, terminal, threads
 
 # An open file, pipe or process: nothing but an argument of other functions.
 Handle = int
@@ -240,16 +238,25 @@ PARTS: dict[str, type] = {
     "terminal": Terminal,
 }
 
-if TYPE_CHECKING:
-    # The modules are the real host.
-    _files: Files = files
-    _pipes: Pipes = pipes
-    _clock: Clock = clock
-    _processes: Processes = processes
-    _signals: Signals = signals
-    _threads: Threads = threads
-    _environment: Environment = environment
-    _terminal: Terminal = terminal
+# The real host: for the type checker, that the modules implement the protocols; for `installed`, the modules.
+_files: Files = files
+_pipes: Pipes = pipes
+_clock: Clock = clock
+_processes: Processes = processes
+_signals: Signals = signals
+_threads: Threads = threads
+_environment: Environment = environment
+_terminal: Terminal = terminal
+MODULES: dict[str, ModuleType] = {
+    "files": files,
+    "pipes": pipes,
+    "clock": clock,
+    "processes": processes,
+    "signals": signals,
+    "threads": threads,
+    "environment": environment,
+    "terminal": terminal,
+}
 
 
 def members(part: str) -> Sequence[str]:
@@ -263,7 +270,7 @@ def installed(host: Host) -> Iterator[None]:
     replaced: list[tuple[Any, str, Any]] = []
     try:
         for part in PARTS:
-            module, own = import_module(f".{part}", __package__), getattr(host, part)
+            module, own = MODULES[part], getattr(host, part)
             for name in members(part):
                 if hasattr(module, name):  # macOS lacks some
                     replaced.append((module, name, getattr(module, name)))

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import json
 
+from ...vm.machine.machine import Machine
 from ...vm.values.values import to_host
 from ..host import clock, secrets
 from ..journal.journal import JournalError
+from ..journal.position import Progress
+from ..journal.run_folder import RunFolder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-    from ...vm.machine.machine import Machine
-    from ..journal.position import Progress
-    from ..journal.run_folder import RunFolder
 
 # Maximum delay in seconds while the run is busy.
 EVERY = 1.0

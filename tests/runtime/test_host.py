@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from llc.runtime.host import clock, files, pipes, processes, protocol, signals, terminal, threads
+from llc.runtime.host import clock, files, protocol
 from llc.runtime.host.context import Interrupt
 
 
@@ -16,21 +16,12 @@ def host_of(**changed: object) -> SimpleNamespace:
         part: SimpleNamespace(
             **{name: getattr(module, name) for name in protocol.members(part) if hasattr(module, name)}
         )
-        for part, module in modules().items()
+        for part, module in protocol.MODULES.items()
     }
     for name, function in changed.items():
         part, _, member = name.partition("_")
         setattr(parts[part], member, function)
     return SimpleNamespace(**parts)
-
-
-def modules() -> dict[str, object]:
-    from llc.runtime.host import environment
-
-    return {
-        "files": files, "pipes": pipes, "clock": clock, "processes": processes, "signals": signals,
-        "threads": threads, "environment": environment, "terminal": terminal,
-    }  # fmt: skip
 
 
 def test_an_installed_host_is_used_and_taken_out_again() -> None:
@@ -54,7 +45,7 @@ def test_a_wait_takes_its_time_from_the_host() -> None:
 @pytest.mark.parametrize("part", protocol.PARTS)
 def test_a_part_names_all_functions_of_its_module(part: str) -> None:
     """What a module offers is a function of the protocol, a constant or a type, or built from those."""
-    module = modules()[part]
+    module = protocol.MODULES[part]
     derived = {
         "clock": {"timestamp", "gmtime", "localtime", "strftime", "strptime"},
         "files": {"fsdecode", "fsencode", "fspath", "DirEntry", "PathLike"},
@@ -69,7 +60,7 @@ def test_a_part_names_all_functions_of_its_module(part: str) -> None:
     }  # fmt: skip
     offered = {
         name
-        for name in module.__all__  # type: ignore[attr-defined]
+        for name in module.__all__
         if callable(getattr(module, name, None)) and not name.startswith(("SIG", "POSIX"))
     }
     assert offered - derived.get(part, set()) <= set(protocol.members(part))
