@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,90 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
                 yield from (("." + alias.name, node.lineno) for alias in node.names)
             else:
                 yield "." + (*base, *names)[0], node.lineno
+
+
+# design: the order of the sub-packages; each imports only those before it. A module counts as a package here.
+ORDER = {
+    "frontend": (
+        *("settings", "source", "shell", "template", "loop", "sexp", "core", "tasks", "expand", "lower"),
+        *("link", "compile"),
+    ),
+    "vm": (
+        *("values", "primitives", "code", "machine"),
+        *("jit.model", "jit.analysis", "jit.codegen", "jit.runtime"),
+    ),
+    "runtime": (
+        *("host", "journal", "runs", "project", "models", "memory", "effects", "execution", "recovery"),
+        *("recordings", "terminal", "inspection", "launch", "authoring", "cli"),
+    ),
+}
+
+
+def _names() -> dict[str, Path]:
+    """Every module of ours by its dotted name; a package by the name of its folder."""
+    return {
+        ".".join(
+            (path if path.stem != "__init__" else path.parent).relative_to(ROOT).with_suffix("").parts
+        ): path
+        for folder in (*MAY_IMPORT, "stdlib")
+        for path in modules(folder)
+    }
+
+
+def _imported(path: Path, names: dict[str, Path]) -> Iterator[tuple[str, int]]:
+    """Our modules that a module imports, anywhere in it, with the line."""
+    package = path.parent.relative_to(ROOT).parts
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1]
+            stem = ".".join((*base, *(node.module or "").split("."))).strip(".")
+            for alias in node.names:
+                target = f"{stem}.{alias.name}".strip(".")
+                yield (target if target in names else stem), node.lineno
+
+
+NAMES = _names()
+IMPORTS = {
+    name: {target: line for target, line in _imported(path, NAMES) if target in NAMES and target != name}
+    for name, path in NAMES.items()
+}
+
+
+def _package(name: str) -> tuple[str, str] | None:
+    """The folder of a module and its sub-package in `ORDER`."""
+    folder, _, rest = name.partition(".")
+    known = (
+        package for package in ORDER.get(folder, ()) if rest == package or rest.startswith(package + ".")
+    )
+    return next(((folder, package) for package in known), None)
+
+
+def test_every_module_is_in_a_package_of_the_order() -> None:
+    """A new sub-package has a place in `ORDER`."""
+    parents = {"frontend", "vm", "vm.jit", "runtime"}
+    missing = [name for name in NAMES if name.split(".")[0] in ORDER and _package(name) is None]
+    assert set(missing) <= parents
+
+
+def test_a_package_imports_only_lower_ones() -> None:
+    """All imports count: at the top, in functions, and for type checking."""
+    wrong = []
+    for name, targets in IMPORTS.items():
+        for target, line in targets.items():
+            mine, theirs = _package(name), _package(target)
+            if mine is not None and theirs is not None and mine[0] == theirs[0]:
+                order = ORDER[mine[0]]
+                if order.index(theirs[1]) > order.index(mine[1]):
+                    wrong.append(f"{NAMES[name].relative_to(ROOT)}:{line} imports {target}")
+    assert not wrong, "imports of a higher package:\n" + "\n".join(wrong)
+
+
+def test_there_are_no_import_cycles() -> None:
+    """Not even between modules of one package, nor of imports in functions or for type checking."""
+    try:
+        TopologicalSorter(IMPORTS).prepare()
+    except CycleError as error:
+        pytest.fail("modules that import each other: " + " <- ".join(error.args[1]))
 
 
 @pytest.mark.parametrize("folder", MAY_IMPORT)
