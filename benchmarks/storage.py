@@ -13,7 +13,7 @@ from place import Place
 from report import BYTES, Section, row
 from sizes import Sizes
 
-from llc.runtime.project.load import verify_image
+from llc.runtime.project.verify import verify_image
 from llc.vm.code.image import Image
 from llc.vm.jit.runtime.tiered import Machine
 

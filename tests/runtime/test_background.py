@@ -21,6 +21,7 @@ from llc.runtime.host import processes
 from llc.runtime.host.errors import UserError
 from llc.runtime.host.paths import HISTORY, RUNNING
 from llc.runtime.inspection import stop
+from llc.runtime.journal.events import RunInterrupted
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks, runs
 from llc.runtime.runs.lookup import find_unfinished
@@ -258,7 +259,7 @@ def test_stop_leaves_a_run_that_goes_on(project: Path) -> None:
     assert f"llc resume {told['run']}" in done.stdout
     assert not is_alive(told["pid"])
     assert not is_alive(action)
-    assert runs.last_event(the_run().journal)["event"] == "run_interrupted"  # type: ignore[index]
+    assert isinstance(the_run().last_event(), RunInterrupted)
     (project / "go").touch()
     assert llc("resume", told["run"], "-q").returncode == 0
 
@@ -386,7 +387,7 @@ def test_a_closed_terminal_ends_a_run_in_the_foreground_resumably(project: Path)
     os.close(child.child_fd)
     run = the_run()
     wait_for(lambda: not locks.is_live(run))
-    assert runs.last_event(run.journal)["event"] == "run_interrupted"  # type: ignore[index]
+    assert isinstance(run.last_event(), RunInterrupted)
     assert not is_alive(action)
     (project / "go").touch()
     assert llc("resume", "waits", "-q").returncode == 0
