@@ -22,7 +22,7 @@ class Bad:
     """The type of `BAD`."""
 
 
-# Stands for a value that was reported and cannot be used.
+# Placeholder for a value that was reported and cannot be used.
 BAD = Bad()
 
 _KINDS = {

@@ -228,7 +228,7 @@ def _plain(line: str) -> str:
 
 
 def renamed(made: Draft, name: str) -> Draft:
-    """The same loop under another name, which stands in its text too."""
+    """The same loop under another name, in its text too."""
     from ...frontend.source.yaml_writer import entry
 
     lines = made.text.split("\n")

@@ -27,7 +27,7 @@ from .drafts import Draft
 REPAIRS = 2
 MAX_TOKENS = 8192
 TIMEOUT = 120.0
-# Characters of what a person may write; and of what a model is told about its mistakes.
+# Limits in characters: of a description, and of the errors that a model gets back.
 LONGEST_DESCRIPTION = 20_000
 _LONGEST_FINDINGS = 6_000
 _FENCED = re.compile(r"```[\w+-]*[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
@@ -178,7 +178,7 @@ class _Asking:
         """The text of what a reply gives, and the draft of it or what is wrong with it."""
         data = loop_in(reply)
         if data is None:
-            cut = " (it was cut off at its limit of tokens)" if reply["stop"] == "length" else ""
+            cut = " (it reached its limit of tokens)" if reply["stop"] == "length" else ""
             return reply.get("text", ""), f"the reply holds no loop{cut}", None
         if data.get("paradigm") == "natural":
             return drafts.yaml_of(data), "a loop is made of states, not of words again", None

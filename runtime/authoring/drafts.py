@@ -168,7 +168,7 @@ def save(made: Draft, may_replace: bool = False) -> str:
     try:
         files.makedirs(LOOPS, exist_ok=True)
         if not may_replace:
-            # Whoever was quicker keeps what they wrote.
+            # A file that another process created meanwhile is kept.
             files.close(files.open_handle(made.path, files.O_WRONLY | files.O_CREAT | files.O_EXCL, 0o666))
     except FileExistsError:
         if files.isdir(LOOPS):

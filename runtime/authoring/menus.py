@@ -1,7 +1,7 @@
 """Questions in a terminal: menus to choose from and lines to write, on `prompt_toolkit`.
 
-Imported only where somebody is asked: it takes its time to load. A terminal that can do nothing
-(`TERM=dumb`) gets numbered lists. Ctrl-C is KeyboardInterrupt and Ctrl-D EOFError, everywhere.
+Imported only where a question is asked, because the library takes long to load. A terminal that can do
+nothing (`TERM=dumb`) gets numbered lists. Ctrl-C is KeyboardInterrupt and Ctrl-D EOFError, everywhere.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _keys(state: _State) -> KeyBindings:
 
 
 def _leaving() -> KeyBindings:
-    """Ctrl-D leaves, whatever stands in the line."""
+    """Key binding: Ctrl-D leaves, whatever the line contains."""
     keys = no_mouse()
 
     @keys.add("c-d", eager=True)

@@ -1,4 +1,4 @@
-"""`llc create --pin`: a model is asked what loops in words mean, and the answers are kept beside them.
+"""`llc create --pin`: a model translates loops written in words, and the answers are stored next to them.
 
 Owns when it is asked and what a lock file holds then; its format is `frontend.natural`'s. Nothing else in
 llc asks a model in order to compile.
@@ -156,7 +156,7 @@ def keep(path: str, made: Described) -> None:
 
 @contextlib.contextmanager
 def _alone(path: str) -> Iterator[None]:
-    """Let nobody else pin in the folder of that file meanwhile: a pin must not take away another."""
+    """Exclusive lock on the folder of a file, so that concurrent pins do not overwrite each other."""
     folder = files.open_handle(os.path.dirname(path) or ".", files.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # a file system that has no locks

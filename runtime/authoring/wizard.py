@@ -20,7 +20,7 @@ Check = Callable[[str], str | None]
 
 
 class Choice(NamedTuple):
-    """An answer that can be chosen: what it stands for, how it is shown."""
+    """An answer that can be chosen: its value and its text."""
 
     value: Any
     label: str

@@ -1,8 +1,8 @@
 """`llc answer`: what runs ask people, and the answer to one question.
 
 A question is one whose effect has started and has no result, in the journal of a run that has not ended.
-The answer is put beside it whole and only once (`people.Mailbox`), and the run is woken; a run that is cut
-off finds it when it is resumed. See `spec/people.md`.
+The answer is stored next to the journal, whole and only once (`ask.Mailbox`), and the run is woken; a crashed
+run finds it when it is resumed. See `spec/people.md`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stopping runs from outside: ask, wait, insist; and say what came of it.
 
 The process that is signalled is the one that holds the run's lock, by its pid *and* start time; one that
-runs others too is told which run is meant. The
+runs others too gets the id of the run. The
 first request lets it finish its journal and end its action, as Ctrl-C does; the second is not patient
 with the action; after that it is killed, and what it had started is ended for it. All leave a run that
 can be resumed.

@@ -1,8 +1,8 @@
 """The journal of a run: a write-ahead log of one checksummed JSON object per line.
 
-Owns the file (`spec/events.md`): what is durable when, how large strings are kept beside it, and what a
-damaged one still holds. How an event stands on its line belongs to `lines`, what events mean for a run
-to `driver` and `replay`.
+Owns the file (`spec/events.md`): what is durable when, how large strings are stored next to it, and what a
+damaged one still holds. The form of an event on its line belongs to `codec`, the meaning of events for a run
+to `history`.
 """
 
 from __future__ import annotations

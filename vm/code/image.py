@@ -224,7 +224,7 @@ class Image:
         """The image in a file's content; ImageError if it is none, damaged, or of a newer version."""
         if data[: len(MAGIC)] != MAGIC:
             if data and MAGIC.startswith(data[: len(MAGIC)]):
-                raise ImageError("the image is cut off")
+                raise ImageError("the image is truncated")
             raise ImageError("this is not a code image")
         version = int.from_bytes(data[8:10], "little")
         if len(data) >= 10 and not PLAIN <= version <= VERSION:
@@ -233,12 +233,12 @@ class Image:
         lengths = int.from_bytes(data[10:14], "little"), int.from_bytes(data[14:18], "little")
         content = data[_HEADER:]
         if len(data) < _HEADER or (version == PLAIN and len(content) < sum(lengths)):
-            raise ImageError("the image is cut off")
+            raise ImageError("the image is truncated")
         if version == PLAIN and len(content) > sum(lengths):
             raise ImageError("the image is damaged: something follows its end")
         signed = content[lengths[0] :] if version == PLAIN else content
         if data[50:82] != _sha256(signed):
-            raise ImageError("the image is cut off or damaged: its content does not match its digest")
+            raise ImageError("the image is truncated or damaged: its content does not match its digest")
         try:
             program, debug = (content[: lengths[0]], signed) if version == PLAIN else unpack(content, lengths)
         except PackingError as error:

@@ -141,7 +141,7 @@ def decode(
 ) -> Iterator[tuple[int, Opcode, tuple[int, ...]]]:
     """The instructions of `code[start:end]` as (offset, opcode, operands).
 
-    ValueError at a word that is no opcode's number and at an instruction that is cut off.
+    ValueError at a word that is no opcode's number and at an incomplete instruction.
     """
     end = len(code) if end is None else end
     while start < end:
@@ -150,7 +150,7 @@ def decode(
             raise ValueError(f"no opcode has the number {code[start]} (at {start})")
         after = start + 1 + len(row.operands)
         if after > end:
-            raise ValueError(f"{row.name} is cut off (at {start})")
+            raise ValueError(f"{row.name} is incomplete (at {start})")
         yield start, row, tuple(code[start + 1 : after])
         start = after
 

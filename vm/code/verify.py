@@ -144,7 +144,7 @@ class _Verifier:
             row, legal, size = rule
             after = offset + size
             if after > end:
-                yield self.problem("bad-opcode", state, offset, f"is cut off in {row.name}")
+                yield self.problem("bad-opcode", state, offset, f"ends within {row.name}")
                 return
             if size == 2 and not row.pops_count:  # most of the code
                 if code[offset + 1] not in legal[0]:

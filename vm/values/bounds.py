@@ -1,7 +1,7 @@
 """How large a value may become, and how deep calls go: bounds that hold by default and that a host may set.
 
-A program that doubles something in a loop faults here before it fills the machine's memory. Whoever
-makes a text, an integer or a list asks first.
+A program that doubles something in a loop faults here before it fills the machine's memory. Code
+that makes a text, an integer or a list checks first.
 
 The bounds belong to the process. They are part of what a program does: a run that is resumed under
 lower bounds may fault where it did not.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # From this length the rest of a tuple begins with pairs; a shorter one is copied quicker than walked.
 _SHORT = 8
 # Such a part of a long one is made into pairs: iteration copies that many times its length, which
-# is nothing beside the pairs, and who only looks ahead does not pay for them all.
+# is cheap compared with the pairs, and a reader that looks ahead does not pay for them all.
 _PART = 8
 
 
