@@ -20,11 +20,13 @@ from ..host.errors import (
 )
 from ..host.screen import flush_standard_streams
 from ..host.secrets import masked
-from ..launch import early_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# The subcommands that start or resume a run.
+DRIVING = ("run", "resume", "fork", "batch")
 
 
 def main() -> int:
@@ -39,7 +41,9 @@ def main_ll_loop() -> int:
 
 def _start(program: str) -> int:
     words = sys.argv[1:]
-    if words and words[0] in early_signals.VERBS:
+    if words and words[0] in DRIVING:
+        from ..launch import early_signals  # `--help` and `status` do without it
+
         early_signals.take()
     from . import dispatch  # after the signals are handled
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
 STOPPING = (signals.SIGINT, signals.SIGTERM, signals.SIGHUP)
-# The commands that start or resume a run.
-VERBS = ("run", "resume", "fork", "batch")
 
 SAID = "interrupted; nothing was performed"
 # As `Outcome.to_json`, which cannot be asked: it may just be imported.
