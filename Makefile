@@ -24,9 +24,10 @@ test: $(BIN)/llc
 crash: $(BIN)/llc
 	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_crash_rich.py tests/runtime/test_damage.py
 
-# Thousands of generated programs in both tiers: about ten minutes.
+# Thousands of generated programs in both tiers, about ten minutes; then a million mutated loops.
 fuzz: $(BIN)/llc
 	LLC_FUZZ=2000 $(BIN)/python -m pytest -n auto tests/vm -k alike
+	LLC_FUZZ=1000000 $(BIN)/python -m pytest -n auto tests/frontend/test_loop_mutations.py
 
 bench: $(BIN)/llc
 	$(BIN)/python benchmarks/run.py --peers

@@ -88,6 +88,7 @@ MEANINGS = {
     "form-as-value": "a keyword is used as a value",
     "incompatible-fork": "the changes of a fork contradict the record before the fork",
     "incompatible-program": "a run cannot continue with the changed program",
+    "internal": "a bug in llc; the help names a file with the traceback to report",
     "invalid-jq": "a jq expression cannot be compiled",
     "invalid-regex": "a regular expression cannot be compiled",
     "ir-syntax": "IR text cannot be parsed",

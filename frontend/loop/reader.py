@@ -16,7 +16,7 @@ from ...ir.diagnostics import Diagnostic, labelled, suggest
 from ...ir.spans import Source, Span
 from ..source.document import Document, Mapping, Node, Refused, Scalar
 from ..source.schema import Field, Spec, Type, fields_of
-from ..source.schema_reader import BAD, Bad, SchemaReader, describe
+from ..source.schema_reader import BAD, Bad, SchemaReader, describe, is_empty
 from ..source.yaml_tree import read_document
 from .schema import Loop, LoopSettings, StateSpec
 
@@ -180,10 +180,13 @@ class _Reader(SchemaReader):
             if match is None:
                 unknown.append((key, key_node, node))
                 continue
-            value = self.value(target, node, key, places)
             place = self.document.span(key_node)
             places[f"key:{key}"] = key_node
             places[key] = node
+            if is_empty(node):
+                self.warn("empty-value", f"`{key}` is empty", place, "has no value", "leave it out")
+                continue
+            value = self.value(target, node, key, places)
             name = _SYNONYMS.get(key)
             if name is not None and name in values:
                 message = f"`{key}` and `{name}` mean the same"

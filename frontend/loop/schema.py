@@ -333,7 +333,12 @@ class StateSpec(Spec):
     route: dict[str, str] | None = attrs.field(
         default=None,
         metadata=of(
-            Type("map", TARGET),
+            Type(
+                "map",
+                TARGET,
+                pattern=r"\S(?:.*\S)?",
+                says="a mapping from verdicts (without blanks around them) to states",
+            ),
             "Verdict to next state; `_` takes any other verdict, `_error` takes errors.",
         ),
     )

@@ -171,6 +171,7 @@ class SchemaReader:
             for key, key_node, _ in self.more_keys(cls, others, values, places):
                 flawed = True
                 self.unknown_key(key, key_node, what, fields)
+            flawed = flawed or any(value is BAD for value in values.values())
         is_lost = False
         is_whole = not flawed and required_of(cls) <= values.keys()
         for key, field in () if is_whole else fields.items():

@@ -10,7 +10,7 @@ import contextlib
 import gc
 import sys
 
-from ..host import files
+from ..host import crash_report
 from ..host.errors import (
     EXIT_FAILURE,
     EXIT_INTERNAL,
@@ -19,7 +19,6 @@ from ..host.errors import (
     reason,
 )
 from ..host.screen import flush_standard_streams
-from ..host.secrets import masked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,18 +91,8 @@ def _complain(error: OSError) -> int:
 
 def _report(error: Exception) -> int:
     """Report an internal error, and where its traceback is."""
-    import traceback
-
-    lines = traceback.format_exception(error)
-    try:
-        fd, path = files.mkstemp(prefix="llc-crash-", suffix=".txt")
-        with files.open(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(masked(f"{' '.join(sys.argv)}\n\n{''.join(lines)}"))
-        where = f"please report it with the file {path}"
-    except OSError:
-        where = "please report it: " + " | ".join(line.strip() for line in lines[-3:])
-    summary = " ".join(traceback.format_exception_only(error)[-1].split())[:300]
-    text = masked(f"error[internal]: internal error: {summary}\n = help: {where}\n")
+    message, help = crash_report.keep_report(error)
+    text = f"error[internal]: {message}\n = help: {help}\n"
     with contextlib.suppress(OSError, UnicodeError, AttributeError):
         sys.stderr.write(text)
     return EXIT_INTERNAL

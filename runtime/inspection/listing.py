@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from ...ir.diagnostics import CompileError, clean
+from ...ir.diagnostics import clean
 from ...vm.primitives.handlers import duration
 from ..host.paths import LOOPS
 from ..project.load import compile_options
@@ -15,11 +15,6 @@ from ..runs.loops import loop_files
 
 def loops() -> list[dict[str, Any]]:
     """The loops here: name, file, paradigm and description; `valid` false where one cannot be read."""
-    from ...frontend.loop.load import loop_of
-    from ...frontend.loop.reader import read_loop
-    from ...frontend.source.files import is_flow_path, read_source
-    from ..project.compilation import compile_file
-
     rows = []
     for name, path in loop_files().items():
         row: dict[str, Any] = {
@@ -29,24 +24,31 @@ def loops() -> list[dict[str, Any]]:
             "description": None,
             "valid": False,
         }
-        if is_flow_path(path):
-            row["paradigm"] = "flow"
-            with contextlib.suppress(CompileError):
-                compile_file(path, compile_options())
-                row["valid"] = True
-            rows.append(row)
-            continue
-        try:
-            spec, document, found = read_loop(read_source(path))
-        except CompileError:
-            spec, found = None, []
-        if spec is not None:
-            loop, _ = loop_of(spec, document)
-            row["paradigm"] = "natural" if loop is None else loop.paradigm
-            row["description"] = spec.description
-            row["valid"] = not any(diagnostic.is_error for diagnostic in found)
+        # Not only errors in the file: a bug in llc must not hide the other loops. `llc validate` reports it.
+        with contextlib.suppress(Exception):
+            _fill(row, path)
         rows.append(row)
     return rows
+
+
+def _fill(row: dict[str, Any], path: str) -> None:
+    """Add to a row what the file says. Raises CompileError."""
+    from ...frontend.loop.load import loop_of
+    from ...frontend.loop.reader import read_loop
+    from ...frontend.source.files import is_flow_path, read_source
+    from ..project.compilation import compile_file
+
+    if is_flow_path(path):
+        row["paradigm"] = "flow"
+        compile_file(path, compile_options())
+        row["valid"] = True
+        return
+    spec, document, found = read_loop(read_source(path))
+    if spec is not None:
+        loop, _ = loop_of(spec, document)
+        row["paradigm"] = "natural" if loop is None else loop.paradigm
+        row["description"] = spec.description
+        row["valid"] = not any(diagnostic.is_error for diagnostic in found)
 
 
 def as_table(rows: list[dict[str, Any]], running: bool) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 from ...frontend.source.files import is_flow_path, read_source
 from ...ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
 from ...ir.spans import Source
-from ..host.errors import UserError
+from ..host.crash_report import keep_report
+from ..host.errors import EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, UserError
 from ..host.paths import CONFIG, IMAGE_SUFFIX, LOOPS, ROOT
 from ..runs.loops import loop_files, resolve_loop
 from . import configuration
@@ -30,6 +31,11 @@ class Finding:
 
     def is_valid(self, strict: bool) -> bool:
         return not self.count("error") and not (strict and self.diagnostics)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the check itself failed."""
+        return any(diagnostic.id == "internal" for diagnostic in self.diagnostics)
 
 
 def check(
@@ -98,6 +104,16 @@ def _check_one(target: str, arguments: tuple[tuple[str, str], ...], declare: tup
         return Finding(path, [Diagnostic(error.id, error.message, help=error.help)], [])
     except CompileError as error:
         return Finding(path, error.diagnostics, error.sources)
+    except Exception as error:  # a bug in llc must not hide the findings in the other files
+        message, help = keep_report(error)
+        return Finding(path, [Diagnostic("internal", f"{path}: {message}", help=help)], [])
+
+
+def exit_code(findings: Sequence[Finding], strict: bool) -> int:
+    """The exit code of the command: an internal error is not the fault of a file."""
+    if any(finding.is_internal for finding in findings):
+        return EXIT_INTERNAL
+    return EXIT_OK if all(finding.is_valid(strict) for finding in findings) else EXIT_USAGE
 
 
 def _may_call(path: str) -> bool:

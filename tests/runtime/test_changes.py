@@ -198,7 +198,8 @@ def test_a_program_that_does_not_fit_is_refused(project: Path, change: tuple[str
     answer = resume("--accept-changes")
     assert (answer["exit"], answer["error"]["kind"]) == (1, "incompatible-program"), answer["shown"]
     assert why in answer["error"]["message"]
-    assert "it continues with the new program" not in answer["shown"]
+    assert "it is to continue with the new program" in answer["shown"]
+    assert answer["error"]["help"] == "without --accept-changes it continues with the program it has"
     assert events() == before
     assert log() == ["first", "second"]
     assert resume()["status"] == "success"

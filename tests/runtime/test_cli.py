@@ -714,6 +714,39 @@ def test_an_error_of_ours_leaves_its_traceback_in_a_file(llc: Llc, tmp_path: Pat
     assert "Traceback" in report.read_text()
 
 
+def test_an_error_of_ours_in_one_file_does_not_hide_the_others(llc: Llc, tmp_path: Path) -> None:
+    """`validate` and `list` treat the other files as usual; the exit code says that it was no finding."""
+    code = (
+        "import sys\nfrom llc.frontend.loop import reader\n"
+        "real = reader.read_tree\n"
+        "def broken(document):\n"
+        "    if 'good' in document.source.path: raise ZeroDivisionError('by zero')\n"
+        "    return real(document)\n"
+        "reader.read_tree = broken\n"
+        "from llc.runtime.cli import entry\nsys.argv[0] = 'llc'\nsys.exit(entry.main())"
+    )
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False, env=env
+        )
+
+    done = run("validate")
+    (report,) = tmp_path.glob("llc-crash-*.txt")
+    assert (done.returncode, "Traceback" in report.read_text()) == (70, True)
+    for shown in (
+        "error[internal]: .loops/good.yaml: internal error: ZeroDivisionError: by zero",
+        str(report),
+    ):
+        assert shown in done.stderr
+    assert "error[unknown-state]" in done.stderr
+    done = run("list", "--json")
+    rows = {row["name"]: row["valid"] for row in json.loads(done.stdout)}
+    assert done.returncode == 0
+    assert (rows["good"], rows["warns"]) == (False, True)
+
+
 def test_loop_names_are_completed(llc: Llc) -> None:
     """The shell completion offers the loops here."""
     env = {"_LLC_COMPLETE": "complete_bash", "COMP_WORDS": "llc run g", "COMP_CWORD": "2"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ...host.errors import EXIT_OK, EXIT_USAGE
+from ...host.errors import EXIT_OK
 from ...host.screen import Screen
 from ...project.options import OVERRIDES, Values, read, values
 from .. import parameters as shared
@@ -44,7 +44,7 @@ def validate(
     else:
         screen = Screen(sys.stderr)
         screen.write(validation.as_text(findings, strict, screen.color))
-    return EXIT_OK if all(finding.is_valid(strict) for finding in findings) else EXIT_USAGE
+    return validation.exit_code(findings, strict)
 
 
 def compile_(
