@@ -12,18 +12,15 @@ from os.path import expanduser
 
 from ..host import environment, files
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
-from ..project.options import FLAG
+from ..project.options import FLAG, CommandParameter
 from . import verbs
 from .output import write, write_data
 from .parse import HELP
-from .verbs import VERBS
+from .verbs import VERBS, Verb
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from ..project.options import CommandParameter
-    from .verbs import Verb
 
     # A word, and its meaning or ''.
     Offer = tuple[str, str]

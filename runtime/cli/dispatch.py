@@ -7,7 +7,7 @@ those of a run, which has an outcome (`launch.report`).
 from __future__ import annotations
 
 from ..host import environment, files
-from ..host.errors import EXIT_OK, EXIT_USAGE, UserError
+from ..host.errors import EXIT_OK, EXIT_USAGE, UserError, clean, suggest
 from . import output, parse, verbs
 from .table import VERBS
 
@@ -88,7 +88,6 @@ def _typer(program: str, words: list[str]) -> int:
 
 
 def _unknown(program: str, name: str) -> UserError:
-    from ...ir.diagnostics import clean, suggest
     from ..runs.loops import is_path, loop_files
 
     is_loop = name in loop_files() or (is_path(name) and files.isfile(name))

@@ -7,13 +7,12 @@ import textwrap
 from ..host import environment, terminal
 from ..project.options import FLAG, CommandParameter
 from . import parse
-from .verbs import VERBS, program
+from .verbs import VERBS, Verb, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .verbs import Verb
 
 # The widest page that is easy to read, the narrowest that holds a term and its meaning.
 _WIDEST, _NARROWEST = 78, 50

@@ -6,17 +6,17 @@ Owns the error messages of lines that cannot be read; Typer has no public interf
 
 from __future__ import annotations
 
-from ..host.errors import UserError
+from ..host.errors import UserError, clean, nearest
 from ..host.secrets import masked
 from ..project.options import FLAG, CommandParameter
 from . import output
+from .verbs import Verb
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from .verbs import Verb
 
 HELP = CommandParameter("help", ("--help", "-h"), FLAG, "Show this message and exit.")
 _LONGEST = 60
@@ -124,8 +124,6 @@ def _value(row: CommandParameter, text: str) -> Any:
 
 
 def _unknown(path: str, name: str, known: dict[str, CommandParameter]) -> UserError:
-    from ...ir.diagnostics import nearest
-
     found = nearest(name, [one for one in known if one.startswith("--") == name.startswith("--")])
     help = f"did you mean `{found}`?" if found is not None else f"`{path} --help` lists the options"
     return UserError("unknown-option", f"`{path}` has no option `{_shown(name)}`", help)
@@ -138,8 +136,6 @@ def _described(row: CommandParameter) -> str:
 
 def _shown(text: str) -> str:
     """A word of the command line, without secrets and control characters, of limited length."""
-    from ...ir.diagnostics import clean
-
     output.mask()
     text = clean(masked(text))
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

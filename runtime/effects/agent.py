@@ -11,10 +11,10 @@ import re
 from ..host import files
 from ..host.context import Context
 from ..host.paths import ROOT
-from ..models.parts import Parts
 from ..project import configuration
 from ..project.agents import DEFAULT, FIELDS, KNOWN, Agent
 from .agent_stream import Stream, usage_of
+from .parts import Parts
 from .process import NotStarted, Runner, failure
 from .shell import shell_of
 

@@ -17,7 +17,7 @@ import os.path
 
 from ..host import clock, files, pipes, secrets, terminal, threads
 from ..host.context import TICK, Context, milliseconds
-from ..models.parts import Parts
+from .parts import Parts
 from .process import failure
 
 TYPE_CHECKING = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..host.context import Context
 from ..models.judge import Judge
-from ..models.parts import Parts
+from .parts import Parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..host import clock
 from ..host.context import Context, environment_text, leave, pause, sleep_time, slept
-from ..models.parts import Parts
+from .parts import Parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

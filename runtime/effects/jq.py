@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..host import environment
 from ..host.context import Context
-from ..models.parts import Parts
 from ..models.worker import Worker, WorkerEnded, WorkerTimeout
+from .parts import Parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

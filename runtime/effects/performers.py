@@ -10,12 +10,14 @@ from __future__ import annotations
 from importlib import import_module
 
 from ..host.context import Context
-from ..models.parts import Parts
+from .parts import Parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from ..models.conversation import Turns
 
     Perform = Callable[[dict[str, Any], Context, Parts], dict[str, Any]]
     Observe = Callable[[dict[str, Any], dict[str, Any], Parts], object]
@@ -37,7 +39,9 @@ PERFORMERS = {
     "exit": "effects.immediate:perform_exit",
 }
 # Functions `(args, result, parts)` that note a result which a resumed run takes from the journal.
-OBSERVERS = {"task": "models.conversation:observe"}
+OBSERVERS = {"task": "effects.performers:observe_task"}
+# The part of a world that checkpoints contain, and its class.
+TURNS, _TURNS_CLASS = "turns", "models.conversation:Turns"
 
 _ROOT = __package__.rpartition(".")[0]
 _loaded: dict[str, Any] = {}
@@ -53,6 +57,17 @@ def performer_of(kind: str) -> Perform:
 def observer_of(kind: str) -> Observe | None:
     """The observer of a kind, None if it has none."""
     return _function(OBSERVERS[kind]) if kind in OBSERVERS else None
+
+
+def turns_of(parts: Parts) -> Turns:
+    """The turns of the tasks of the run that a world belongs to."""
+    turns: Turns = parts.keep_common(TURNS, _function(_TURNS_CLASS))
+    return turns
+
+
+def observe_task(args: dict[str, Any], result: dict[str, Any], parts: Parts) -> None:
+    """Note the result of a `task` effect that is on record."""
+    turns_of(parts).observe(args, result)
 
 
 def _function(entry: str) -> Any:

@@ -7,19 +7,16 @@ format is `script_file`'s. jq programs run for real: they touch nothing. See `sp
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.effects import EFFECTS, TASK_RESULT
 from ..host import signals
 from ..host.clock import timestamp
-from ..host.context import Context, leave, pause
-from ..models.parts import Parts
+from ..host.context import Context, EffectLike, leave, pause
 from .agent import handoff_of
+from .parts import Parts
 from .performers import performer_of
 from .process import failure
-
-if TYPE_CHECKING:
-    from ..host.context import EffectLike
 
 # When a scripted clock starts where the script does not say: the day of the seed's examples.
 EPOCH = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)

@@ -8,7 +8,7 @@ import re
 
 from ..host import environment, files
 from ..host.context import Context
-from ..models.parts import Parts
+from .parts import Parts
 from .process import NotStarted, Runner, failure
 
 TYPE_CHECKING = False

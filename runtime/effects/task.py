@@ -15,19 +15,19 @@ from ..host.context import Context
 from ..host.paths import ROOT
 from ..models import prompt_files, structured_output
 from ..models.client import ModelClient, add_usage
-from ..models.conversation import bounded, turns_of
-from ..models.parts import Parts
+from ..models.conversation import Turns, bounded
 from ..models.prompt import JSON_ONLY, BadInput, field_of, fill, json_output, message
 from ..models.prompt_files import Outside, Shown
 from ..project import configuration, models
 from ..project.settings import Configuration
 from . import agent
+from .parts import Parts
+from .performers import turns_of
 from .process import Runner
 from .shell import Shell, shell_of
 from .tool import in_shell
 
 if TYPE_CHECKING:
-    from ..models.conversation import Turns
     from ..models.worker_pool import SharedWorkers
 
     Answer = dict[str, Any]

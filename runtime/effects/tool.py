@@ -12,9 +12,9 @@ from ...vm.primitives.shell_words import shell_double, shell_heredoc, shell_sing
 from ...vm.values.faults import PrimitiveFault
 from ..host import clock, environment
 from ..host.context import Context
-from ..models.parts import Parts
 from ..models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 from .builtin_tools import TOOLS, ToolError
+from .parts import Parts
 from .process import NotStarted
 from .shell import Shell, shell_of
 

@@ -7,16 +7,13 @@ Owns which parts of a world several effects share; what performs a kind is liste
 from __future__ import annotations
 
 from ..host import clock
-from ..host.context import Context
-from ..models.conversation import TURNS, turns_of
-from ..models.parts import Parts
-from .performers import observer_of, performer_of
+from ..host.context import Context, EffectLike
+from .parts import Parts
+from .performers import TURNS, observer_of, performer_of, turns_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from ..host.context import EffectLike
 
 
 class World(Parts):

@@ -15,12 +15,12 @@ from collections import deque
 from ...ir.effects import EFFECTS
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
 from ...vm.values.faults import Fault
-from ..host.context import TICK, Context, Exited, Interrupt, Interrupted, sleep_time, slept
-from ..host.coroutines import Apart, alone
+from ..host.context import TICK, Context, Exited, Interrupt, Interrupted, WorldLike, sleep_time, slept
+from ..host.coroutines import Apart, Steps, alone
 from ..journal.events import ABSENT, RunInterrupted
 from ..journal.journal import Journal
 from ..journal.outcome import Outcome
-from ..journal.position import QUANTUM, Progress
+from ..journal.position import QUANTUM, Progress, Where
 from ..journal.run_folder import RunFolder
 from ..project.limits import FUEL
 from ..runs.checkpoints import Checkpoints
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from ..host.context import WorldLike
-    from ..host.coroutines import Steps
-    from ..journal.position import Where
     from ..project.budget import Spending
     from .effect_pool import EffectPool, Message, RunEffects
 

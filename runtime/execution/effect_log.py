@@ -10,12 +10,12 @@ from ...vm.machine.machine import Effect
 from ..host import secrets
 from ..journal.events import ABSENT, ActionComplete, ActionStart, EffectComplete, EffectStart, Event, Process
 from ..journal.journal import Journal
+from ..journal.position import Where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..journal.position import Where
     from ..project.budget import Spending
 
 # Length from which `action` is shortened; the arguments contain the whole command.

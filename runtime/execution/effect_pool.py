@@ -13,6 +13,7 @@ from itertools import count
 
 from ...ir.effects import EFFECTS
 from ...vm.machine.machine import Effect
+from ..effects.world import World
 from ..host import clock, files, pipes, threads
 from ..host.context import TICK, Context, Interrupt, Interrupted, milliseconds
 from .threads import Threads
@@ -21,8 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-    from ..effects.world import World
 
     # The effect's number, what happened, and what belongs to that.
     Message = tuple[int, str, Any]

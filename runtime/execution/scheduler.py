@@ -13,7 +13,7 @@ from collections import deque
 from ...vm.code.image import Image
 from ..host import clock, environment, files, pipes, processes
 from ..host.context import Interrupt
-from ..host.coroutines import Apart
+from ..host.coroutines import Apart, Steps
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
 from ..models.worker_pool import SharedWorkers
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Protocol
 
-    from ..host.coroutines import Steps
     from .effect_pool import Message
 
     class Command(Protocol):

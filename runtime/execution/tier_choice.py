@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...vm.machine.machine import TIERS, Machine
 from ..host import environment
-from ..host.errors import UserError
+from ..host.errors import UserError, suggest
 
 VARIABLE = "LLC_TIER"
 
@@ -18,8 +18,6 @@ def asked(option: str | None) -> str:
         ("--tier", option) if option is not None else (VARIABLE, environment.environ.get(VARIABLE) or "auto")
     )
     if tier not in TIERS:
-        from ...ir.diagnostics import suggest
-
         known = "interpreter, direct or auto"
         raise UserError("bad-option", f"{name} is {known}, not `{tier[:40]}`", suggest(tier, TIERS, "tiers"))
     return tier

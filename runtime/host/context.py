@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
         def close(self) -> None:
             """Close what the world keeps open: helper processes, connections."""
+else:
+    EffectLike = WorldLike = object
 
 
 # How often a wait calls `Context.on_tick`, in seconds.

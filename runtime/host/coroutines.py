@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     # None is no wait: it lets other coroutines run.
     Steps = Generator[Waits | None, Any, Result]
+else:
+    Steps = Waits = object
 
 
 class Apart:

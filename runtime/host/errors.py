@@ -9,6 +9,11 @@ import os.path
 
 from . import files
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import ModuleType
+
 EXIT_OK = 0
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -41,3 +46,31 @@ def reason(error: OSError) -> str:
     """The system's reason for an error: `no space left on device`."""
     text = error.strerror or str(error) or type(error).__name__
     return text[:1].lower() + text[1:]
+
+
+# --- texts of errors ----------------------------------------------------------------------------
+
+
+def _diagnostics() -> ModuleType:
+    # Diagnostics load attrs, which only an error needs.
+    from ...ir import diagnostics
+
+    return diagnostics
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that was most likely meant by `name`, or None."""
+    found: str | None = _diagnostics().nearest(name, candidates)
+    return found
+
+
+def suggest(name: str, candidates: Iterable[str], what: str = "known names") -> str | None:
+    """The help line for an unknown name: the nearest candidate, else a bounded list of all."""
+    found: str | None = _diagnostics().suggest(name, candidates, what)
+    return found
+
+
+def clean(text: str, limit: int = 1000) -> str:
+    """Text of unknown origin without control characters, of limited length."""
+    found: str = _diagnostics().clean(text, limit)
+    return found

@@ -16,7 +16,8 @@ from ..effects.world import World
 from ..execution.driver import Driver
 from ..execution.observer import Display, QuietDisplay
 from ..host import clock, environment, files, secrets
-from ..host.context import Interrupt
+from ..host.context import Interrupt, WorldLike
+from ..host.coroutines import Steps
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..host.paths import CONFIG, KEPT, LOOPS, ROOT
 from ..journal.journal import Journal
@@ -27,10 +28,7 @@ from ..project.limits import Bounds
 from ..project.options import Values
 from ..runs import locks, runs
 from ..runs.checkpoints import Checkpoints
-from ..runs.follower import history_of
 from ..terminal.live_tail import LiveDisplay, LiveFile
-from ..terminal.progress import ProgressDisplay, limits_of
-from ..terminal.redaction import MaskedDisplay
 from .report import Report
 
 TYPE_CHECKING = False
@@ -40,8 +38,7 @@ if TYPE_CHECKING:
 
     from ..execution.profiler import Meter
     from ..execution.scheduler import Scheduler
-    from ..host.context import WorldLike
-    from ..host.coroutines import Steps
+    from ..journal.history import Used
     from ..project.budget import Spending
     from .background import Detachment
 
@@ -258,13 +255,18 @@ class Command:
 
     def display(self, image: Image) -> Display:
         """The observer of the run: what the user sees, and the tails for `attach` and `status`."""
+        # Start-up: only what shows something is loaded.
         if self.values.quiet:
             shown: Display = QuietDisplay(self.report.errors)
         else:
+            from ..terminal.progress import ProgressDisplay, limits_of
+
             shown = ProgressDisplay(self.report.screen, limits_of(image.meta), self.values.verbose)
         if self.folder is not None:
             shown = LiveDisplay(shown, LiveFile(self.folder.live))
         if secrets.known:
+            from ..terminal.redaction import MaskedDisplay
+
             shown = MaskedDisplay(shown)
         return shown
 
@@ -277,11 +279,13 @@ class Command:
         checkpoints: Checkpoints,
         lock: locks.Lock,
         start: tuple[Any, ...] = (),
+        used: Used | None = None,
         **past: Any,
     ) -> Steps[Outcome]:
         """Drive the run to its end, then close it; a finished run moves to the history.
 
-        start: arguments of `Driver.steps`. past: arguments of `Driver` about a resumed run.
+        start: arguments of `Driver.steps`. used, past: of a resumed run, what it has spent and arguments of
+        `Driver`.
         """
         assert self.folder is not None
         progress = past.get("progress")
@@ -298,7 +302,7 @@ class Command:
             pool=self.scheduler.pool if self.scheduler is not None else None,
             checkpoints=checkpoints,
             fuel=self.bounds.fuel,
-            spending=self._spending(is_begun=progress is not None),
+            spending=self._spending(used),
             **past,
         )
         if not self.report.is_silent:
@@ -340,15 +344,11 @@ class Command:
             return meter.machine(machine), meter.journal(journal)
         return machine, journal
 
-    def _spending(self, is_begun: bool) -> Spending | None:
-        """What the run may spend and, for a resumed run, what it has spent; None without a budget."""
+    def _spending(self, used: Used | None) -> Spending | None:
+        """What the run may spend; None without a budget. used: what a resumed run has spent."""
         if not self.budget:
             return None
         from ..project import budget
 
-        total = None
-        if is_begun:
-            assert self.folder is not None
-            total = history_of(self.folder).used
         # A scripted world asks no model.
-        return budget.Spending(self.budget, None if self.is_scripted else budget.unpriced, total)
+        return budget.Spending(self.budget, None if self.is_scripted else budget.unpriced, used)

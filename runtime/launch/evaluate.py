@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...frontend.source.files import EXPRESSION
 from ...ir.compile_options import CompileOptions
@@ -16,13 +16,10 @@ from ...vm.values.faults import Fault
 from ..effects.script_reader import load_world
 from ..effects.world import World
 from ..host import files
-from ..host.context import Context, Interrupt
+from ..host.context import Context, Interrupt, WorldLike
 from ..host.paths import LOOPS
 from ..project.compilation import compile_text
 from ..project.limits import Bounds, keeping
-
-if TYPE_CHECKING:
-    from ..host.context import WorldLike
 
 
 def compile(

@@ -12,7 +12,7 @@ from ...vm.machine.machine import TIERS
 from ..host import files
 from ..host.clock import timestamp
 from ..host.context import Interrupt, Interrupted
-from ..host.coroutines import alone
+from ..host.coroutines import Steps, alone
 from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
 from ..host.paths import ROOT
 from ..journal import journal as journals
@@ -25,6 +25,7 @@ from ..project.options import Values
 from ..recovery.in_doubt import RESULT, InDoubt
 from ..recovery.resumption import Resumption
 from ..runs import locks
+from ..runs.follower import history_of
 from ..runs.locks import Lock
 from ..runs.lookup import find_unfinished
 from .command import Command, execute
@@ -34,7 +35,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..host.coroutines import Steps
 
 # What a lock file contains about the process that holds it, as opposed to its run.
 _OF_HOLDER = (
@@ -196,6 +196,7 @@ def _go_on(
             resumption.checkpoints(),
             lock,
             (position.outcome, position.notes, answers, position.places),
+            history_of(folder).used if command.budget else None,
             progress=progress,
             base_ms=history.active_ms(),
             begun=history.started_at,

@@ -14,7 +14,7 @@ from ...vm.jit.runtime.tiered import Machine
 from ..host import secrets
 from ..host.clock import timestamp
 from ..host.context import Interrupt
-from ..host.coroutines import Apart, alone
+from ..host.coroutines import Apart, Steps, alone
 from ..host.errors import UserError, refuse_missing_folder
 from ..host.paths import ROOT
 from ..host.screen import Screen
@@ -37,8 +37,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-    from ..host.coroutines import Steps
 
 
 def run(values: Values) -> int:

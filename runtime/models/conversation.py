@@ -6,15 +6,11 @@ that run at the same time see what had ended when they began. Bounded; the oldes
 
 from __future__ import annotations
 
-from .parts import Parts
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-# The name of the part of a world that holds the turns of its run.
-TURNS = "turns"
 MAX_TURNS = 50
 # Characters of an instruction or an output that are kept.
 MAX_TEXT = 32 << 10
@@ -83,16 +79,6 @@ class Turns:
             return False
         self.turns = list(saved)
         return True
-
-
-def turns_of(parts: Parts) -> Turns:
-    """The turns of the run that a world belongs to."""
-    return parts.keep_common(TURNS, Turns)
-
-
-def observe(args: dict[str, Any], result: dict[str, Any], parts: Parts) -> None:
-    """Note the result of a `task` effect that is on record."""
-    turns_of(parts).observe(args, result)
 
 
 def bounded(text: str) -> str:

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.effects import SPENDERS, UNITS
-from ..host.errors import UserError
+from ..host.errors import UserError, suggest
 from ..journal.history import Used
 
 if TYPE_CHECKING:
@@ -115,8 +115,6 @@ def asked(pairs: Iterable[tuple[str, str]], otherwise: Mapping[str, float]) -> d
     limits = dict(otherwise)
     for unit, text in pairs:
         if unit not in UNITS:
-            from ...ir.diagnostics import suggest
-
             help = suggest(unit, UNITS, "it is one of")
             raise UserError("bad-option", f"--budget has no unit `{unit[:40]}`", help)
         amount = _number(text)

@@ -16,6 +16,7 @@ from ...vm.code.image import Image
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel
 from ...vm.machine.migration import RenewalError, renew
 from ...vm.values.faults import Fault
+from ..host.context import WorldLike
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal.codec import RESERVED, digest_only, is_same, pack, to_json, unpack
 from ..journal.events import Mark, NoteEvent
@@ -27,8 +28,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-    from ..host.context import WorldLike
 
     Stop = Effect | Done | Fault | OutOfFuel
 

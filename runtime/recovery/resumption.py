@@ -8,6 +8,7 @@ from __future__ import annotations
 from ...vm.code.image import Image
 from ...vm.jit.runtime.tiered import Machine
 from ...vm.machine.snapshot import SnapshotError
+from ..host.context import WorldLike
 from ..host.errors import UserError
 from ..host.paths import FIRST_IMAGE
 from ..journal import active_time, history
@@ -16,16 +17,14 @@ from ..journal.journal import BlobError
 from ..journal.position import Progress
 from ..journal.run_folder import RunFolder
 from ..project import run_programs
-from ..runs import checkpoints as checkpoints
-from ..runs.checkpoints import Checkpoints
+from ..runs.checkpoints import COUNT, Checkpoints
+from . import checkpoint_reader
 from .replay import Position, replay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-    from ..host.context import WorldLike
 
 
 class Resumption:
@@ -39,7 +38,7 @@ class Resumption:
         self._run = run
         self._tier = tier
         self._warn = warn
-        self._candidates, notices = checkpoints.load(run)
+        self._candidates, notices = checkpoint_reader.load(run)
         for notice in notices:
             warn(f"note: {notice}; it is not used")
         self.history = history.load(run.journal, self._candidates[0] if self._candidates else None)
@@ -82,7 +81,7 @@ class Resumption:
         newest = self.history.checkpoint
         if newest is None:
             return Checkpoints(self._run)
-        return Checkpoints(self._run, newest.offset, (newest.turn + 1) % checkpoints.COUNT)
+        return Checkpoints(self._run, newest.offset, (newest.turn + 1) % COUNT)
 
     def _restored(
         self, checkpoint: Checkpoint, image: Image, world: WorldLike
@@ -94,8 +93,8 @@ class Resumption:
         try:
             if facts["image"] != self._run.image_name:
                 image = self._program(facts["image"])
-            snapshot: Any = checkpoints.unpacked(self._run, facts["snapshot"])
-            saved = checkpoints.unpacked(self._run, facts["world"])
+            snapshot: Any = checkpoint_reader.unpacked(self._run, facts["snapshot"])
+            saved = checkpoint_reader.unpacked(self._run, facts["world"])
             machine = Machine.restore(image, snapshot, tier=self._tier)
             progress = Progress.from_data(facts["progress"])
             is_restored = world.restore(saved)

@@ -1,9 +1,8 @@
 """Checkpoints: snapshots of a run at a position of its journal, so that a resume replays only what follows.
 
-Owns the files (`checkpoint-1` and `checkpoint-2`, written alternately), when one is worth its cost, and which
-of them are valid. The journal remains the only truth: a checkpoint names the byte up to which it covers it,
-and one that is damaged, empty, of another run or of another journal is ignored. See `spec/events.md`,
-Checkpoints.
+Owns the files (`checkpoint-1` and `checkpoint-2`, written alternately), and when one is worth its cost. The
+journal remains the only truth: a checkpoint names the byte up to which it covers it. They are read by
+`recovery.checkpoint_reader`, because a new run has none. See `spec/events.md`, Checkpoints.
 """
 
 from __future__ import annotations
@@ -12,11 +11,8 @@ import contextlib
 import zlib
 
 from ..host import clock
-from ..host.errors import reason
 from ..journal import journal as journals
-from ..journal.history import Checkpoint
-from ..journal.journal import Journal, JournalError, seal, unseal
-from ..journal.reader import LINE_LIMIT
+from ..journal.journal import Journal, JournalError, seal
 from ..journal.run_folder import RunFolder
 
 TYPE_CHECKING = False
@@ -70,7 +66,7 @@ class Checkpoints:
         )
         with contextlib.suppress(JournalError):
             line = zlib.compress(line, 1)
-            self._run.write(_name(self._turn), line, durable=False)
+            self._run.write(file_name(self._turn), line, durable=False)
             self._turn = (self._turn + 1) % COUNT
         self._size = journal.size
         self._space = max(SPACE, len(line))
@@ -84,57 +80,9 @@ class Checkpoints:
         """Remove all of them: the run has ended."""
         for turn in range(COUNT):
             with contextlib.suppress(OSError):
-                self._run.remove(_name(turn))
+                self._run.remove(file_name(turn))
 
 
-def load(run: RunFolder) -> tuple[list[Checkpoint], list[str]]:
-    """The valid checkpoints of a run, newest first; and for each other one why it is invalid."""
-    found: list[Checkpoint] = []
-    notices: list[str] = []
-    for turn in range(COUNT):
-        path = run.place(_name(turn))
-        try:
-            data = run.read(_name(turn))
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            notices.append(f"{path} cannot be read: {reason(error)}")
-            continue
-        checkpoint = _read(data, run, turn)
-        if isinstance(checkpoint, Checkpoint):
-            found.append(checkpoint)
-        else:
-            notices.append(f"{path} {checkpoint}")
-    found.sort(key=lambda checkpoint: checkpoint.offset, reverse=True)
-    return found, notices
-
-
-def unpacked(run: RunFolder, value: Any) -> Any:
-    """A fact of a checkpoint with its blobs resolved. Raises BlobError."""
-    return journals.unpack(value, run.blobs.fetch)
-
-
-def _name(turn: int) -> str:
+def file_name(turn: int) -> str:
+    """The file of a checkpoint in the folder of its run."""
     return f"checkpoint-{turn + 1}"
-
-
-def _read(data: bytes, run: RunFolder, turn: int) -> Checkpoint | str:
-    """The checkpoint in a file's data, or why it is invalid."""
-    if not data:
-        return "is empty"
-    try:
-        line = zlib.decompressobj().decompress(data, LINE_LIMIT)
-    except zlib.error:
-        return "is damaged"
-    event = unseal(line[:-1]) if line.endswith(b"\n") else None
-    if event is None:
-        return "is damaged"
-    if event["event"] != "checkpoint" or event.get("format") != FORMAT:
-        return "has a format that this llc does not read"
-    if event.get("run") != run.id:
-        return "is of another run"
-    place = event.get("journal")
-    match place:
-        case {"offset": int(offset), "lines": int(lines), "crc": str(crc)} if run.has_line_end(offset, crc):
-            return Checkpoint(offset, lines, turn, event)
-    return "does not fit the journal"

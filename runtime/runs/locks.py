@@ -18,7 +18,7 @@ import os.path
 
 from ..host import clock, environment, files, pipes, processes, threads
 from ..host.context import Interrupt
-from ..host.coroutines import alone
+from ..host.coroutines import Steps, alone
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..journal.run_folder import RunFolder
 from .runs import make_running_folder, runs_in
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
     from typing import Any
 
-    from ..host.coroutines import Steps
 
 # `is_live` takes a lock for a moment, so starting retries.
 _TRIES = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 
 from ..host import files
-from ..host.errors import UserError
+from ..host.errors import UserError, suggest
 from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING, slug
 from ..journal.run_folder import RunFolder
 from . import locks
@@ -30,8 +30,6 @@ def find_unfinished(target: str, root: str = ROOT) -> RunFolder:
                 f"there is nothing to resume: {run.id} has ended",
                 f"its journal is {run.journal}",
             )
-    from ...ir.diagnostics import suggest
-
     names = [name for run in running for name in (str(run.about().get("program", run.name)), run.id)]
     raise UserError(
         "unknown-run",
@@ -50,8 +48,6 @@ def find_run_folder(target: str, root: str = ROOT) -> RunFolder:
     for run in (*unfinished, *ended):
         if is_run_of(run, target):
             return run
-    from ...ir.diagnostics import suggest
-
     if not unfinished and not ended:
         raise UserError("unknown-run", f"no run of `{target}`: nothing was run here yet", HOW_TO_BEGIN)
     if is_loop(target, root):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 
 from ..host import files
-from ..host.errors import UserError
+from ..host.errors import UserError, suggest
 from ..host.paths import CONFIG, IMAGE_SUFFIX, LOOPS, ROOT, SOURCE_SUFFIXES, TOOLS
 
 
@@ -64,8 +64,6 @@ def _what(path: str) -> str:
 
 
 def _suggest_name(target: str, root: str) -> str:
-    from ...ir.diagnostics import suggest
-
     if files.isfile(os.path.join(root, target)):
         return f"to run the file `{target}`, write `./{target}`"
     return suggest(target, loop_files(root), "loops here") or (
@@ -74,8 +72,6 @@ def _suggest_name(target: str, root: str) -> str:
 
 
 def _suggest_path(target: str, root: str) -> str | None:
-    from ...ir.diagnostics import suggest
-
     folder, file = os.path.split(target)
     loop = os.path.join(LOOPS, file)
     if loop in loop_files(root).values():

@@ -12,14 +12,13 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from ..host.coroutines import Steps
 from ..journal.events import Event
 from ..journal.journal import Blobs, Journal
 from ..journal.run_folder import RunFolder
 from . import locks, runs
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..host.coroutines import Steps
 
 
 class BlobStore(Protocol):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from ...frontend.core.nodes import Binding
 from ...frontend.core.printer import expanded_text
@@ -32,13 +31,10 @@ from ...vm.values.values import Box, FunctionValue, Value, to_host
 from ..effects.world import World
 from ..execution.observer import Display
 from ..host import processes
-from ..host.context import Context, Interrupt, Interrupted
+from ..host.context import Context, Interrupt, Interrupted, WorldLike
 from ..host.errors import UserError
 from ..journal.outcome import Outcome
 from ..journal.position import QUANTUM
-
-if TYPE_CHECKING:
-    from ..host.context import WorldLike
 
 # Number of functions from which unreachable ones are removed.
 SWEEP_AT = 256

@@ -23,7 +23,7 @@ from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.launch import resume as launch_resume
 from llc.runtime.project import options
 from llc.runtime.project.load import load_image
-from llc.runtime.recovery import resumption
+from llc.runtime.recovery import checkpoint_reader, resumption
 from llc.runtime.runs import checkpoints as checkpoints
 from llc.runtime.runs import locks, runs
 from llc.runtime.runs.checkpoints import Checkpoints
@@ -163,7 +163,7 @@ def test_whatever_became_of_the_checkpoints_the_run_ends_the_same(
 ) -> None:
     """The newest intact one serves, the one before it, or the whole journal; counters are exact."""
     run = cut_run(Told(STEPS))
-    newest, older = (checkpoint.turn + 1 for checkpoint in checkpoints.load(run)[0])
+    newest, older = (checkpoint.turn + 1 for checkpoint in checkpoint_reader.load(run)[0])
     for number, how in ((newest, first), (older, second)):
         spoil(Path(run.path) / f"checkpoint-{number}", how)
     assert resume(run) == EXPECTED
@@ -204,7 +204,7 @@ def test_a_checkpoint_is_its_owners(project: Path) -> None:
 def test_a_run_that_ends_leaves_no_checkpoint(project: Path) -> None:
     """They are for going on; the history keeps the journal."""
     run = cut_run(Told(STEPS))
-    assert checkpoints.load(run)[0]
+    assert checkpoint_reader.load(run)[0]
     launch_resume.resume(options.Values(run.id, quiet=True))
     assert not list(project.glob(".loops/.history/*/checkpoint-*"))
 
@@ -230,7 +230,7 @@ def test_an_interrupted_run_leaves_a_checkpoint(project: Path) -> None:
     assert driver.run().status == "interrupted"
     book.close()
     interrupt.close()
-    ((checkpoint,), notices) = checkpoints.load(run)
+    ((checkpoint,), notices) = checkpoint_reader.load(run)
     assert notices == []
     assert checkpoint.offset == Path(run.journal).stat().st_size
     assert checkpoint.facts["progress"][:3] == ["work", 4, 4]

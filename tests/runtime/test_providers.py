@@ -14,10 +14,10 @@ import pytest
 import llc
 from llc.ir.diagnostics import CompileError
 from llc.ir.effects import SPENDERS
+from llc.runtime.effects.performers import turns_of
 from llc.runtime.effects.task import tasks_of
 from llc.runtime.effects.world import World
 from llc.runtime.host.context import Context
-from llc.runtime.models.conversation import turns_of
 from llc.runtime.project import configuration, models
 from llc.runtime.project.models import choose
 from llc.runtime.project.providers import PROVIDERS

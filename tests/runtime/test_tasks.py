@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from llc.ir.results import TaskResult, structure
+from llc.runtime.effects.performers import turns_of
 from llc.runtime.effects.task import tasks_of
 from llc.runtime.effects.world import World
 from llc.runtime.host.context import Context, Interrupt, Interrupted
-from llc.runtime.models.conversation import turns_of
 
 Do = Callable[..., dict[str, Any]]
 SCHEMA = {

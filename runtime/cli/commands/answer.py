@@ -1,4 +1,4 @@
-"""The subcommand for people: answer."""
+"""The subcommand `answer`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from ...host.errors import EXIT_OK
 from ...host.screen import Screen, printable
 from ...inspection import answer as answering
 from .. import parameters as shared
-from ..completers import complete_answer, complete_question
 from ..output import write, write_json
 
 TYPE_CHECKING = False
@@ -24,7 +23,7 @@ def answer(
         typer.Argument(
             help="A run's id, or a loop's name for its last run.",
             metavar="[RUN|LOOP]",
-            autocompletion=complete_question,
+            autocompletion=shared.complete_question,
         ),
     ] = None,
     answer: Annotated[
@@ -32,7 +31,7 @@ def answer(
         typer.Argument(
             help="The answer; without it, the open questions are shown.",
             metavar="[ANSWER]",
-            autocompletion=complete_answer,
+            autocompletion=shared.complete_answer,
         ),
     ] = None,
     question: Annotated[

@@ -1,10 +1,9 @@
-"""The subcommand that makes loops: create."""
+"""The subcommand `create`."""
 
 from __future__ import annotations
 
 from ...authoring import creating
 from .. import parameters as shared
-from ..completers import complete_loop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ def create(
         typer.Argument(
             help="With --pin: the loops; by default all of .loops/.",
             metavar="[LOOP]…",
-            autocompletion=complete_loop,
+            autocompletion=shared.complete_loop,
         ),
     ] = None,
     paradigm: Annotated[

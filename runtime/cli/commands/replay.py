@@ -1,17 +1,13 @@
-"""The subcommands that replay a recorded run: replay, trace."""
+"""The subcommand `replay`."""
 
 from __future__ import annotations
 
-import json as json_text
 import sys
 
-from ...host.errors import EXIT_FAILURE, EXIT_OK, UserError
+from ...host.errors import EXIT_FAILURE, EXIT_OK
 from ...host.screen import Screen
-from ...recordings import replay_command, trace_text
-from ...recordings.recording import bounded
-from ...recordings.timeline import Timeline
+from ...recordings import replay_command
 from .. import parameters as shared
-from ..completers import complete_loop
 from ..output import warn, write, write_json
 
 TYPE_CHECKING = False
@@ -29,7 +25,7 @@ def replay(
             "--against",
             metavar="LOOP",
             help="Replay the results with this program; report where it differs.",
-            autocompletion=complete_loop,
+            autocompletion=shared.complete_loop,
         ),
     ] = None,
     json: shared.Json = False,
@@ -48,45 +44,3 @@ def replay(
     else:
         write(told.as_text(Screen(sys.stdout).color))
     return EXIT_OK if told.is_identical else EXIT_FAILURE
-
-
-def trace(
-    run: shared.RunOrCase,
-    at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="N", help="Only this point: an effect's number, iN or a state."),
-    ] = None,
-    json: shared.Json = False,
-) -> int:
-    """Step through a run, forwards and backwards.
-
-    Examples:
-        llc trace fix-types
-        llc trace fix-types --at 12
-        llc trace fix-types --json | jq .state
-    """
-    recording, image = replay_command.load(run)
-    if recording.left_out:
-        warn(f"note: {recording.left_out}")
-    with bounded(recording.about):
-        timeline = Timeline(recording, image)
-        number = None
-        if at is not None:
-            number = timeline.find_place(at)
-            if number is None:
-                raise UserError(
-                    "no-such-point",
-                    f"there is no effect, iteration or state `{at}` in {recording.name}",
-                    f"it has {len(timeline.effects)} effects; `i3` is the third iteration",
-                )
-        is_live = Screen(sys.stdout).is_live and sys.stdin is not None and sys.stdin.isatty()
-        if number is not None and not json:
-            write(trace_text.as_text(timeline.at(number), timeline))
-        elif json or not is_live:
-            for point in (timeline.at(number),) if number is not None else timeline:
-                write(json_text.dumps(point.to_json(), ensure_ascii=False) + "\n")
-        else:
-            from ...recordings.trace_tui import TraceView
-
-            TraceView(timeline).run()
-    return EXIT_OK

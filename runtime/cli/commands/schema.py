@@ -1,4 +1,4 @@
-"""The subcommand schema."""
+"""The subcommand `schema`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The interactive subcommands: task, repl."""
+"""The subcommand `task`."""
 
 from __future__ import annotations
 
 from ....frontend.tasks.registry import TaskRegistry
 from ...host.paths import LOOPS
 from ...launch import task as task_run
-from ...project.options import read, values
+from ...project.options import read
 from ...terminal import task_line
 from .. import parameters as shared
 from ..verbs import find
@@ -66,16 +66,3 @@ def task(
     given = locals()
     del given["words"]
     return task_run.run(words, read(given), find("task").options)
-
-
-def repl(
-    fuel: shared.Fuel = None,
-    max_depth: shared.MaxDepth = None,
-    max_size: shared.MaxSize = None,
-    tier: shared.Tier = None,
-) -> int:
-    """Evaluate expressions interactively."""
-    from ...launch import repl as session
-
-    given = {"fuel": fuel, "max_depth": max_depth, "max_size": max_size, "tier": tier}
-    return session.run(values("", given))

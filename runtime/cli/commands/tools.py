@@ -1,12 +1,10 @@
-"""The subcommands for what flows can call: tools, mcp."""
+"""The subcommand `tools`."""
 
 from __future__ import annotations
 
 from ...effects import tool_listing
-from ...host.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
-from ...launch import mcp_listing
+from ...host.errors import EXIT_OK
 from .. import parameters as shared
-from ..completers import complete_server, complete_tool
 from ..output import write, write_json
 
 TYPE_CHECKING = False
@@ -20,7 +18,7 @@ def tools(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Tools and tasks to show in full.", metavar="[NAME]…", autocompletion=complete_tool
+            help="Tools and tasks to show in full.", metavar="[NAME]…", autocompletion=shared.complete_tool
         ),
     ] = None,
     json: shared.Json = False,
@@ -32,43 +30,3 @@ def tools(
     else:
         write(tool_listing.as_text(found, bool(names)))
     return EXIT_OK
-
-
-def mcp(
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="`refresh` asks the servers and saves their listings; `list` shows the saved ones.",
-            metavar="refresh|list",
-        ),
-    ],
-    servers: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Only these servers of .loops/config.yaml.",
-            metavar="[SERVER]…",
-            autocompletion=complete_server,
-        ),
-    ] = None,
-    json: shared.Json = False,
-) -> int:
-    """Ask MCP servers for their tools, or show the saved listings.
-
-    Examples:
-        llc mcp refresh
-        llc mcp refresh files
-        llc mcp list --json
-    """
-    if what not in ("refresh", "list"):
-        raise UserError("bad-option", f"`llc mcp` does not know `{what}`", "refresh or list", EXIT_USAGE)
-    chosen = mcp_listing.chosen(servers or [])
-    is_asking = what == "refresh"
-    rows = mcp_listing.refresh(chosen) if is_asking else mcp_listing.known(chosen)
-    if json:
-        write_json(rows)
-    elif not rows:
-        write("no MCP servers are configured; add them under `mcp` in .loops/config.yaml\n")
-    else:
-        write(mcp_listing.as_text(rows))
-    is_bad = is_asking and any(row["error"] is not None for row in rows)
-    return EXIT_FAILURE if is_bad else EXIT_OK

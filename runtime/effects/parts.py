@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol, TypeVar
 
-    from .worker_pool import SharedWorkers
+    from ..models.worker_pool import SharedWorkers
 
     class Part(Protocol):
         def close(self) -> None: ...

@@ -1,16 +1,15 @@
-"""The subcommands for recorded test cases: record, test."""
+"""The subcommand `test`."""
 
 from __future__ import annotations
 
 import sys
 
-from ...host.errors import EXIT_OK, refuse_missing_folder
+from ...host.errors import refuse_missing_folder
 from ...host.screen import Screen
 from ...journal import journal
-from ...recordings import case_writer, cases, find, make_case, run_cases
+from ...recordings import run_cases
 from .. import parameters as shared
-from ..completers import complete_case
-from ..output import warn, write, write_json
+from ..output import write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,53 +18,13 @@ if TYPE_CHECKING:
     import typer
 
 
-def record(
-    run: shared.Run,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="CASE",
-            help="The case: a path, or a name in .loops/tests/; by default the loop's name.",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing case.")] = False,
-    json: shared.Json = False,
-) -> int:
-    """Make a test case of a run.
-
-    Examples:
-        llc record fix-types
-        llc record fix-types -o tests/loops/types-clean.yaml
-    """
-    path = cases.case_path(output) if output else None
-    make_case.refuse_taken(path, force)
-    case, notices = make_case.make(find.find_run(run), path)
-    case_writer.write(case)
-    for notice in notices:
-        warn(f"note: {notice}")
-    if json:
-        write_json(
-            {
-                "case": case.path,
-                "source": case.source or None,
-                "normalized": list(case.normalized),
-                "notes": notices,
-            }
-        )
-    else:
-        write(f"recorded {case.path}\n")
-    return EXIT_OK
-
-
 def test(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
             help="Cases, or folders of cases; by default .loops/tests/.",
             metavar="[CASE]…",
-            autocompletion=complete_case,
+            autocompletion=shared.complete_case,
         ),
     ] = None,
     wanted: Annotated[

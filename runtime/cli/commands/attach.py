@@ -1,0 +1,35 @@
+"""The subcommand `attach`."""
+
+from __future__ import annotations
+
+from ...inspection import attach as attaching
+from ...runs.lookup import find_run_folder
+from .. import parameters as shared
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def attach(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A run's id, or a loop's name.", metavar="RUN|LOOP", autocompletion=shared.complete_run
+        ),
+    ],
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Let Ctrl-C stop the run, as if it had been started here.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show more, as `run` does.")] = False,
+) -> int:
+    """Show the progress of an active run, as if it had been started here.
+
+    Examples:
+        llc attach fix-types
+        llc attach fix-types --stop
+    """
+
+    return attaching.attach(find_run_folder(target), stop, verbose)

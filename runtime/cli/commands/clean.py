@@ -1,0 +1,73 @@
+"""The subcommand `clean`."""
+
+from __future__ import annotations
+
+from ...host.errors import EXIT_FAILURE, EXIT_OK, UserError
+from ...host.paths import ROOT
+from ...inspection import abandon
+from ...project import configuration, settings
+from ...runs import retention
+from .. import parameters as shared
+from ..output import warn, write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def clean(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="Only runs of this loop, or this run.",
+            metavar="[RUN|LOOP]",
+            autocompletion=shared.complete_any_run,
+        ),
+    ] = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", metavar="N", min=0, help="Keep the last N runs of each loop.")
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="AGE", help="Remove only runs older than this."),
+    ] = None,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Abandon crashed and stopped runs instead.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed, without removing it.")
+    ] = False,
+    json: shared.Json = False,
+) -> int:
+    """Remove old finished runs.
+
+    Examples:
+        llc clean
+        llc clean --older-than 30d --dry-run
+        llc clean fix-types --keep 0
+        llc clean fix-types --unfinished
+    """
+    age = None
+    if older_than is not None:
+        age = settings.age(older_than)
+        if age is None:
+            raise UserError("bad-option", f"`{older_than}` is no age", "such as 30d, 12h, 90m or 4w")
+    elif keep is None and not unfinished:
+        configured = configuration.load(ROOT)
+        keep, age = configured.keep, configured.older_than
+    if unfinished:
+        gone, size, problems = abandon.forget(abandon.chosen(target, keep, age), dry_run)
+    else:
+        gone, size, problems = retention.clean(ROOT, target, keep, age, dry_run)
+    if json:
+        write_json({"removed": gone, "bytes": size, "dry_run": dry_run, "problems": problems})
+    else:
+        verb = "would remove" if dry_run else "removed"
+        count = f"{len(gone)} run{'' if len(gone) == 1 else 's'}"
+        listed = "".join(f"{name}\n" for name in gone) if dry_run else ""
+        write(listed + (f"{verb} {count} ({retention.in_bytes(size)})\n" if gone else "nothing to remove\n"))
+        if problems:
+            warn("\n".join(problems))
+    return EXIT_FAILURE if problems else EXIT_OK

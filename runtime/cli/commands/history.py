@@ -1,0 +1,45 @@
+"""The subcommand `history`."""
+
+from __future__ import annotations
+
+import sys
+
+from ...host.errors import EXIT_OK
+from ...host.screen import Screen
+from ...inspection import history as past
+from .. import parameters as shared
+from ..output import write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def history(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="A loop's name, or a run's id; by default all finished runs.",
+            metavar="[RUN|LOOP]",
+            autocompletion=shared.complete_any_run,
+        ),
+    ] = None,
+    count: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Only the last N runs.")] = 20,
+    json: shared.Json = False,
+) -> int:
+    """Show finished runs with totals.
+
+    Examples:
+        llc history
+        llc history fix-types -n 100
+        llc history fix-types --json
+    """
+
+    told = past.look(target, count)
+    if json:
+        write_json(told)
+    else:
+        write(past.as_text(told, target, Screen(sys.stdout)))
+    return EXIT_OK

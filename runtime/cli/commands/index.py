@@ -1,0 +1,35 @@
+"""The subcommand `index`."""
+
+from __future__ import annotations
+
+from ...host.errors import EXIT_OK
+from ...host.paths import ROOT
+from ...memory import report
+from .. import parameters as shared
+from ..output import warn, write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def index(
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Delete the index and build it again.")] = False,
+    json: shared.Json = False,
+) -> int:
+    """Update the index of the project's files.
+
+    Examples:
+        llc index
+        llc index --rebuild
+    """
+    update, listing, notices = report.bring_up_to_date(ROOT, rebuild)
+    if json:
+        write_json(report.index_json(ROOT, update, listing, notices))
+    else:
+        for notice in notices:
+            warn(notice)
+        write(report.index_text(update))
+    return EXIT_OK

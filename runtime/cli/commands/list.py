@@ -1,0 +1,28 @@
+"""The subcommand `list`."""
+
+from __future__ import annotations
+
+from ...host.errors import EXIT_OK
+from ...inspection import listing, status
+from .. import parameters as shared
+from ..output import write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def list_(
+    running: Annotated[bool, typer.Option("--running", help="List unfinished runs.")] = False,
+    json: shared.Json = False,
+) -> int:
+    """List the loops of this project, or its unfinished runs."""
+
+    rows = status.unfinished() if running else listing.loops()
+    if json:
+        write_json(rows)
+    else:
+        write(listing.as_table(rows, running))
+    return EXIT_OK

@@ -1,0 +1,54 @@
+"""The subcommand `mcp`."""
+
+from __future__ import annotations
+
+from ...host.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, UserError
+from ...launch import mcp_listing
+from .. import parameters as shared
+from ..output import write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def mcp(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="`refresh` asks the servers and saves their listings; `list` shows the saved ones.",
+            metavar="refresh|list",
+        ),
+    ],
+    servers: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Only these servers of .loops/config.yaml.",
+            metavar="[SERVER]…",
+            autocompletion=shared.complete_server,
+        ),
+    ] = None,
+    json: shared.Json = False,
+) -> int:
+    """Ask MCP servers for their tools, or show the saved listings.
+
+    Examples:
+        llc mcp refresh
+        llc mcp refresh files
+        llc mcp list --json
+    """
+    if what not in ("refresh", "list"):
+        raise UserError("bad-option", f"`llc mcp` does not know `{what}`", "refresh or list", EXIT_USAGE)
+    chosen = mcp_listing.chosen(servers or [])
+    is_asking = what == "refresh"
+    rows = mcp_listing.refresh(chosen) if is_asking else mcp_listing.known(chosen)
+    if json:
+        write_json(rows)
+    elif not rows:
+        write("no MCP servers are configured; add them under `mcp` in .loops/config.yaml\n")
+    else:
+        write(mcp_listing.as_text(rows))
+    is_bad = is_asking and any(row["error"] is not None for row in rows)
+    return EXIT_FAILURE if is_bad else EXIT_OK

@@ -1,0 +1,54 @@
+"""The subcommand `record`."""
+
+from __future__ import annotations
+
+from ...host.errors import EXIT_OK
+from ...recordings import case_writer, cases, find, make_case
+from .. import parameters as shared
+from ..output import warn, write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def record(
+    run: shared.Run,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="CASE",
+            help="The case: a path, or a name in .loops/tests/; by default the loop's name.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing case.")] = False,
+    json: shared.Json = False,
+) -> int:
+    """Make a test case of a run.
+
+    Examples:
+        llc record fix-types
+        llc record fix-types -o tests/loops/types-clean.yaml
+    """
+    path = cases.case_path(output) if output else None
+    make_case.refuse_taken(path, force)
+    case, notices = make_case.make(find.find_run(run), path)
+    case_writer.write(case)
+    for notice in notices:
+        warn(f"note: {notice}")
+    if json:
+        write_json(
+            {
+                "case": case.path,
+                "source": case.source or None,
+                "normalized": list(case.normalized),
+                "notes": notices,
+            }
+        )
+    else:
+        write(f"recorded {case.path}\n")
+    return EXIT_OK

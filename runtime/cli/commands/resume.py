@@ -1,0 +1,40 @@
+"""The subcommand `resume`."""
+
+from __future__ import annotations
+
+from ...launch import resume as resuming
+from ...project.options import values
+from .. import parameters as shared
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def resume(
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="A loop's name, or a run's id.", metavar="RUN", autocompletion=shared.complete_run
+        ),
+    ],
+    on_unknown: shared.OnUnknown = None,
+    fuel: shared.Fuel = None,
+    tier: shared.Tier = None,
+    budget: shared.Budget = None,
+    accept_changes: shared.AcceptChanges = False,
+    jobs: shared.Jobs = None,
+    queue: shared.Queue = False,
+    background: shared.Background = False,
+    profile: shared.Profile = False,
+    flame: shared.Flame = None,
+    json: shared.JsonOutcome = False,
+    quiet: shared.Quiet = False,
+    verbose: shared.Verbose = False,
+) -> int:
+    """Resume an interrupted run."""
+    given = locals()
+
+    return resuming.resume(values(given.pop("run"), given))

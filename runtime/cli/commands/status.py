@@ -1,0 +1,55 @@
+"""The subcommand `status`."""
+
+from __future__ import annotations
+
+import sys
+
+from ...host.errors import EXIT_OK, UserError
+from ...host.screen import Screen
+from ...inspection import status as look
+from ...runs.runs import HOW_TO_BEGIN
+from .. import parameters as shared
+from ..output import write, write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def status(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="A run's id, or a loop's name; by default all unfinished runs.",
+            metavar="[RUN|LOOP]",
+            autocompletion=shared.complete_any_run,
+        ),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Update until the run ends.")] = False,
+    json: shared.Json = False,
+) -> int:
+    """Show the state and progress of a run.
+
+    Examples:
+        llc status
+        llc status fix-types --watch
+        llc status fix-types --json
+    """
+
+    found = look.chosen(target)
+    if watch and len(found) == 1:
+        return look.watch(found[0], json, write)
+    if watch and found:
+        raise UserError("several-runs", f"{len(found)} runs can be watched", "name one of them")
+    told = [look.of(run) for run in found]
+    if json:
+        write_json(told[0] if target is not None and len(told) == 1 else told)
+    elif not told:
+        write(f"no run is unfinished; {HOW_TO_BEGIN}, and see `llc history` for those that ended\n")
+    else:
+        screen = Screen(sys.stdout)
+        width = screen.width - 1 if screen.is_live else 200
+        write("\n".join(look.as_text(one, screen, width) for one in told))
+    return EXIT_OK

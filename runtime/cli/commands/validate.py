@@ -1,0 +1,43 @@
+"""The subcommand `validate`."""
+
+from __future__ import annotations
+
+import sys
+
+from ...host.screen import Screen
+from ...project import validate as validation
+from ...project.options import read
+from .. import parameters as shared
+from ..output import write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def validate(
+    loops: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Names or paths; by default all loops of .loops/.",
+            metavar="[LOOP]…",
+            autocompletion=shared.complete_loop,
+        ),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
+    json: shared.Json = False,
+    arguments: shared.Arguments = None,
+    declare: shared.Declare = None,
+) -> int:
+    """Check loops without running them."""
+
+    given = read({"arguments": arguments, "declare": declare})
+    findings = validation.check(loops or [], given["arguments"], given["declare"])
+    if json:
+        write_json(validation.as_json(findings, strict))
+    else:
+        screen = Screen(sys.stderr)
+        screen.write(validation.as_text(findings, strict, screen.color))
+    return validation.exit_code(findings, strict)
