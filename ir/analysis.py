@@ -216,4 +216,4 @@ def may_fault(expr: Expr) -> bool:
 
 
 # Primitives that give an answer for every value.
-_TOTAL = frozenset({"list", "is_null", "select", "not", "and", "or", "box", "eq"})
+_TOTAL = frozenset({"list", "is_null", "select", "not", "and", "or", "box", "dynamic_box", "eq"})

@@ -58,6 +58,7 @@ ROWS = (
     _row("and", "value…", "The first false operand, else the last; all are evaluated."),
     _row("or", "value…", "The first true operand, else the last; all are evaluated."),
     _row("box", "value", "A new box that holds a value; `setbox` replaces its content."),
+    _row("dynamic_box", "value", "A new box with a value for each strand; a strand inherits it."),
     _row("unbox", "box", "What a box holds."),
     _row("unset_box", "", "A new box that nothing has been put in yet."),
     _row(

@@ -25,10 +25,20 @@ class Binding:
     name: as written. span: where it is bound (None: made by a form). owner: the function it belongs
     to, an opaque token. is_assigned: some `Assign` stores to it after it first got its value.
     is_captured: a function inside its owner refers to it. references: how often it is read.
-    is_early: a function that refers to it may be called before it has a value (`Letrec`).
+    is_early: a function that refers to it may be called before it has a value (`Letrec`). is_dynamic: it has
+    a value for each strand.
     """
 
-    __slots__ = ("is_assigned", "is_captured", "is_early", "name", "owner", "references", "span")
+    __slots__ = (
+        "is_assigned",
+        "is_captured",
+        "is_dynamic",
+        "is_early",
+        "name",
+        "owner",
+        "references",
+        "span",
+    )
 
     def __init__(self, name: str, span: Span | None = None, owner: object = None) -> None:
         self.name = name
@@ -36,6 +46,7 @@ class Binding:
         self.owner = owner
         self.is_assigned = False
         self.is_captured = False
+        self.is_dynamic = False
         self.is_early = False
         self.references = 0
 

@@ -323,7 +323,7 @@ class Context:
         """The variable of the whole program that `*loop-config*` is."""
         if self.config is None:
             self.config = Binding(CONFIG, None, self.main)
-            self.config.is_assigned = True
+            self.config.is_assigned = self.config.is_dynamic = True
         if scope.function is not self.main:
             self.config.is_captured = True
         self.config.references += 1

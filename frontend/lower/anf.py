@@ -349,7 +349,8 @@ class Body(StateWriter):
         span = binding.span or value.span
         if binding in captures.boxed:
             expr = yield self.value(value)
-            self.add(store(slot, prim("box", expr), span=span))
+            box = "dynamic_box" if binding.is_dynamic else "box"
+            self.add(store(slot, prim(box, expr), span=span))
         elif value in captures.simple:
             self.add(store(slot, self.simple(value), span=span))
         else:

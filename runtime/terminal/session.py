@@ -27,7 +27,7 @@ from ...vm.jit.runtime.tiered import start
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel
 from ...vm.values.faults import Fault, Place
 from ...vm.values.text_form import written
-from ...vm.values.values import Box, FunctionValue, Value, to_host
+from ...vm.values.values import Box, DynamicBox, FunctionValue, Value, to_host
 from ..effects.world import World
 from ..execution.observer import Display
 from ..host import processes
@@ -94,7 +94,7 @@ class Session:
         self.toplevel = Toplevel(self._options)
         self._linker = linking.Linker("session")
         self._boxes: dict[Binding, Box] = {
-            self.toplevel.config: Box(None),
+            self.toplevel.config: DynamicBox(None),
             self.toplevel.last: Box(None),
         }
         self._sweep_at = SWEEP_AT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -132,3 +133,44 @@ def test_evaluating_needs_no_host() -> None:
 def test_a_long_list() -> None:
     """Ten thousand calls at once."""
     assert value_of("(length (parallel-map (begin (sleep 0) item) (range 10000)))") == 10_000
+
+
+CONFIGURED = """
+(define (maximum) (get-field *loop-config* 'max-iterations))
+(define (run count)
+  (director-evaluator-loop
+    (max-iterations count) (initial-director-input 0)
+    (director (lambda (input n) input))
+    (executor (lambda (plan n) (let ((before (maximum))) (now) (list before (maximum)))))
+    (evaluator (lambda (result plan n) (now) null))
+    (controller (lambda (feedback plan result n) (list 'continue n)))))
+(define (inner n) (let ((each (run n))) (list each (maximum))))
+(define (outer)
+  (director-evaluator-loop
+    (max-iterations 9) (initial-director-input 0)
+    (director (lambda (input n) (list (parallel-map inner (list 1 2 3)) (maximum))))
+    (executor (lambda (plan n) plan))
+    (evaluator (lambda (result plan n) null))
+    (controller (lambda (feedback plan result n) (list 'stop result)))))
+(let* ((first (parallel-map run (list 1 2 3))) (nested (outer)))
+  (list first nested *loop-config*))
+"""
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "direct"])
+@pytest.mark.parametrize("through_snapshots", [False, True])
+def test_the_loop_configuration_belongs_to_its_strand(tier: str, through_snapshots: bool) -> None:
+    """Director loops at once each see their own configuration, and what was there comes back."""
+    machine = Machine(machine_of(CONFIGURED).image, tier=tier)
+    outcome = None
+    while not isinstance(outcome, Done):
+        while machine.is_ready:
+            outcome = machine.resume()
+            assert isinstance(outcome, Effect), outcome
+        if through_snapshots:
+            stored = json.dumps(machine.snapshot())
+            machine = Machine.restore(machine.image, json.loads(stored), tier=tier)
+            assert json.dumps(machine.snapshot()) == stored
+        outcome = machine.resume({"time": 0}, [*machine.waiting][-1])
+    each = [[count, count] for count in (1, 2, 3)]
+    assert outcome.value == [each, [[[one, 9] for one in each], 9], None]

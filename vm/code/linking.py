@@ -15,7 +15,7 @@ from ...ir.builder import FunctionBuilder
 from ...ir.nodes import Function, Meta, Slot, TailCall
 from ...ir.spans import Source
 from ..values.lists import Pair
-from ..values.values import Box, FunctionValue, Value
+from ..values.values import BOXES, FunctionValue, Value
 from .emit import Constants, FunctionEmitter, Spans
 from .image import FunctionCode, Image, SourceText, words
 from .lift import Lifter
@@ -23,7 +23,7 @@ from .opcodes import decode
 
 # The entry of every image: it calls the function that it is given.
 ENTRY = "session"
-_HOLDERS = frozenset({tuple, Pair, dict, Box, FunctionValue})
+_HOLDERS = frozenset({tuple, Pair, dict, *BOXES, FunctionValue})
 
 
 class Linker:
@@ -141,7 +141,7 @@ def functions_in(values: Iterable[Value]) -> list[FunctionValue]:
             todo += [item for item in value.values() if type(item) in _HOLDERS]
         elif kind is Pair:
             todo += (value.tail, value.head)
-        elif kind is Box:
+        elif kind in BOXES:
             todo.append(value.value)
         else:
             found.append(value)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ..code.image import FunctionCode, Image
 from ..values import bounds
 from ..values.faults import Fault, Place, PrimitiveFault, show_place
-from ..values.values import MAX_HOST_DEPTH, FunctionValue, Value, from_host, show, to_host
+from ..values.values import MAX_HOST_DEPTH, Box, DynamicBox, FunctionValue, Value, from_host, show, to_host
 from .frames import Frame, FuelMeter, Functions
 from .outcomes import Done, Waiting
 from .strands import Fork, Raised, Strand, catch
@@ -43,13 +43,15 @@ class Control(FuelMeter):
 
     `calls` are the frames of `strand`, the one that runs or ran last: it can continue, or waits for an
     answer. `ready` are the other strands that can run, `asked` all that wait except the first, by effect
-    number; both in order. `outside` counts the frames of all strands but `strand`; `room` is how many
+    number; both in order. `dynamic` are the dynamic boxes that were set, with their values before that.
+    `outside` counts the frames of all strands but `strand`; `room` is how many
     frames that strand may have. `limit` is the number of ticks after which the machine stops.
     """
 
     __slots__ = (
         "asked",
         "calls",
+        "dynamic",
         "ended",
         "functions",
         "image",
@@ -72,6 +74,7 @@ class Control(FuelMeter):
         self.strand = Strand(self.calls)
         self.ready: deque[Strand] = deque()
         self.asked: dict[int, Strand] = {}
+        self.dynamic: list[tuple[Box, Value]] = []
         self.outside = 0
         self.room = bounds.MAX_CALLS
         self.notes: list[tuple[str, dict[str, Any]]] = []
@@ -102,10 +105,37 @@ class Control(FuelMeter):
         self.ticks += 1
         return Frame(function, (*arguments, *captures))
 
+    def set_box(self, box: Value, value: Value) -> None:
+        """Replace what a box holds; a dynamic one, for the running strand."""
+        if type(box) is DynamicBox:
+            if all(known is not box for known, _ in self.dynamic):
+                self.dynamic.append((box, box.value))
+        elif type(box) is not Box:
+            raise PrimitiveFault("type-error", f"cannot set {show(box)}: it is no box")
+        box.value = value
+
+    def save_dynamic(self) -> None:
+        """Keep the dynamic boxes' values for the running strand."""
+        self.strand.dynamic = [box.value for box, _ in self.dynamic]
+
+    def dynamic_of(self, strand: Strand) -> list[Value]:
+        """The values of the dynamic boxes in a strand that does not run."""
+        held = strand.dynamic
+        return held + [before for _, before in self.dynamic[len(held) :]]
+
+    def load_dynamic(self) -> None:
+        """Give the dynamic boxes the running strand's values."""
+        for (box, _), value in zip(self.dynamic, self.dynamic_of(self.strand), strict=True):
+            box.value = value
+
     def switch(self) -> None:
         """Make the strand that has been ready longest the running one."""
         self.outside += len(self.calls)
+        if self.dynamic:
+            self.save_dynamic()
         self.strand = self.ready.popleft()
+        if self.dynamic:
+            self.load_dynamic()
         self.calls = self.strand.calls
         self.outside -= len(self.calls)
         self.room = bounds.MAX_CALLS - self.outside
@@ -121,7 +151,11 @@ class Control(FuelMeter):
             self.stack[:] = [callee, item]
             frames.append(self.call(1))
         fork = self.strand.fork = Fork(self.strand, frames)
-        self.ready += fork.strands  # type: ignore[arg-type]
+        self.save_dynamic()
+        for strand in fork.strands:
+            assert strand is not None
+            strand.dynamic = self.strand.dynamic
+            self.ready.append(strand)
         self.outside += len(frames)
         self.switch()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ..code.image import FunctionCode
 from ..values.faults import TRACE_ENDS, PrimitiveFault
 from ..values.heap import HeapError, HeapReader, HeapWriter
-from ..values.values import from_host, to_host
+from ..values.values import DynamicBox, from_host, to_host
 from .control import Control
 from .frames import Frame, Functions
 from .outcomes import Effect
@@ -72,12 +72,21 @@ def _frames(strand: Strand, heap: HeapWriter) -> list[dict[str, Any]]:
 def _strands(machine: Control, strands: list[Strand], heap: HeapWriter) -> dict[str, Any]:
     """What a snapshot has only while calls run side by side. Strands are numbered; the run's own is 0."""
     numbers = {id(strand): number for number, strand in enumerate(strands)}
+    boxes = machine.dynamic
+
+    def held(strand: Strand) -> list[Any]:
+        return [heap.write(value) for value in machine.dynamic_of(strand)]
+
+    machine.save_dynamic()
+
     rows = []
     forks = []
     for strand in strands:
         if strand.within is not None:
             row: dict[str, Any] = {"fork": numbers[id(strand.within.parent)], "item": strand.item}
             row["frames"] = _frames(strand, heap)
+            if boxes:
+                row["dynamic"] = held(strand)
             if strand.effect is not None:
                 effect = strand.effect
                 args = heap.write(from_host(effect.args))
@@ -91,7 +100,10 @@ def _strands(machine: Control, strands: list[Strand], heap: HeapWriter) -> dict[
             forks.append(row)
     running = [machine.strand] if machine.strand.effect is None else []
     ready = [numbers[id(strand)] for strand in (*running, *machine.ready)]
-    return {"strands": rows, "forks": forks, "ready": ready}
+    made = {"strands": rows, "forks": forks, "ready": ready}
+    if boxes:
+        made |= {"dynamic": held(strands[0]), "boxes": [heap.write(box) for box, _ in boxes]}
+    return made
 
 
 def _raised(raised: Raised, heap: HeapWriter) -> dict[str, Any]:
@@ -170,6 +182,11 @@ class _Restoring:
             results[_count(row, "strand")] = row
         if len(results) != len(forks):
             raise HeapError("a strand has forked twice")
+        if "boxes" in self.data:
+            machine.dynamic = [(self.heap.read(box), None) for box in self.rows("boxes")]
+            if any(type(box) is not DynamicBox for box, _ in machine.dynamic):
+                raise HeapError("`boxes` has something else")
+        held = [self.held(self.data)]
         strands = [first]
         waiting: dict[int, tuple[Strand, Any]] = {}
         for number in range(len(rows) + 1):
@@ -183,6 +200,7 @@ class _Restoring:
                     raise HeapError("a strand belongs to no fork")
                 strand = Strand(self.frames(row.get("frames"), machine.functions), fork, item)
                 strands.append(strand)
+                held.append(self.held(row))
                 fork.strands[item] = strand
                 fork.left += 1
                 machine.outside += len(strand.calls)
@@ -208,6 +226,18 @@ class _Restoring:
         if not ready:  # displays show the one that asked last
             machine.ready.append(next(reversed(machine.asked.values())))
         machine.switch()
+        for strand, values in zip(strands, held, strict=True):
+            if len(values) != len(machine.dynamic):
+                raise HeapError("a strand does not have a value for each dynamic box")
+            strand.dynamic = values
+        machine.load_dynamic()
+
+    def held(self, row: dict[str, Any]) -> list[Any]:
+        """The values of the dynamic boxes in a strand."""
+        values = row.get("dynamic", [])
+        if type(values) is not list:
+            raise HeapError("the values of dynamic boxes are malformed")
+        return [self.heap.read(value) for value in values]
 
     def frames(self, rows: Any, functions: Functions) -> list[Frame]:
         """The frames of a strand: all but the innermost stand at a call."""

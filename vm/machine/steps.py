@@ -10,7 +10,7 @@ from ..code.opcodes import BY_NAME
 from ..primitives.operands import items as items_of
 from ..values import bounds
 from ..values.faults import PrimitiveFault
-from ..values.values import Box, FunctionValue, Value, show, small_map
+from ..values.values import FunctionValue, Value, show, small_map
 from .control import Control, plain
 from .frames import Frame, Step
 from .outcomes import Effect, Outcome
@@ -61,10 +61,7 @@ def _closure(machine: Control, frame: Frame, operands: Any) -> None:
 
 def _setbox(machine: Control, frame: Frame, operands: Any) -> None:
     value = machine.stack.pop()
-    box = machine.stack.pop()
-    if type(box) is not Box:
-        raise PrimitiveFault("type-error", f"cannot set {show(box)}: it is no box")
-    box.value = value
+    machine.set_box(machine.stack.pop(), value)
 
 
 def _note(machine: Control, frame: Frame, kind: str) -> None:

@@ -32,13 +32,15 @@ class Strand:
 
     effect: the pending effect. fork: the pending fork, at the exit of the innermost frame's state.
     within, item: the fork that it belongs to, None for the first strand, and the index of its item.
-    live: its running part above `calls`, in the compiled tier.
+    live: its running part above `calls`, in the compiled tier. dynamic: the values of the machine's dynamic
+    boxes, while another strand runs.
     """
 
-    __slots__ = ("calls", "effect", "fork", "item", "live", "within")
+    __slots__ = ("calls", "dynamic", "effect", "fork", "item", "live", "within")
 
     def __init__(self, calls: list[Frame], within: Fork | None = None, item: int = 0) -> None:
         self.calls = calls
+        self.dynamic: list[Value] = []
         self.effect: Effect | None = None
         self.fork: Fork | None = None
         self.live: CompiledStrand | None = None

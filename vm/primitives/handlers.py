@@ -13,7 +13,17 @@ from __future__ import annotations
 from ...ir.primitives import PRIMITIVES
 from ..values.bounds import MAX_BITS, MAX_ITEMS, MAX_TEXT
 from ..values.faults import PrimitiveFault
-from ..values.values import MAX_HOST_DEPTH, Box, FunctionValue, equal, from_host, show, to_host
+from ..values.values import (
+    BOXES,
+    MAX_HOST_DEPTH,
+    Box,
+    DynamicBox,
+    FunctionValue,
+    equal,
+    from_host,
+    show,
+    to_host,
+)
 from . import maps, numbers, sequences, shell_words, strings, verdicts
 from .operands import expected, items, string
 from .strings import duration, text
@@ -85,7 +95,7 @@ def disjunction(*values: Value) -> Value:
 
 
 def unbox(box: Value) -> Value:
-    if type(box) is not Box:
+    if type(box) not in BOXES:
         raise expected("a box", box)
     return box.value
 
@@ -162,6 +172,7 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "and": conjunction,
     "or": disjunction,
     "box": Box,
+    "dynamic_box": DynamicBox,
     "unbox": unbox,
     "unset_box": unset_box,
     "unbox_set": unbox_set,

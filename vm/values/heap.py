@@ -5,6 +5,7 @@ A *reference* is a scalar that JSON keeps exactly (standing for itself), `{"int"
 to the name, `[i]` for node `i`, or `[i, k]` for the list from item `k` of a "cons" node. Nodes:
 
     ["list", item…]  ["map", key, value, …]  ["function", name, capture…]  ["box", content]
+    ["dynamic", content]                      a box with a value for each strand
     ["cons", item…, tail]                     a list made of pairs, before the list `tail`
     ["text", string]  ["utf8", hex]           strings that are long, or hold lone surrogates
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from ...ir.symbols import Symbol
 from .lists import Pair, is_list, pairs
-from .values import ATOMS, SCALARS, Box, FunctionValue, Value
+from .values import ATOMS, BOXES, SCALARS, Box, DynamicBox, FunctionValue, Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,9 +70,9 @@ class HeapWriter:
             if id(node) in self._containers:
                 stack.pop()
                 continue
-            if type(node) is Box:
+            if type(node) in BOXES:
                 stack.pop()
-                self._add(node, ["box"])
+                self._add(node, ["dynamic" if type(node) is DynamicBox else "box"])
                 self._open.append(node)
                 continue
             parts = self._run(node) if type(node) is Pair else _parts(node)
@@ -180,13 +181,13 @@ class HeapReader:
         for index, node in enumerate(nodes):
             if type(node) is not list or not node:
                 raise HeapError(f"node {index} is malformed")
-            if node[0] == "box":
+            if node[0] in ("box", "dynamic"):
                 if find_function is None or len(node) != 2:
                     raise HeapError(f"node {index} is malformed")
-                box = self._values[index] = Box()
+                box = self._values[index] = Box() if node[0] == "box" else DynamicBox()
                 boxes.append((box, node[1]))
         for index, node in enumerate(nodes):
-            if node[0] != "box":
+            if node[0] not in ("box", "dynamic"):
                 self._values[index] = self._node(index, node)
         for box, content in boxes:
             box.value = self.read(content)

@@ -54,6 +54,15 @@ class Box:
         self.value = value
 
 
+class DynamicBox(Box):
+    """A box with a value for each strand; a strand begins with the value of the one that forked it.
+
+    `value` is the running strand's. The machine exchanges it when it switches strands (`machine/control`).
+    """
+
+    __slots__ = ()
+
+
 # What JSON has too, and what has no parts.
 SCALARS = frozenset({type(None), bool, int, float, str})
 ATOMS = SCALARS | {Symbol}
@@ -70,7 +79,9 @@ _TYPE_NAMES: dict[type, str] = {
     dict: "map",
     FunctionValue: "function",
     Box: "box",
+    DynamicBox: "box",
 }
+BOXES = frozenset({Box, DynamicBox})
 
 
 def type_name(value: Value) -> str:
@@ -117,7 +128,7 @@ def equal(left: Value, right: Value) -> bool:
             if a.function != b.function or len(a.captures) != len(b.captures):
                 return False
             pairs.append((a.captures, b.captures))
-        elif kind is Symbol or kind is Box or a != b:
+        elif kind is Symbol or kind in BOXES or a != b:
             return False
     return True
 
@@ -325,6 +336,6 @@ def _show_scalar(value: Value, room: int) -> str:
     if kind is Symbol:
         name: str = value.name[: room + 1]
         return "'" + name.encode("utf-8", "replace").decode()
-    if kind is FunctionValue or kind is Box:
+    if kind is FunctionValue or kind in BOXES:
         return f"<{type_name(value)}>"
     return str(value)

@@ -162,7 +162,7 @@ class Instructions:
                     self.out.append(f"{box.text}.value = {value.text}")
                 else:
                     self.out.append((f"if type({box.text}) is Box", [f"{box.text}.value = {value.text}"]))
-                    self.out.append(("else", [f"({self.mark(offset)}NO_BOX({box.text}))"]))
+                    self.out.append(("else", [f"({self.mark(offset)}SET_BOX({box.text}, {value.text}))"]))
             case "NOTE":
                 kind = self.constant(operands[0])[0]
                 self.out.append(f"({self.mark(offset)}NOTE({kind}, {self.stack.pop().text}))")

@@ -98,6 +98,7 @@ class Direct(Ticks, CompiledTier):
             "PERFORM": self.perform,
             "FORK": self.fork,
             "NOTE": self.note,
+            "SET_BOX": machine.set_box,
             "CAUGHT": self.caught,
             "LEAVE": self.leave,
             "END": self.end,
