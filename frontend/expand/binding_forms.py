@@ -9,7 +9,7 @@ import attrs
 
 from ...ir.diagnostics import labelled
 from ...ir.records import frozen
-from ..core.forms import Body, Steps, form
+from ..core.forms import Body, FormRow, Steps, form
 from ..core.nodes import Apply, Assign, Binding, Core, Lambda, Let, Letrec, Literal, Variable
 from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
 from ..sexp.datum import Atom, Datum, Form
@@ -165,10 +165,29 @@ def expand_define(x: Context, datum: Form, scope: Scope) -> Steps:
 @form("bind", "(bind name value)", "Define a variable from here on, or change it; gives the value.", 2, 2)
 def expand_bind(x: Context, datum: Form, scope: Scope) -> Steps:
     """Inside another form: the variable belongs to the function or `let` around it."""
-    value = yield datum.items[2], scope
     identifier = x.may_bind(datum.items[1], scope)
     if identifier is None:
-        return value
+        return (yield datum.items[2], scope)
+    # A function sees the name it gets; any other value is computed before there is the variable.
+    binding = _bind_target(x, identifier, datum, scope) if is_lambda(x, datum.items[2], scope) else None
+    value = yield datum.items[2], scope
+    if binding is None:
+        binding = _bind_target(x, identifier, datum, scope)
+    else:
+        value = named(value, binding)
+    binding.is_assigned = True
+    x.record_use(binding, datum.span, scope)
+    return Assign(binding, value, span=datum.span)
+
+
+def is_lambda(x: Context, datum: Datum, scope: Scope) -> bool:
+    """Whether a form is a `lambda`."""
+    meaning = x.head_meaning(datum, scope) if isinstance(datum, Form) else None
+    return isinstance(meaning, FormRow) and meaning.name == "lambda"
+
+
+def _bind_target(x: Context, identifier: Identifier, datum: Form, scope: Scope) -> Binding:
+    """The variable that a `bind` sets: one of this function's body, or a new one."""
     frame = scope.frame
     binding = None
     for around in scope.chain():
@@ -182,9 +201,7 @@ def expand_bind(x: Context, datum: Form, scope: Scope) -> Steps:
         binding = Binding(identifier.name, datum.items[1].span, frame.function)
         frame.scope.names[identifier] = binding
         frame.late.append(binding)
-    binding.is_assigned = True
-    x.record_use(binding, datum.span, scope)
-    return Assign(binding, value, span=datum.span)
+    return binding
 
 
 @form("set!", "(set! name value)", "Change the nearest variable of this name; gives the value.", 2, 2)

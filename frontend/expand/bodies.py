@@ -30,7 +30,7 @@ from ..core.syntax_rules import SyntaxRules
 from ..sexp.datum import Atom, Datum, Form
 from ..sexp.reader import read
 from ..tasks.signature import Signature
-from .binding_forms import Define, definition, named
+from .binding_forms import Define, definition, is_lambda, named
 from .context import Context
 from .defatom import read_defatom
 from .define_syntax import define_macro
@@ -104,6 +104,15 @@ def fill_unit(x: Context, unit: Unit, data: Iterable[Datum]) -> Steps:
             x.pending.pop(entry.binding, None)
             unit.positions[entry.binding] = index
             unit.entries.append((entry.binding, named(value, entry.binding)))
+        elif isinstance(entry, Bind) and _names_function(x, unit, entry):
+            # Like a `define`: the function sees its name.
+            binding = _new_variable(x, unit, entry)
+            value = yield entry.datum.items[2], unit.scope
+            unit.positions[binding] = index
+            unit.entries.append((binding, named(value, binding)))
+            if entry is found[-1]:
+                binding.references += 1
+                unit.entries.append((Binding(""), Variable(binding, span=entry.datum.span)))
         elif isinstance(entry, Bind):
             value = yield entry.datum.items[2], unit.scope
             unit.entries.append(_bound(x, unit, entry, value))
@@ -114,6 +123,16 @@ def fill_unit(x: Context, unit: Unit, data: Iterable[Datum]) -> Steps:
     return Literal(None)
 
 
+def _names_function(x: Context, unit: Unit, entry: Bind) -> bool:
+    """Whether a `bind` makes a new variable for a `lambda`."""
+    is_new = not isinstance(unit.scope.names.get(entry.identifier), Binding)
+    return is_new and is_lambda(x, entry.datum.items[2], unit.scope)
+
+
+def _new_variable(x: Context, unit: Unit, entry: Bind) -> Binding:
+    return x.bind(entry.identifier, entry.datum.items[1].span, unit.scope, is_local=not unit.is_top)
+
+
 def _bound(x: Context, unit: Unit, entry: Bind, value: Core) -> tuple[Binding, Core]:
     """A new variable, or a new value for an old one."""
     known = unit.scope.names.get(entry.identifier)
@@ -121,8 +140,7 @@ def _bound(x: Context, unit: Unit, entry: Bind, value: Core) -> tuple[Binding, C
         known.is_assigned = True
         x.record_use(known, entry.datum.span, unit.scope)
         return Binding(""), Assign(known, value, span=entry.datum.span)
-    span = entry.datum.items[1].span
-    binding = x.bind(entry.identifier, span, unit.scope, is_local=not unit.is_top)
+    binding = _new_variable(x, unit, entry)
     return binding, named(value, binding)
 
 
@@ -232,8 +250,8 @@ def _import(x: Context, unit: Unit, operand: Datum) -> Generator[Any, Any, None]
         return
     exports = yield _module(x, path, operand.span)
     for identifier, meaning in exports.items():
-        if unit.imported.get(identifier) == path:
-            continue
+        if identifier in unit.imported and unit.scope.names[identifier] is meaning:
+            continue  # from a file that was imported before, perhaps by another spelling of its path
         if _is_new(x, unit, identifier, operand):
             unit.scope.names[identifier] = meaning
             unit.imported[identifier] = path

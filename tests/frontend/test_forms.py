@@ -52,6 +52,10 @@ VALUES = {
     "(let ((x 2) (y 3)) (let* ((x 7) (z (+ x y))) (* z x)))": "70",
     "(let* ((x 1) (x (+ x 1))) x)": "2",
     "(let () 5)": "5",
+    # a function that `bind` names can call itself
+    "(define (f) (bind down (lambda (n) (if (= n 0) 'done (down (- n 1))))) (down 3)) (f)": "done",
+    "(bind down (lambda (n) (if (= n 0) 'done (down (- n 1))))) (down 3)": "done",
+    "(define (f) (if true (bind g (lambda (n) (if (= n 0) 'done (g 0)))) null) (g 1)) (f)": "done",
     """(letrec ((even? (lambda (n) (if (= 0 n) true (odd? (- n 1)))))
              (odd? (lambda (n) (if (= 0 n) false (even? (- n 1))))))
        (even? 88))""": "true",

@@ -54,6 +54,13 @@ def test_a_file_runs_once_before_those_that_import_it(tmp_path: Path) -> None:
     ) == ["log", "a", "b", "main"]
 
 
+def test_a_path_may_be_spelled_in_two_ways(tmp_path: Path) -> None:
+    """`./log.sexp` is `log.sexp`; its definitions are the same ones."""
+    main = '(import "log.sexp" "./log.sexp") (import "./x/../log.sexp") (size)'
+    (tmp_path / "x").mkdir()
+    assert value(tmp_path, main=main, log="(define (size) 3)") == 3
+
+
 def test_what_a_file_imports_is_not_passed_on(tmp_path: Path) -> None:
     """A file exports what it defines itself."""
     files = {"main": '(import "a.sexp") (deep)', "a": '(import "b.sexp")', "b": "(define (deep) 1)"}
