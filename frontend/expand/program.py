@@ -53,8 +53,7 @@ def expand(data: Sequence[Datum], source: Source, environment: Environment = ALO
     found = x.diagnostics
     declared = x.declared
     found += declared.wrong
-    if declared.found is not None:
-        found += declared.found.diagnostics
+    found += declared.findings()
     found += check(
         program,
         x.locals,
@@ -87,8 +86,7 @@ def expand_definitions(data: Sequence[Datum], source: Source, environment: Envir
                 help="only `define`, `define-syntax` and `import` are allowed here; put it in a function",
             )
     found = [*x.diagnostics, *x.declared.wrong]
-    if x.declared.found is not None:
-        found += x.declared.found.diagnostics
+    found += x.declared.findings()
     whole = Lambda((), (), None, Letrec(tuple(entries), Literal(None)), "")
     found += check(whole, x.locals, x.expected, has_errors=any(item.is_error for item in found))
     names = {binding.name: binding for binding, _ in unit.entries if binding.name}

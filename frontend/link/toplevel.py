@@ -236,8 +236,7 @@ class Toplevel:
 
     def _findings(self, x: Context, linker: Linker, items: Iterable[Core]) -> list[Diagnostic]:
         found = [*x.diagnostics, *linker.diagnostics, *self.declared.wrong]
-        if self.declared.found is not None:
-            found += self.declared.found.diagnostics
+        found += self.declared.findings()
         body = sequence(items, None)
         has_errors = any(finding.is_error for finding in found)
         known = self._state.functions

@@ -18,6 +18,7 @@ from ..source.document import Document
 from ..source.schema import MAX_NAME, fields_of
 from ..template.template import parse
 from .evaluator_checks import jq_problem, regex_problem, schema_problems, schema_verdicts
+from .foreign_keys import explain_key
 from .graph import Graph
 from .project_checks import is_judged_by_model
 from .schema import (
@@ -129,9 +130,12 @@ class _Checker:
         return acts or is_judged_by_model(self.loop, state)
 
     def has_agent(self) -> bool:
-        """Whether a state hands something to an agent."""
+        """Whether a state hands something to an agent, or could not be read."""
         states = self.loop.states.values()
-        return any(state.action is not None and self.loop.kind_of(state) == "slash" for state in states)
+        return any(
+            state.flawed or (state.action is not None and self.loop.kind_of(state) == "slash")
+            for state in states
+        )
 
     def unused(self, span: Span | None, key: str, why: str, help: str | None = None) -> Diagnostic:
         return _warning("unused-key", f"`{key}` has no effect: {why}", span, "has no effect", help)
@@ -403,7 +407,9 @@ class _Checker:
     ) -> Diagnostic:
         place = state.span_of(f"key:route.{verdict}", f"key:on_{verdict}")
         said = {"yes": "success", "no": "failure"}.get(verdict)
-        help = f"did you mean `{said}`?" if said in produced else suggest(verdict, produced, "it says")
+        help = explain_key(f"on_{verdict}") or suggest(verdict, produced, "it says")
+        if said in produced:
+            help = f"did you mean `{said}`?"
         return _warning("unknown-verdict", f"`{kind}` never says `{verdict}`", place, "never taken", help)
 
     # --- evaluators -------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from ..source.document import Document, Mapping, Node, Refused, Scalar
 from ..source.schema import Field, Spec, Type, fields_of
 from ..source.schema_reader import BAD, Bad, SchemaReader, describe, is_empty
 from ..source.yaml_tree import read_document
-from .schema import Loop, LoopSettings, StateSpec
+from .foreign_keys import action_type_of, explain_key
+from .schema import EVALUATORS, Loop, LoopSettings, StateSpec
 
 if TYPE_CHECKING:
     from .paradigms import Constraint, InvariantsSpec, LoopSpec
@@ -142,11 +143,20 @@ class _Reader(SchemaReader):
 
     # --- what the general reader leaves open --------------------------------------------------
 
+    def certain_home_of(self, key: str) -> str | None:
+        # A loop has these keys in every paradigm, so the key is in an inner block.
+        if key in fields_of(LoopSettings) or key == "name":
+            return f"`{key}` belongs to the loop, at the top level of the file"
+        return explain_key(key)
+
     def home_of(self, key: str) -> str | None:
         for name, cls in _paradigms().items():
             if key in fields_of(cls):
                 return f"`{key}` belongs to `paradigm: {name}`"
-        return f"`{key}` belongs to a state" if key in fields_of(StateSpec) else None
+        if key in fields_of(StateSpec):
+            return f"`{key}` belongs to a state"
+        owners = [name for name, cls in EVALUATORS.items() if key in fields_of(cls)]
+        return f"`{key}` belongs to `evaluate` with `type: {' | '.join(owners)}`" if owners else None
 
     def stand_in(self, cls: type[Spec], field: Field) -> Any:
         """A loop is built whatever is missing, so that its states can be checked."""
@@ -157,10 +167,11 @@ class _Reader(SchemaReader):
 
     def choice(self, type: Type, node: Node, path: str) -> Any:
         text = node.text if isinstance(node, Scalar) else ""
-        if "shell" in type.choices and _SHELL_WORD.fullmatch(text) and text not in type.choices:
-            message = f"`{path}` cannot be `{text}`"
-            place = self.document.span(node)
-            return self.error("unknown-value", message, place, "", "did you mean `shell`?")
+        if "shell" in type.choices and text not in type.choices:
+            meant = action_type_of(text) or ("shell" if _SHELL_WORD.fullmatch(text) else None)
+            if meant is not None:
+                message, place = f"`{path}` cannot be `{text}`", self.document.span(node)
+                return self.error("unknown-value", message, place, "", f"did you mean `{meant}`?")
         return super().choice(type, node, path)
 
     def more_keys(

@@ -276,6 +276,21 @@ EVALUATORS: dict[str, type[Evaluator]] = {cls.type: cls for cls in get_args(Name
 # --- states -----------------------------------------------------------------------------------
 
 
+def _misspelt(*verdicts: str) -> str:
+    """A pattern of the keys `on_<verdict>` that differ in one character from those of `verdicts`."""
+    near = []
+    for word in verdicts:
+        for at in range(len(word)):
+            before, after = word[:at], word[at + 1 :]
+            near += [
+                f"{before}.?{after}",
+                f"{before}.{word[at:]}",
+                f"{before}{after[:1]}{word[at]}{after[1:]}",
+            ]
+        near.append(f"{word}.")
+    return f"^on_(?!(?:{'|'.join(verdicts)})$)(?:{'|'.join(dict.fromkeys(near))})$"
+
+
 @frozen(kw_only=True)
 class StateSpec(Spec):
     """A state: at most one action or call, a judgement of it, where to go."""
@@ -283,9 +298,12 @@ class StateSpec(Spec):
     keyed: ClassVar[bool] = True
     noun: ClassVar[str] = "state"
     example: ClassVar[str] = "a state that ends the loop is `{terminal: true}`"
-    # Keys that the reader adds to the fields.
+    # Keys that the reader adds to the fields, without the misspellings of those.
     json_schema: ClassVar[dict[str, Any]] = {
-        "patternProperties": {"^on_[A-Za-z][A-Za-z0-9_-]*$": {"type": "string", "minLength": 1}}
+        "patternProperties": {"^on_[A-Za-z][A-Za-z0-9_-]*$": {"type": "string", "minLength": 1}},
+        "propertyNames": {
+            "not": {"pattern": _misspelt("success", "failure", "error", "maintain", "unknown")}
+        },
     }
 
     name: str

@@ -71,6 +71,8 @@ def _texts(loop: Loop) -> Iterator[tuple[StateSpec | None, str, str, str]]:
                 continue
             if key == "action":
                 kind = {"slash": "slash", "ask": "value"}.get(loop.kind_of(state), "shell")
+                if state.flawed and state.action_type is None and state.is_given("action_type"):
+                    kind = "slash"  # the kind could not be read, so nothing is known of its syntax
                 yield state, key, kind, value
             elif key == "route":
                 for verdict, target in value.items():

@@ -108,6 +108,10 @@ class SchemaReader:
         """Read keys that are not fields of `cls`; returns those that are unknown."""
         return others
 
+    def certain_home_of(self, key: str) -> str | None:
+        """The remedy for a key that certainly belongs elsewhere; it takes precedence over similar keys."""
+        return None
+
     def home_of(self, key: str) -> str | None:
         """The remedy for a key that belongs elsewhere."""
         return None
@@ -199,8 +203,9 @@ class SchemaReader:
         help = suggest(key, fields, "it may have")
         if key == "<<":
             help = "YAML 1.2 has no merge keys; write the keys out"
-        elif nearest(key, fields) is None:
-            help = self.home_of(key) or help
+        else:
+            home = None if nearest(key, fields) else self.home_of(key)
+            help = self.certain_home_of(key) or home or help
         self.error(
             "unknown-key", f"{what} has no key `{key[:200]}`", self.document.span(node), "unknown", help
         )

@@ -1,8 +1,8 @@
 """Registry of the tools and tasks of a project, looked up by name and read on demand.
 
 `.loops/tools.yaml` and `.loops/tasks/*.xml` are read only if a program uses a name that means nothing
-else, so errors in them are reported only to programs that use them. Tasks that a program defines
-(`defatom`) have a scope and are not in the registry.
+else. Errors in a file are reported to a program only if the file may declare a name that it uses. Tasks
+that a program defines (`defatom`) have a scope and are not in the registry.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class TaskRegistry:
         self._folder = folder
         self._sides: dict[str, Signature] = {}
         self._found: Found | None = None
+        # The names that were looked up, with whether they were found.
+        self._asked: dict[str, bool] = {}
         self._tools: dict[str, Signature] = dict(SYSTEM_TOOLS)
         self._tasks: dict[str, Signature] = {}
         self._hidden: dict[str, Signature] = {}
@@ -77,8 +79,28 @@ class TaskRegistry:
         """The declarations in the project's files, None if they were not read."""
         return self._found
 
+    def findings(self) -> tuple[Diagnostic, ...]:
+        """The findings in the project's files that concern the program.
+
+        If a name was not found, all do; otherwise those in files that contain a name that was looked up.
+        """
+        if self._found is None:
+            return ()
+        if not all(self._asked.values()):
+            return self._found.diagnostics
+        words = {spelling for name in self._asked for spelling in spellings(name)}
+        texts = {source.path: source.text or "" for source in self._found.sources}
+        near = {path for path, text in texts.items() if any(word in text for word in words)}
+        return tuple(found for found in self._found.diagnostics if found.span and found.span.path in near)
+
     def find(self, name: str, own: Signature | None = None) -> Signature | None:
         """The tool, else the program's `own` task, else the project's task of a name."""
+        found = self._find(name, own)
+        # The tools of MCP servers are not in these files.
+        self._asked[name] = found is not None or name.startswith(PREFIX)
+        return found
+
+    def _find(self, name: str, own: Signature | None) -> Signature | None:
         self._load()
         for spelling in spellings(name):
             tool = self._tools.get(spelling)

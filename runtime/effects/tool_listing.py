@@ -15,23 +15,28 @@ from ..host.paths import LOOPS
 WIDTH = 100
 
 
-def signatures(names: list[str]) -> list[Signature]:
-    """The tools and tasks of the project, or those of these names. Raises CompileError and UserError."""
+def signatures(names: list[str]) -> tuple[list[Signature], CompileError | None]:
+    """The tools and tasks of the project, or those of these names, and the errors in the files.
+
+    Raises CompileError instead where a name that is not found may be declared in a file with errors, and
+    UserError where it is not declared.
+    """
     declared = TaskRegistry(LOOPS)
     found = declared.signatures()
     read = declared.found
-    if read is not None and declared.is_broken:
-        raise CompileError(read.diagnostics, read.sources)
+    broken = CompileError(read.diagnostics, read.sources) if read is not None and declared.is_broken else None
     if not names:
-        return found
+        return found, broken
     chosen = []
     for name in names:
         signature = declared.find(name)
+        if signature is None and broken is not None:
+            raise broken
         if signature is None:
             help = suggest(name, declared.names(), "there are")
             raise UserError("unknown-task", f"no task or tool is called `{name}`", help, EXIT_USAGE)
         chosen.append(signature)
-    return chosen
+    return chosen, None
 
 
 def as_json(found: list[Signature]) -> list[dict[str, Any]]:

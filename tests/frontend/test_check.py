@@ -507,3 +507,21 @@ def test_paradigms_are_checked_at_the_authors_text() -> None:
     """A finding about a made state stands at what it was made from."""
     text = "paradigm: imperative\nname: x\nsteps:\n  - echo ${captured.v.output}\nuntil: {check: y}\n"
     assert only(text) == ("error", "unset-capture", "${captured.v.output}")
+
+
+# --- loops of little-loops --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("type", ["prompt", "slash_command", "mcp_tool"])
+def test_an_action_of_an_unknown_type_is_not_read_as_shell(type: str) -> None:
+    """Its text may be anything; the type is the only finding."""
+    text = "it's `odd ${prev.output} $(and (unclosed ${captured.y.output}"
+    lines = (f'a: {{action: "{text}", action_type: {type}, capture: y, on_success: done, on_failure: a}}',)
+    assert only(states(*lines))[1:] == ("unknown-value", type)
+
+
+def test_a_verdict_key_of_little_loops_is_explained() -> None:
+    """`on_<word>` that is a key there is a verdict here, and none that comes."""
+    text = states("a: {action: x, on_success: done, on_failure: a, on_retry_exhausted: done}")
+    assert only(text)[1:] == ("unknown-verdict", "on_retry_exhausted")
+    assert "is a key of little-loops" in str(helped(text))

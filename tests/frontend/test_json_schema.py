@@ -71,7 +71,8 @@ def accepts(schema: dict[str, Any], value: Any) -> bool:
         items = schema.get("items", {})
         return len(value) >= schema.get("minItems", 0) and all(accepts(items, item) for item in value)
     if isinstance(value, str):
-        return len(value) >= schema.get("minLength", 0)
+        fits = re.search(schema.get("pattern", ""), value) is not None
+        return fits and len(value) >= schema.get("minLength", 0)
     if isinstance(value, int | float) and not isinstance(value, bool):
         within = schema.get("minimum", value) <= value <= schema.get("maximum", value)
         return bool(within and value > schema.get("exclusiveMinimum", value - 1))
@@ -91,6 +92,8 @@ def _is_type(value: Any, name: str) -> bool:
 
 
 def _accepts_object(schema: dict[str, Any], value: dict[str, Any]) -> bool:
+    if not all(accepts(schema.get("propertyNames", {}), key) for key in value):
+        return False
     if not all(key in value for key in schema.get("required", ())):
         return False
     for key, item in value.items():
@@ -126,6 +129,14 @@ def test_what_the_frontend_refuses_the_schema_refuses(text: str) -> None:
     """An editor marks what the compiler would."""
     assert any(finding.is_error for finding in read_loop(text_source(text))[2])
     assert not accepts(SCHEMA, data(text))
+
+
+@pytest.mark.parametrize("key", ["on_sucess", "on_Success", "on_faliure", "on_errror", "on_errors"])
+def test_a_misspelt_route_is_refused(key: str) -> None:
+    """The schema cannot know the verdicts of a state, but the common misspellings."""
+    text = f"name: x\ninitial: a\nstates: {{a: {{action: x, {key}: a, on_failure: a}}}}"
+    assert not accepts(SCHEMA, data(text))
+    assert accepts(SCHEMA, data(text.replace(key, "on_progress")))
 
 
 def test_every_key_is_documented() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...effects import tool_listing
-from ...host.errors import EXIT_OK
+from ...host.errors import EXIT_OK, EXIT_USAGE
 from .. import parameters as shared
-from ..output import write, write_json
+from ..output import show, write, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,9 +24,11 @@ def tools(
     json: shared.Json = False,
 ) -> int:
     """List the tools and tasks that flows can call here."""
-    found = tool_listing.signatures(names or [])
+    found, broken = tool_listing.signatures(names or [])
     if json:
         write_json(tool_listing.as_json(found))
     else:
         write(tool_listing.as_text(found, bool(names)))
-    return EXIT_OK
+    if broken is not None:
+        show(broken.diagnostics, broken.sources)
+    return EXIT_OK if broken is None else EXIT_USAGE
