@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os.path
+import sys
 
 from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import HISTORY, RUNNING, make_private
+from ..host.screen import Screen
 from ..journal.run_folder import RUN_ID, RunFolder
 
 TYPE_CHECKING = False
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
 HOW_TO_BEGIN = "start one with: llc run LOOP"
+
+# Obstacles that this process has reported.
+_reported: set[str] = set()
 
 _SUFFIX = len("-YYYYMMDD-HHMMSS-xxxx")
 
@@ -34,17 +39,38 @@ def make_running_folder(root: str) -> str:
 
 
 def runs_in(root: str, folder: str = RUNNING, but: Container[str] = ()) -> Iterator[RunFolder]:
-    """The runs in RUNNING or HISTORY, latest first, without those in `but`."""
+    """The runs in RUNNING or HISTORY, latest first, without those in `but`. Raises UserError.
+
+    A run whose files cannot be read safely is reported once and skipped.
+    """
     parent = os.path.join(root, folder)
-    try:
-        names = files.listdir(parent)
-    except OSError:
-        return
+    names = _names_in(parent)
     found = [name for name in names if name not in but and RUN_ID.fullmatch(name)]
     for name in sorted(found, key=_begun, reverse=True):
         path = os.path.join(parent, name)
         if files.isdir(path):
-            yield RunFolder(root, path)
+            run = RunFolder(root, path)
+            obstacle = run.obstacle()
+            if obstacle is None:
+                yield run
+            elif obstacle not in _reported:
+                _reported.add(obstacle)
+                Screen(sys.stderr).write(f"warning: {obstacle}; this run is skipped\n")
+
+
+def _names_in(parent: str) -> list[str]:
+    """The names in a folder of runs; an unreadable one must not pass for an empty one. Raises UserError."""
+    try:
+        return files.listdir(parent)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(
+            "unreadable-file",
+            f"cannot read {parent}: {reason(error)}",
+            "make it a folder that you can read, or move it away to start without runs",
+            EXIT_FAILURE,
+        ) from None
 
 
 def count_past(root: str, name: str) -> int:
@@ -60,10 +86,7 @@ def unfinished_before(run: RunFolder) -> RunFolder | None:
 
 def _called(root: str, folder: str, name: str) -> list[str]:
     """The ids of the runs in a folder whose files are named after `name`."""
-    try:
-        found = files.listdir(os.path.join(root, folder))
-    except OSError:
-        return []
+    found = _names_in(os.path.join(root, folder))
     return [one for one in found if one.startswith(f"{name}-") and len(one) == len(name) + _SUFFIX]
 
 
