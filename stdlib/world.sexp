@@ -20,5 +20,5 @@
 
 (define (exit &optional (code 0))
   (if (and (integer? code) (<= 0 code 255))
-      (effect:perform exit (code code))
+      (effect:perform exit (code (exact code)))
       (error 'type-error "`exit` takes a code from 0 to 255, not" code)))

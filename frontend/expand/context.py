@@ -296,7 +296,9 @@ class Context:
                 "form-as-value",
                 f"`{identifier.name}` is a {what}, not a value",
                 span,
-                help=f"to pass it on, wrap it: (lambda (x) ({identifier.name} …))",
+                help="the body follows the test: write (while test body…)"
+                if identifier.name == "do"
+                else f"to pass it on, wrap it: (lambda (x) ({identifier.name} …))",
             )
         return Literal(None)
 

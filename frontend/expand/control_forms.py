@@ -125,7 +125,8 @@ def expand_cond(x: Context, datum: Form, scope: Scope) -> Steps:
     clauses = datum.items[1:]
     for index, clause in enumerate(clauses):
         if not isinstance(clause, Form) or not clause.items or clause.tail is not None:
-            x.error("bad-clause", "a clause of `cond` is (test value…)", clause.span, help=f"write {COND}")
+            help = f"write {COND}; each clause has brackets around its test and its values"
+            x.error("bad-clause", "a clause of `cond` is (test value…)", clause.span, help=help)
             continue
         head, body = clause.items[0], clause.items[1:]
         if is_word(head, "else", scope):
@@ -231,15 +232,13 @@ def _case_tests(x: Context, head: Form, binding: Binding, seen: dict[Any, int]) 
 # --- loops ------------------------------------------------------------------------------
 
 
-@form("loop", LOOP, "Evaluate a body a number of times, or until it ends without `recur`.", 1)
+@form("loop", LOOP, "Evaluate a body a number of times, or until it ends without `recur`.", 2)
 def expand_loop(x: Context, datum: Form, scope: Scope) -> Steps:
     clause = datum.items[1]
     if isinstance(clause, Form) and all(isinstance(item, Form) for item in clause.items):
         return (yield _loop_with_variables(x, datum, clause, scope))
     count = yield clause, scope
-    if isinstance(count, Literal) and (
-        not isinstance(count.value, int) or count.value is True or count.value < 0
-    ):
+    if isinstance(count, Literal) and not is_count(count.value):
         x.error(
             "bad-count",
             _BAD_COUNT,
@@ -256,6 +255,11 @@ def expand_loop(x: Context, datum: Form, scope: Scope) -> Steps:
     choice = If(test, again, use(result, datum), span=datum.span)
     loop = Loop(((done, Literal(0)), (result, Literal(()))), choice, span=datum.span)
     return Let(((rounds, _checked_count(count, scope, clause)),), loop, span=datum.span)
+
+
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number, 0 or more; a float may be one, as for `integer?`."""
+    return (type(value) is int or (type(value) is float and value.is_integer())) and value >= 0
 
 
 def _checked_count(count: Core, scope: Scope, clause: Datum) -> Core:

@@ -39,6 +39,7 @@ from ..sexp.datum import Atom, Datum, Form
 from ..sexp.reader import read
 from ..source.files import text_source
 from .context import Context
+from .control_forms import is_count
 from .define_syntax import define_macro
 
 
@@ -160,7 +161,7 @@ def _is_literal(x: Context, clause: Clause, value: Datum) -> bool:
     """Whether a clause's value is known, so that it is checked here and not when the loop begins."""
     if not isinstance(value, Atom) or identifier_of(value) is not None:
         return False
-    if clause is _MAXIMUM and (type(value.value) is not int or value.value < 0):
+    if clause is _MAXIMUM and not is_count(value.value):
         x.error("bad-count", "`max-iterations` is a whole number, 0 or more", value.span)
     elif clause.name == "test-command" and not isinstance(value.value, str):
         x.error("bad-clause", "`test-command` is a string", value.span)

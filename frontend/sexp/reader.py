@@ -383,8 +383,14 @@ class _Reader:
         if line == self.crowded:
             return
         self.crowded = line
-        is_quote = '"' in (self.text[start], self.text[start - 1])
-        help = 'a quotation mark within a string is written \\"' if is_quote else None
+        here, before = self.text[start], self.text[start - 1]
+        help = None
+        if '"' in (here, before):
+            help = 'a quotation mark within a string is written \\"'
+        elif here == "'":
+            help = 'a string has double quotes: "text"; a single one quotes the datum after it'
+        elif here == ",":
+            help = "items of a list are separated by spaces, without commas"
         self.report("missing-space", "a space is missing before this", start, end, "", help)
 
     def drop_prefixes(self) -> None:

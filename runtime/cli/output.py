@@ -39,9 +39,9 @@ def warn(text: str) -> None:
 
 
 def write_json(value: Any) -> None:
-    import json
+    from ..journal.codec import json_text
 
-    write(json.dumps(secrets.known.mask_all(value), indent=2, ensure_ascii=False, default=str) + "\n")
+    write(json_text(secrets.known.mask_all(value), indent=2) + "\n")
 
 
 # --- errors -------------------------------------------------------------------------------------

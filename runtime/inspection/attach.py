@@ -6,7 +6,6 @@ before is not shown again.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -17,6 +16,7 @@ from ..host import clock
 from ..host.context import TICK
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from ..host.screen import Screen
+from ..journal.codec import json_text
 from ..journal.events import (
     EffectFinished,
     EffectStarted,
@@ -221,5 +221,5 @@ def _ended(attached: Attached, last: RunEnd | RunInterrupted | None, errors: Scr
     if isinstance(last, RunInterrupted):
         errors.write(again)
     elif kind == "flow" and outcome.value is not None:
-        screen.write(json.dumps(outcome.value, indent=2, ensure_ascii=False) + "\n")
+        screen.write(json_text(outcome.value, indent=2) + "\n")
     return outcome.exit_code

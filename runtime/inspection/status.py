@@ -17,7 +17,7 @@ from ..host import clock, files
 from ..host.errors import EXIT_OK, UserError
 from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, fit, printable
-from ..journal.codec import seconds
+from ..journal.codec import json_text, seconds
 from ..journal.events import ActionStart, RunEnd, RunInterrupted
 from ..journal.history import CRASHED, INTERRUPTED, EffectHistory, RunHistory
 from ..journal.run_folder import RunFolder, has_ended
@@ -367,7 +367,7 @@ def watch(run: RunFolder, as_json: bool, write: Any) -> int:
                 found = {name: status[name] for name in status if not name.endswith("elapsed_ms")}
                 found["actions"] = [{**action, "elapsed_ms": None} for action in status["actions"]]
                 if found != before:
-                    write(json.dumps(status, ensure_ascii=False) + "\n")
+                    write(json_text(status) + "\n")
                 before = found
             elif screen.is_live:
                 text = as_text(status, screen, screen.width - 1)

@@ -228,3 +228,22 @@ def _masked(packed: Any) -> Any:
     if isinstance(packed.get("$secret"), list):
         return masking.masked(masking.hidden(packed["$secret"]))
     return {masking.masked(name): _masked(item) for name, item in packed.items()}
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Data as the JSON that commands write: numbers that JSON does not have are strings.
+
+    They are "Infinity", "-Infinity" and "NaN", as `json.dumps` spells them without the quotes.
+    """
+    try:
+        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
+    except ValueError:
+        return json.dumps(_strict(value), indent=indent, ensure_ascii=False, allow_nan=False, default=str)
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    return json.dumps(value) if isinstance(value, float) and value - value != 0.0 else value

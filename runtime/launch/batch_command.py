@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from ..execution.driver import JOBS
 from ..host import secrets
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen
+from ..journal.codec import json_text
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
 from ..project.limits import Bounds
@@ -56,7 +56,7 @@ def _batch(command: Command, values: Values, targets: list[str], is_resuming: bo
         if values.json:
             job = {"job": what.number, "loop": what.values.target} if isinstance(what, Job) else {}
             answer = secrets.known.mask_all(job | outcome.to_json())
-            text = json.dumps(answer, ensure_ascii=False, default=str)
+            text = json_text(answer)
             answers.write_bytes((text + "\n").encode("utf-8", "replace"))
         statuses.append(outcome.status)
 

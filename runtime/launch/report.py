@@ -6,13 +6,13 @@ Owns the two streams: progress and messages, and the result, which is the only t
 
 from __future__ import annotations
 
-import json
 import sys
 
 from ...vm.code.image import Image
 from ..host import secrets
 from ..host.errors import UserError
 from ..host.screen import Screen
+from ..journal.codec import json_text
 from ..journal.outcome import Outcome
 from ..project.options import Values
 from . import early_signals
@@ -87,13 +87,13 @@ class Report:
             found = outcome.to_json() | ({"profile": profile} if profile else {})
             write_json(found)
         elif outcome.kind != "loop" and outcome.value is not None and not self.values.quiet:
-            text = json.dumps(secrets.known.mask_all(outcome.value), indent=2, ensure_ascii=False)
+            text = json_text(secrets.known.mask_all(outcome.value), indent=2)
             self.screen.deliver(self.screen.encode(text + "\n"))
 
 
 def write_json(value: Any) -> None:
     """Write one JSON object as a line of standard output, secrets masked."""
-    text = json.dumps(secrets.known.mask_all(value), ensure_ascii=False, default=str)
+    text = json_text(secrets.known.mask_all(value))
     Screen(sys.stdout).deliver((text + "\n").encode("utf-8", "replace"))
 
 

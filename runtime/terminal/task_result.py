@@ -9,6 +9,7 @@ from ...ir.diagnostics import CompileError, clean, to_json
 from ..effects.task import failed
 from ..host.errors import EXIT_USAGE, UserError
 from ..host.screen import Screen, printable
+from ..journal.codec import json_text
 from ..journal.outcome import Outcome
 
 INVALID = "input_validation_failure"
@@ -78,7 +79,7 @@ def failure(reason: str, message: str, details: dict[str, Any], notes: dict[str,
 
 
 def as_json(result: dict[str, Any]) -> str:
-    return json.dumps(result, indent=2, ensure_ascii=False, default=str) + "\n"
+    return json_text(result, indent=2) + "\n"
 
 
 def headline(result: dict[str, Any], screen: Screen) -> str:

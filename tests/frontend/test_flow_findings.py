@@ -97,6 +97,8 @@ PROGRAMS = """
 (loop ((i 0)) (try (recur i) (catch e 1))) ; error: recur-outside-loop
 (loop 3 (recur)) ; error: recur-outside-loop
 (loop -1 2) ; error: bad-count
+(loop 3) ; error: bad-form
+(loop 2.5 2) ; error: bad-count
 (do ((i 0 1)) 5 6) ; error: bad-clause
 (do ((i 0 (recur 1))) (true 1)) ; error: recur-outside-loop
 (loop "3" 2) ; error: bad-count
@@ -159,6 +161,13 @@ HELPS = {
     "(lenght '(1))": "did you mean `length`?",
     "(define (summarise x) x) (sumarise 1)": "did you mean `summarise`?",
     "(setq x 1)": "write (set! name value)",
+    "(for x (list 1) 2)": "write (for-each (lambda (item) body…) list), or `map` for the list of the values",
+    '(string-join (list "a") ",")': "write (join list separator)",
+    '(string-suffix? "a" "b")': "write (ends-with? string suffix)",
+    "(cond (false 1) (otherwise 2))": "the last clause begins with `else`: (else value…)",
+    "(while true do 1)": "the body follows the test: write (while test body…)",
+    "(string-append 'text' 1)": 'a string has double quotes: "text"; a single one quotes the datum after it',
+    "(list 1, 2)": "items of a list are separated by spaces, without commas",
     "(eval 1)": "there is no `eval`",
     "(define (f a &optional b) (list a b)) (f)": "its parameters are (a &optional b), in line 1",
     "(cons 1)": "write (cons item list)",

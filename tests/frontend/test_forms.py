@@ -75,6 +75,7 @@ VALUES = {
     "(define n 0) (loop 3 (set! n (+ n 2)) (* n 10))": "60",
     "(define n 0) (loop (begin (set! n (+ n 1)) n) (set! n (+ n 10)) n)": "11",
     "(loop 0 1)": "()",
+    "(loop 2.0 1)": "1",
     "(define n 0) (while (< n 3) (set! n (+ n 1)))": "()",
     "(define n 0) (while (< n 3) (set! n (+ n 1))) n": "3",
     "(define s 0) (for-each (lambda (x) (set! s (+ s x))) '(1 2 3)) s": "6",

@@ -51,6 +51,15 @@ def test_an_expression_is_run(llc: Llc) -> None:
     assert llc("run", "--expression=(list 1 2)").stdout == "[\n  1,\n  2\n]\n"
 
 
+def test_numbers_that_json_does_not_have(llc: Llc) -> None:
+    """An integer has all its digits, outside too; what is not finite is a string in JSON."""
+    done = llc(
+        "run", "-e", "(begin (log-message (expt 10 5000)) (list (expt 10 30000) (* 1e308 10)))", "--json"
+    )
+    found = json.loads(done.stdout, parse_int=len, parse_constant=lambda name: pytest.fail(name))
+    assert found["value"] == [30001, "Infinity"], done.stderr
+
+
 def test_a_flow_is_found_by_its_name(llc: Llc) -> None:
     """`.loops/<name>.sexp` is the flow `<name>`; what it says is shown, its value is last."""
     done = llc("run", "countdown", "--arg", "start=2")
@@ -108,6 +117,11 @@ def test_a_run_ends_with_the_code_a_flow_says(llc: Llc) -> None:
     done = llc("run", "-e", '(begin (try (exit 7) (catch e 1)) (log-message "not reached"))', "--json")
     assert (done.returncode, answer(done)["terminated_by"]) == (7, "exit")
     assert llc("run", "-e", "(exit)").returncode == 0
+
+
+def test_a_whole_float_is_an_exit_code(llc: Llc) -> None:
+    """As it is a count, and an index."""
+    assert [llc("run", "-e", f"(exit {code})").returncode for code in ("0.0", "3.0")] == [0, 3]
 
 
 def test_a_scripted_world_answers_a_flow(llc: Llc) -> None:

@@ -9,6 +9,8 @@ lower bounds may fault where it did not.
 
 from __future__ import annotations
 
+import sys
+
 from .faults import PrimitiveFault
 
 # Characters of a text, bits of an integer, items of a list, calls inside one another.
@@ -16,6 +18,19 @@ MAX_TEXT = 1 << 27
 MAX_BITS = 1 << 17
 MAX_ITEMS = 1 << 23
 MAX_CALLS = 1 << 20
+
+
+def allow_digits() -> None:
+    """Let Python read and write every integer that a program may have in decimal.
+
+    Its own limit, 4,300 digits, is for integers from outside without a bound; `MAX_BITS` is the bound here.
+    """
+    digits = MAX_BITS * 30103 // 100_000 + 2
+    if 0 < sys.get_int_max_str_digits() < digits:
+        sys.set_int_max_str_digits(digits)
+
+
+allow_digits()
 
 
 def set_bounds(
@@ -29,6 +44,7 @@ def set_bounds(
     MAX_BITS = MAX_BITS if bits is None else bits
     MAX_ITEMS = MAX_ITEMS if items is None else items
     MAX_CALLS = MAX_CALLS if calls is None else calls
+    allow_digits()
 
 
 def check_text(characters: int) -> None:
