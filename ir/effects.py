@@ -12,14 +12,16 @@ from __future__ import annotations
 
 # The type of each argument and result field. `value` is any plain data.
 FIELD_TYPES = {
-    "args": "map", "argv": "texts", "agent": "text", "by": "text", "choices": "texts", "code": "integer",
+    "allowed_tools": "texts", "args": "map", "argv": "texts", "agent": "text", "by": "text",
+    "choices": "texts", "code": "integer",
     "command": "text", "context": "map", "context_relevance": "map", "cwd": "text", "deadline_ms": "number",
     "default": "text", "definition": "map", "duration_ms": "number", "elapsed_ms": "number",
     "error": "map", "exit_code": "integer", "files": "texts", "fresh_context": "value", "handoff": "text",
     "history": "text", "history_config": "map", "inherited_context": "text", "input": "text", "inputs": "map",
     "limit": "integer", "limit_ms": "number", "matches": "list", "matching_strategy": "text",
     "max_tokens": "integer", "model": "text", "name": "text", "names": "texts", "on_unknown": "text",
-    "output": "text", "previous_outputs": "text", "program": "text", "prompt": "text", "query": "text",
+    "output": "text", "permissions": "text", "previous_outputs": "text", "program": "text",
+    "prompt": "text", "query": "text",
     "question": "text", "reason": "text", "reply": "map", "rerank": "value", "result": "map",
     "schema": "map", "seconds": "number", "session": "text", "signal": "text", "stderr": "text",
     "summary": "text", "template_description": "text", "template_name": "text", "template_subtype": "text",
@@ -192,10 +194,10 @@ EFFECT_ROWS = (
     ),
     EffectKind(
         "agent",
-        "command argv? agent? timeout_s? deadline_ms? on_unknown?",
+        "command argv? agent? model? permissions? allowed_tools? timeout_s? deadline_ms? on_unknown?",
         "output stderr exit_code duration_ms elapsed_ms usage? session? handoff? signal? timed_out? "
         "limit_ms? truncated? error?",
-        "Pass a slash command to the agent program.",
+        "Pass a prompt or a slash command to the agent program.",
         subject="command", waits=True, acts=True, is_action=True, is_work=True, is_model_call=True,
         scripted=f"{_ACTION_RULE} usage session handoff",
         optional="output stderr exit_code duration_ms elapsed_ms",

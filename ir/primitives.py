@@ -186,6 +186,16 @@ ROWS = (
     ),
     _row("trim_newline", "text", "A text without its final newline, as `$(…)` in a shell gives it."),
     _row("tail", "text count", "The last `count` characters of a text."),
+    _row("head_lines", "text count", "The first `count` lines of a text."),
+    _row("tail_lines", "text count", "The last `count` lines of a text."),
+    _row("head_bytes", "text count", "The first `count` bytes of a text in UTF-8, cut between characters."),
+    _row("tail_bytes", "text count", "The last `count` bytes of a text in UTF-8, cut between characters."),
+    _row(
+        "check_report",
+        "action",
+        "A check for the prompt of an agent: its command, exit code and the end of its output, bounded, "
+        "each line marked as data, without control characters; empty for null.",
+    ),
     _row("duration", "milliseconds", "A duration for people, such as `2m 34s`."),
     _row("string_length", "string", "How many characters a string has."),
     _row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -16,6 +17,9 @@ records.freeze()
 settings.register_profile("llc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("llc")
 
+
+# For root, agents are started as for any other user.
+os.environ["IS_SANDBOX"] = "1"
 
 # Started in the background of a script we ignore Ctrl-C, and so would each llc that a test interrupts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

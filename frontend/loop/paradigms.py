@@ -15,8 +15,21 @@ import attrs
 
 from ...ir.records import frozen
 from ...ir.spans import Span
-from ..source.schema import ARGUMENTS, BOOLEAN, MEASURE, NAME, TEMPLATE, TEXT, Spec, Type, block, choice, of
-from .schema import Convergence, Loop, LoopSettings, StateSpec
+from ..source.schema import (
+    ARGUMENTS,
+    BOOLEAN,
+    EXIT_CODES,
+    MEASURE,
+    NAME,
+    TEMPLATE,
+    TEXT,
+    Spec,
+    Type,
+    block,
+    choice,
+    of,
+)
+from .schema import Convergence, ExitCode, Loop, LoopSettings, StateSpec
 
 
 @frozen(kw_only=True)
@@ -32,7 +45,45 @@ class CallSpec(Spec):
     )
 
 
-ACTION = Type("either", options=(TEMPLATE, block(CallSpec)), says="a template or a call")
+@frozen(kw_only=True)
+class CommandSpec(Spec):
+    """A shell command where a paradigm takes an action."""
+
+    run: str = attrs.field(metadata=of(TEMPLATE, "The command, whatever it begins with."))
+
+
+@frozen(kw_only=True)
+class CheckSpec(Spec):
+    """A shell command where a paradigm takes a check, with the meaning of its exit codes."""
+
+    run: str = attrs.field(metadata=of(TEMPLATE, "The command, whatever it begins with."))
+    success: tuple[int, ...] | None = attrs.field(
+        default=None, metadata=of(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
+    )
+    failure: tuple[int, ...] | None = attrs.field(
+        default=None,
+        metadata=of(EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`. All others are errors."),
+    )
+
+
+@frozen(kw_only=True)
+class PromptSpec(Spec):
+    """An instruction for the agent where a paradigm takes an action."""
+
+    prompt: str = attrs.field(metadata=of(TEMPLATE, "What the agent should do, in words."))
+    feedback: bool | None = attrs.field(
+        default=None,
+        metadata=of(
+            BOOLEAN, "Whether the last check's result follows the prompt; absent: in repairs, not in checks."
+        ),
+    )
+
+
+ActionSpec = str | CallSpec | CommandSpec | PromptSpec
+JudgedSpec = str | CallSpec | CheckSpec | PromptSpec
+_SAYS = "an action"
+ACTION = Type("either", options=(TEMPLATE, *map(block, (CommandSpec, PromptSpec, CallSpec))), says=_SAYS)
+CHECK = Type("either", options=(TEMPLATE, *map(block, (CheckSpec, PromptSpec, CallSpec))), says=_SAYS)
 
 
 @frozen(kw_only=True)
@@ -43,8 +94,8 @@ class GoalSpec(LoopSettings):
         default=None, metadata=of(NAME, "The loop's name; absent: `goal-` and the goal's words.")
     )
     goal: str = attrs.field(metadata=of(TEXT, "What should be true."))
-    tools: tuple[str | CallSpec, ...] = attrs.field(
-        metadata=of(Type("list", ACTION, least=1), "The first checks, the others repair, one after another.")
+    tools: tuple[JudgedSpec, ...] = attrs.field(
+        metadata=of(Type("list", CHECK, least=1), "The first checks, the others repair, one after another.")
     )
 
 
@@ -53,9 +104,9 @@ class ConvergenceSpec(LoopSettings):
     """`paradigm: convergence`: a metric to drive toward a target."""
 
     name: str = attrs.field(metadata=of(NAME, "The loop's name."))
-    check: str | CallSpec = attrs.field(metadata=of(ACTION, "The command whose output is the metric."))
+    check: ActionSpec = attrs.field(metadata=of(ACTION, "The command whose output is the metric."))
     toward: int | float | str = attrs.field(metadata=of(MEASURE, "The target."))
-    using: str | CallSpec = attrs.field(metadata=of(ACTION, "The action that moves the metric."))
+    using: ActionSpec = attrs.field(metadata=of(ACTION, "The action that moves the metric."))
     tolerance: int | float | str = attrs.field(
         default=0, metadata=of(Type("measure", least=0), "How near counts as reached.")
     )
@@ -70,8 +121,8 @@ class Constraint(Spec):
     """One of `constraints`."""
 
     name: str = attrs.field(metadata=of(TEXT, "Names the states `check_<name>` and `fix_<name>`."))
-    check: str | CallSpec = attrs.field(metadata=of(ACTION, "The action that tells whether it holds."))
-    fix: str | CallSpec = attrs.field(metadata=of(ACTION, "The action that restores it."))
+    check: JudgedSpec = attrs.field(metadata=of(CHECK, "The action that tells whether it holds."))
+    fix: ActionSpec = attrs.field(metadata=of(ACTION, "The action that restores it."))
 
 
 @frozen(kw_only=True)
@@ -88,7 +139,7 @@ class InvariantsSpec(LoopSettings):
 class Until(Spec):
     """`until`: when the steps have done their work."""
 
-    check: str | CallSpec = attrs.field(metadata=of(ACTION, "The action that tells."))
+    check: JudgedSpec = attrs.field(metadata=of(CHECK, "The action that tells."))
     passes: bool = attrs.field(
         default=True, metadata=of(BOOLEAN, "Whether its `success` or its `failure` ends the loop.")
     )
@@ -99,7 +150,7 @@ class ImperativeSpec(LoopSettings):
     """`paradigm: imperative`: steps to repeat until a check passes."""
 
     name: str = attrs.field(metadata=of(NAME, "The loop's name."))
-    steps: tuple[str | CallSpec, ...] = attrs.field(
+    steps: tuple[ActionSpec, ...] = attrs.field(
         metadata=of(Type("list", ACTION, least=1), "The actions, one after another.")
     )
     until: Until = attrs.field(metadata=of(block(Until), "When to stop."))
@@ -176,14 +227,36 @@ def _state(
 ) -> StateSpec:
     """A state whose fields stand where `spans` says, and otherwise at `place`."""
     found = {key: span for key, span in (spans or {}).items() if span is not None}
-    action = fields.get("action")
-    if action is not None and not isinstance(action, str):
-        del fields["action"]
-        fields |= {"call": action.call, "args": action.args, "flawed": action.flawed}
+    action = fields.pop("action", None)
+    if isinstance(action, Spec):
+        fields["flawed"] = action.flawed
         found = {**dict(action.spans), **found}
+    match action:
+        case CallSpec():
+            fields |= {"call": action.call, "args": action.args}
+        case CommandSpec() | CheckSpec():
+            fields |= {"action": action.run, "action_type": "shell"}
+            found |= _moved(found, "run", "action")
+            if isinstance(action, CheckSpec) and (action.success, action.failure) != (None, None):
+                places = {key: span for key, span in found.items() if "success" in key or "failure" in key}
+                fields["evaluate"] = ExitCode(
+                    success=action.success, failure=action.failure, span=action.span, spans=places
+                )
+                found["key:evaluate"] = found.get("key:success") or found["key:failure"]
+        case PromptSpec():
+            told = action.feedback if action.feedback is not None else "next" in fields
+            fields |= {"action": action.prompt, "action_type": "prompt", "feedback": told}
+            found |= _moved(found, "prompt", "action")
+        case str():
+            fields["action"] = action
     if place is not None:
         found = {**dict.fromkeys((*fields, "name"), place), **found}
     return StateSpec(name=name, span=place, spans=found, **fields)
+
+
+def _moved(spans: Mapping[str, Span], key: str, to: str) -> dict[str, Span]:
+    """The places of a key under another name."""
+    return {prefix + to: spans[prefix + key] for prefix in ("", "key:") if prefix + key in spans}
 
 
 def _done(spec: LoopSettings, initial: str, name: str = "done") -> StateSpec:

@@ -309,13 +309,21 @@ class StateSpec(Spec):
     name: str
     action: str | None = attrs.field(
         default=None,
-        metadata=of(TEMPLATE, "A shell command, or a slash command such as `/ll:check_code fix`."),
+        metadata=of(TEMPLATE, "A shell command, a slash command such as `/ll:check_code fix`, or a prompt."),
     )
     action_type: str | None = attrs.field(
         default=None,
         metadata=of(
-            choice("shell", "slash", "ask"),
-            "Which it is, where its look does not say it; `ask` puts the action as a question to a person.",
+            choice("shell", "prompt", "slash", "slash_command", "ask"),
+            "Which it is, where its look does not say it: `prompt`, `slash` and `slash_command` give it to "
+            "the agent, `ask` puts it as a question to a person.",
+        ),
+    )
+    feedback: bool = attrs.field(
+        default=False,
+        metadata=of(
+            BOOLEAN,
+            "Whether the last check's command, exit code and the end of its output follow a prompt, as data.",
         ),
     )
     choices: tuple[str, ...] | None = attrs.field(
@@ -389,6 +397,20 @@ class StateSpec(Spec):
         metadata=of(
             choice("rerun", "ask", "fail"),
             "What a resumed run does with an action that may have run; absent: `rerun`.",
+        ),
+    )
+    permissions: str | None = attrs.field(
+        default=None,
+        metadata=of(
+            choice("skip", "edit", "plan", "ask"),
+            "What the agent may do without asking: all, edits, plans only, or as set; absent: the loop's.",
+        ),
+    )
+    model: str | None = attrs.field(default=None, metadata=of(TEXT, "The agent's model; absent: the loop's."))
+    allowed_tools: tuple[str, ...] | None = attrs.field(
+        default=None,
+        metadata=of(
+            Type("list", TEXT, least=1), "Tools that the agent may use as well, such as `Bash(pytest *)`."
         ),
     )
     budget: Budget | None = attrs.field(
@@ -486,6 +508,22 @@ class LoopSettings(Spec):
             "What runs slash commands: a name of `.loops/config.yaml`, or see `agent`.",
         ),
     )
+    permissions: str | None = attrs.field(
+        default=None,
+        metadata=of(
+            choice("skip", "edit", "plan", "ask"),
+            "What agents may do without asking: all, edits, plans only, or as set; absent: `skip`.",
+        ),
+    )
+    model: str | None = attrs.field(
+        default=None, metadata=of(TEXT, "The agent's model; absent: its own choice.")
+    )
+    allowed_tools: tuple[str, ...] | None = attrs.field(
+        default=None,
+        metadata=of(
+            Type("list", TEXT, least=1), "Tools that the agent may use as well, such as `Bash(pytest *)`."
+        ),
+    )
     on_handoff: str = attrs.field(
         default="end",
         metadata=of(
@@ -529,11 +567,11 @@ class Loop(LoopSettings):
         return self.budget is not None or any(state.budget is not None for state in self.states.values())
 
     def kind_of(self, state: StateSpec) -> str:
-        """`shell`, `slash` or `ask`: what a state's action is, its context looked into; or `call`."""
+        """`shell`, `slash` (for the agent), `ask` or `call`: what a state does, its context looked into."""
         if state.call is not None:
             return "call"
         if state.action_type is not None:
-            return state.action_type
+            return _AGENT_TYPES.get(state.action_type, state.action_type)
         action = state.action or ""
         if action[:1].isalnum():
             return "shell"  # neither white space, nor a slash, nor a variable
@@ -566,6 +604,8 @@ class Loop(LoopSettings):
 
 # How a state is judged that does not say how.
 _BY_MODEL, _BY_ANSWER, _BY_EXIT_CODE = LlmStructured(), Answer(), ExitCode()
+# What is given to the agent, whatever it begins with.
+_AGENT_TYPES = {"prompt": "slash", "slash_command": "slash"}
 # How deep a context value may refer to others.
 MAX_NESTING = 100
 _CONTEXT_FIRST = re.compile(r"\s*\$\{(?:raw:)?context\.([^}:]+)\}")

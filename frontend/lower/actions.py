@@ -8,18 +8,20 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.builder import prim, store
-from ...ir.nodes import Branch, Expr, Goto, Note, Slot
+from ...ir.nodes import Branch, Const, Expr, Goto, Note, Slot
 from ..loop.schema import StateSpec
 from . import calls, templates
 from .budgets import check_budget, spend
 from .chain import Chain
-from .context import LoopContext
+from .context import CHECKED, LoopContext
 from .templates import Needs
 
 _EFFECTS = {"shell": "shell", "slash": "agent", "ask": "ask"}
 # What an agent hands on when its context is full, and what it was asked to do.
 HANDED = prim("get", Slot("last"), "handoff")
 ASKED = Slot("asked")
+# The command of a check, where it holds variables.
+RAN = Slot("ran")
 CARRIED = "\n\nThe session before this one ran out of context, and handed over with:\n\n"
 
 
@@ -35,6 +37,13 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
     command = templates.text_of(template, context.place(state, "action", state.action), needs)
     default = _default_answer(context, state, needs)
     context.prepare(chain, state, "act", needs)
+    if context.reads_checked and context.is_check(state):
+        context.commands[state.name] = command
+        if not isinstance(command, Const):
+            chain.add(store(RAN.name, command))
+            command = context.commands[state.name] = RAN
+    if kind == "agent" and state.feedback:
+        command = prim("concat", command, prim("check_report", CHECKED))
     args: dict[str, Any] = {"question" if kind == "ask" else "command": command}
     if kind == "ask":
         args["choices"] = state.choices
@@ -45,6 +54,9 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
             args["agent"] = context.loop.agent
         elif context.loop.agent is not None:
             args["argv"] = (context.loop.agent.program, *context.loop.agent.args)
+        for key in ("model", "permissions", "allowed_tools"):
+            own = getattr(state, key)
+            args[key] = own if own is not None else getattr(context.loop, key)
         if context.loop.on_handoff != "end":
             chain.add(store(ASKED.name, command))
             args["command"] = ASKED

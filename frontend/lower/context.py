@@ -27,6 +27,8 @@ from .templates import Needs, Place
 VERDICT = prim("get", Slot("result"), "verdict")
 DETAILS = prim("get", Slot("result"), "details")
 CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
+# The result of the last check with its command, for prompts that are told it.
+CHECKED = Slot("checked")
 # The active time of the run at which the time of a loop inside it is over.
 DEADLINE = Slot(call_limits.DEADLINE)
 
@@ -99,6 +101,9 @@ class LoopContext:
         }
         used = [v for template in self.templates.values() for v in template.variables]
         self.reads_prev = any(variable.namespace == "prev" for variable in used)
+        self.reads_checked = any(state.feedback for state in loop.states.values())
+        # The commands of states that are judged, for prompts that are told the last check.
+        self.commands: dict[str, Expr] = {}
         read = {variable.path[0] for variable in used if variable.namespace == "loop"}
         self.reads_start = "started_at" in read
         self.reads_elapsed = inner is not None and not read.isdisjoint({"elapsed", "elapsed_ms"})
@@ -130,6 +135,10 @@ class LoopContext:
         routed = self.error_route(state) is not None
         handler = Handler(f"{state.name}/error", "fault") if routed else None
         return Chain(self.builder, handler, span=state.span)
+
+    def is_check(self, state: StateSpec) -> bool:
+        """Whether what the state runs is judged."""
+        return state.acts and state.next is None and not state.is_terminal
 
     def remember(self, state: StateSpec) -> list[Instruction]:
         """Make the action that ran the `prev` of the states to come."""

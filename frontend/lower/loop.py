@@ -37,7 +37,7 @@ from ..loop.schema import CURRENT, Loop, StateSpec
 from ..loop.texts import Within
 from . import actions, templates
 from .chain import Chain
-from .context import DEADLINE, VERDICT, LoopContext
+from .context import CHECKED, DEADLINE, VERDICT, LoopContext
 from .evaluators import Evaluation
 
 # Nodes that occur in every state are created once.
@@ -46,6 +46,8 @@ COUNT_ITERATION = store("iteration", prim("add", ITERATION, 1))
 COUNT_LAP = store("lap", prim("add", LAP, 1))
 COUNT_STEP = store("steps", prim("add", STEPS, 1))
 BROKEN = prim("or", prim("get", Slot("last"), "timed_out"), prim("get", Slot("last"), "error"))
+# By 126 and 127 a shell says that it could not run the command.
+NOT_RUN = prim("or", *BROKEN.args, prim("contains", (126, 127), prim("get", Slot("last"), "exit_code")))
 FORGET_LAST = store("last", None)
 
 # The limit that is reached when the loop's time ends between two iterations.
@@ -207,7 +209,10 @@ class Lowering(LoopContext):
             self.watch_deadline(chain, state)
         if state.next is not None:
             if state.acts:
-                chain.unless(BROKEN, f"{state.name}/crashed", f"{state.name}/route")
+                is_command = state.call is None and not state.asks
+                chain.unless(
+                    NOT_RUN if is_command else BROKEN, f"{state.name}/crashed", f"{state.name}/route"
+                )
                 self.crashed(state)
             self.go(chain, state, state.next, verdict=False)
         else:
@@ -219,6 +224,9 @@ class Lowering(LoopContext):
         """The verdict on what the action gave, and where it leads."""
         evaluation = Evaluation(self, chain, state)
         evaluation.lower()
+        if self.reads_checked and self.is_check(state):
+            command = self.commands.get(state.name, state.call)
+            chain.add(store(CHECKED.name, prim("put", Slot("last"), "command", command)))
         self.note_verdict(chain, state, evaluation.type)
         self.route(chain, state)
 

@@ -116,6 +116,13 @@ def read(variable: Variable, place: Place, needs: Needs) -> Expr:
         value = base
     if variable.path[-1] in PRINTED and variable.namespace in ("captured", "prev"):
         value = prim("trim_newline", value)
+    return filtered(variable, value)
+
+
+def filtered(variable: Variable, value: Expr) -> Expr:
+    """The part of a value that the variable's filters take."""
+    for part, count in variable.filters:
+        value = prim(part, value, count)
     return value
 
 
@@ -124,7 +131,7 @@ def lenient(template: Template, place: Place, needs: Needs) -> Expr:
     variable = template.single
     if isinstance(variable, Variable):
         base, path = base_of(variable, place, needs)
-        return prim("lookup_or", base, path, variable.default or "")
+        return filtered(variable, prim("lookup_or", base, path, variable.default or ""))
     missing: Expr | None = None
     for variable in template.variables:
         base, path = base_of(variable, place, needs)

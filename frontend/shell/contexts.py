@@ -33,10 +33,11 @@ from .hazards import (
 from .heredocs import Heredoc
 from .interpreters import (
     AS_NUMBER,
+    RUN_BY_SHELL,
     condition_reader,
     input_reader,
     is_evaluated,
-    name_runner,
+    names_run,
     reader_of,
 )
 from .taint import tainted_places
@@ -154,9 +155,8 @@ class _Reader:
         name = re.split(r"\W", assignment[0])[0]
         if self.places[at].hazard is not None:
             return
-        runner = name_runner(self.text, name)
-        if runner is not None:
-            self.places[at] = attrs.evolve(self.places[at], hazard=runner)
+        if names_run(self.text, name):
+            self.places[at] = attrs.evolve(self.places[at], hazard=RUN_BY_SHELL)
         elif is_evaluated(name, self.text[:at], is_declared=is_declared):
             self.places[at] = attrs.evolve(self.places[at], hazard=AS_NUMBER)
 

@@ -33,7 +33,8 @@ class Type(NamedTuple):
         scalar (a text, or a number or word that is taken as one), integer, number,
         measure (a number or a template), boolean, choice, json (any value), list, map,
         spec (a block), tagged (a block whose `tag` key selects one of `specs`),
-        either (one of `options`, selected by whether the value is a scalar, a list or a mapping),
+        either (one of `options`, selected by whether the value is a scalar, a list or a mapping; among
+        several blocks by which of their required keys is given),
         node (any value; the class that declares it reads the tree itself).
     item: type of a list's items or of a map's values.
     specs: the classes that a block may be.

@@ -285,11 +285,32 @@ class SchemaReader:
     def either(self, type: Type, node: Node, path: str, places: dict[str, Node]) -> Any:
         """One of several types: the one that is written as this node is."""
         form = "list" if isinstance(node, Sequence) else "map" if isinstance(node, Mapping) else "scalar"
-        for option in type.options:
-            if _FORMS.get(option.kind, "scalar") == form:
-                return self.value(option, node, path, places)
+        fitting = [option for option in type.options if _FORMS.get(option.kind, "scalar") == form]
+        if len(fitting) > 1 and isinstance(node, Mapping):
+            return self.one_block(fitting, node, path)
+        if fitting:
+            return self.value(fitting[0], node, path, places)
         is_short = isinstance(node, Scalar) and node.text and any(o.kind == "list" for o in type.options)
         return self.wrong(type, node, path, f"write `[{node.text}]`" if is_short else None)  # type: ignore[union-attr]
+
+    def one_block(self, options: list[Type], node: Mapping, path: str) -> Any:
+        """One of several blocks: the one whose required key is given."""
+        keys = {key: option for option in options for key in required_of(option.specs[0])}
+        given = [key for key in keys if key in node.entries]
+        place = self.document.span(node)
+        if len(given) == 1:
+            spec = self.block(keys[given[0]].specs[0], node, place, f"`{path}`")
+            return BAD if spec is None else spec
+        listed = ", ".join(f"`{key}`" for key in keys)
+        if given:
+            again = self.document.span(node.entries[given[1]][0])
+            message = f"`{path}` has both `{given[0]}` and `{given[1]}`"
+            return self.error("contradictory-keys", message, again, "given too", f"keep one of {listed}")
+        unknown = next(iter(node.entries), "")
+        help = f"it needs one of {listed}"
+        if unknown and nearest(unknown, keys) is not None:
+            help = suggest(unknown, keys, "one of") or help
+        return self.error("missing-field", f"`{path}` does not say what to do", place, "begins here", help)
 
     def choice(self, type: Type, node: Node, path: str) -> Any:
         text = self.text(Type("text"), node, path)

@@ -107,6 +107,7 @@ class Variable:
     quoting: "none", or how the text must be quoted: a key of `QUOTING_PRIMITIVES`.
     start, end: offsets of `${…}` in the template's text; for a variable inside a context value, of
     the outermost variable that brought it in. is_given: a `context` value known only to a run.
+    filters: primitives that take a part of the value, with their counts, in order.
     """
 
     namespace: str
@@ -117,6 +118,7 @@ class Variable:
     start: int = attrs.field(default=0, eq=False)
     end: int = attrs.field(default=0, eq=False)
     is_given: bool = False
+    filters: tuple[tuple[str, int], ...] = ()
 
     @property
     def name(self) -> str:
@@ -131,6 +133,8 @@ class Variable:
     @property
     def is_number(self) -> bool:
         """Whether its value is always a whole number."""
+        if self.filters:
+            return False
         is_result = self.namespace in ("captured", "prev") or self.path[:1] == ("details",)
         has_number = self.default is None or re.fullmatch(r"[0-9]{1,18}", self.default) is not None
         return is_result and self.path[-1] in _NUMBERS and has_number

@@ -57,7 +57,8 @@ def parse(
 
 
 _VARIABLE = re.compile(
-    r"\$\{(?P<raw>raw:)?(?P<space>[^\W\d]\w*)(?P<path>(?:\.[\w-]+)+)(?P<default>:default=[^}]*)?\}"
+    r"\$\{(?P<raw>raw:)?(?P<space>[^\W\d]\w*)(?P<path>(?:\.[\w-]+)+)"
+    r"(?P<filters>(?::(?:head|tail|bytes)=[0-9]{1,9})*)(?P<default>:default=[^}]*)?\}"
 )
 # Meant as a variable, not as the shell's own: a name and a dot.
 _MEANT = re.compile(r"\$\{(?:raw:)?(?P<space>[^\W\d]\w*)\.")
@@ -119,6 +120,7 @@ class _Parser:
                     found["raw"] is not None,
                     start=place.start,
                     end=place.end,
+                    filters=_filters(found["filters"]),
                 ),
                 end,
             )
@@ -145,8 +147,8 @@ class _Parser:
                 "malformed-variable",
                 f"`{written[:80]}` is not a variable",
                 place,
-                "write `${namespace.name}`, with a default `${namespace.name:default=text}`; "
-                + _LITERAL_HELP,
+                "write `${namespace.name}`, with a default `${namespace.name:default=text}`, a part of it "
+                "`${namespace.name:tail=200}`; " + _LITERAL_HELP,
             )
         elif self.kind == "value":
             self.bare_name(text[start + 2 : close], place)
@@ -176,6 +178,13 @@ class _Parser:
     # --- putting in place what is known ---------------------------------------------------
 
     def inline(self, variable: Variable, trail: tuple[str, ...]) -> Iterator[Part]:
+        if variable.filters and variable.namespace in ("context", "loop", "state"):
+            self.problem(
+                "malformed-variable",
+                f"`{variable.text}` is the author's own text, of which no part is taken",
+                variable,
+                "`:head`, `:tail` and `:bytes` are for `prev`, `captured`, `result` and `env`",
+            )
         if variable.namespace != "context" or self.context is None:
             text = self.known.get(variable.name)
             yield variable if text is None else self.sized(variable, text)
@@ -272,6 +281,16 @@ class _Parser:
                     "give it a context value of its own",
                 )
         return "".join(_as_literal(part).text for part in parts if not isinstance(part, Variable))
+
+
+def _filters(text: str) -> tuple[tuple[str, int], ...]:
+    """What `:head=3:bytes=100` says, as (primitive, count): bytes are taken from the end that lines are."""
+    found = []
+    side = "tail"
+    for name, _, number in (part.partition("=") for part in text.split(":")[1:]):
+        side = side if name == "bytes" else name
+        found.append((f"{side}_bytes" if name == "bytes" else f"{name}_lines", int(number)))
+    return tuple(found)
 
 
 def _walk(value: Any, path: tuple[str, ...]) -> Any:

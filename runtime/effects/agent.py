@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ..host import files
+from ..host import environment, files
 from ..host.context import Context
 from ..host.paths import ROOT
 from ..project import configuration
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 VARIABLE = "LLC_AGENT"
 _HELP = f"name the agent program in the loop's `agent:` or in {VARIABLE}"
 _HANDOFF = re.compile(r"^[ \t>*#`_-]*CONTEXT_HANDOFF:[*`_]*[ \t]*", re.MULTILINE)
+ROOT_NOTE = "[llc: claude refuses `permissions: skip` as root; it gets `acceptEdits` and allowed tools]\n"
 # Characters of a hand-off that are carried on, and of a result that stay in memory.
+_NOT_KNOWN = ("Unknown command:", "Unknown skill:", "Unknown slash command:")
 LONGEST_HANDOFF = 64 * 1024
 _LONGEST = 1 << 20
 
@@ -55,7 +57,9 @@ def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[st
     the session to continue.
     """
     try:
-        program = chosen(args, runner.env)
+        program = chosen(args, runner.env).asked(args)
+        if program.unknown_options:
+            raise _Refused("unknown-option", _no_option(program))
     except _Refused as error:
         return failure(context, 126, kind=error.kind, message=error.message)
     name = program.argv[0]
@@ -68,14 +72,20 @@ def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[st
         where = "does not exist" if "/" in name else "is not on PATH"
         return failure(context, 127, kind="not-found", message=f"`{name}` {where}; {_HELP}")
     stream, listening = _listen(program, context)
+    # With IS_SANDBOX the user declares that root may have every permission.
+    is_root = program.is_claude and environment.geteuid() == 0 and runner.env.get(b"IS_SANDBOX") != b"1"
+    if is_root and program.skips_permissions() and context.on_output is not None:
+        context.on_output("stderr", ROOT_NOTE)
+    prompt = args["command"]
     try:
-        words = program.words(args["command"], args.get("session"))
-        result = runner.run(path, words, args, listening)
+        words = program.words(prompt, args.get("session"), is_root)
+        result = runner.run(path, words, args, listening, prompt if program.reads_prompt else None)
     except NotStarted as error:
         return error.result(context)
     if stream is not None:
         stream.finish()
     _read(result, program, stream, context)
+    _check_exit(result, stream)
     # It ran; what it used is unknown unless its output says so.
     result.setdefault("usage", usage_of({}))
     handed = handoff_of(result["output"])
@@ -96,6 +106,29 @@ def handoff_of(output: str) -> str | None:
         return None
     after, before = output[found.end() :].strip(), output[: found.start()].strip()
     return after[:LONGEST_HANDOFF] or before[-LONGEST_HANDOFF:] or "(it said nothing more)"
+
+
+def _check_exit(result: dict[str, Any], stream: Stream | None) -> None:
+    """An exit code that is not 0 is an error, unless the agent only ran out of turns.
+
+    The evaluator `exit_code` judges it by its number all the same.
+    """
+    report = stream.report if stream is not None else None
+    if report is not None and report.get("subtype") == "error_max_turns":
+        return
+    if result["exit_code"] and not any(key in result for key in ("error", "signal", "timed_out")):
+        told = next(
+            (line for line in reversed((result["stderr"] or result["output"]).splitlines()) if line), ""
+        )
+        message = f"the agent ended with exit code {result['exit_code']}" + (
+            f": {told[:500]}" if told else ""
+        )
+        result["error"] = {"kind": "failed-exit", "message": message}
+
+
+def _no_option(program: Agent) -> str:
+    named = " and ".join(f"`{name}`" for name in program.unknown_options)
+    return f"`{program.argv[0]}` cannot be told {named}; write that into its arguments under `agents`"
 
 
 # --- which program ----------------------------------------------------------------------------
@@ -222,6 +255,29 @@ def _take_report(
     if report.get("is_error") is True and subtype != "error_max_turns" and "timed_out" not in result:
         told = text if isinstance(text, str) and text.strip() else subtype or "it does not say why"
         _lacks(result, f"the agent failed: {' '.join(told.split())[:500]}", kind="agent-failed", always=True)
+    elif "timed_out" not in result:
+        _check_work(result, report)
+
+
+def _check_work(result: dict[str, Any], report: dict[str, Any]) -> None:
+    """An agent that took no turn, or was refused a tool, did not do its work, whatever its exit code."""
+    refused = report.get("permission_denials")
+    text = " ".join(str(report.get("result") or "").split())[:500]
+    if report.get("num_turns") == 0 or text.startswith(_NOT_KNOWN):
+        _lacks(result, f"the agent did no work: {text or 'it took no turn'}", kind="no-work", always=True)
+    elif isinstance(refused, list) and refused:
+        tools = ", ".join(dict.fromkeys(_denied(entry) for entry in refused[:20]))
+        message = f"the agent was refused {tools}; allow it with `allowed_tools` or `permissions`"
+        _lacks(result, message[:1000], kind="refused", always=True)
+
+
+def _denied(entry: Any) -> str:
+    """A refused tool as `allowed_tools` names it."""
+    if not isinstance(entry, dict):
+        return "a tool"
+    name, given = str(entry.get("tool_name")), entry.get("tool_input")
+    about = given.get("command") or given.get("file_path") if isinstance(given, dict) else None
+    return f"{name}({' '.join(str(about).split())[:100]})" if about else name
 
 
 def _put_output(result: dict[str, Any], text: str, raw: str) -> None:

@@ -137,7 +137,7 @@ class Mailbox:
         if self.answer_path is None:
             return None
         try:
-            with files.open_regular(self.answer_path) as file:
+            with files.open(self.answer_path, "rb") as file:
                 found = json.loads(file.read(4 * LONGEST_ANSWER))
             if found["question"] == secrets.masked(self.question) and isinstance(found["answer"], str):
                 return str(found["answer"])

@@ -97,8 +97,12 @@ class Runner:
                 return candidate.decode("utf-8", "surrogateescape")
         return None
 
-    def run(self, path: str, argv: list[str], args: dict[str, Any], context: Context) -> dict[str, Any]:
+    def run(
+        self, path: str, argv: list[str], args: dict[str, Any], context: Context, given: str | None = None
+    ) -> dict[str, Any]:
         """Run the program at `path` to its end; the result of a `shell` effect.
+
+        given: the text of its standard input; None: that is empty.
 
         A path without a slash is looked for on PATH as this process has it. `args` give `timeout_s` and
         `deadline_ms`. Raises `NotStarted`, and `Interrupted` when the wait was cut short (the group has
@@ -108,7 +112,14 @@ class Runner:
         limit, limited_by = context.limit(args, own="action")
         if limit is not None and limit <= 0:
             return failure(context, 124, timed_out=limited_by)
-        child = _Child(self, path, argv, context)
+        if given is None:
+            child = _Child(self, path, argv, context, self._null)
+        else:
+            # A file, not a pipe: a program that does not read its input is not waited for.
+            with files.TemporaryFile() as source:
+                source.write(given.encode("utf-8", "surrogateescape"))
+                source.seek(0)
+                child = _Child(self, path, argv, context, source.fileno())
         try:
             end = None if limit is None else started + limit
             timed_out = child.watch(end, limited_by, self._left_behind)
@@ -135,7 +146,9 @@ class Runner:
             result["truncated"] = truncated
         return result
 
-    def spawn(self, path: str, argv: list[str], context: Context, output: int, errors: int) -> int:
+    def spawn(
+        self, path: str, argv: list[str], context: Context, source: int, output: int, errors: int
+    ) -> int:
         env = self.env
         for name, value in context.variables.items():
             if value is None:
@@ -148,7 +161,7 @@ class Runner:
             [word.encode("utf-8", "surrogateescape") for word in argv],
             env,
             file_actions=(
-                (processes.POSIX_SPAWN_DUP2, self._null, 0),
+                (processes.POSIX_SPAWN_DUP2, source, 0),
                 (processes.POSIX_SPAWN_DUP2, output, 1),
                 (processes.POSIX_SPAWN_DUP2, errors, 2),
             ),
@@ -192,7 +205,7 @@ class _Child:
         "stderr",
     )
 
-    def __init__(self, runner: Runner, path: str, argv: list[str], context: Context) -> None:
+    def __init__(self, runner: Runner, path: str, argv: list[str], context: Context, source: int) -> None:
         self._runner = runner
         self._context = context
         self.status: int | None = None
@@ -203,7 +216,7 @@ class _Child:
             ends += pipes.pipe()
             output, output_end, errors, errors_end = ends
             self._since = processes.tick_now()
-            self.pid = runner.spawn(path, argv, context, output_end, errors_end)
+            self.pid = runner.spawn(path, argv, context, source, output_end, errors_end)
         except (OSError, ValueError) as error:
             for descriptor in ends:
                 files.close(descriptor)

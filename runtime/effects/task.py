@@ -404,7 +404,7 @@ class _Task:
         if "timed_out" in result:
             self.timed_out = result["timed_out"]
             raise Failed("execution_timeout", "the agent took too long")
-        if "error" in result:
+        if "error" in result and result["error"]["kind"] != "failed-exit":
             raise Failed("subtask_failure", result["error"]["message"], kind=result["error"]["kind"])
         if result["exit_code"]:
             said = (result["stderr"].strip() or result["output"].strip())[-500:]

@@ -52,7 +52,7 @@ def facts(run: RunFolder) -> dict[str, Any] | None:
 
 def _cached(path: str, size: int) -> dict[str, Any] | None:
     try:
-        with files.open_regular(path) as file:
+        with files.open(path, "rb") as file:
             found = json.loads(file.read(16 << 20))
     except (OSError, ValueError, RecursionError):
         return None

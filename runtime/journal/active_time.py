@@ -83,7 +83,7 @@ class ActiveFile:
         line = seal({"event": FILE, "elapsed_ms": self._elapsed_ms()})
         with contextlib.suppress(OSError):
             if self._fd < 0:
-                self._fd = files.open_regular_handle(self._path, files.O_WRONLY | files.O_CREAT)
+                self._fd = files.open_handle(self._path, files.O_WRONLY | files.O_CREAT, 0o600)
             files.pwrite(self._fd, line, 0)
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ def discard(folder: str) -> None:
 def read(folder: str) -> int:
     """The milliseconds in the file of a run's folder; 0 where it is missing or damaged."""
     try:
-        with files.open_regular(os.path.join(folder, FILE)) as file:
+        with files.open(os.path.join(folder, FILE), "rb") as file:
             event = unseal(file.read(_LONGEST).partition(b"\n")[0])
     except OSError:
         return 0

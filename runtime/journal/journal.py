@@ -114,7 +114,7 @@ class Blobs:
         if len(name) != 64 or not all(ch in "0123456789abcdef" for ch in name):
             raise BlobError("a recorded output has no usable name")
         try:
-            with files.open_regular(os.path.join(self.folder, name)) as file:
+            with files.open(os.path.join(self.folder, name), "rb") as file:
                 data = file.read()
         except OSError as error:
             raise BlobError(f"recorded output {name[:12]}… cannot be read: {reason(error)}") from None
@@ -132,8 +132,7 @@ class Blobs:
     @staticmethod
     def _holds(path: str, size: int) -> bool:
         try:
-            found = files.lstat(path)
-            return found.st_size == size and files.irregular(found.st_mode) is None
+            return files.stat(path).st_size == size
         except OSError:
             return False
 
@@ -236,7 +235,7 @@ class Journal:
     @classmethod
     def _open(cls, path: str, flags: int, now: Callable[[], str], lines: int = 0) -> Journal:
         try:
-            fd = files.open_regular_handle(path, files.O_WRONLY | files.O_APPEND | flags)
+            fd = files.open_handle(path, files.O_WRONLY | files.O_APPEND | flags, 0o600)
         except OSError as error:
             raise JournalError(f"cannot write {path}: {reason(error)}") from None
         return cls(fd, path, now, lines)
@@ -311,7 +310,7 @@ class Journal:
         """Open the file again, if it is not."""
         if self._fd < 0:
             try:
-                self._fd = files.open_regular_handle(self.path, files.O_WRONLY | files.O_APPEND)
+                self._fd = files.open_handle(self.path, files.O_WRONLY | files.O_APPEND)
             except OSError as error:
                 raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
 
@@ -341,7 +340,7 @@ def set_aside(path: str, offset: int) -> str | None:
     None where there was nothing to cut. Raises JournalError.
     """
     try:
-        with files.open_regular(path, "r+b") as file:
+        with files.open(path, "r+b") as file:
             file.seek(offset)
             rest = file.read()
             if not rest:

@@ -72,7 +72,7 @@ class JournalReader:
 
     def __init__(self, path: str, offset: int = 0, lines: int = 0) -> None:
         try:
-            self._file = files.open_regular(path)
+            self._file = files.open(path, "rb")
         except OSError as error:
             raise ReadError(f"cannot read {path}: {reason(error)}") from error
         self._file.seek(offset)
@@ -143,7 +143,7 @@ def read(path: str, offset: int = 0, lines: int = 0) -> Iterator[Event | Damage]
 def last_event(path: str) -> Event | None:
     """The event on the last line of a journal; None where the line is damaged or cannot be read."""
     try:
-        with files.open_regular(path) as file:
+        with files.open(path, "rb") as file:
             size = file.seek(0, files.SEEK_END)
             length = _TAIL
             while True:

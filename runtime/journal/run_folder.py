@@ -138,7 +138,7 @@ class RunFolder:
     def has_line_end(self, offset: int, crc: str) -> bool:
         """Whether a line of the journal with that checksum ends at `offset`."""
         try:
-            with files.open_regular(self.journal) as file:
+            with files.open(self.journal, "rb") as file:
                 file.seek(max(0, offset - _TAIL))
                 return file.read(_TAIL) == b'"%s"}\n' % crc.encode("ascii", "replace")
         except (OSError, ValueError):
@@ -159,7 +159,7 @@ class RunFolder:
 
     def read(self, name: str) -> bytes:
         """The content of a document. Raises OSError."""
-        with files.open_regular(self.place(name)) as file:
+        with files.open(self.place(name), "rb") as file:
             return file.read()
 
     def write(self, name: str, data: bytes, durable: bool = True) -> None:
@@ -174,19 +174,6 @@ class RunFolder:
         """Make the names of the run and its documents durable."""
         sync_folder(self.path)
         sync_folder(os.path.dirname(self.path))
-
-    def obstacle(self) -> str | None:
-        """Why the lock file or the journal cannot be read safely; None if they can, or are missing."""
-        for path in (self.lock, self.journal):
-            try:
-                kind = files.irregular(files.lstat(path).st_mode)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                return f"{path} cannot be read: {reason(error)}"
-            if kind is not None:
-                return f"{path} is {kind}, not a regular file"
-        return None
 
     # --- facts ---------------------------------------------------------------------------------
 
@@ -204,7 +191,7 @@ class RunFolder:
         if files.exists(self.state):
             return False
         try:
-            with files.open_regular(self.journal) as file:
+            with files.open(self.journal, "rb") as file:
                 return not file.readline(_LONGEST_START).endswith(b"\n")
         except OSError:
             return True
@@ -219,7 +206,7 @@ class RunFolder:
 
     def _held(self) -> dict[str, Any]:
         try:
-            with files.open_regular(self.lock) as file:
+            with files.open(self.lock, "rb") as file:
                 found = json.loads(file.read(1 << 20))
         except (OSError, ValueError, RecursionError):
             return {}
@@ -253,7 +240,7 @@ class RunFolder:
 def start_of(journal: str) -> dict[str, Any]:
     """The `run_start` of a journal; {} if missing or damaged."""
     try:
-        with files.open_regular(journal) as file:
+        with files.open(journal, "rb") as file:
             event = unseal(file.readline(_LONGEST_START)[:-1])
     except OSError:
         return {}

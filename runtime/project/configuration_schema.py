@@ -11,7 +11,7 @@ from typing import ClassVar
 import attrs
 
 from ...frontend.source.document import Scalar
-from ...frontend.source.files import is_file, is_there, read_source
+from ...frontend.source.files import read_source
 from ...frontend.source.schema import (
     COUNT,
     DURATION,
@@ -27,7 +27,7 @@ from ...frontend.source.schema import (
 from ...frontend.source.schema_reader import BAD, SchemaReader
 from ...frontend.source.yaml_tree import read_document
 from ...frontend.tasks.mcp import SERVERS, McpServer
-from ...ir.diagnostics import CompileError, Diagnostic, suggest
+from ...ir.diagnostics import CompileError, suggest
 from ...ir.effects import RUNNERS, UNITS
 from ...ir.records import frozen
 from .agents import FIELDS, KNOWN, OUTPUTS, Agent
@@ -188,10 +188,6 @@ class ConfigurationFile(Spec):
 
 def read_configuration(path: str) -> Configuration:
     """The configuration in a file. Raises `CompileError` with every error in it."""
-    if is_there(path) and not is_file(path):
-        # A pipe would read as empty, and the declared secrets would be lost.
-        message = f"`{path}` is not a regular file"
-        raise CompileError([Diagnostic("unreadable-file", message, help="make it a file, or remove it")])
     document = read_document(read_source(path))
     found = _Reader(document).configuration()
     if any(finding.is_error for finding in document.diagnostics):

@@ -126,7 +126,7 @@ def store(root: str, key: str, image: Image) -> None:
 def _read(root: str, key: str, suffix: str) -> bytes | None:
     """What an entry holds, None where there is none that this user made."""
     try:
-        with files.open_regular(os.path.join(root, FOLDER, key + suffix)) as file:
+        with files.open(os.path.join(root, FOLDER, key + suffix), "rb") as file:
             data = file.read()
     except OSError:
         return None
@@ -189,7 +189,7 @@ def _secret(make: bool) -> bytes | None:
     if not os.path.isabs(path):
         return None
     try:
-        fd = files.open_regular_handle(path, files.O_RDONLY)
+        fd = files.open_handle(path, files.O_RDONLY)
     except FileNotFoundError:
         return _make_secret(path) if make else None
     except OSError:

@@ -81,8 +81,6 @@ def load_image(
     in any case.
     """
     try:
-        if files.lexists(path) and not files.isfile(path):
-            raise OSError(0, "it is not a regular file")
         with files.open(path, "rb") as file:
             data = program_file.whole(file.read(), path)
     except OSError as error:

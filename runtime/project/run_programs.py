@@ -119,7 +119,7 @@ def _hash(journal: str, name: str) -> str | None:
         told = RunStart.of(start_of(journal)).program_hash or None
     else:
         # Only the lines that may tell it are taken apart: there may be very many.
-        with contextlib.suppress(OSError), files.open_regular(journal) as file:
+        with contextlib.suppress(OSError), files.open(journal, "rb") as file:
             for line in file:
                 wire = journals.unseal(line[:-1]) if line.startswith(_CHANGED) else None
                 if wire is not None and (event := ProgramChanged.of(wire)).image == name:

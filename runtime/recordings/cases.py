@@ -110,8 +110,6 @@ def free_path(program: str) -> str:
 
 def is_case(path: str) -> bool:
     """Whether a file looks like a recorded case."""
-    if not files.isfile(path):  # reading a pipe would block
-        return False
     try:
         with files.open(path, "rb") as file:
             head = file.read(4096)

@@ -336,7 +336,7 @@ class Release:
 def _await(path: str, write: int) -> None:
     """In a thread: close `write` when the file is released; it stays open if that cannot be determined."""
     try:
-        fd = files.open_regular_handle(path, files.O_RDONLY)
+        fd = files.open_handle(path, files.O_RDONLY)
     except OSError:
         files.close(write)  # it has ended meanwhile
         return
@@ -352,7 +352,7 @@ def _await(path: str, write: int) -> None:
 def is_live(run: RunFolder) -> bool:
     """Whether a process holds the run."""
     try:
-        fd = files.open_regular_handle(run.lock, files.O_RDONLY)
+        fd = files.open_handle(run.lock, files.O_RDONLY)
     except OSError:
         return False
     try:
@@ -479,7 +479,7 @@ def _now() -> str:
 
 def _open(path: str) -> int:
     try:
-        return files.open_regular_handle(path, files.O_RDWR | files.O_CREAT)
+        return files.open_handle(path, files.O_RDWR | files.O_CREAT, 0o600)
     except OSError as error:
         raise UserError(
             "cannot-write", f"cannot write {path}: {reason(error)}", exit_code=EXIT_FAILURE

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os.path
-import sys
 
 from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import HISTORY, RUNNING, make_private
-from ..host.screen import Screen
 from ..journal.run_folder import RUN_ID, RunFolder
 
 TYPE_CHECKING = False
@@ -16,9 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
 HOW_TO_BEGIN = "start one with: llc run LOOP"
-
-# Obstacles that this process has reported.
-_reported: set[str] = set()
 
 _SUFFIX = len("-YYYYMMDD-HHMMSS-xxxx")
 
@@ -39,38 +34,17 @@ def make_running_folder(root: str) -> str:
 
 
 def runs_in(root: str, folder: str = RUNNING, but: Container[str] = ()) -> Iterator[RunFolder]:
-    """The runs in RUNNING or HISTORY, latest first, without those in `but`. Raises UserError.
-
-    A run whose files cannot be read safely is reported once and skipped.
-    """
+    """The runs in RUNNING or HISTORY, latest first, without those in `but`."""
     parent = os.path.join(root, folder)
-    names = _names_in(parent)
+    try:
+        names = files.listdir(parent)
+    except OSError:
+        return
     found = [name for name in names if name not in but and RUN_ID.fullmatch(name)]
     for name in sorted(found, key=_begun, reverse=True):
         path = os.path.join(parent, name)
         if files.isdir(path):
-            run = RunFolder(root, path)
-            obstacle = run.obstacle()
-            if obstacle is None:
-                yield run
-            elif obstacle not in _reported:
-                _reported.add(obstacle)
-                Screen(sys.stderr).write(f"warning: {obstacle}; this run is skipped\n")
-
-
-def _names_in(parent: str) -> list[str]:
-    """The names in a folder of runs; an unreadable one must not pass for an empty one. Raises UserError."""
-    try:
-        return files.listdir(parent)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise UserError(
-            "unreadable-file",
-            f"cannot read {parent}: {reason(error)}",
-            "make it a folder that you can read, or move it away to start without runs",
-            EXIT_FAILURE,
-        ) from None
+            yield RunFolder(root, path)
 
 
 def count_past(root: str, name: str) -> int:
@@ -86,7 +60,10 @@ def unfinished_before(run: RunFolder) -> RunFolder | None:
 
 def _called(root: str, folder: str, name: str) -> list[str]:
     """The ids of the runs in a folder whose files are named after `name`."""
-    found = _names_in(os.path.join(root, folder))
+    try:
+        found = files.listdir(os.path.join(root, folder))
+    except OSError:
+        return []
     return [one for one in found if one.startswith(f"{name}-") and len(one) == len(name) + _SUFFIX]
 
 

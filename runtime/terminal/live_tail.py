@@ -179,7 +179,7 @@ class LiveDisplay(Display):
 def read(path: str) -> list[Tail]:
     """The tails in a live file; none where there is no file, or nothing to be read in it."""
     try:
-        with files.open_regular(path) as file:
+        with files.open(path, "rb") as file:
             found = json.loads(file.read(_LARGEST))
         return [Tail.from_json(told) for told in found["actions"]]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):

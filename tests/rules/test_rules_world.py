@@ -134,11 +134,11 @@ def test_rule_10_a_child_left_behind_does_not_hold_the_step(real: Run, project: 
 def test_rule_10_slash_commands_go_to_claude(
     real: Run, project: Path, programs: Callable[[str, str], Path]
 ) -> None:
-    """`claude --dangerously-skip-permissions … -p "<command>"`, the command in one piece."""
-    programs("claude", "printf '%s|' \"$@\" > argv")
+    """`claude --dangerously-skip-permissions … -p`, the command as its standard input."""
+    programs("claude", "printf '%s|' \"$@\" > argv; cat >> argv")
     assert real(one('/ll:fix it\'s "now"'), "--no-llm").code == 0
     flags = "--dangerously-skip-permissions|--output-format|stream-json|--verbose|-p|"
-    assert (project / "argv").read_text() == flags + '/ll:fix it\'s "now"|'
+    assert (project / "argv").read_text() == flags + '/ll:fix it\'s "now"'
 
 
 def test_rule_10_the_agent_can_be_configured(

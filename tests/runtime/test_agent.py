@@ -39,15 +39,102 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
 ARGUMENTS = 'for a in "$@"; do echo "<$a>"; done'
 
 
-def test_a_slash_command_goes_to_claude_as_one_argument(stub: Stub, perform: Perform) -> None:
-    """`claude --dangerously-skip-permissions … -p "<command>"`, whatever stands in the command."""
-    stub(ARGUMENTS)
-    result = perform("agent", command='/ll:fix it\'s $HOME; `x` "q"\nmore')
-    assert result["output"] == (
-        "<--dangerously-skip-permissions>\n<--output-format>\n<stream-json>\n<--verbose>\n<-p>\n"
-        '</ll:fix it\'s $HOME; `x` "q"\nmore>\n'
-    )
+def test_a_prompt_goes_to_claude_through_standard_input(
+    stub: Stub, perform: Perform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever stands in it, and however long it is."""
+    monkeypatch.setenv("IS_SANDBOX", "1")
+    stub(f"{ARGUMENTS}; cat")
+    prompt = '/ll:fix it\'s $HOME; `x` "q"\n' + "more " * 200_000
+    result = perform("agent", command=prompt)
+    words = "<--dangerously-skip-permissions>\n<--output-format>\n<stream-json>\n<--verbose>\n<-p>\n"
     assert result["exit_code"] == 0
+    assert result["output"].startswith(words + prompt[:100])
+    assert len(result["output"]) == len(words) + len(prompt)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"permissions": "edit"}, ["--permission-mode", "acceptEdits"]),
+        ({"permissions": "plan", "model": "opus"}, ["--permission-mode", "plan", "--model", "opus"]),
+        (
+            {"permissions": "ask", "allowed_tools": ["Edit", "Bash(pytest *)"]},
+            ["--permission-mode", "default", "--allowedTools", "Edit,Bash(pytest *)"],
+        ),
+    ],
+)
+def test_a_loop_says_what_an_agent_may_do(
+    stub: Stub, perform: Perform, asked: dict[str, Any], words: list[str]
+) -> None:
+    """In place of every permission; the model and more tools as well."""
+    stub(ARGUMENTS)
+    given = perform("agent", command="Do it", **asked)["output"].split()
+    assert given[: len(" ".join(words).split())] == " ".join(f"<{word}>" for word in words).split()
+    assert "<--dangerously-skip-permissions>" not in given
+
+
+def test_an_agent_that_cannot_be_told_its_permissions_is_an_error(stub: Stub, perform: Perform) -> None:
+    """Nothing that a loop asks is left out in silence."""
+    stub("echo ran", "other")
+    result = perform("agent", command="Do it", argv=["other"], permissions="plan", model="x")
+    assert result["error"]["kind"] == "unknown-option"
+    assert "`permissions` and `model`" in result["error"]["message"]
+    assert "ran" not in result["output"]
+
+
+def test_root_gets_edits_and_a_list_of_tools(
+    stub: Stub, perform: Perform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As claude refuses every permission to root; a note says so."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    monkeypatch.delenv("IS_SANDBOX", raising=False)
+    stub(ARGUMENTS)
+    seen: list[tuple[str, str]] = []
+    result = perform("agent", {"on_output": lambda *part: seen.append(part)}, command="Do it")
+    assert result["output"].startswith(
+        "<--permission-mode>\n<acceptEdits>\n<--allowedTools>\n<Bash,Edit,Write,"
+    )
+    assert "dangerously" not in result["output"]
+    assert "as root" in seen[0][1]
+
+
+def report(**fields: Any) -> str:
+    """A stub that reports these."""
+    told = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": "Done."}
+    return f"cat <<'E'\n{json.dumps({**told, **fields})}\nE"
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "said"),
+    [
+        (report(num_turns=0, result="Unknown command: /fix"), "no-work", "Unknown command: /fix"),
+        (report(result="Unknown skill: fix"), "no-work", "Unknown skill: fix"),
+        (
+            report(permission_denials=[{"tool_name": "Bash", "tool_input": {"command": "pytest -q"}}]),
+            "refused",
+            "Bash(pytest -q)",
+        ),
+        ("echo 'cannot start' >&2; exit 3", "failed-exit", "exit code 3: cannot start"),
+        ('echo \'{"type": "system", "subtype": "init"}\'', "no-result", "without a result"),
+    ],
+)
+def test_an_agent_that_did_no_work_is_an_error_with_its_text(
+    stub: Stub, perform: Perform, script: str, kind: str, said: str
+) -> None:
+    """Exit code 0 proves nothing."""
+    stub(script)
+    error = perform("agent", command="/fix")["error"]
+    assert error["kind"] == kind
+    assert said in error["message"]
+
+
+def test_an_agent_that_ran_out_of_turns_did_some_work(stub: Stub, perform: Perform) -> None:
+    """Its exit code tells, and the loop's check goes on."""
+    stub(report(subtype="error_max_turns", is_error=True, num_turns=3) + "\nexit 1")
+    result = perform("agent", command="Do it")
+    assert (result["exit_code"], "error" in result) == (1, False)
 
 
 def test_the_program_and_its_arguments_can_be_configured(stub: Stub, perform: Perform) -> None:
@@ -204,6 +291,6 @@ def test_other_output_is_taken_as_it_is(stub: Stub, perform: Perform, output: st
 def test_a_known_agent_is_in_the_chapter(name: str) -> None:
     """With the words it is called with."""
     chapter = (Path(llc.__file__).parent / "spec" / "agents.md").read_text("utf-8")
-    words = KNOWN[name].words("COMMAND")
+    words = KNOWN[name].words("PROMPT")
     assert f"`{' '.join(words)}`" in chapter
     assert f"`{name}`" in chapter

@@ -218,7 +218,7 @@ def test_plain_text_is_as_it_is(says: Callable[..., None], perform: Perform) -> 
     says("just\nwords\n", code=3)
     result = perform("agent", command="/fix")
     assert (result["output"], result["exit_code"]) == ("just\nwords\n", 3)
-    assert "error" not in result
+    assert result["error"]["message"] == "the agent ended with exit code 3: words"
 
 
 # --- other agents -------------------------------------------------------------------------------
@@ -352,7 +352,7 @@ states:
 AGENT = """\
 #!/bin/sh
 n=$(($(cat count 2>/dev/null || echo 0) + 1)); echo $n > count
-for last; do :; done; printf '%s\\n===\\n' "$last" >> prompts
+printf '%s\\n===\\n' "$(cat)" >> prompts
 if [ $n -lt $(cat until) ]; then text='CONTEXT_HANDOFF: after '$n; else text=finished; fi
 printf '{"type": "result", "result": "%s", \
 "session_id": "s-%s", "usage": {"output_tokens": 10}}\\n' "$text" $n

@@ -575,7 +575,7 @@ def test_an_agent_that_hands_over_is_a_continuation(do: Do, project: Path) -> No
 
 REPAIRED = """\
 #!/bin/sh
-printf '%s|' "$@" >> asked; echo >> asked
+printf '%s|' "$@" >> asked; cat >> asked; echo >> asked
 case "$*" in
 *--resume*) result='{\\"n\\": 4}' usd=0.25 ;;
 *) result=four usd=0.5 ;;

@@ -24,7 +24,7 @@ from ..values.values import (
     show,
     to_host,
 )
-from . import maps, numbers, sequences, shell_words, strings, verdicts
+from . import maps, numbers, reports, sequences, shell_words, strings, verdicts
 from .operands import expected, items, string
 from .strings import duration, text
 
@@ -187,6 +187,7 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     **sequences.HANDLERS,
     **maps.HANDLERS,
     **strings.HANDLERS,
+    **reports.HANDLERS,
     **verdicts.HANDLERS,
 }
 

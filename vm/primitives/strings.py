@@ -142,6 +142,38 @@ def duration(milliseconds: Value) -> str:
     return f"{seconds // 3600}h {seconds % 3600 // 60}m"
 
 
+# --- parts of what programs print -------------------------------------------------------------
+
+
+def head_lines(value: Value, lines: Value) -> str:
+    shown = text(value)
+    end = -1
+    for _ in range(min(count(lines), len(shown) + 1)):
+        end = shown.find("\n", end + 1)
+        if end < 0:
+            return shown
+    return shown[: max(end, 0)]
+
+
+def tail_lines(value: Value, lines: Value) -> str:
+    shown = text(value)
+    start = len(shown) - shown.endswith("\n")
+    for _ in range(min(count(lines), len(shown) + 1)):
+        start = shown.rfind("\n", 0, start)
+        if start < 0:
+            return shown
+    return shown[start + 1 :]
+
+
+def head_bytes(value: Value, size: Value) -> str:
+    return text(value).encode("utf-8", "replace")[: count(size)].decode("utf-8", "ignore")
+
+
+def tail_bytes(value: Value, size: Value) -> str:
+    data = text(value).encode("utf-8", "replace")
+    return data[max(len(data) - count(size), 0) :].decode("utf-8", "ignore")
+
+
 # --- parts of strings -------------------------------------------------------------------------
 
 
@@ -406,6 +438,10 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "format": format_,
     "trim_newline": trim_newline,
     "tail": tail,
+    "head_lines": head_lines,
+    "tail_lines": tail_lines,
+    "head_bytes": head_bytes,
+    "tail_bytes": tail_bytes,
     "duration": duration,
     "string_length": string_length,
     "substring": substring,

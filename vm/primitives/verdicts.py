@@ -114,6 +114,7 @@ def _fields(value: Value, what: str) -> dict[str, Value]:
 _ERRORS = (
     *("not-found", "not-executable", "fault", "nobody", "unknown-choice"),
     *("agent-failed", "no-result", "invalid-json", "unknown-agent", "bad-configuration"),
+    *("failed-exit", "no-work", "refused", "unknown-option"),
 )
 
 
@@ -175,7 +176,10 @@ def judge_exit(action: Value, success: Value, failure: Value) -> Result:
         _fields(action, "an action's result")
     given = action.get("exit_code")
     code = given if type(given) is int else number_in(given)
-    never_ended = action.get("timed_out") or isinstance(action.get("error"), dict)
+    error = action.get("error")
+    # What an exit code means is said here; where none is judged, one that is not 0 is an agent's error.
+    is_ended = not isinstance(error, dict) or error.get("kind") == "failed-exit"
+    never_ended = action.get("timed_out") or not is_ended
     if not never_ended and isinstance(code, int):
         if code in ((0,) if success is None else _codes(success)):
             return {"verdict": "success", "details": {"exit_code": code}}
