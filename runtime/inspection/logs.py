@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from ...vm.primitives.handlers import duration
@@ -32,6 +34,7 @@ from ..journal.events import (
     RunStart,
     StateEnter,
 )
+from ..journal.reader import Damage, ReadError, read, tail_offset
 from ..journal.run_folder import RunFolder
 from ..runs.follower import Follower, left_out
 from ..runs.locks import is_live
@@ -41,6 +44,8 @@ from .tables import local_time, zone_name
 
 # Lines of an output that are shown; `--verbose` shows all.
 MAX_LINES = 20
+# Events that are written at once.
+_BATCH = 1000
 # Seconds between two reads of a journal that is followed.
 INTERVAL = 0.1
 
@@ -172,6 +177,26 @@ def _in_state(state: str | None) -> str:
     return f" in {state}" if state else ""
 
 
+def _shown(events: Iterator[Event], is_whole: bool) -> Iterator[Event]:
+    """The events that are shown."""
+    return events if is_whole else (event for event in events if not isinstance(event, Process))
+
+
+def _tail_offset(run: RunFolder, last: int, is_whole: bool) -> int:
+    """Where to begin to read the journal for the last events that are shown; not much before them."""
+    count = last
+    try:
+        while True:
+            offset = tail_offset(run.journal, count)
+            entries = read(run.journal, offset)
+            events = (entry for entry in entries if not isinstance(entry, Damage))
+            if not offset or sum(1 for _ in _shown(events, is_whole)) >= last:
+                return offset
+            count *= 2
+    except ReadError:
+        return 0
+
+
 def show(
     run: RunFolder,
     follow: bool,
@@ -181,15 +206,20 @@ def show(
     write: Callable[[str], None],
 ) -> int:
     """Write the events of a run; with `follow`, also the new ones, until no process executes the run."""
-    follower = Follower(run)
+    is_whole = as_json or is_verbose
+    follower = Follower(run, 0 if last is None else _tail_offset(run, last, is_whole))
     formatter = LogFormatter(run, follower, Screen(sys.stdout), is_verbose)
 
-    def write_all(events: list[Event]) -> bool:
-        """Write them in one piece; whether the run has ended with them."""
-        text = "".join(map(text_of, events))
-        if text:
-            write(text)
-        return any(isinstance(event, RunEnd) for event in events[-1:])
+    def write_all(last: int | None = None) -> bool:
+        """Write the new events, or only the last ones; whether the run has ended with them."""
+        event = None
+        events = _shown(follower.events(), is_whole)
+        if last is not None:
+            events = iter(deque(events, last))
+        while batch := list(islice(events, _BATCH)):
+            event = batch[-1]
+            write("".join(map(text_of, batch)))
+        return isinstance(event, RunEnd)
 
     def text_of(event: Event) -> str:
         if as_json:
@@ -198,16 +228,12 @@ def show(
         return "".join(line + "\n" for line in formatter.lines(event))
 
     try:
-        events = list(follower.events())
-        if not (as_json or is_verbose):
-            events = [event for event in events if not isinstance(event, Process)]
-        has_ended = write_all(events if last is None or last >= len(events) else events[len(events) - last :])
-        has_ended = has_ended or any(isinstance(event, RunEnd) for event in events[-1:])
+        has_ended = write_all(last) or (last == 0 and isinstance(run.last_event(), RunEnd))
         alive = True
         while follow and alive and not has_ended:
             # In this order: a run that has released its lock writes nothing more.
             alive = is_live(run)
-            has_ended = write_all(list(follower.events()))
+            has_ended = write_all()
             if alive and not has_ended:
                 clock.sleep(INTERVAL)
         if not alive and not has_ended:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # A line that is longer than this was not written by llc.
 LINE_LIMIT = 256 * 1024 * 1024
 _TAIL = 4096
+# Bytes that are read at once from the end of a journal.
+_BLOCK = 64 * 1024
 
 
 class ReadError(JournalError):
@@ -138,6 +140,57 @@ def read(path: str, offset: int = 0, lines: int = 0) -> Iterator[Event | Damage]
         yield from reader.finish()
     finally:
         reader.close()
+
+
+class EventFile:
+    """Access to the events of a journal by the offsets of their lines.
+
+    Raises ReadError where the file cannot be opened. It stays open, so it is found where it moves to.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._file = files.open(path, "rb")
+        except OSError as error:
+            raise ReadError(f"cannot read {path}: {reason(error)}") from error
+
+    def __del__(self) -> None:
+        file = getattr(self, "_file", None)
+        if file is not None:
+            file.close()
+
+    def at(self, offset: int) -> Event:
+        """The event whose line begins at `offset`. Raises ReadError where there is none any more."""
+        self._file.seek(offset)
+        wire = unseal(self._file.readline(LINE_LIMIT)[:-1])
+        if wire is None:
+            raise ReadError(f"{self._path} was changed while it was read")
+        return read_event(wire, offset)
+
+
+def tail_offset(path: str, count: int) -> int:
+    """Where the last `count` whole lines of a journal begin; 0 where it has no more. Raises ReadError."""
+    try:
+        with files.open(path, "rb") as file:
+            at = file.seek(0, files.SEEK_END)
+            left = count + 1  # line ends: the first one ends the line before
+            while at > 0:
+                length = min(at, _BLOCK)
+                at -= length
+                file.seek(at)
+                block = file.read(length)
+                found = block.count(b"\n")
+                if found < left:
+                    left -= found
+                    continue
+                end = length
+                for _ in range(left):
+                    end = block.rindex(b"\n", 0, end)
+                return at + end + 1
+            return 0
+    except OSError as error:
+        raise ReadError(f"cannot read {path}: {reason(error)}") from error
 
 
 def last_event(path: str) -> Event | None:

@@ -34,6 +34,7 @@ _HELD = {
     **dict.fromkeys(("scope", "waits_for"), list),
 }
 _LONGEST_START = 1 << 20
+JOURNAL_SUFFIX = ".events.jsonl"
 # Bytes at the end of a line with its checksum.
 _TAIL = len('"00000000"}\n')
 
@@ -75,6 +76,14 @@ class RunFolder:
             return cls(root, path)
         raise UserError("cannot-write", f"no free name for a run in {parent}", exit_code=EXIT_FAILURE)
 
+    @classmethod
+    def at(cls, root: str, path: str) -> RunFolder:
+        """The run in a folder that may have been copied and renamed. Raises UserError."""
+        found = cls(root, path)
+        if not files.exists(found.journal):
+            found.id = str(start_of(journal_in(path)).get("run", found.id))
+        return found
+
     @property
     def name(self) -> str:
         """The prefix of the run's files: the loop's name as returned by `slug`."""
@@ -83,7 +92,7 @@ class RunFolder:
 
     @property
     def journal(self) -> str:
-        return os.path.join(self.path, f"{self.name}.events.jsonl")
+        return os.path.join(self.path, self.name + JOURNAL_SUFFIX)
 
     @property
     def state_name(self) -> str:
@@ -186,6 +195,10 @@ class RunFolder:
         event = self.last_event()
         return event.wire if isinstance(event, RunEnd) else None
 
+    def is_scripted(self) -> bool:
+        """Whether its effects were scripted."""
+        return isinstance(self.start().get("script"), str)
+
     def is_husk(self) -> bool:
         """Whether a start crashed before the run was on record; then nothing was performed."""
         if files.exists(self.state):
@@ -235,6 +248,18 @@ class RunFolder:
                 "cannot-write", f"cannot move the run to {target}: {reason(error)}", exit_code=EXIT_FAILURE
             ) from None
         self.path = target
+
+
+def journal_in(path: str) -> str:
+    """The journal in a folder. Raises UserError."""
+    try:
+        names = [name for name in files.listdir(path) if name.endswith(JOURNAL_SUFFIX)]
+    except OSError:
+        names = []
+    if len(names) != 1:
+        count = "no" if not names else "more than one"
+        raise UserError("not-a-run", f"`{path}` has {count} journal (`*{JOURNAL_SUFFIX}`)")
+    return os.path.join(path, names[0])
 
 
 def start_of(journal: str) -> dict[str, Any]:

@@ -211,7 +211,7 @@ class _Reader(SchemaReader):
         elif len(node.entries) == 1:
             ((kind, (_, fields)),) = node.entries.items()
             if isinstance(fields, MappingNode):
-                recording.events.append(Note(kind, self.values(_nodes(fields))))
+                recording.add(Note(kind, self.values(_nodes(fields))))
             else:
                 self.wrong(_FIELDS, fields, kind)
         else:
@@ -222,7 +222,7 @@ class _Reader(SchemaReader):
     def effect(self, spec: EffectEvent, recording: Recording) -> None:
         seq = len(self.kinds) + 1
         self.kinds[seq] = spec.effect
-        recording.events.append(Asked(seq, spec.effect, self.values(spec.args)))
+        recording.add(Asked(seq, spec.effect, self.values(spec.args)))
         if spec.result is not None:
             self.answer(seq, spec.result, recording)
 

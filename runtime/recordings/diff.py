@@ -7,9 +7,9 @@ the run ends. Durations do not count; an unfinished run is compared as far as it
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterator, Mapping
-from itertools import zip_longest
+from functools import cached_property
+from itertools import chain, zip_longest
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic, clean, render
@@ -100,15 +100,13 @@ class _Comparing:
         self.execution = execution
         self.exact = exact
         self.same = 0
-        self.events: dict[int, Note | Asked | Changed] = dict(enumerate(recording.events))
+        self.events = recording.events
         self.total = len(recording.events) - len(recording.changes)
-        # Where an effect was asked for, once for each program that did.
-        self.effects: dict[int, list[int]] = {}
-        for at, event in self.events.items():
-            if isinstance(event, Asked):
-                self.effects.setdefault(event.seq, []).append(at)
+        # The first event that is not taken, and those taken after it.
+        self.first = 0
+        self.taken: set[int] = set()
+        self.first_note = 0
         self.asked: set[int] = set()
-        self.notes = deque(at for at, event in self.events.items() if isinstance(event, Note))
         self.is_parallel = False
 
     def run(self) -> Comparison:
@@ -128,8 +126,8 @@ class _Comparing:
     def tell(self) -> Difference | None:
         """Tell it up to the first difference, or to the end of the record."""
         recording, execution = self.recording, self.execution
-        for answer in (*recording.answers, None):
-            if answer is None and recording.end is None and not self.events:
+        for answer in chain(recording.answers, (None,)):
+            if answer is None and recording.end is None and self.is_over:
                 return None  # the run may have crashed while it computed
             for event in execution.events():
                 if isinstance(event, Effect):
@@ -138,12 +136,12 @@ class _Comparing:
                 else:
                     now = Note(event[0], _packed(event[1], RESERVED))
                 place = event.span if isinstance(event, Effect) else None
-                if isinstance(now, Asked):
+                if isinstance(now, Asked) and recording.changes:
                     if now.seq in self.asked:
                         self.pass_change()
                     self.asked.add(now.seq)
                 at = self.find(now)
-                then = self.events.get(at) if at is not None else None
+                then = self.events[at] if at is not None else None
                 if isinstance(then, Changed) and isinstance(now, Asked):
                     continue  # the run crashed before it started, and then the program was changed
                 if then is None or isinstance(then, Changed):
@@ -153,7 +151,7 @@ class _Comparing:
                 if not is_same(then, now):
                     return self.differs(then, now, place)
                 self.take(at)  # type: ignore[arg-type]
-                if answer is None and recording.end is None and not self.events:
+                if answer is None and recording.end is None and self.is_over:
                     return None
             if answer is None:
                 break
@@ -165,26 +163,54 @@ class _Comparing:
     def find(self, now: Note | Asked) -> int | None:
         """Which event of the record this is to be."""
         if not self.is_parallel:
-            at = next(iter(self.events), None)
+            at = self.first if not self.is_over else None
             if isinstance(now, Note) and at is not None and isinstance(self.events[at], Changed):
                 # Notes that were not on record yet when the program was changed stand behind that.
-                return next((at for at in self.events if not isinstance(self.events[at], Changed)), None)
+                return next((at for at in self.left() if not isinstance(self.events[at], Changed)), None)
             return at
         if isinstance(now, Asked):
-            return next((at for at in self.effects.get(now.seq, ()) if at in self.events), None)
-        return self.notes[0] if self.notes else None
+            return next((at for at in self.effects.get(now.seq, ()) if self.is_left(at)), None)
+        while self.first_note < len(self.events):
+            if self.is_left(self.first_note) and isinstance(self.events[self.first_note], Note):
+                return self.first_note
+            self.first_note += 1
+        return None
+
+    @cached_property
+    def effects(self) -> dict[int, list[int]]:
+        """Where an effect was asked for, once for each program that did."""
+        found: dict[int, list[int]] = {}
+        for at, event in enumerate(self.events):
+            if isinstance(event, Asked):
+                found.setdefault(event.seq, []).append(at)
+        return found
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all events are taken."""
+        return self.first == len(self.events)
+
+    def is_left(self, at: int) -> bool:
+        return at >= self.first and at not in self.taken
+
+    def left(self) -> Iterator[int]:
+        """The events that are not taken."""
+        return (at for at in range(self.first, len(self.events)) if at not in self.taken)
 
     def pass_change(self) -> None:
         """An effect is asked for anew: what is on record of the programs before is over."""
-        change = next((at for at, event in self.events.items() if isinstance(event, Changed)), None)
+        change = next((at for at in self.left() if isinstance(self.events[at], Changed)), None)
         if change is not None:
-            for at in [at for at, event in self.events.items() if at < change and isinstance(event, Asked)]:
+            for at in [at for at in self.left() if at < change and isinstance(self.events[at], Asked)]:
                 self.take(at)
-            del self.events[change]
+            self.take(change)
+            self.same -= 1
 
     def take(self, at: int) -> None:
-        if isinstance(self.events.pop(at), Note):
-            self.notes.popleft()
+        self.taken.add(at)
+        while self.first in self.taken:
+            self.taken.discard(self.first)
+            self.first += 1
         self.same += 1
 
     def is_past_record(self, now: Note | Asked) -> bool:
@@ -197,7 +223,7 @@ class _Comparing:
     def end(self) -> Difference | None:
         """Compare how it ended, once all that is on record was given."""
         end = self.recording.end
-        if any(not isinstance(event, Changed) for event in self.events.values()):
+        if any(not isinstance(self.events[at], Changed) for at in self.left()):
             return self.differs(self.next(), self.ended())
         if end is None:
             return None
@@ -215,7 +241,8 @@ class _Comparing:
 
     def next(self) -> Item | None:
         """What the record has next: a note, an effect or its end."""
-        for event in self.events.values():
+        for at in self.left():
+            event = self.events[at]
             if not isinstance(event, Changed):
                 return event
         return ending(self.recording.end, self.exact) if self.recording.end is not None else None

@@ -7,18 +7,16 @@ import os.path
 from ...ir.records import frozen
 from ...vm.code.image import Image
 from ..host import files
-from ..host.errors import UserError
 from ..host.paths import FIRST_IMAGE, HISTORY, ROOT, RUNNING
 from ..journal import history
 from ..journal.history import RunHistory
 from ..journal.journal import Blobs
-from ..journal.run_folder import RunFolder
+from ..journal.reader import Damage, EventFile, read
+from ..journal.run_folder import RunFolder, journal_in
 from ..project import run_programs
 from ..runs.lookup import find_run_folder, is_run_of
 from ..runs.runs import runs_in
 from .recording import Recording, recording_of
-
-JOURNAL_SUFFIX = ".events.jsonl"
 
 
 @frozen
@@ -49,26 +47,22 @@ class RunFiles:
         """Its detailed history. Raises ReadError."""
         return history.load(self.journal)
 
-    def recording(self, found: RunHistory | None = None) -> Recording:
-        """Its history as a recording, up to where the journal is damaged. Raises ReadError and UserError."""
-        found = found or self.history()
-        recording = recording_of(self.name, found, Blobs(self.outputs).fetch)
+    def recording(self) -> Recording:
+        """What is in its journal, up to where that is damaged. Raises ReadError and UserError."""
+        entries = read(self.journal)
+        file = EventFile(self.journal)
+        recording, damage = recording_of(self.name, entries, file, Blobs(self.outputs).fetch)
         recording.programs = self.load_program
-        recording.left_out = self._left_out(found)
+        if damage is not None:
+            # Events that follow from lost ones cannot be executed again.
+            after = sum(not isinstance(entry, Damage) for entry in entries)
+            more = f", and so {'is' if after == 1 else 'are'} the {after} after it" if after else ""
+            recording.left_out = f"{self.journal}: {damage} and left out{more}"
         return recording
-
-    def _left_out(self, found: RunHistory) -> str:
-        """What is not in the recording: events that follow from lost ones cannot be executed again."""
-        for damage in found.damage:
-            if not (damage.at_end and damage.torn):
-                after = sum(event.offset > damage.offset for event in found.events)
-                more = f", and so {'is' if after == 1 else 'are'} the {after} after it" if after else ""
-                return f"{self.journal}: {damage} and left out{more}"
-        return ""
 
 
 def find_run(target: str, root: str = ROOT) -> RunFiles:
-    """The run with that id or in that folder, else the last one of that loop.
+    """The run with that id or in that folder, else the last one of that loop that was no scripted one.
 
     Raises UserError.
     """
@@ -79,18 +73,10 @@ def find_run(target: str, root: str = ROOT) -> RunFiles:
     if found.id != target:
         same = [run for folder in (RUNNING, HISTORY) for run in runs_in(root, folder)]
         same = [run for run in same if not run.is_husk() and is_run_of(run, target)]
-        found = max(same, key=lambda run: run.id[-20:], default=found)
+        found = max(same, key=lambda run: (not run.is_scripted(), run.id[-20:]), default=found)
     return RunFiles.of(found)
 
 
 def run_at(path: str) -> RunFiles:
     """The run in a folder. Raises UserError."""
-    try:
-        journals_there = sorted(file for file in files.listdir(path) if file.endswith(JOURNAL_SUFFIX))
-    except OSError:
-        journals_there = []
-    if len(journals_there) != 1:
-        count = "no" if not journals_there else "more than one"
-        raise UserError("not-a-run", f"`{path}` has {count} journal (`*{JOURNAL_SUFFIX}`)")
-    name = os.path.basename(os.path.normpath(path))
-    return RunFiles(name, path, os.path.join(path, journals_there[0]))
+    return RunFiles(os.path.basename(os.path.normpath(path)), path, journal_in(path))

@@ -91,7 +91,7 @@ def fork(
     """
     run_files = find_run(target)
     history = run_files.history()
-    recording, image = run_files.recording(history), run_files.load_image()
+    recording, image = run_files.recording(), run_files.load_image()
     if (at is None) == (state is None):
         raise UserError(
             "bad-option",
@@ -186,10 +186,15 @@ def _changed(recording: Recording, point: Point, changes: Values, about: dict[st
             "name a program with --with",
         )
     image = load_program(path, Values(path, **overrides), lambda text: None)
-    past = Recording(recording.name, recording.about, recording.fetch)
-    past.answers = recording.answers[: point.answers]
-    past.given = recording.given[: point.answers]
-    past.events = recording.events[: past.given[-1] if past.given else 0]
+    shared = recording.given[: point.answers]
+    past = Recording(
+        recording.name,
+        recording.about,
+        recording.fetch,
+        recording.events[: shared[-1] if shared else 0],
+        recording.answers[: point.answers],
+        shared,
+    )
     comparison = diff.compare(past, image)
     if comparison.difference is not None:
         shown = (

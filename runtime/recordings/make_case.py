@@ -67,7 +67,7 @@ def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]
     that cannot be told again, and what reading its record raises.
     """
     history = run_files.history()
-    recording, image = run_files.recording(history), run_files.load_image()
+    recording, image = run_files.recording(), run_files.load_image()
     comparison = diff.compare(recording, image, exact=True)
     if comparison.difference is not None:
         raise UserError(
@@ -214,7 +214,7 @@ def tell(
         try:
             for answer in (*answers, None):
                 for event in happened(execution, keep):
-                    told.events.append(event)
+                    told.add(event)
                 if answer is None:
                     break
                 if answer.seq not in execution.machine.waiting:

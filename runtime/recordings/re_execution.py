@@ -35,7 +35,7 @@ class ReExecution:
 
     def __init__(self, image: Image, most: int | None = None, recording: Recording | None = None) -> None:
         self._recording = recording
-        self._changes = recording.changes if recording is not None else []
+        self._changes = list(recording.changes) if recording is not None else []
         self.image = image
         self.machine = Machine(image)
         self.progress = Progress()

@@ -1,15 +1,16 @@
 """A recorded run: the notes, effects and answers of its program in the order in which they happened.
 
-Owns how a `RunHistory` becomes a `Recording`; a recorded case becomes one too. Replay, tests, forks and
+Owns how a journal becomes a `Recording`; a recorded case becomes one too. Replay, tests, forks and
 traces start from it.
 """
 
 from __future__ import annotations
 
 import contextlib
+from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, overload
 
 import attrs
 
@@ -17,9 +18,17 @@ from ...ir.records import define, frozen
 from ...vm.code.image import Image
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal.codec import digest_only, unpack
-from ..journal.events import EffectFinished, EffectStarted, NoteEvent, ProgramChanged, RunEnd, RunStart
-from ..journal.history import RunHistory
+from ..journal.events import (
+    EffectFinished,
+    EffectStarted,
+    Event,
+    NoteEvent,
+    ProgramChanged,
+    RunEnd,
+    RunStart,
+)
 from ..journal.journal import BlobError
+from ..journal.reader import Damage, EventFile
 from ..project.limits import Bounds, keeping
 
 
@@ -57,33 +66,71 @@ class Answer:
     result: Any
 
 
+T = TypeVar("T")
+
+
+class Stored(Sequence[T]):
+    """Events of a journal that are read when they are asked for: memory holds their offsets.
+
+    make: what an event is in a recording. A change of the program is kept, as it depends on its place.
+    """
+
+    def __init__(self, file: EventFile, make: Callable[[Any], T]) -> None:
+        self._file = file
+        self._make = make
+        self._offsets = array("Q")
+        self._kept: dict[int, T] = {}
+        self._latest: tuple[int, T] | None = None
+
+    def add(self, event: Event, kept: T | None = None) -> None:
+        """Add an event of the journal, or what to keep in its place."""
+        if kept is not None:
+            self._kept[len(self._offsets)] = kept
+        self._offsets.append(event.offset)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        if index in self._kept:
+            return self._kept[index]
+        if self._latest is None or self._latest[0] != index:
+            self._latest = (index, self._make(self._file.at(self._offsets[index])))
+        return self._latest[1]
+
+
 @define
 class Recording:
     """All that happened in a run, in order.
 
     name: what to call it. about: its `run_start`. events: what the program did. answers: in the order
     they were given, which determines all else; given[i] is how many events were there before answer i.
-    end: its `run_end`; None for a run that had not ended. fetch: a long text by its hash and size.
-    programs: the programs it went on with, by the names of their files. left_out: a sentence on what is
-    not in here because the journal is damaged, "" where it is sound.
+    changes: those of the program. end: its `run_end`; None for a run that had not ended. fetch: a long text
+    by its hash and size. programs: the programs it went on with, by the names of their files. left_out: a
+    sentence on what is not in here because the journal is damaged, "" where it is sound.
     """
 
     name: str
     about: dict[str, Any]
     fetch: Callable[[str, int], str]
-    events: list[Note | Asked | Changed] = attrs.Factory(list)
-    answers: list[Answer] = attrs.Factory(list)
-    given: list[int] = attrs.Factory(list)
+    events: Sequence[Note | Asked | Changed] = attrs.Factory(list)
+    answers: Sequence[Answer] = attrs.Factory(list)
+    given: Sequence[int] = attrs.Factory(list)
+    changes: Sequence[Changed] = ()
     end: dict[str, Any] | None = None
     programs: Callable[[str], Image] | None = None
     left_out: str = ""
 
-    @property
-    def changes(self) -> list[Changed]:
-        return [event for event in self.events if isinstance(event, Changed)]
-
     def as_one(self) -> Recording:
         """As if it had had one program all the time: each effect as it was asked for last."""
+        if not self.changes:
+            return self
         last = {event.seq: at for at, event in enumerate(self.events) if isinstance(event, Asked)}
         kept = [
             at
@@ -91,10 +138,17 @@ class Recording:
             if not isinstance(event, Changed) and (not isinstance(event, Asked) or last[event.seq] == at)
         ]
         given = [bisect_left(kept, at) for at in self.given]
-        return attrs.evolve(self, events=[self.events[at] for at in kept], given=given)
+        return attrs.evolve(self, events=[self.events[at] for at in kept], given=given, changes=())
+
+    def add(self, event: Note | Asked) -> None:
+        """Add what the program did; for a recording that is not in a journal."""
+        assert isinstance(self.events, list)
+        self.events.append(event)
 
     def give(self, answer: Answer) -> None:
-        """Put an answer behind what has happened so far."""
+        """Add an answer after what has happened so far."""
+        assert isinstance(self.answers, list)
+        assert isinstance(self.given, list)
         self.answers.append(answer)
         self.given.append(len(self.events))
 
@@ -126,37 +180,59 @@ class Recording:
             ) from None
 
 
-def recording_of(name: str, history: RunHistory, fetch: Callable[[str, int], str]) -> Recording:
-    """The recording in a detailed history, up to its first damage; the end of a torn journal is no damage.
+def recording_of(
+    name: str, entries: Iterable[Event | Damage], file: EventFile, fetch: Callable[[str, int], str]
+) -> tuple[Recording, Damage | None]:
+    """The recording in the entries of a journal, up to its first damage, and that damage.
 
-    Raises UserError where the first event is lost.
+    file: the journal, from which events are read when they are asked for. A torn end is no damage. Raises
+    UserError where the first event is lost.
     """
-    recording = Recording(name, {}, fetch)
-    damage = next((damage for damage in history.damage if not (damage.at_end and damage.torn)), None)
+    events: Stored[Note | Asked | Changed] = Stored(file, _as_recorded)
+    answers: Stored[Answer] = Stored(file, _as_answer)
+    changes: list[Changed] = []
+    given = array("Q")
+    recording = Recording(name, {}, fetch, events, answers, given, changes)
     asked: set[int] = set()
     answered: set[int] = set()
-    for event in history.events:
-        if damage is not None and event.offset > damage.offset:
-            break
+    damage = None
+    for event in entries:
         match event:
+            case Damage():
+                if not (event.at_end and event.torn):
+                    damage = event
+                    break
             case RunStart():
                 recording.about = recording.about or recording.value(event.wire, "how the run began")
-            case EffectStarted(seq=seq) if seq not in asked:
+            case EffectStarted(seq=seq) if seq not in asked and seq not in answered:
                 asked.add(seq)
-                recording.events.append(Asked(seq, event.kind, event.arguments))
-            case EffectFinished(seq=seq, result=dict(result)) if seq not in answered:
+                events.add(event)
+            case EffectFinished(seq=seq, result=dict()) if seq not in answered:
                 answered.add(seq)
-                recording.give(Answer(seq, result))
+                asked.discard(seq)
+                given.append(len(events))
+                answers.add(event)
             case RunEnd():
                 recording.end = event.wire
             case ProgramChanged():
-                recording.events.append(Changed(event.image, len(recording.answers)))
-                asked &= answered  # pending effects are asked for again
+                changes.append(Changed(event.image, len(answers)))
+                events.add(event, changes[-1])
+                asked.clear()  # pending effects are asked for again
             case NoteEvent():
-                recording.events.append(Note(event.kind_name, event.own_fields()))
+                events.add(event)
     if not recording.about:
         raise UserError("no-record", f"the journal of {name} has lost its beginning", exit_code=EXIT_FAILURE)
-    return recording
+    return recording, damage
+
+
+def _as_recorded(event: Any) -> Note | Asked:
+    if isinstance(event, EffectStarted):
+        return Asked(event.seq, event.kind, event.arguments)
+    return Note(event.kind_name, event.own_fields())
+
+
+def _as_answer(event: Any) -> Answer:
+    return Answer(event.seq, event.result)
 
 
 def unpacked(

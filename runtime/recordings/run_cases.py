@@ -148,7 +148,8 @@ def execute_again(
     try:
         while True:
             events = list(happened(execution, keep))
-            told.events += events
+            for event in events:
+                told.add(event)
             waiting |= {event.seq: event for event in events if isinstance(event, Asked)}
             if execution.stop is not None or not any(asked.kind != "exit" for asked in waiting.values()):
                 break

@@ -7,7 +7,7 @@ the machine is needed only for what was in its slots.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...ir.records import frozen
@@ -127,8 +127,10 @@ class Timeline:
         self.recording = recording
         self.image = image
         self.count = len(recording.answers) + 1
-        self.effects = {event.seq: event for event in recording.events if isinstance(event, Asked)}
-        # Which point has the result of an effect coming next.
+        # Where each effect was asked for, and which point has its result coming next.
+        self.asked_at = {
+            event.seq: at for at, event in enumerate(recording.events) if isinstance(event, Asked)
+        }
         self.points = {answer.seq: number for number, answer in enumerate(recording.answers)}
         self._stride = _STRIDE
         self._snapshots: dict[int, tuple[Image, dict[str, Any], list[Any]]] = {}
@@ -141,7 +143,12 @@ class Timeline:
 
     # --- by the record alone ------------------------------------------------------------------
 
-    def events(self, number: int) -> list[Note | Asked | Changed]:
+    def effect(self, seq: int | None) -> Asked | None:
+        """The effect of that number; None where it was not asked for."""
+        at = self.asked_at.get(seq) if seq is not None else None
+        return self.recording.events[at] if at is not None else None  # type: ignore[return-value]
+
+    def events(self, number: int) -> Sequence[Note | Asked | Changed]:
         """What was noted and asked for between the point before and this one."""
         recording = self.recording
         start = recording.given[number - 1] if number else 0
@@ -181,7 +188,7 @@ class Timeline:
     def find_place(self, word: str) -> int | None:
         """The point that is meant by an effect's number, `iN` for an iteration, or a state's name."""
         if word.isascii() and word.isdigit():
-            return self.points.get(int(word), self.count - 1 if int(word) in self.effects else None)
+            return self.points.get(int(word), self.count - 1 if int(word) in self.asked_at else None)
         iteration = word[1:] if word[:1] == "i" and word[1:].isdigit() else None
         for number in range(self.count):
             for note in self.notes(number):
@@ -200,7 +207,7 @@ class Timeline:
         answer = self.answer(number)
         parts: list[Any] = [[note.kind, note.fields] for note in self.notes(number)]
         if answer is not None:
-            asked = self.effects.get(answer.seq)
+            asked = self.effect(answer.seq)
             parts += [asked.kind, asked.args] if asked is not None else []
             parts.append(answer.result)
         try:
@@ -217,7 +224,7 @@ class Timeline:
         machine = execution.machine
         answer = self.answer(number)
         seq = answer.seq if answer is not None else _last_word(machine)
-        asked = self.effects.get(seq) if seq is not None else None
+        asked = self.effect(seq)
         frames, items = self._frames(machine, seq)
         own = [frame for frame in frames if not _is_library(frame)] or frames
         end = self.recording.end
@@ -228,7 +235,7 @@ class Timeline:
             self.notes(number),
             asked,
             answer.result if answer is not None else None,
-            [self.effects[one] for one in machine.waiting if one != seq and one in self.effects],
+            [found for one in machine.waiting if one != seq and (found := self.effect(one)) is not None],
             [_frame(frame) for frame in own[-_FRAMES:]],
             items,
             self._place(execution, frames, seq),

@@ -32,16 +32,17 @@ def left_out(journal: str, lines: int) -> str:
 class Follower:
     """The events of a run: those in the journal, then those that are appended.
 
-    Raises UserError where the journal cannot be read; a queued run has none yet.
+    offset: where to begin. Raises UserError where the journal cannot be read; a queued run has none yet.
     """
 
-    def __init__(self, run: RunFolder) -> None:
+    def __init__(self, run: RunFolder, offset: int = 0) -> None:
         self._run = run
+        self._offset = offset
         self._reader = self._open()
 
     def _open(self) -> JournalReader | None:
         try:
-            return JournalReader(self._run.journal)
+            return JournalReader(self._run.journal, self._offset)
         except ReadError as error:
             if isinstance(error.__cause__, FileNotFoundError) and is_live(self._run):
                 return None

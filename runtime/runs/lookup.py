@@ -39,7 +39,13 @@ def find_unfinished(target: str, root: str = ROOT) -> RunFolder:
 
 
 def find_run_folder(target: str, root: str = ROOT) -> RunFolder:
-    """The run with this id, or the last one of a loop; unfinished runs come first. Raises UserError."""
+    """The run with this id or in this folder, or the last one of a loop; unfinished runs come first.
+
+    Raises UserError.
+    """
+    path = os.path.join(root, target)
+    if os.path.sep in target and files.isdir(path):
+        return RunFolder.at(root, os.path.normpath(path))
     unfinished = locks.unfinished(root)
     ended = list(runs_in(root, HISTORY))
     for run in (*unfinished, *ended):

@@ -76,7 +76,7 @@ class Counting(World):
 
 @pytest.fixture
 def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("llc.runtime.effects.world.World", Counting)
+    monkeypatch.setattr("llc.runtime.launch.command.World", Counting)
     monkeypatch.setattr(files, "fdatasync", lambda fd: None)
     monkeypatch.setattr(files, "fsync", lambda fd: None)
     # The program is our own, and verified with the rest of the tests.

@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 
 from llc.frontend.compile import compile_text
+from llc.runtime.journal.reader import EventFile
+from llc.runtime.launch import run as launch_run
+from llc.runtime.project import options
 from llc.runtime.recordings import diff, find
 from llc.runtime.recordings.diff import Comparison
-from llc.runtime.recordings.recording import Asked, Note, Recording
+from llc.runtime.recordings.recording import Asked, Note, Recording, Stored
 from llc.vm.code.emit import emit
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
@@ -363,3 +366,25 @@ def test_who_passes_over_damaged_lines_says_so(llc: Llc, tmp_path: Path, verb: s
     assert done.stdout
     journal.write_bytes(b"".join([*lines[:4], lines[5][:-9]]))
     assert llc(verb, "fix").stderr == ""
+
+
+def test_each_event_of_a_journal_is_read_a_bounded_number_of_times(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A comparison takes linear time, and a recording holds the offsets of its events, not the events."""
+    (place / "many.sexp").write_text("(map (lambda (n) (sleep 0)) (range 0 300))\n")
+    launch_run.outcome(options.Values("many.sexp", quiet=True))
+    recording = find.find_run("many").recording()
+    assert isinstance(recording.events, Stored)
+    reads = 0
+    at = EventFile.at
+
+    def counted(file: EventFile, offset: int) -> Any:
+        nonlocal reads
+        reads += 1
+        return at(file, offset)
+
+    monkeypatch.setattr(EventFile, "at", counted)
+    found = diff.compare(recording, find.find_run("many").load_image())
+    assert found.difference is None
+    assert reads <= 2 * (len(recording.events) + len(recording.answers))
