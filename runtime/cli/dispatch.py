@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..host import environment, files
 from ..host.errors import EXIT_OK, EXIT_USAGE, UserError, clean, suggest
+from ..host.paths import ROOT
 from . import output, parse, verbs
 from .table import VERBS
 
@@ -29,12 +30,26 @@ def start(program: str, words: list[str]) -> int:
         return _typer(program, words) if code is None else code
     if words[:1] in (["help"], ["--help"], ["-h"]) and len(words) < 3:
         words = [*words[1:], "--help"]
-    if program == "ll-loop" and words:
-        first = words[0].partition("=")[0]
-        names = {name for row in verbs.find("run").options for name in row.names}
-        if first in names or (not first.startswith("-") and first not in VERBS):
-            words = ["run", *words]
+    if words and _is_run(program, words[0]):
+        from ..launch import early_signals  # as for `run`; other subcommands do without it
+
+        early_signals.take()
+        words = ["run", *words]
     return command(program, words)
+
+
+def _is_run(program: str, word: str) -> bool:
+    """Whether a command line that begins with this word means `run`: `llc NAME` for a loop that is there."""
+    if word in VERBS:
+        return False
+    if program == "ll-loop":
+        names = {name for row in verbs.find("run").options for name in row.names}
+        return not word.startswith("-") or word.partition("=")[0] in names
+    if word.startswith("-"):
+        return False
+    from ..runs.lookup import is_loop  # only for a word that is no subcommand
+
+    return is_loop(word, ROOT)
 
 
 def command(program: str, words: list[str]) -> int:

@@ -95,7 +95,7 @@ class _Link:
         try:
             import mcp  # noqa: F401 - it takes a moment, which is none of the server's
         except ModuleNotFoundError as error:
-            message = f"the package `mcp` is missing ({error}); pip install 'llc-loops[mcp]'"
+            message = f"the package `mcp` is missing ({error}); in a checkout of llc: pip install '.[mcp]'"
             raise Lost("no-package", message) from None
         if environment.which(server["command"], path=server["env"].get("PATH")) is None:
             raise Lost("not-found", f"`{server['command']}` is not on PATH")

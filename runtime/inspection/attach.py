@@ -36,6 +36,9 @@ from ..terminal.progress import ProgressDisplay, limits_of
 from .status import Look
 from .stop import Holder, not_running
 
+# Characters of an output that a report is compared with.
+_KEPT = 4096
+
 
 def _is_shown(kind: str) -> bool:
     """Whether displays show effects of this kind."""
@@ -43,12 +46,26 @@ def _is_shown(kind: str) -> bool:
 
 
 class _Shown:
-    """An effect on the screen: its display, and how many characters of each stream are shown."""
+    """An effect on the screen: its display, and what of each stream is shown: the count, and the last."""
 
     def __init__(self, display: Display, kind: str) -> None:
         self.display = display
         self.kind = kind
         self.count = {"output": 0, "stderr": 0}
+        self._last = {"output": "", "stderr": ""}
+
+    def show(self, stream: str, text: str) -> None:
+        self.display.output(stream, text)
+        self._last[stream] = (self._last[stream] + text)[-_KEPT:]
+
+    def show_report(self, stream: str, text: str) -> None:
+        """Show a report that was extracted from the output, but for its beginning if that ends the output."""
+        shown, text = self._last[stream].rstrip(), text.rstrip()
+        if not shown.endswith(text):
+            overlap = next(
+                (n for n in range(min(len(shown), len(text)), 0, -1) if shown.endswith(text[:n])), 0
+            )
+            self.show(stream, ("\n" if shown and not overlap else "") + text[overlap:] + "\n")
 
 
 class Attached:
@@ -108,8 +125,10 @@ class Attached:
             usage = result.get("usage")
             is_report = isinstance(usage, dict) and any(amount is not None for amount in usage.values())
             rest = text[count:]
-            if rest and (is_new or not ("truncated" in result or is_report)):
-                shown.display.output(stream, rest)
+            if text and is_report and not is_new:
+                shown.show_report(stream, text)
+            elif rest and (is_new or "truncated" not in result):
+                shown.show(stream, rest)
         shown.display.effect_end(shown.kind, result)
 
     def show_output(self) -> None:
@@ -133,7 +152,7 @@ class Attached:
                 place[stream] = start + len(text)
                 fresh = text[max(0, shown.count.get(stream, 0) - start) :]
                 if fresh and place[stream] > shown.count.get(stream, 0):
-                    shown.display.output(stream, fresh)
+                    shown.show(stream, fresh)
                     shown.count[stream] = place[stream]
 
 

@@ -26,8 +26,10 @@ from ..runs.lookup import find_run_folder, is_run_of
 from ..runs.runs import runs_in
 from .tables import columns, local_time
 
-FORMAT = 5
+FORMAT = 6
 FILE = "summary.json"
+# Columns that are left out, one after the other, where a terminal is too narrow.
+_DROPPED = ("FORKED FROM", "CALLS", "TOKENS", "STARTED (local time)", "ITERATIONS")
 
 
 def facts(run: RunFolder) -> dict[str, Any] | None:
@@ -67,7 +69,8 @@ def _cached(path: str, size: int) -> dict[str, Any] | None:
 def _facts(run: RunFolder) -> dict[str, Any]:
     history = history_of(run)
     start, end = history.start or RunStart.of({}), history.end
-    used = history.used
+    own = history.own or history  # a fork shares its past with its parent, where it is counted
+    used = own.used
     error = end.error if end else None
     return {
         "run": run.id,
@@ -77,9 +80,10 @@ def _facts(run: RunFolder) -> dict[str, Any]:
         "terminated_by": end.terminated_by if end else None,
         "final_state": end.final_state if end else None,
         "forked_from": start.parent,
+        "scripted": start.script not in (None, ""),
         "started_at": history.started_at,
         "ended_at": end.ts if end else None,
-        "duration_ms": history.active_ms(),
+        "duration_ms": history.active_ms() - history.shared_ms,
         "iterations": history.iteration if end is None else end.iterations,
         "steps": history.steps if end is None else end.steps,
         "resumed": history.resumed,
@@ -88,8 +92,8 @@ def _facts(run: RunFolder) -> dict[str, Any]:
         "calls": used.calls,
         "unpriced": used.unpriced,
         "budget": start.budget or {},
-        "verdicts": history.verdicts,
-        "states": {name: state.to_json() for name, state in history.states.items()},
+        "verdicts": own.verdicts,
+        "states": {name: state.to_json() for name, state in own.states.items()},
         "error": str(error.get("kind")) if error else None,
     }
 
@@ -108,7 +112,12 @@ def look(target: str | None, count: int) -> dict[str, Any]:
         row = facts(run)
         if row is not None:
             rows.append(row)
-    return {"runs": rows, "total": len(found), **totals(rows)}
+    return {"runs": rows, "total": len(found), **totals(counted(rows))}
+
+
+def counted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs that totals are of: a scripted run did nothing, so it counts only where no other run is."""
+    return [row for row in rows if not row["scripted"]] or rows
 
 
 def totals(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -149,6 +158,8 @@ def as_text(found: dict[str, Any], target: str | None, screen: Screen) -> str:
         status = row["status"]
         if status == "limit":
             status = str(row["terminated_by"])
+        if row["scripted"]:
+            status += " (scripted)"
         cells = [
             row["run"],
             " ".join(local_time(row["started_at"]))[:19],
@@ -159,7 +170,7 @@ def as_text(found: dict[str, Any], target: str | None, screen: Screen) -> str:
         spent = [str(row["calls"]), _money(row), f"{row['tokens']:,}"]
         parent = [row["forked_from"]["run"] if row["forked_from"] else "-"]
         table.append(cells + (spent if has_cost else []) + (parent if has_fork else []))
-    text = columns(table, screen)
+    text = columns(table, screen, _DROPPED)
     text += "\n" + _sentence(found, has_cost) + "\n"
     if len({row["program"] for row in rows}) == 1 and found["states"]:
         text += "\n" + columns(_states(found["states"]), screen)
@@ -172,15 +183,19 @@ def _money(row: dict[str, Any]) -> str:
 
 
 def _sentence(found: dict[str, Any], has_cost: bool) -> str:
-    count = len(found["runs"])
+    count = len(counted(found["runs"]))
+    scripted = len(found["runs"]) - count
     parts = ", ".join(f"{number} {status}" for status, number in sorted(found["statuses"].items()))
     text = f"{count} run{'' if count == 1 else 's'}: {parts} ({found['success_rate']:.0%} success)"
     text += f", {duration(found['average_duration_ms'])} on average"
     if has_cost:
         text += f", {_money(found)} USD and {found['tokens']:,} tokens in all"
         text += f", in {found['calls']} call{'' if found['calls'] == 1 else 's'}"
-    if found["total"] > count:
-        text += f"; {found['total'] - count} earlier not shown (-n)"
+    if scripted:
+        text += f"; {scripted} scripted not counted"
+    earlier = found["total"] - len(found["runs"])
+    if earlier > 0:
+        text += f"; {earlier} earlier not shown (-n)"
     return text
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from ...ir.diagnostics import clean
 from ...vm.primitives.handlers import duration
-from ..host.paths import LOOPS
+from ..host.paths import HISTORY, LOOPS, ROOT
+from ..journal.history import CRASHED
 from ..project.load import compile_options
 from ..runs import runs
 from ..runs.loops import loop_files
@@ -16,12 +17,14 @@ from ..runs.loops import loop_files
 def loops() -> list[dict[str, Any]]:
     """The loops here: name, file, paradigm and description; `valid` false where one cannot be read."""
     rows = []
+    results = _last_results()
     for name, path in loop_files().items():
         row: dict[str, Any] = {
             "name": name,
             "file": path,
             "paradigm": None,
             "description": None,
+            "last_result": results.get(path),
             "valid": False,
         }
         # Not only errors in the file: a bug in llc must not hide the other loops. `llc validate` reports it.
@@ -51,6 +54,17 @@ def _fill(row: dict[str, Any], path: str) -> None:
         row["valid"] = not any(diagnostic.is_error for diagnostic in found)
 
 
+def _last_results() -> dict[str, str]:
+    """How the last finished run of each loop ended that was no scripted one, by the path of its file."""
+    found: dict[str, str] = {}
+    for run in runs.runs_in(ROOT, HISTORY):
+        start = run.start()
+        path = start.get("path")
+        if isinstance(path, str) and path not in found and not start.get("script"):
+            found[path] = str((run.end() or {}).get("status", CRASHED))
+    return found
+
+
 def as_table(rows: list[dict[str, Any]], running: bool) -> str:
     """Rows in columns, for people."""
     if not rows:
@@ -58,9 +72,15 @@ def as_table(rows: list[dict[str, Any]], running: bool) -> str:
             return f"no run is unfinished; {runs.HOW_TO_BEGIN}\n"
         return f"there are no loops in {LOOPS}/; write one to {LOOPS}/NAME.yaml\n"
     columns = (
-        ("run", "status", "state", "iteration", "age_ms") if running else ("name", "paradigm", "description")
+        ("run", "status", "state", "iteration", "age_ms")
+        if running
+        else ("name", "paradigm", "last_result", "description")
     )
-    lines = [["RUN", "STATUS", "STATE", "ITERATION", "BEGUN"]] if running else []
+    lines = [
+        ["RUN", "STATUS", "STATE", "ITERATION", "BEGUN"]
+        if running
+        else ["LOOP", "PARADIGM", "LAST RESULT", "DESCRIPTION"]
+    ]
     for row in rows:
         cells = [_cell(row[column]) for column in columns]
         if running:

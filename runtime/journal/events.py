@@ -181,6 +181,11 @@ class RunStart(Event, name="run_start"):
         ts = (self.forked_from or {}).get(TIME)
         return ts if isinstance(ts, str) else self.ts or None
 
+    def is_fork_begun(self, event: Event) -> bool:
+        """Whether this run is a fork and the event is its own, not one that it shares."""
+        ts = (self.forked_from or {}).get(TIME)
+        return isinstance(ts, str) and event.ts >= ts
+
 
 class EffectEvent(Event):
     """Any event of one effect; `seq` is its number."""

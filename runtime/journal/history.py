@@ -201,7 +201,8 @@ class RunHistory:
     effects, in the order of their results. verdict: the latest one. resumed: how often it was. changes: each
     change of the program with the number of results before it. doubtful: effects that an earlier resume could
     not account for, see `recovery`. last_seq: the highest number of an effect. unsure: numbers of results
-    after which notes may be missing because of damage. lines: lines of the journal so far. saved_ms: active
+    after which notes may be missing because of damage. own: of a fork, what it did itself; shared_ms: the
+    active time that it shares with its parent. lines: lines of the journal so far. saved_ms: active
     time that was saved outside of the journal.
 
     A detailed history also keeps `events` and, for each result, how many of them came before
@@ -233,6 +234,8 @@ class RunHistory:
         self.last_seq = 0
         self.lines = 0
         self.resumed = 0
+        self.own: RunHistory | None = None
+        self.shared_ms = 0
         self.saved_ms = 0
         self._active = ActiveTime()
         # The time of the latest event, and of entering the current state.
@@ -276,6 +279,8 @@ class RunHistory:
             self.lines = entry.last_line
             return
         moment = entry.moment
+        if self.own is not None:
+            self.own.add(entry)
         fold = _FOLD.get(entry.__class__)
         if fold is not None:
             fold(self, entry, moment)
@@ -297,6 +302,9 @@ class RunHistory:
         self._active.stop()
         self.interruption = None
         self.resumed += 1
+        if self.own is None and self.start is not None and self.start.is_fork_begun(event):
+            self.own = RunHistory()
+            self.shared_ms = self.active_ms()
         self.pending.clear()
         self.doubtful.update(event.marks)
         self._entered = moment

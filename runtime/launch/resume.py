@@ -67,7 +67,7 @@ def _resume(command: Command) -> Outcome | None:
 
 
 def _fork(command: Command, make: Callable[[], RunFolder]) -> Outcome | None:
-    """Make the fork and resume it. A fork that cannot be resumed is removed, unless its scope is locked."""
+    """Make the fork and resume it. A fork that cannot be resumed is removed: `resume` must not find it."""
     command.choose_tier()
     command.configure()
     command.budget_of(command.values, {})  # refuse a wrong one before the fork is made
@@ -79,10 +79,9 @@ def _fork(command: Command, make: Callable[[], RunFolder]) -> Outcome | None:
     command.values.target = made.id
     try:
         return _resume(command)
-    except UserError as error:
-        if error.id != locks.CONFLICT:
-            made.discard()
-            command.folder = None
+    except UserError:
+        made.discard()
+        command.folder = None
         raise
 
 
@@ -183,7 +182,10 @@ def _go_on(
     journal.sync()
     command.detach(folder)
     display = command.display(image)
-    display.resume(folder.id, image.name, progress.state, progress.iteration)
+    # Notes that are not on record are shown again: they begin in the state that the record ends in.
+    is_behind = bool(position.notes) and position.cut is None and history.state is not None
+    place = history.progress if is_behind else progress
+    display.resume(folder.id, image.name, place.state, place.iteration)
     if machine.direct is None:
         machine.warm = TIERS[command.tier]
     answers = {seq: RESULT for seq, policy in policies.items() if policy == "fail"}

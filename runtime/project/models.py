@@ -100,7 +100,8 @@ def address(model: Model) -> dict[str, Any]:
     if row.extra and importlib.util.find_spec(row.package) is None:
         raise Unavailable(
             "missing-extra",
-            f"`{model.name}` needs the `{row.package}` client: pip install 'llc-loops[{row.extra}]'",
+            f"`{model.name}` needs the `{row.package}` client; "
+            f"in a checkout of llc: pip install '.[{row.extra}]'",
         )
     key = environment.environ.get(model.key) if model.key else None
     if model.key and not key:

@@ -590,12 +590,26 @@ def test_there_are_other_schemas(llc: Llc) -> None:
     assert (refused.returncode, "did you mean `TaskResult`?" in refused.stderr) == (2, True)
 
 
+def test_a_loop_is_run_by_its_name_alone(llc: Llc) -> None:
+    """`llc NAME` is `llc run NAME` where there is such a loop; a subcommand comes first."""
+    assert json.loads(llc("good", "--json").stdout)["final_state"] == "done"
+    assert json.loads(llc(".loops/good.yaml", "--json").stdout)["final_state"] == "done"
+    refused = llc("goood")
+    assert (refused.returncode, "unknown-command" in refused.stderr) == (2, True)
+
+
 def test_list_shows_the_loops(llc: Llc) -> None:
     """Name, paradigm and description; one that cannot be read is marked."""
     rows = {row["name"]: row for row in json.loads(llc("list", "--json").stdout)}
     assert rows["good"]["description"] == "Checks, then is done."
     assert rows["good"]["paradigm"] == "fsm"
-    assert "good   fsm  Checks, then is done." in llc("list").stdout
+    told = llc("list").stdout.splitlines()
+    assert told[0].split() == ["LOOP", "PARADIGM", "LAST", "RESULT", "DESCRIPTION"]
+    (good,) = [line for line in told if line.startswith("good ")]
+    assert good.split() == ["good", "fsm", "-", "Checks,", "then", "is", "done."]
+    assert llc("run", "good").returncode == 0
+    (good,) = [line for line in llc("list").stdout.splitlines() if line.startswith("good ")]
+    assert good.split()[2] == "success"
 
 
 def test_list_knows_the_tools_of_the_project(llc: Llc, tmp_path: Path) -> None:

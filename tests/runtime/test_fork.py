@@ -88,6 +88,27 @@ def test_a_fork_performs_only_what_comes_after_its_point(llc: Llc, project: Path
     assert llc("replay", child["run"]).returncode == 0
 
 
+def test_history_counts_the_shared_past_once(llc: Llc, project: Path) -> None:
+    """States and verdicts of a fork are those it came to itself."""
+    llc("run", "work")
+    llc("fork", "work", "--at", "6")
+    told = json.loads(llc("history", "work", "--json").stdout)
+    assert [sum(row["verdicts"].values()) for row in told["runs"]] == [1, 3]
+    assert told["states"]["act"]["entered"] == 2
+
+
+def test_the_last_run_is_no_scripted_one(llc: Llc, project: Path) -> None:
+    """Scripted runs are not counted, and are meant by the name of the loop only where there is no other."""
+    real = json.loads(llc("run", "work", "--json").stdout)["run"]
+    scripted = json.loads(llc("run", "work", "--script", "world.yaml", "--json").stdout)["run"]
+    assert find.find_run("work").name == real
+    assert find.find_run(scripted).name == scripted
+    told = json.loads(llc("history", "work", "--json").stdout)
+    assert [row["scripted"] for row in told["runs"]] == [True, False]
+    assert told["statuses"] == {"success": 1}
+    assert "1 scripted not counted" in llc("history", "work").stdout
+
+
 def test_removing_the_parent_leaves_the_child_whole(llc: Llc, project: Path) -> None:
     """Long outputs that are shared stay, whoever is removed."""
     parent = json.loads(llc("run", "work", "--json").stdout)
@@ -195,7 +216,7 @@ def test_calls_side_by_side_that_had_no_result_are_performed_anew(llc: Llc, proj
 
 
 def test_a_fork_is_kept_off_paths_that_another_run_holds(llc: Llc, project: Path) -> None:
-    """It waits as a run that was cut off, and goes on when it may."""
+    """It is refused, and leaves no run that `resume` of the loop would find."""
     llc("run", "work")
     (project / "holds.yaml").write_text(
         "name: holds\ninitial: a\nstates:\n"
@@ -212,8 +233,8 @@ def test_a_fork_is_kept_off_paths_that_another_run_holds(llc: Llc, project: Path
         assert holder.wait() == 0
     assert done.returncode == 1
     assert "scope-conflict" in done.stderr
-    child = done.stderr.split()[0]
-    assert json.loads(llc("resume", child, "--json").stdout)["status"] == "success"
+    assert "unknown-run" in llc("resume", "work").stderr or "run-ended" in llc("resume", "work").stderr
+    assert list((project / ".loops" / ".running").glob("work-*")) == []
 
 
 def test_a_fork_that_was_killed_while_it_was_made_leaves_no_run(

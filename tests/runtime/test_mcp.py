@@ -401,4 +401,4 @@ def test_without_the_package_the_error_says_what_to_install(
     Path("mcp/__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'mcp'\", name='mcp')\n")
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
     done = run("run", "-e", "(mcp:t.count)")
-    assert "pip install 'llc-loops[mcp]'" in done.stderr
+    assert "pip install '.[mcp]'" in done.stderr

@@ -177,7 +177,8 @@ def test_a_missing_client_says_how_to_install_it(
     """The extra by its name."""
     monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: None)
     found = error(do(chat.text("ok")))
-    assert found["message"] == "`qwen3` needs the `openai` client: pip install 'llc-loops[openai]'"
+    remedy = "in a checkout of llc: pip install '.[openai]'"
+    assert found["message"] == f"`qwen3` needs the `openai` client; {remedy}"
 
 
 def test_openais_own_models_need_a_key(do: Do, chat: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

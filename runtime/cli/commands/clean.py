@@ -41,7 +41,7 @@ def clean(
     ] = False,
     json: shared.Json = False,
 ) -> int:
-    """Remove old finished runs.
+    """Remove old finished runs: their journals, outputs and programs; not what they changed in your files.
 
     Examples:
         llc clean

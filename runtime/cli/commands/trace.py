@@ -47,14 +47,15 @@ def trace(
                 raise UserError(
                     "no-such-point",
                     f"there is no effect, iteration or state `{at}` in {recording.name}",
-                    f"it has {len(timeline.effects)} effects; `i3` is the third iteration",
+                    f"it has {len(timeline.asked_at)} effects; `i3` is the third iteration",
                 )
         is_live = Screen(sys.stdout).is_live and sys.stdin is not None and sys.stdin.isatty()
-        if number is not None and not json:
-            write(trace_text.as_text(timeline.at(number), timeline))
-        elif json or not is_live:
+        if json or number is not None or not is_live:
             for point in (timeline.at(number),) if number is not None else timeline:
-                write(json_text.dumps(point.to_json(), ensure_ascii=False) + "\n")
+                if json:
+                    write(json_text.dumps(point.to_json(), ensure_ascii=False) + "\n")
+                else:
+                    write(trace_text.as_text(point, timeline) + "\n" * (number is None))
         else:
             from ...recordings.trace_tui import TraceView
 
