@@ -185,6 +185,7 @@ MEANINGS = {
     "several-questions": "several questions are pending",
     "several-runs": "several runs fit",
     "shadowed-route": "a route has no effect because another key decides first",
+    "silent-failure": "a warning: a failure continues, or ends the run, as a success",
     "stack-leftover": "a code image leaves values on the stack",
     "stack-overflow": "a code image needs a larger stack than it declares",
     "stack-underflow": "a code image takes operands from an empty stack",

@@ -25,6 +25,7 @@ from .schema import (
     CURRENT,
     DEFAULT_MODEL_TEXT,
     DEFAULT_VERDICTS,
+    FAILURE_NAMES,
     Answer,
     ExitCode,
     LlmStructured,
@@ -75,6 +76,7 @@ class _Checker:
             if state.name not in misspelt:
                 yield from self.leftovers(state)
                 yield from self.question(state)
+                yield from self.outcome(state)
             if not state.flawed:
                 yield from self.flow(state)
                 yield from self.evaluator(state)
@@ -283,6 +285,27 @@ class _Checker:
             yield _warning(
                 "shadowed-route", message, state.span_of("key:route.error"), "overridden", "keep one of them"
             )
+
+    def outcome(self, state: StateSpec) -> Iterator[Diagnostic]:
+        """Failures that pass silently, where another reading of the loop is common."""
+        if self.loop.dialect is not None:
+            return
+        after, error = state.next, state.routes.get("_error")
+        is_action = state.action is not None and not state.asks
+        if is_action and after is not None and error not in (None, after):
+            message = (
+                f"a command that fails leads to `{after}`, not to `{error}`: `next` takes every exit code"
+            )
+            help = (
+                f"write `on_success: {after}` and `on_failure: {error}` instead of `next`; in the loop, "
+                "`dialect: llc` states that this is meant, `dialect: little-loops` that `on_error` is taken"
+            )
+            place = state.span_of("key:on_error", "key:route._error", "key:route.error")
+            yield _warning("silent-failure", message, place, "not taken after exit code 1", help)
+        if state.is_terminal and state.name in FAILURE_NAMES and state.status is None:
+            message = f"a run that ends in `{state.name}` counts as a success"
+            help = "add `status: failure`, or `status: success` if this is meant"
+            yield _warning("silent-failure", message, state.span_of("name"), "exit code 0", help)
 
     def question(self, state: StateSpec) -> Iterator[Diagnostic]:
         """What a state offers as answers."""

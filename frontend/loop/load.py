@@ -14,7 +14,7 @@ from ..source.document import Document
 from .checks import check
 from .project_checks import check_project
 from .reader import read_loop
-from .schema import Loop, LoopSettings
+from .schema import Loop, LoopSettings, in_own_dialect
 
 # What a caller sets over a loop, with the findings about it.
 Change = Callable[[Loop], tuple[Loop, list[Diagnostic]]]
@@ -40,7 +40,7 @@ def load(
 def loop_of(spec: LoopSettings, document: Document) -> tuple[Loop | None, Document]:
     """The loop of a spec as states, and the document that knows its places; None with findings."""
     if isinstance(spec, Loop):
-        return spec, document
+        return in_own_dialect(spec), document
     # A loop of states, the common case, starts without the other paradigms.
     from .natural import as_states
 

@@ -147,7 +147,7 @@ class OutputJson(OutputEvaluator):
     """The output is JSON; a jq expression takes a value from it, compared with a target."""
 
     type: ClassVar[str] = "output_json"
-    details: ClassVar[tuple[str, ...]] = ("value", "path", "target")
+    details: ClassVar[tuple[str, ...]] = ("value", "path", "target", "operator")
 
     path: str = attrs.field(metadata=of(TEMPLATE, "A jq expression; the first value it gives counts."))
     operator: str = attrs.field(
@@ -545,6 +545,13 @@ class LoopSettings(Spec):
     on_error: str | None = attrs.field(
         default=None, metadata=of(TARGET, "The state that takes errors no state routes.")
     )
+    dialect: str | None = attrs.field(
+        default=None,
+        metadata=of(
+            choice("llc", "little-loops"),
+            "Whose meaning `next` with `on_error`, and terminals named `failed`, have; absent: `llc`'s.",
+        ),
+    )
 
 
 @frozen(kw_only=True)
@@ -600,6 +607,26 @@ class Loop(LoopSettings):
         if state.on_maintain is not None:
             return state.on_maintain
         return None if state.status == "failure" else self.initial
+
+
+# Names of terminals that little-loops takes as a failure.
+FAILURE_NAMES = frozenset({"failed", "error", "aborted", "finalize_aborted"})
+
+
+def in_own_dialect(loop: Loop) -> Loop:
+    """A loop with `dialect: little-loops` as one that means the same to llc."""
+    if loop.dialect != "little-loops":
+        return loop
+    states = {}
+    for name, state in loop.states.items():
+        if state.is_terminal and name in FAILURE_NAMES and state.status is None:
+            state = attrs.evolve(state, status="failure")
+        error = state.routes.get("_error")
+        if state.acts and state.next is not None and error is not None:
+            route = {"success": state.next, "failure": error, "_error": error}
+            state = attrs.evolve(state, next=None, on_error=None, evaluate=ExitCode(), route=route)
+        states[name] = state
+    return attrs.evolve(loop, states=states)
 
 
 # How a state is judged that does not say how.

@@ -6,8 +6,10 @@ import attrs
 import pytest
 
 from llc.frontend.loop.checks import check
+from llc.frontend.loop.load import loop_of
 from llc.frontend.loop.paradigms import to_fsm
 from llc.frontend.loop.reader import read_loop
+from llc.frontend.loop.schema import Loop
 from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import Diagnostic
 from llc.ir.spans import Span
@@ -525,3 +527,42 @@ def test_a_verdict_key_of_little_loops_is_explained() -> None:
     text = states("a: {action: x, on_success: done, on_failure: a, on_retry_exhausted: done}")
     assert only(text)[1:] == ("unknown-verdict", "on_retry_exhausted")
     assert "is a key of little-loops" in str(helped(text))
+
+
+FAILING = states("a: {action: x, next: done, on_error: b}", "b: {action: y, next: done}")
+FAILED = states("a: {action: x, on_success: done, on_failure: failed}", "failed: {terminal: true}")
+
+
+@pytest.mark.parametrize(("text", "place"), [(FAILING, "on_error"), (FAILED, "failed")])
+def test_a_failure_that_passes_silently_is_a_warning(text: str, place: str) -> None:
+    """`next` takes failures, and a terminal named `failed` is a success; a dialect says what is meant."""
+    assert only(text) == ("warning", "silent-failure", place)
+    sound(text.replace(HEAD, HEAD + "dialect: llc\n"))
+    sound(text.replace(HEAD, HEAD + "dialect: little-loops\n"))
+
+
+def test_the_status_of_a_terminal_says_what_is_meant() -> None:
+    """Either status; the name then means nothing."""
+    for status in ("success", "failure"):
+        sound(FAILED.replace("failed: {", f"failed: {{status: {status}, "))
+
+
+def test_a_dialect_decides_where_a_failure_leads() -> None:
+    """In little-loops `on_error` takes the failure of a command before `next`, and names mark failures."""
+
+    def loop(text: str) -> Loop:
+        spec, document, _ = read_loop(text_source(text.replace(HEAD, HEAD + "dialect: little-loops\n")))
+        assert spec is not None
+        found, _ = loop_of(spec, document)
+        assert found is not None
+        return found
+
+    assert loop(FAILING).states["a"].routes == {"success": "done", "failure": "b", "_error": "b"}
+    assert loop(FAILED).states["failed"].status == "failure"
+
+
+def test_yes_in_a_route_is_a_warning_where_it_never_comes() -> None:
+    """`on_yes` means `success`, `route: {yes: …}` does not."""
+    text = states("a: {action: x, route: {yes: done, _: a}}")
+    assert only(text) == ("warning", "unknown-verdict", "yes")
+    assert helped(text) == "did you mean `success`?"

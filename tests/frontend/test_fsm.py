@@ -60,7 +60,7 @@ STATES = st.fixed_dictionaries(
         "action_type": st.sampled_from(["shell", "slash"]),
         "capture": FILLED,
         "evaluate": EVALUATES,
-        "route": st.dictionaries(WORDY, FILLED, max_size=3),
+        "route": st.dictionaries(WORDY.filter(re.compile(r"\S(?:.*\S)?").fullmatch), FILLED, max_size=3),
         "on_yes": FILLED,
         "on_blocked": FILLED,
         "on_error": FILLED,

@@ -452,3 +452,25 @@ def test_results_are_plain_data(data: st.DataObject) -> None:
     operands = data.draw(st.lists(scalars, min_size=5, max_size=5))
     json.dumps(judge("convergence", *operands, "minimize"))
     json.dumps(judge("contains", *operands[:2], "auto", *operands[2:4]))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "direction", "verdict"),
+    [
+        (1, -3, "minimize", "stall"),
+        (3, -1, "minimize", "progress"),
+        (-3, 1, "maximize", "progress"),
+        (-1, 3, "maximize", "stall"),
+        (2, -2, "minimize", "stall"),
+        (5, 3, "minimize", "progress"),
+    ],
+)
+def test_progress_ends_nearer_to_the_target(before: int, now: int, direction: str, verdict: str) -> None:
+    """A step in the direction that passes the target by more than it was away is a stall."""
+    assert judge("convergence", str(now), 0, 0, None, before, direction)[0] == verdict
+
+
+@pytest.mark.parametrize(("target", "verdict"), [("x", "error"), (0, "error"), (None, "failure")])
+def test_a_missing_value_is_not_different_from_the_target(target: Any, verdict: str) -> None:
+    """`ne` with null is an error, since a wrong path gives null; null itself can be compared."""
+    assert judge("json", {"value": None}, ".a", "ne", target)[0] == verdict

@@ -247,7 +247,8 @@ def judge_json(reply: Value, path: Value, operator: Value, target: Value) -> Res
     """`output_json`: what jq found, compared with a target.
 
     `eq` and `ne` compare any two values, a number also with a text that spells one in the target;
-    the other operators need numbers.
+    the other operators need numbers. A path that does not exist gives null, which is an error for `ne`:
+    every target would be different from it. An operator other than `eq` is among the details.
     """
     reply = _fields(reply, "a jq reply")
     if "value" not in reply:
@@ -256,15 +257,20 @@ def judge_json(reply: Value, path: Value, operator: Value, target: Value) -> Res
     value = reply["value"]
     bound = number_in(target) if isinstance(target, str) else target
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    details = {"value": value, "path": path, "target": target}
+    if operator != "eq":
+        details["operator"] = operator
+    if operator == "ne" and value is None and target is not None:
+        return _result("error", **details, message=f"the value at {show(path)} is null or missing")
     if operator in ("eq", "ne"):
         same = equal(value, target) or (is_number and bound is not None and equal(value, bound))
-        return _result(_verdict(same == (operator == "eq")), value=value, path=path, target=target)
+        return _result(_verdict(same == (operator == "eq")), **details)
     left, right = (number_in(value) if is_number else None), number_in(target)
     if left is None or right is None:
         message = _not_a_number(f"the value at {show(path)}", value) if left is None else ""
         message = message or _not_a_number("the target", target)
-        return _result("error", value=value, path=path, target=target, message=message)
-    return _result(_verdict(_ordered(operator, left, right)), value=value, path=path, target=target)
+        return _result("error", **details, message=message)
+    return _result(_verdict(_ordered(operator, left, right)), **details)
 
 
 def _reported(reply: dict[str, Value], default: str) -> tuple[str, str]:
@@ -281,7 +287,8 @@ def judge_convergence(
     """`convergence`: a measurement against its target and the one before (loops.md, rule 4).
 
     previous: what the author says to compare with, null if nothing; where it is no number, `last`
-    is used, which is what this state measured before, null the first time.
+    is used, which is what this state measured before, null the first time. Progress is a step in the
+    direction that ends nearer to the target: one that passes it by more is a stall.
     """
     if direction not in ("minimize", "maximize"):
         raise PrimitiveFault("bad-operand", f"no direction is called {show(direction)}")
@@ -307,7 +314,9 @@ def judge_convergence(
             details["previous_ignored"] = f"the given `previous` {reason}"
     if abs(current - goal) <= room:
         verdict = "target"
-    elif before is None or (current < before if direction == "minimize" else current > before):
+    elif before is None or (
+        (current < before) == (direction == "minimize") and abs(current - goal) < abs(before - goal)
+    ):
         verdict = "progress"
     else:
         verdict = "stall"
