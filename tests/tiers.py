@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from smaller import smallest
 
 from llc.vm.code.image import Image
+from llc.vm.jit.codegen.translate import ONLY_INTERPRETED
 from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Done, Effect, OutOfFuel, Waiting
 from llc.vm.values.faults import Fault
@@ -56,7 +57,8 @@ def history(
         outcome = machine.resume(*given)
         given = ()
         seen += [told(outcome), list(machine.notes), machine.ticks]
-        assert can_fail or machine.obstacle is None, machine.obstacle
+        obstacle = machine.obstacle
+        assert can_fail or obstacle is None or ONLY_INTERPRETED in obstacle, obstacle
         if machine.ended:
             return seen
         if quantum is not None or tier_of(stretch + 1) != tier:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llc.vm.code import emit, lift
+from llc.vm.code.image import Image
 from llc.vm.code.opcodes import BY_NAME, MAX_WORD, NO_STATE, ROWS, decode, markdown
+from llc.vm.jit.codegen.translate import obstacle
 from llc.vm.machine.steps import STEPS
 
 SPEC = Path(__file__).parents[2] / "spec" / "opcodes.md"
@@ -22,6 +27,23 @@ def test_the_spec_is_what_the_table_prints() -> None:
 def test_every_opcode_has_one_step() -> None:
     """The machine's steps and the table's rows pair up."""
     assert set(STEPS) == {row.name for row in ROWS}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_every_opcode_is_emitted_and_lifted(name: str) -> None:
+    """A failure names the module in which an opcode was forgotten."""
+    assert f'"{name}"' in inspect.getsource(emit), f"write {name} in vm/code/emit.py"
+    assert f'"{name}"' in inspect.getsource(lift), f"read {name} in vm/code/lift.py"
+
+
+def test_an_opcode_may_be_left_to_the_interpreter(
+    image_of: Callable[[str], Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program with an opcode that has no translation runs in the interpreter."""
+    image = image_of("function main(a)\n state s\n return a")
+    assert obstacle(image) is None
+    monkeypatch.setattr(BY_NAME["RETURN"], "is_translated", False)
+    assert str(obstacle(image)).endswith("has RETURN, which only the interpreter runs")
 
 
 def test_numbers_are_fixed() -> None:
@@ -78,5 +100,5 @@ def test_any_words_are_decoded_or_refused(code: list[int]) -> None:
 @pytest.mark.parametrize("code", [[0], [8], [1], [4, 1]])
 def test_words_that_are_no_code_are_refused(code: list[int]) -> None:
     """An unknown number and an instruction that is cut off."""
-    with pytest.raises(ValueError, match=r"opcode|cut off"):
+    with pytest.raises(ValueError, match=r"opcode|incomplete"):
         list(decode(code))

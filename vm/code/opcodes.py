@@ -36,12 +36,16 @@ OPERANDS = {
 
 class Opcode:
     """One row. `pops` and `pushes` follow from the stack picture `before -- after`; where the
-    picture has a `…`, the operand `count` pops as many more (`pops_count`)."""
+    picture has a `…`, the operand `count` pops as many more (`pops_count`).
+
+    is_translated: whether `vm/jit` can translate it; the interpreter runs a program with one that it cannot.
+    """
 
     __slots__ = (
         "_count",
         "doc",
         "is_exit",
+        "is_translated",
         "name",
         "number",
         "operands",
@@ -51,7 +55,17 @@ class Opcode:
         "pushes",
     )
 
-    def __init__(self, number: int, name: str, operands: str, picture: str, doc: str, exits: bool) -> None:
+    def __init__(
+        self,
+        number: int,
+        name: str,
+        operands: str,
+        picture: str,
+        doc: str,
+        *,
+        is_exit: bool,
+        is_translated: bool = True,
+    ) -> None:
         self.number = number
         self.name = name
         self.operands = tuple(operands.split())
@@ -63,7 +77,8 @@ class Opcode:
         self._count = self.operands.index("count") if self.pops_count else 0
         self.pushes = len(after.split())
         self.doc = doc
-        self.is_exit = exits
+        self.is_exit = is_exit
+        self.is_translated = is_translated
         if set(self.operands) - set(OPERANDS) or self.pops_count != ("count" in self.operands):
             raise AssertionError(f"the row of {name} contradicts itself")
 
@@ -75,12 +90,16 @@ class Opcode:
         return self.pops + (operands[self._count] if self.pops_count else 0)
 
 
-def _work(number: int, name: str, operands: str, picture: str, doc: str) -> Opcode:
-    return Opcode(number, name, operands, picture, doc, False)
+def _work(
+    number: int, name: str, operands: str, picture: str, doc: str, *, is_translated: bool = True
+) -> Opcode:
+    return Opcode(number, name, operands, picture, doc, is_exit=False, is_translated=is_translated)
 
 
-def _exit(number: int, name: str, operands: str, picture: str, doc: str) -> Opcode:
-    return Opcode(number, name, operands, picture, doc, True)
+def _exit(
+    number: int, name: str, operands: str, picture: str, doc: str, *, is_translated: bool = True
+) -> Opcode:
+    return Opcode(number, name, operands, picture, doc, is_exit=True, is_translated=is_translated)
 
 
 # Numbers are part of the image format: they are never given to another meaning. 0 stays unused, so

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 
 from ....ir.primitives import PRIMITIVES
 from ...code.image import Image
+from ...code.opcodes import ROWS, decode
 from ..analysis.assignment import assigned
 from ..analysis.partial_inlining import leaves_of
 from ..analysis.range_checks import Indices
@@ -37,6 +38,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# Why a program with an opcode that has no translation is not translated.
+ONLY_INTERPRETED = "which only the interpreter runs"
 # A function with more states is not translated: its text would be too large to be worth it.
 MOST_STATES = 3000
 # The most versions of a function, besides the one for any arguments.
@@ -55,9 +58,14 @@ _TYPES = {"int": "int", "box": "Box"}
 
 def obstacle(image: Image) -> str | None:
     """Why a program cannot be translated, in words; None where it can."""
+    interpreted = {row.number for row in ROWS if not row.is_translated}
     for code in image.functions:
         if len(code.states) > MOST_STATES:
             return f"`{code.name}` has {len(code.states):,} states, and {MOST_STATES:,} are the most"
+        if interpreted:
+            for _, row, _ in decode(code.code):
+                if row.number in interpreted:
+                    return f"`{code.name}` has {row.name}, {ONLY_INTERPRETED}"
     return None
 
 
