@@ -58,8 +58,9 @@ def text_of(template: Template, place: Place, needs: Needs) -> Expr:
                 parts.append(prim("text", freeze(value)))
             case Variable():
                 value = read(part, place, needs)
-                quote = QUOTING_PRIMITIVES.get(part.quoting)
-                parts.append(prim(quote, value) if quote else value)
+                if part.quoting != "none":
+                    value = prim(QUOTING_PRIMITIVES[part.quoting], value)
+                parts.append(value)
     if len(parts) == 1:
         only = parts[0]
         return only if isinstance(template.parts[0], Literal) else prim("text", only)

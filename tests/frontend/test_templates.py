@@ -114,9 +114,23 @@ def test_only_shell_actions_quote(kind: str) -> None:
     assert {variable.quoting for variable in template.variables} == {"none"}
 
 
+# A command for each way to quote; `number` is that of the places that know no quoting.
+QUOTED = {
+    "word": "echo ${prev.output}",
+    "single": "echo '${prev.output}'",
+    "double": 'echo "${prev.output}"',
+    "heredoc": "cat <<END\n${prev.output}\nEND\n",
+    "number": "echo $((${prev.exit_code}))",
+}
+
+
 def test_every_quoting_has_its_primitive() -> None:
-    """What a place asks for is something the machine can do."""
-    assert set(QUOTING_PRIMITIVES.values()) <= PRIMITIVES.keys()
+    """What a place asks for is something the machine can do, and some place in a command asks for it."""
+    assert set(QUOTING_PRIMITIVES.values()) <= PRIMITIVES.keys(), "add a row to ir/primitives.py"
+    assert QUOTED.keys() == QUOTING_PRIMITIVES.keys(), "add it to QUOTED or to template/nodes.py"
+    for quoting, command in QUOTED.items():
+        (variable,) = parse(command, kind="shell").variables
+        assert variable.quoting == quoting, f"frontend/shell/contexts.py does not find `{quoting}`"
 
 
 # --- what is wrong ----------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def fault_of(name: str, *operands: Value) -> PrimitiveFault:
 
 
 def test_the_spec_is_what_the_table_prints() -> None:
-    """`python -m llc.vm.primitives > spec/primitives.md` brings it up to date."""
+    """`python -m llc.vm.primitives.handlers > spec/primitives.md` brings it up to date."""
     assert SPEC.read_text(encoding="utf-8") == markdown()
 
 

@@ -10,8 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shell_programs import PRINTF, SHELLS, VALUES, run
 
-from llc.vm.primitives.handlers import shell_number
-from llc.vm.primitives.shell_words import shell_double, shell_heredoc, shell_single, shell_word
+from llc.vm.primitives.shell_words import (
+    shell_double,
+    shell_heredoc,
+    shell_number,
+    shell_single,
+    shell_word,
+)
 from llc.vm.values.faults import PrimitiveFault
 
 SHELL = pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: Path(shell).name)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Value = Any
 
-__all__ = ["HANDLERS", "duration", "markdown", "shell_number", "text"]
+__all__ = ["HANDLERS", "duration", "markdown", "text"]
 
 
 # --- values -----------------------------------------------------------------------------------
@@ -133,33 +133,6 @@ def operate(name: Value, values: Value) -> Value:
     return HANDLERS[name](*operands)
 
 
-# --- words of a shell --------------------------------------------------------------------------
-
-
-def shell_word(value: Value) -> str:
-    return shell_words.shell_word(text(value))
-
-
-def shell_single(value: Value) -> str:
-    return shell_words.shell_single(text(value))
-
-
-def shell_double(value: Value) -> str:
-    return shell_words.shell_double(text(value))
-
-
-def shell_heredoc(value: Value) -> str:
-    return shell_words.shell_heredoc(text(value))
-
-
-def shell_number(value: Value) -> str:
-    digits = text(value) if type(value) is int or type(value) is str else ""
-    if not (digits.isascii() and digits.removeprefix("-").isdecimal()):
-        message = f"only a whole number can stand here in a shell action, not {show(value)}"
-        raise PrimitiveFault("not-a-number", message)
-    return digits
-
-
 HANDLERS: dict[str, Callable[..., Value]] = {
     "is_null": is_null,
     "is_boolean": is_boolean,
@@ -178,11 +151,7 @@ HANDLERS: dict[str, Callable[..., Value]] = {
     "unbox_set": unbox_set,
     "applied": applied,
     "operate": operate,
-    "shell_word": shell_word,
-    "shell_single": shell_single,
-    "shell_double": shell_double,
-    "shell_heredoc": shell_heredoc,
-    "shell_number": shell_number,
+    **shell_words.HANDLERS,
     **numbers.HANDLERS,
     **sequences.HANDLERS,
     **maps.HANDLERS,

@@ -13,6 +13,15 @@ Must not contain: the place of a value in a command (`frontend/shell/contexts.py
 from __future__ import annotations
 
 from ..values.faults import PrimitiveFault
+from ..values.values import show
+from .strings import text as text_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Value = Any
 
 
 def shell_single(text: str) -> str:
@@ -42,6 +51,15 @@ def shell_heredoc(text: str) -> str:
     return "${0+}" + text.replace("\n", "\n${0+}")
 
 
+def shell_number(value: Value) -> str:
+    """For a place where nothing can be quoted: a whole number's digits. Raises `PrimitiveFault`."""
+    digits = text_of(value) if type(value) is int or type(value) is str else ""
+    if not (digits.isascii() and digits.removeprefix("-").isdecimal()):
+        message = f"only a whole number can stand here in a shell action, not {show(value)}"
+        raise PrimitiveFault("not-a-number", message)
+    return digits
+
+
 def _sendable(text: str) -> str:
     """The text, if a program can be given it: no NUL, and every character has bytes."""
     if "\0" in text:
@@ -54,3 +72,17 @@ def _sendable(text: str) -> str:
             message = "a text with half a surrogate pair cannot be given to a program"
             raise PrimitiveFault("unsendable-text", message) from None
     return text
+
+
+def _of_text(quote: Callable[[str], str]) -> Callable[[Value], str]:
+    """The primitive that quotes the text of a value."""
+    return lambda value: quote(text_of(value))
+
+
+HANDLERS: dict[str, Callable[..., Value]] = {
+    "shell_word": _of_text(shell_word),
+    "shell_single": _of_text(shell_single),
+    "shell_double": _of_text(shell_double),
+    "shell_heredoc": _of_text(shell_heredoc),
+    "shell_number": shell_number,
+}
