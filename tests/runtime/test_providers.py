@@ -218,6 +218,15 @@ def test_a_provider_is_complete(name: str) -> None:
     assert not row.extra or any(row.package in wanted for wanted in extras[row.extra])
 
 
+def test_every_provider_has_a_row() -> None:
+    """Modules and prices of providers belong to rows of `project/providers.py`."""
+    folder = Path(llc.__file__).parent
+    modules = {path.stem for path in (folder / "runtime" / "models").glob("*_provider.py")}
+    assert modules == {row.module for row in PROVIDERS.values()}, "add a row to runtime/project/providers.py"
+    prices = json.loads((folder / "stdlib" / "prices.json").read_text("utf-8"))
+    assert prices.keys() - {"unit"} == PROVIDERS.keys(), "add a row to runtime/project/providers.py"
+
+
 def test_every_kind_that_spends_has_a_choice_of_model() -> None:
     """A budget has to know the model before it is asked."""
     assert set(models.CHOICES) == SPENDERS

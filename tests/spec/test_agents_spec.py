@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spec.blocks import Shell, take
+from spec.blocks import Shell, take, text_of
 from spec.test_operating_spec import stable
 
+from llc.runtime.project.agents import KNOWN
+
+TEXT = text_of("agents.md")
 BLOCKS = take("agents.md", "yaml", "sh helper", "console")
+
+
+def test_every_known_agent_is_in_the_chapter() -> None:
+    """An agent that needs no configuration can be found there by its name."""
+    for name in KNOWN:
+        assert f"`{name}`" in TEXT, f"spec/agents.md does not mention the agent {name}"
 
 
 def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:

@@ -105,3 +105,17 @@ def test_every_field_of_an_event_is_read() -> None:
     ]
     by_name = {"run_resume.unknown", "evaluate.confidence"}  # shown as they are
     assert set(unread) - by_name == set(), "read these in runtime/journal/history.py"
+
+
+def test_every_field_of_an_event_is_written() -> None:
+    """Each field that the driver writes is given somewhere in `runtime/`; a failure names the field."""
+    package = Path(status.__file__).parents[1]
+    source = "".join(path.read_text("utf-8") for path in package.rglob("*.py") if path.name != "events.py")
+    unwritten = [
+        f"{kind.name}.{name}"
+        for kind in events.KINDS.values()
+        if kind.by == "driver"
+        for name in vars(kind)
+        if isinstance(vars(kind)[name], events.Field) and not re.search(rf"\b{name}=|\"{name}\"", source)
+    ]
+    assert unwritten == [], "give these where the event is made, such as in runtime/launch/run.py"

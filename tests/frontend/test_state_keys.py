@@ -1,0 +1,59 @@
+"""Every key of a state has its rules, its template and its lowering; a failure names the file to change."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.frontend import lower
+from llc.frontend.loop import checks
+from llc.frontend.loop.schema import Loop, StateSpec
+from llc.frontend.loop.texts import texts_of_state
+from llc.frontend.source.schema import fields_of
+
+KEYS = fields_of(StateSpec)
+# Keys that go with all others.
+WITHOUT_RULES: set[str] = set()
+
+
+def names(source: str) -> set[str]:
+    """The attributes and the strings in a source."""
+    nodes = list(ast.walk(ast.parse(textwrap.dedent(source))))
+    constants = (node.value for node in nodes if isinstance(node, ast.Constant))
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return attributes | {value for value in constants if isinstance(value, str)}
+
+
+def methods(cls: type) -> str:
+    """The source of the methods of a class, without its fields."""
+    found = [value.fget if isinstance(value, property) else value for value in vars(cls).values()]
+    own = [one for one in found if inspect.isfunction(one) and not one.__name__.startswith("__")]
+    return "\n".join(textwrap.dedent(inspect.getsource(one)) for one in own)
+
+
+CHECKED = names(inspect.getsource(checks))
+LOWERED = names("\n".join(path.read_text("utf-8") for path in Path(lower.__path__[0]).glob("*.py"))) | names(
+    f"{methods(StateSpec)}\n{methods(Loop)}"
+)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_is_checked_and_lowered(key: str) -> None:
+    """A key of the schema that no other module reads would have no effect."""
+    assert key in LOWERED, f"`{key}` has no effect: lower it in frontend/lower/actions.py or loop.py"
+    assert key in CHECKED | WITHOUT_RULES, f"add the rules of `{key}` to frontend/loop/checks.py"
+
+
+@pytest.mark.parametrize("key", [key for key, field in KEYS.items() if field.type.kind == "template"])
+def test_a_key_with_variables_is_a_text_of_its_state(key: str) -> None:
+    """Variables in a text that `texts` does not give would be neither checked nor filled in."""
+    given: dict[str, Any] = {"action": "what?", "action_type": "ask", key: "${env.X}"}
+    state = StateSpec(name="a", **given)
+    loop = Loop(name="x", initial="a", states={"a": state})
+    places = {place for place, _, _ in texts_of_state(loop, state)}
+    assert key in places, f"add `{key}` to frontend/loop/texts.py"
