@@ -197,7 +197,10 @@ class ProgressDisplay(ProgressLines, Display):
             before = details.get("previous")
             step = "" if before is None else f"{_number(before)} {self._marks['to']} "
             return f"{step}{_number(details.get('current'))}, target {_number(details.get('target'))}"
-        return ""
+        if type == "answer":  # the verdict is the answer
+            return ""
+        facts = [f"{key} {value}" for key, value in details.items() if isinstance(value, str | int | float)]
+        return fit(self._one_line(", ".join(facts)), 200, self._marks["more"])
 
     def effect_start(self, kind: str, args: dict[str, Any]) -> None:
         self._show_failure()

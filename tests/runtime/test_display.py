@@ -178,6 +178,7 @@ def test_without_a_limit_only_the_iteration_is_shown(show: Show) -> None:
             "• stall (3.5 → 3.5, target 0)",
         ),
         ("other", "blocked", {}, "• blocked"),
+        ("other", "failure", {"length": 3, "seen": [1]}, "✗ failure (length 3)"),
     ],
 )
 def test_a_verdict_says_what_it_rests_on(

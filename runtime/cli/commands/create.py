@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....frontend.loop.paradigms import PARADIGMS
 from ...authoring import creating
 from .. import parameters as shared
 
@@ -26,7 +27,7 @@ def create(
         typer.Option(
             "--paradigm",
             "-p",
-            metavar="goal|convergence|invariants|imperative|fsm|natural",
+            metavar="|".join(PARADIGMS),
             help="Paradigm of the loop; without it, a dialogue asks.",
         ),
     ] = None,
