@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ...ir.scalars import read_scalar
-from ..host import files
+from ..host import environment, files
 from . import drafts
 
 Data = dict[str, Any]
@@ -41,29 +41,36 @@ class Asker(Protocol):
 
 
 class Known(NamedTuple):
-    """A check that projects have, by the file that says so, and what repairs it."""
+    """A check that projects have: what the agent is asked where it fails, and the file that says so.
+
+    failure: the exit codes that mean that it fails, if they are others than 1.
+    """
 
     label: str
     name: str
     check: str
-    fix: str
+    prompt: str
+    failure: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
 
+    def constraint(self, name: str) -> Data:
+        check = {"run": self.check, "failure": list(self.failure)} if self.failure else self.check
+        return {"name": name, "check": check, "fix": {"prompt": self.prompt}}
 
-# What repairs where nothing special does.
-FIX = "/ll:manage_issue bug fix"
+
+_TYPES, _LINT, _TESTS = "Fix the type errors", "Fix the lint errors", "Make the tests pass"
 # The seed's three first; the others where their project's file is.
 CHECKS = (
-    Known("Type errors (mypy)", "types-valid", "mypy src/", FIX),
-    Known("Lint errors (ruff)", "lint-clean", "ruff check src/", "/ll:check_code fix"),
-    Known("Test failures (pytest)", "tests-pass", "pytest", FIX),
-    Known("Type errors (tsc)", "types-valid", "npx tsc --noEmit", FIX, ("tsconfig.json",)),
-    Known("Lint errors (eslint)", "lint-clean", "npx eslint .", "npx eslint --fix .", ("package.json",)),
-    Known("Test failures (npm test)", "tests-pass", "npm test", FIX, ("package.json",)),
-    Known("Compiler errors (cargo)", "builds", "cargo check", FIX, ("Cargo.toml",)),
-    Known("Test failures (cargo)", "tests-pass", "cargo test", FIX, ("Cargo.toml",)),
-    Known("Vet errors (go)", "vet-clean", "go vet ./...", FIX, ("go.mod",)),
-    Known("Test failures (go)", "tests-pass", "go test ./...", FIX, ("go.mod",)),
+    Known("Type errors (mypy)", "types-valid", "mypy src/", _TYPES, (1, 2)),
+    Known("Lint errors (ruff)", "lint-clean", "ruff check src/", _LINT),
+    Known("Test failures (pytest)", "tests-pass", "pytest", _TESTS, (1, 2)),
+    Known("Type errors (tsc)", "types-valid", "npx tsc --noEmit", _TYPES, (1, 2), ("tsconfig.json",)),
+    Known("Lint errors (eslint)", "lint-clean", "npx eslint .", _LINT, (), ("package.json",)),
+    Known("Test failures (npm test)", "tests-pass", "npm test", _TESTS, (), ("package.json",)),
+    Known("Compiler errors (cargo)", "builds", "cargo check", "Make it compile", (101,), ("Cargo.toml",)),
+    Known("Test failures (cargo)", "tests-pass", "cargo test", _TESTS, (101,), ("Cargo.toml",)),
+    Known("Vet errors (go)", "vet-clean", "go vet ./...", "Fix the vet errors", (1, 2), ("go.mod",)),
+    Known("Test failures (go)", "tests-pass", "go test ./...", _TESTS, (1, 2), ("go.mod",)),
 )
 _PYTHON = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
 OTHER = "other"
@@ -83,6 +90,7 @@ OTHER_KINDS = (
     Choice("natural", "Words that stay: a model says once what they mean"),
 )
 ATTEMPTS = (Choice(10, "10 (Recommended)"), Choice(20, "20"), Choice(50, "50"), Choice(None, "Custom..."))
+_SENTENCE = "a command, or a sentence for the agent"
 _WORDS = "What should the loop do?"
 _MORE = "And then? (Enter: that is all)"
 
@@ -144,7 +152,7 @@ def _fix(asker: Asker, data: Data) -> Data:
                     constraints += _others(asker, names)
                 else:
                     name = _distinct(row.name, names)
-                    constraints.append({"name": name, "check": row.check, "fix": row.fix})
+                    constraints.append(row.constraint(name))
             if not constraints:
                 asker.tell("choose at least one, with the space bar")
         data["constraints"] = constraints
@@ -155,13 +163,20 @@ def _others(asker: Asker, names: set[str]) -> list[Data]:
     found = []
     while True:
         check = asker.text("Which command checks it? It exits with 0 where all is well.", check=_something)
-        fix = asker.text("What repairs it: a command, or a slash command?", check=_something)
+        fix = _action(asker.text(f"What repairs it: {_SENTENCE}?", check=_something))
         proposed = _distinct(drafts.fit_name(_program(check)) or "check", set(names))
         name = asker.text("What is the check called?", proposed, _constraint_name(names))
         names.add(name)
         found.append({"name": name, "check": check, "fix": fix})
         if not asker.confirm("Another check?", default=False):
             return found
+
+
+def _action(text: str) -> str | Data:
+    """A command as it is; a sentence, which begins with a capital, is a prompt for the agent."""
+    first, _, more = text.strip().partition(" ")
+    is_sentence = first[:1].isupper() and more and "=" not in first and environment.which(first) is None
+    return {"prompt": text.strip()} if is_sentence else text
 
 
 def _maintain(asker: Asker, data: Data) -> Data:
@@ -178,7 +193,7 @@ def _convergence(asker: Asker, data: Data) -> Data:
     if "toward" not in data:
         data["toward"] = read_scalar(asker.text("Toward which number?", "0", _number_from(None)))
     if "using" not in data:
-        data["using"] = asker.text("What moves it: a command, or a slash command?", check=_something)
+        data["using"] = _action(asker.text(f"What moves it: {_SENTENCE}?", check=_something))
     if "tolerance" not in data:
         near = read_scalar(asker.text("How near is near enough?", "0", _number_from(0)))
         data |= {"tolerance": near} if near else {}
@@ -203,7 +218,8 @@ def _goal(asker: Asker, data: Data) -> Data:
         data["goal"] = asker.text("What should be true in the end?", check=_something)
     if "tools" not in data:
         first = "Which command checks it? It exits with 0 where it is true."
-        data["tools"] = _list(asker, first, "What repairs it? (Enter: that is all)")
+        check, *repairs = _list(asker, first, "What repairs it? (Enter: that is all)")
+        data["tools"] = [check, *map(_action, repairs)]
     return _attempts(asker, data)
 
 

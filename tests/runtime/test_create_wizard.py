@@ -50,8 +50,10 @@ def test_the_session_of_the_seed(project: Path) -> None:
     assert t.end() == 0
     assert saved(project, "fix-types-and-lint") == (
         'paradigm: invariants\nname: "fix-types-and-lint"\nconstraints:\n'
-        '  - name: "types-valid"\n    check: "mypy src/"\n    fix: "/ll:manage_issue bug fix"\n'
-        '  - name: "lint-clean"\n    check: "ruff check src/"\n    fix: "/ll:check_code fix"\n'
+        '  - name: "types-valid"\n    check:\n      run: "mypy src/"\n      failure: [1, 2]\n'
+        '    fix:\n      prompt: "Fix the type errors"\n'
+        '  - name: "lint-clean"\n    check: "ruff check src/"\n'
+        '    fix:\n      prompt: "Fix the lint errors"\n'
         "max_iterations: 10\n"
     )
     assert "It compiles to:" in t.plain
@@ -310,7 +312,7 @@ DIALOGUES: dict[str, list[tuple[str, object]]] = {
         (KIND, "Fix errors until clean (Recommended)"),
         ("What should the loop fix?", ["mypy", "Other"]),
         (f"{CHECK} all is well.", "make docs"),
-        ("What repairs it: a command, or a slash command?", "/ll:fix docs"),
+        ("What repairs it: a command, or a sentence for the agent?", "/ll:fix docs"),
         ("What is the check called?", "docs"),
         ("Another check?", False),
         ATTEMPTS,
@@ -325,7 +327,7 @@ DIALOGUES: dict[str, list[tuple[str, object]]] = {
         (KIND, "Drive a metric toward a target"),
         ("Which command prints the metric, as a number?", "wc -l < todo"),
         ("Toward which number?", "0"),
-        ("What moves it: a command, or a slash command?", "/ll:do one"),
+        ("What moves it: a command, or a sentence for the agent?", "Do one of them"),
         ("How near is near enough?", "1"),
         ("Which way is progress?", "More"),
         ATTEMPTS,
