@@ -92,10 +92,22 @@ class ModelClient:
         if "error" in result and result["error"]["kind"] == "missing-key":
             variable = PROVIDERS[model.provider].key
             result["error"]["message"] = f"there is no API key for `{model.name}`; set {variable}"
+        elif "error" in result:
+            result["error"]["message"] += self._remedy(model, result["error"]["kind"])
         usage = result.get("usage") or shown.usage
         if usage is not None:
             result["usage"] = {**usage, "usd": self._cost(model, usage)}
         return result
+
+    def _remedy(self, model: Model, kind: str) -> str:
+        """What to do about an error of a provider, to follow its message; "" where the message says it."""
+        row = PROVIDERS[model.provider]
+        where = model.base_url or self._env.get(row.base_url.encode(), b"").decode(errors="replace")
+        if kind == "unauthorized":
+            return f"; check the key in {model.key or row.key}" + (f", for {where}" if where else "")
+        if kind == "connection" and where:
+            return f"; check that a server answers at {where}"
+        return ""
 
     def _cost(self, model: Model, usage: dict[str, Any]) -> float | None:
         if usage["tokens"] is None:

@@ -191,6 +191,14 @@ def test_429_is_tried_again(evaluate: Evaluate, answers: ModuleType, server: Any
     assert len(server.requests) == 3
 
 
+def test_errors_of_a_provider_state_a_remedy(evaluate: Evaluate, answers: ModuleType, server: Any) -> None:
+    """Which key was refused and where; at which address no server answers."""
+    message = evaluate(answers.status(401, "invalid x-api-key"))["error"]["message"]
+    assert message == f"HTTP 401: invalid x-api-key; check the key in ANTHROPIC_API_KEY, for {server.url}"
+    message = evaluate(*[answers.drop()] * 3)["error"]["message"]
+    assert message.endswith(f"; check that a server answers at {server.url}")
+
+
 def test_429_without_end_is_an_error(evaluate: Evaluate, answers: ModuleType, server: Any) -> None:
     """After the client's own number of retries."""
     result = evaluate(answers.status(429, "slow down", retry_after=0.01))
@@ -220,7 +228,8 @@ def test_4xx_is_an_error_at_once(
 ) -> None:
     """An unknown model, a wrong key: trying again would not help."""
     result = evaluate(answers.status(code, "no such model"))
-    assert result["error"] == {"kind": kind, "message": f"HTTP {code}: no such model"}
+    assert result["error"]["kind"] == kind
+    assert result["error"]["message"].partition(";")[0] == f"HTTP {code}: no such model"
     assert len(server.requests) == 1
 
 
