@@ -294,7 +294,7 @@ class _Checker:
         is_action = state.action is not None and not state.asks
         if is_action and after is not None and error not in (None, after):
             message = (
-                f"a command that fails leads to `{after}`, not to `{error}`: `next` takes every exit code"
+                f"a command that fails leads to `{after}`, not to `{error}`: `next` takes exit code 1 too"
             )
             help = (
                 f"write `on_success: {after}` and `on_failure: {error}` instead of `next`; in the loop, "
