@@ -1,8 +1,8 @@
 """Tolerant parser of shell text: commands, their words, and the expansions in them.
 
-Used by `taint`, which only warns: where the text is too intricate, the parser treats it as simple
-text, or stops. The correctness of quoting never depends on it; `contexts` decides quoting, and
-refuses what it cannot parse with certainty.
+Used by `taint`: where the text is too intricate, the parser treats it as simple text, or stops. The
+correctness of quoting never depends on it; `contexts` decides quoting, and refuses what it cannot parse
+with certainty.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import attrs
 
 from ...ir.records import define
 from .expansions import HOLE, NAME
-from .grammar import ASSIGNMENT, MAX_DEPTH
+from .grammar import ASSIGNMENT, KEYWORDS, MAX_DEPTH
 
 
 @define(eq=False)
@@ -53,7 +53,7 @@ class Part:
 class Command:
     """A simple command, or the part of a compound one before its first `;` or newline.
 
-    inputs: the texts of here-strings and here-documents. files: those it reads.
+    inputs: the texts of here-strings and here-documents. files: those it reads. outputs: those it writes.
     is_arithmetic: `(( … ))`, its only word.
     """
 
@@ -61,7 +61,12 @@ class Command:
     words: list[Region] = attrs.field(factory=list)
     inputs: list[Region] = attrs.field(factory=list)
     files: list[Region] = attrs.field(factory=list)
+    outputs: list[Region] = attrs.field(factory=list)
     is_arithmetic: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.words or self.inputs or self.files or self.outputs)
 
 
 Pipeline = list[Command]
@@ -70,7 +75,6 @@ _BARE = re.compile(r"[^\s'\"\\`$#;&|<>()\[\0]+")
 _QUOTED = re.compile(r"[^\"\\`$\0]+")
 _OPERATOR = re.compile(r"&>>|&>|>&|>>|>\||<<<|<<-|<<|<&|<>|&&|\|\||\|&|;;&|;;|;&|[<>;&|()]")
 _DELIMITER = re.compile(r"[ \t]*(?P<quote>['\"\\]?)(?P<word>[\w.+-]+)['\"]?")
-KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!", "time", "coproc"})
 _FUNCTION = re.compile(r"[ \t]*\([ \t]*\)")
 
 
@@ -136,7 +140,7 @@ class Outline:
             else:
                 at = self._word_of(found, command, at)
         self._depth -= 1
-        found = [pipeline for pipeline in found if any(c.words or c.inputs or c.files for c in pipeline)]
+        found = [pipeline for pipeline in found if not all(command.is_empty for command in pipeline)]
         self.pipelines += found
         return found, at
 
@@ -185,8 +189,8 @@ class Outline:
             if command.words and command.words[-1].end == at and command.words[-1].text.isdigit():
                 command.words.pop()
             target, after = self._word(self._blank_end(after))
-            if operator in ("<", "<<<"):
-                (command.files if operator == "<" else command.inputs).append(target)
+            by_operator = {"<": command.files, "<>": command.files, "<<<": command.inputs}
+            by_operator.get(operator, command.outputs).append(target)
         else:
             found.append([Command(after)])
             if operator in (";;", ";&", ";;&"):

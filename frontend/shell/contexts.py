@@ -33,11 +33,10 @@ from .hazards import (
 from .heredocs import Heredoc
 from .interpreters import (
     AS_NUMBER,
-    RUN_BY_SHELL,
     condition_reader,
     input_reader,
     is_evaluated,
-    names_run,
+    name_runner,
     reader_of,
 )
 from .taint import tainted_places
@@ -155,8 +154,9 @@ class _Reader:
         name = re.split(r"\W", assignment[0])[0]
         if self.places[at].hazard is not None:
             return
-        if names_run(self.text, name):
-            self.places[at] = attrs.evolve(self.places[at], hazard=RUN_BY_SHELL)
+        runner = name_runner(self.text, name)
+        if runner is not None:
+            self.places[at] = attrs.evolve(self.places[at], hazard=runner)
         elif is_evaluated(name, self.text[:at], is_declared=is_declared):
             self.places[at] = attrs.evolve(self.places[at], hazard=AS_NUMBER)
 

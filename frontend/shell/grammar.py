@@ -16,10 +16,14 @@ from .hazards import Unsure
 MAX_DEPTH = 100
 
 # Reserved words behind which a command begins, and those that end one.
-_OPENERS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!", "time", "coproc"})
+KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!", "time", "coproc"})
 _CLOSERS = frozenset({"fi", "done", "}"})
 DECLARERS = frozenset({"declare", "typeset", "local", "export", "readonly"})
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^\]]*\])?\+?=")
+
+
+def words_of(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
 class Frame:
@@ -186,7 +190,7 @@ class Nesting:
             raise Unsure("a `function` without a body")
 
     def _reserved_word(self, frame: Frame, word: str) -> bool:
-        if word in _OPENERS:
+        if word in KEYWORDS:
             return True
         if word in ("for", "select", "function"):
             frame.name = "function" if word == "function" else "for"

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ...ir.records import frozen
-from .grammar import DECLARERS
+from .expansions import HOLE
+from .grammar import ASSIGNMENT, DECLARERS, words_of
 from .hazards import Hazard
 
 
@@ -25,6 +27,9 @@ class Reader:
     fix: str
     # Interpreters take their script as first operand, and options behind it are the script's own.
     has_script: bool = True
+    # What begins an argument of the option that is data.
+    data: re.Pattern[str] | None = None
+    reads_input: bool = True
 
 
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh")
@@ -33,6 +38,13 @@ _SHELL_FIX = _INSTEAD + "`sh -c '… \"$1\" …' _ @`"
 _QUERY_FIX = "give it to the query as a parameter, or check before that it is what you expect"
 _C = re.compile(r"-[A-Za-z]*c|--command=?")
 _E = re.compile(r"-[A-Za-z0-9]*[eE]|--e(?:val|xecute|xpression)=?")
+_FIXED_NAME = "write the name of the program, so that it is known what it does with the value"
+_FIXED = "write a fixed text here; the program may run what the option says"
+_MAKE_FIX = "put it in the environment: `V=@ make …`, and write `$$V` in the recipe"
+_GIT = re.compile(
+    r"-[cxO]|--(?:exec|config(?:-env)?|upload-pack|receive-pack|extcmd|\w+-filter)=?|run|foreach"
+)
+_GIT_DATA = re.compile(r"user\.(?:name|email)=")
 
 READERS = {
     name: reader
@@ -51,6 +63,25 @@ READERS = {
         Reader(("php",), re.compile(r"-r"), _INSTEAD + "`php -r '… $argv[1] …' -- @`"),
         Reader(("psql",), _C, "pass it as a variable instead: `psql -v v=@`, and `:'v'` in a query", False),
         Reader(("mysql", "mariadb"), _E, _QUERY_FIX, False),
+        *(
+            Reader(programs, option, fix, False, _GIT_DATA if programs == ("git",) else None, False)
+            for programs, option, fix in (
+                (("git",), _GIT, "write the setting into a configuration file of git"),
+                (("ssh", "scp", "sftp"), re.compile(r"-[A-Za-z0-9]*[oF]"), _FIXED),
+                (("rsync",), re.compile(r"-[A-Za-z]*e|--rs(?:h|ync-path)=?"), _FIXED),
+                (
+                    ("tar",),
+                    re.compile(r"-[A-Za-z]*[IF]|--(?:use-c|checkpoint-a|to-c|rsh-c|info-s|new-v)\S*"),
+                    _FIXED,
+                ),
+                (("env",), re.compile(r"-[A-Za-z0]*S|--split-string=?"), _SHELL_FIX),
+                (("make", "gmake"), re.compile(r"--eval=?|-E"), _MAKE_FIX),
+                (("vim", "vi", "ex", "nvim", "view"), re.compile(r"-[cS]|--cmd|\+"), _FIXED),
+                (("emacs", "gdb", "lldb"), re.compile(r"--?(?:i?ex|[eof]|eval\S*|execute|funcall)"), _FIXED),
+                (("sqlite3",), re.compile(r"--?cmd"), _QUERY_FIX),
+                (("xterm", "expect", "deno"), re.compile(r"-[ec]|eval"), _FIXED),
+            )
+        ),
     )
     for name in reader.programs
 }
@@ -67,6 +98,9 @@ _FILTER_FIX = {
     "jq": "pass it as an argument: `jq --arg v @ '… $v …'`",
 }
 
+_CHECK_FIRST = (
+    'check the value first: `v=@; case $v in *[!A-Za-z0-9]*) exit 2;; esac`, then use "$v" in double quotes'
+)
 _SCRIPT_OPTIONS = re.compile(r"-[A-Za-z]*[oOWXIMrS]|--(?:rcfile|init-file|require|import)")
 _SSH_OPTIONS = re.compile(r"-[A-Za-z0-9]*[BbcDEeFIiJLlmOoPpQRSWw]")
 _READ_OPTIONS = re.compile(r"-[A-Za-z]*[dinNptu]")
@@ -75,7 +109,16 @@ _SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[[^\]]*\Z")
 # Bash evaluates what is assigned to these.
 _EVALUATED_NAMES = frozenset({"PS4", "OPTIND", "RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD"})
 _RUN_NAMES = frozenset({"BASH_ENV", "PROMPT_COMMAND"})
+# Programs run these, or load code that they name.
+RUN_BY_PROGRAMS = re.compile(
+    r"EDITOR|VISUAL|PAGER|SHELL|BROWSER|\w+_(?:PAGER|EDITOR|ASKPASS|SSH)|MANPAGER|LESS(?:OPEN|CLOSE)|RUBYOPT"
+    r"|GIT_(?:SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND|CONFIG\w*)|LD_\w+|PYTHONSTARTUP|NODE_OPTIONS|PERL5OPT"
+    r"|MAKEFLAGS|RSYNC_RSH|BASHOPTS|SHELLOPTS"
+)
 _INTERACTIVE = re.compile(r"\b(?:ba|da|k|mk|a)?sh\s+(?:-\w+\s+)*-[A-Za-z]*i")
+_MAKE_INPUT = re.compile(r"(?:^|\s)(?:-\w*f|--(?:make)?file)[ =]?(?:-|/dev/stdin|/dev/fd/0)(?:\s|\Z)")
+# Programs other than `READERS` that run the commands in their input.
+_COMMAND_INPUT = words_of("parallel at batch vim vi ex ed gdb tclsh expect sqlite3")
 _STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _NAME_TAKERS = frozenset({"unset", "getopts", "mapfile", "readarray"})
 PREFIXES = frozenset({"command", "builtin", "sudo", "env", "nohup", "nice", "exec", "time", "timeout"})
@@ -121,8 +164,15 @@ REMOTE = _code(
 )
 IN_MAKE = _code(
     "becomes a variable of make, which expands a `$` in it and may run it",
-    "put it in the environment: `V=@ make …`, and write `$$V` in the recipe",
-    "warning",
+    _MAKE_FIX,
+)
+RUN_BY_PROGRAM = _code(
+    "is a setting that programs run, or load code from",
+    "write a fixed text; a value belongs in another variable",
+)
+COMMAND = _code(
+    "becomes the name of a command, or all of one",
+    "write the command's name, and the value behind it as an argument",
 )
 RUN_BY_SHELL = _code(
     "is run by every shell that starts",
@@ -130,15 +180,41 @@ RUN_BY_SHELL = _code(
 )
 
 
+# The program may be any: its name is not fixed.
+_UNKNOWN = Reader(
+    (), re.compile(r"-[A-Za-z]*[ceE]|--(?:command|eval|execute|expression)=?"), _FIXED_NAME, False
+)
+# Builtins and programs that evaluate some of their words; most commands have none of these.
+EVALUATORS = frozenset(READERS) | frozenset(FILTERS) | _COMMAND_INPUT | _NAME_TAKERS | DECLARERS
+EVALUATORS |= words_of("eval trap let [[ read watch compgen complete source . bind fc enable hash -v -R")
+# Programs that run the command in their arguments.
+RUNNERS = PREFIXES | words_of(
+    "xargs find parallel docker podman kubectl chroot setsid stdbuf doas nsenter unshare strace ionice "
+    "taskset busybox script"
+)
+EVALUATORS |= RUNNERS
+
+
+def reading(program: str, reader: Reader) -> Hazard:
+    name = "a command whose name is not fixed" if HOLE in program else f"`{program}`"
+    return _code(f"is part of code that {name} reads", reader.fix)
+
+
+@lru_cache(4096)
 def program_of(word: str) -> str:
     """The program that a command word names, without folders and version number."""
     return re.sub(r"(?<=[^0-9.])[0-9.]+\Z", "", word.rsplit("/", 1)[-1])
 
 
+def is_time(word: str) -> bool:
+    """Whether a word is a number or duration, as `timeout` and `nice` take them before the command."""
+    return word[:1].isdigit() and word.rstrip("smhd").replace(".", "").isdigit()
+
+
 def _command(words: Sequence[str]) -> int:
     """The index of the word that names the command, behind words such as `command` and `sudo`."""
     for index, word in enumerate(words):
-        if word not in PREFIXES and not word.startswith("-") and "=" not in word:
+        if word not in PREFIXES and not word.startswith("-") and "=" not in word and not is_time(word):
             return index
     return len(words)
 
@@ -158,24 +234,34 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
     if is_first:
         return IN_SUBSCRIPT if _SUBSCRIPT.match(prefix) else None
     at = _command(words)
-    if at == len(words) and re.match(r"(?:BASH_ENV|PROMPT_COMMAND)=", prefix):
-        return RUN_BY_SHELL  # behind `env`
+    assignment = ASSIGNMENT.match(prefix)
+    if assignment is not None and at == len(words):  # behind `env`
+        name = re.split(r"\W", assignment[0])[0]
+        return AS_NUMBER if name == "PS4" else name_runner("", name)
+    if "env" in map(program_of, words) and _is_code(READERS["env"], words[1:], prefix):
+        return reading("env", READERS["env"])
+    if _name(words, at) == "sqlite3" and _operands(words[at + 1 :], _SCRIPT_OPTIONS):
+        return reading("sqlite3", READERS["sqlite3"])
     hazard = _builtin(_name(words, at), words[at + 1 :], prefix)
     if hazard is not None:
         return hazard
     for index, word in enumerate(words):
         program = program_of(word)
         rest = words[index + 1 :]
-        reader = READERS.get(program)
-        if reader is not None and (reader.has_script or index == at) and _is_code(reader, rest, prefix):
-            return _code(f"is part of code that `{program}` reads", reader.fix)
-        if program == "ssh" and _operands(rest, _SSH_OPTIONS):
+        reader = _UNKNOWN if index == at and HOLE in word else READERS.get(program)
+        is_run = index == at or any(program_of(other) in RUNNERS for other in words[:index])
+        if reader is not None and (reader.has_script or is_run) and _is_code(reader, rest, prefix):
+            return reading(program, reader)
+        if program == "ssh" and is_run and _operands(rest, _SSH_OPTIONS):
             return REMOTE
+        if program == "git" and is_run and _is_git_setting(rest):
+            return reading(program, READERS["git"])
         if program in ("make", "gmake") and index == at and "=" in prefix:
             return IN_MAKE
         if program in FILTERS and _is_filter_program(program, rest, prefix):
-            help = _FILTER_FIX.get(program, "a value in it can do what a program can; check the value first")
-            return _code(f"is part of the program that `{program}` runs", help, "warning")
+            help = _FILTER_FIX.get(program, _CHECK_FIRST)
+            severity = "warning" if program == "jq" else "error"  # it can start no program
+            return _code(f"is part of the program that `{program}` runs", help, severity)
     return None
 
 
@@ -183,9 +269,11 @@ def _builtin(name: str, words: Sequence[str], prefix: str) -> Hazard | None:
     """The same for the builtins of the shell, with the words behind the builtin's name."""
     before = words[-1] if words else ""
     match name:
-        case "eval" | "watch" | "compgen" | "complete":
+        case "eval" | "watch" | "compgen" | "complete" | "bind" | "fc":
             return EVALUATED
-        case "trap" if not words:
+        case "enable" | "hash" if words:
+            return COMMAND
+        case "trap" if all(word.startswith("-") for word in words):
             return EVALUATED
         case "let":
             return IN_ARITHMETIC
@@ -220,6 +308,8 @@ def _operands(words: Sequence[str], with_argument: re.Pattern[str]) -> list[str]
 
 def _is_code(reader: Reader, words: Sequence[str], prefix: str) -> bool:
     """Whether the word that begins with `prefix` behind `words` is code to a program."""
+    if reader.data is not None and reader.data.match(prefix):
+        return False
     if words and reader.option.fullmatch(words[-1]):
         before = words[:-1]
     elif prefix.startswith("-") and reader.option.match(prefix):
@@ -228,6 +318,14 @@ def _is_code(reader: Reader, words: Sequence[str], prefix: str) -> bool:
         return False
     # In `python x.py -c …` and `python -m pytest -c …` the option belongs to another program.
     return not reader.has_script or ("-m" not in before and not _operands(before, _SCRIPT_OPTIONS))
+
+
+def _is_git_setting(words: Sequence[str]) -> bool:
+    """Whether a further word is the value of a setting that git may run."""
+    if "config" not in words:
+        return False
+    keys = [word for word in words[words.index("config") + 1 :] if not word.startswith("-")]
+    return not keys or not _GIT_DATA.match(f"{keys[0]}=")
 
 
 def _is_filter_program(program: str, words: Sequence[str], prefix: str) -> bool:
@@ -275,9 +373,11 @@ def _run_names(text: str) -> frozenset[str]:
     return _RUN_NAMES | {"ENV"} if _INTERACTIVE.search(text) else _RUN_NAMES
 
 
-def names_run(text: str, name: str) -> bool:
-    """Whether a shell that `text` starts runs what the variable `name` says."""
-    return name in _run_names(text)
+def name_runner(text: str, name: str) -> Hazard | None:
+    """The hazard of the variable `name`, where a program that `text` starts runs what it says."""
+    if name in _run_names(text):
+        return RUN_BY_SHELL
+    return RUN_BY_PROGRAM if RUN_BY_PROGRAMS.fullmatch(name) else None
 
 
 def condition_reader(words: Sequence[str]) -> Hazard | None:
@@ -292,17 +392,29 @@ def condition_reader(words: Sequence[str]) -> Hazard | None:
 def input_reader(words: Sequence[str]) -> Hazard | None:
     """The hazard of a variable in a here-document or here-string of a command; None if there is none."""
     at = _command(words)
-    rest = [word for word in words[at + 1 :] if word != "-"]
-    program = program_of(_name(words, at))
-    reader = READERS.get(program)
+    for index in range(at, len(words)) if words and program_of(words[0]) in RUNNERS else (at,):
+        hazard = _input_reader(_name(words, index), words[index + 1 :])
+        if hazard is not None:
+            return hazard
+    return None
+
+
+def _input_reader(name: str, words: Sequence[str]) -> Hazard | None:
+    program = program_of(name)
+    rest = [word for word in words if word != "-"]
+    reader = READERS["sh"] if HOLE in name else READERS.get(program)
     if program in ("source", ".") and rest[:1] and rest[0] in _STANDARD_INPUT:
         return EVALUATED
-    if reader is not None:
+    if program in ("make", "gmake"):
+        return IN_MAKE if _MAKE_INPUT.search(" ".join(words)) else None
+    if program in _COMMAND_INPUT:
+        return EVALUATED if program != "parallel" or not _operands(rest, _SCRIPT_OPTIONS) else None
+    if reader is not None and reader.reads_input:
         operands = _operands(rest, _SCRIPT_OPTIONS)
         is_code = not reader.has_script or "-s" in rest or not operands or operands[0] in _STANDARD_INPUT
         # `-c` and its like bring their code along and leave the input to it.
         if is_code and not any(map(reader.option.fullmatch, rest)):
-            return _code(f"is part of code that `{program}` reads", reader.fix)
+            return reading(program, reader)
     if program == "ssh" and not _operands(rest, _SSH_OPTIONS)[1:]:
         return REMOTE
     return None

@@ -3,78 +3,88 @@
 A quoted value is data in its own place. But it can reach a shell variable through `read`, `for`,
 `set --`, `$(echo …)` and similar commands, and the variable can be used in arithmetic, in a subscript,
 or in the input of `sh`. The analysis follows values through one action, independent of the order of
-its lines. Its findings are warnings; no finding does not prove that an action is safe.
+its lines. What it does not know carries a value on: a program prints its arguments and its input unless
+the tables below say otherwise, and a command whose name is not fixed may be a shell.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
-from .command_tree import KEYWORDS, Command, Outline, Part, Pipeline, Region, TooDeep
+from .command_tree import Command, Outline, Part, Pipeline, Region, TooDeep
 from .expansions import HOLE
-from .grammar import ASSIGNMENT, DECLARERS
+from .grammar import ASSIGNMENT, DECLARERS, KEYWORDS, words_of
 from .hazards import Hazard
 from .interpreters import (
     ARITHMETIC_TESTS,
+    COMMAND,
     EVALUATED,
+    EVALUATORS,
     PREFIXES,
+    READERS,
+    RUN_BY_PROGRAMS,
     SHELLS,
     evaluated_names,
     input_reader,
+    is_time,
+    name_runner,
     program_of,
     reader_of,
 )
 
-# Longer commands are not analysed; the system would not start them either (128 KiB).
-MAX_LENGTH = 1 << 16
-# A text without any of these evaluates nothing; most actions have none.
+# Longer commands are not analysed; the system would not start them either.
+MAX_LENGTH = 1 << 17
+# What can evaluate a value in a text without its quotes: syntax, a name of a command that is not fixed,
+# a program. Most actions have none.
 _EVALUATES = re.compile(
-    r"\(\(|\$\[|\[\[|\b(?:let|eval|trap|source|declare|typeset|local|unset|read|mapfile|readarray|watch)\b"
-    r"|\s-[vR]\s|\w\[|\$\{!|@P\}|\$\{[^}]*:|[A-Z]=|(?:^|[\s;&|({/])(?:\.|\w*sh|env|python[\d.]*|perl|ruby|node"
-    r"|php|psql|mysql|mariadb|ssh|su|export|readonly|compgen|complete)(?:[\s;|&()<>]|\Z)"
+    r"\(\(|\$\[|\w\[|\$\{!|@P\}|\$\{[^}]*:|PS4|OPTIND|RANDOM|SECONDS|LINENO|HISTCMD|ENV|PROMPT_COMMAND"
+    rf"|(?:{RUN_BY_PROGRAMS.pattern})\b"
+    r"|(?:\A|[;|&(){}\n!`]|\b(?:then|do|else|elif|if|while|until|time|coproc)|=\S*\s|[<>]\s*\S+\s)\s*[$`]"
+    rf"|(?:\A|[\s;&|(){{/!`])(?:{'|'.join(map(re.escape, sorted(EVALUATORS)))})[\d.]*(?=[\s;|&()<>`]|\Z)"
 )
+_UNQUOTED = str.maketrans("", "", "'\"\\")
 # Limit of passes over the lines; a value that flows against their order needs one more pass.
-_ROUNDS = 12
+_ROUNDS = 50
 # Limit of words analysed in a command; each is judged by all words before it.
-_WORDS = 40
+_WORDS = 200
 _POSITIONAL = "@"
-_ENDS = frozenset({"done", "fi", "esac", "}"})
-_SPEAKERS = frozenset({"echo", "printf", "basename", "dirname", "realpath", "readlink"})
-# Programs that print their input, or parts of it.
-_FILTERS = frozenset(
-    {
-        "cat",
-        "head",
-        "tail",
-        "tac",
-        "rev",
-        "sort",
-        "uniq",
-        "tr",
-        "sed",
-        "cut",
-        "paste",
-        "column",
-        "fold",
-        "fmt",
-    }
-    | {"awk", "gawk", "mawk", "grep", "egrep", "jq", "tee", "xargs"}
+# Programs that put the words in their input behind those of a command.
+_APPENDING = ("xargs", "parallel")
+_ENDS = frozenset({"done", "fi", "esac", "}", ""})
+# Code in code that is analysed.
+_MAX_CODE = 4
+# Programs that print their input, but not their arguments.
+_FILTERS = words_of(
+    "cat head tail tac rev sort uniq tr sed cut column fold fmt awk gawk mawk grep egrep jq tee"
 )
-# With these options, filters print a number.
+# Programs that print neither. Every other program is taken to print both.
+_SOURCES = words_of(
+    "wc date git curl stat true false test [ [[ : cd mkdir rm cp mv touch md5sum sha1sum sha256sum cksum "
+    "hostname uname nproc id pwd sleep export declare local readonly typeset let read mapfile readarray "
+    "exit return shift set unset case for select"
+)
+# With these arguments, filters print nothing but numbers.
 _COUNTS = {
-    "tr": r"\A-[A-Za-z]*c|\A--complement|\A-[a-z]*d\Z",
-    "sed": r"\[[!^]\\?-?0-9",
-    "grep": r"\A-[A-Za-z]*[cq]|\[0-9\]|\\d",
-    "egrep": r"\A-[A-Za-z]*[cq]|\[0-9\]|\\d",
-    "jq": r"\blength\b|\btonumber\b",
-    **dict.fromkeys(("awk", "gawk", "mawk"), r"\+=|\+\+|\bNR\b|\blength\b|\bint\("),
+    "tr": r"\A-(?:cd|dc)s? (?:0-9|\[:digit:\])(?:\\n)?\Z",
+    "sed": r"s(?P<by>[/|,])\[\^0-9\]\*?(?P=by)(?P=by)g",
+    "grep": r"\A-[A-Za-z]*[cq]|\A-[A-Za-z]*o[A-Za-z]* (?:\[0-9\]|\\d)\\?[*+]?(?: |\Z)",
+    "jq": r"(?:\A|[| ])(?:length|tonumber)(?: [^|]*)?\Z",
 }
+_COUNTS["egrep"] = _COUNTS["grep"]
+_PRINTS = re.compile(r"\bprintf?\b[^;}\n]*")
+_PRINTS_NUMBER = re.compile(r"print (?:NR|length(?:\(\$?\w*\))?|int\([^()]*\)|(\w+)(?:\s*\+\s*0)?)\s*\Z")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _SUBSCRIPTED = re.compile(r"[A-Za-z_]\w*\[([^\]]*)\]\+?=")
-_DIGITS_LEFT = re.compile(r"\A/{1,2}\[[!^]\\?-?0-9\]")
+_DIGITS_LEFT = re.compile(r"\A//\[[!^]\\?-?0-9\]/?\Z")
 _FORMAT = re.compile(r"(?:[^%]|%%|%[-+ #0-9.]*[diouxXeEfFgGaA])*")
 
+TOO_INTRICATE = Hazard(
+    "unquotable-variable",
+    "is in a command that is too intricate to follow",
+    "move a part of the command into a script, and give it the value as an argument: `sh part.sh @`",
+)
 CHECK = "check it first: `case $n in ''|*[!0-9]*) exit 2;; esac`, or compare with `[ … ]`"
 
 
@@ -83,7 +93,8 @@ def _checked(text: str) -> set[str]:
     variable = r"\"?\$\{?([A-Za-z_0-9]+)\}?\"?"
     leave = r"\{?\s*(?:exit|return|continue|break)\b"
     patterns = (
-        rf"\bcase\s+{variable}\s+in\b[^)]*\*\[[!^]\\?-?0-9\]\*",
+        rf"\bcase\s+{variable}\s+in\b[^)]*\*\[[!^](?:\\?-|0-9|A-Z|a-z|_)+\]\*",
+        r"\b([A-Za-z_]\w*)=\"?\$\{\1//\[[!^]0-9\]/?\}",
         rf"\[\[\s+(?:!\s+)?{variable}\s+=~\s+\^[-+?(\\]*(?:\[0-9\]|\[\[:digit:\]\])[+*]\)?\$",
         rf"\[\s+{variable}\s+-(?:eq|ne|lt|le|gt|ge)\s+\S+\s+\][^\n|;&]*(?:2>&1[ \t]*)?\|\|\s+{leave}",
     )
@@ -92,13 +103,15 @@ def _checked(text: str) -> set[str]:
 
 def tainted_places(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
     """The places of values in `text` that reach an evaluation, with the hazard."""
-    if len(text) > MAX_LENGTH or not any(data.values()) or _EVALUATES.search(text) is None:
+    if len(text) > MAX_LENGTH or not any(data.values()):
+        return {}
+    if _EVALUATES.search(text.translate(_UNQUOTED)) is None:
         return {}
     try:
         analysis = _TaintAnalysis(text, data)
         analysis.follow()
     except TooDeep:
-        return {}
+        return {at: TOO_INTRICATE for at, is_data in data.items() if is_data}
     found: dict[int, Hazard] = {}
     for held, hazard in analysis.sinks():
         for number, at in enumerate(analysis.holes):
@@ -125,21 +138,43 @@ class _TaintAnalysis:
         self.integers: set[str] = set()
         # Values in the input of compound commands, where the reading command is unknown.
         self.loose = 0
+        # Values in the output of any command, for that of compound commands and functions.
+        self.everything = 0
+        self.files: dict[str, int] = {}
+        self.heads: dict[int, tuple[list[Region], int]] = {}
         for command in [command for pipeline in self.pipelines for command in pipeline]:
             self.inline_code(command)
 
-    def inline_code(self, command: Command) -> None:
-        """`bash -c '…' _ args`: the code is as if it stood in the text, and has its own `$1`."""
+    def inline_code(self, command: Command, depth: int = 0) -> None:
+        """Add the commands in the code of `sh -c`, `eval` and `trap`, as if they stood in the text.
+
+        The code is appended to the text; an expansion in it is judged where it stands.
+        """
         words = command.words
-        for index, word in enumerate(words):
-            if program_of(word.text) in SHELLS and len(words) > index + 2:
-                code = next((i for i in range(index + 1, len(words) - 1) if _is_option_c(words[i])), None)
-                if code is not None and self.text[words[code + 1].start] == "'":
-                    inner = Outline(self.text, words[code + 1].start + 1, words[code + 1].end - 1)
-                    self.pipelines += inner.pipelines
-                    self.expansions += inner.expansions
-                    self.functions |= inner.functions
-                return
+        code = next((word for word in words[1:] if word.text and not word.text.startswith("-")), None)
+        if not words or words[0].text not in ("eval", "trap"):
+            code = None
+            if any(program_of(word.text) in SHELLS or HOLE in word.text for word in words[:_WORDS]):
+                code = next((after for word, after in pairwise(words) if _is_option_c(word)), None)
+        if code is None or depth > _MAX_CODE or len(self.text) > MAX_LENGTH:
+            return
+        start = len(self.text) + 1
+        self.text += "\n" + code.text.replace(HOLE, "_")
+        inner = Outline(self.text, start)
+        self.pipelines += inner.pipelines
+        self.expansions += inner.expansions
+        self.functions |= inner.functions
+        for pipeline in inner.pipelines:
+            for each in pipeline:
+                self.inline_code(each, depth + 1)
+
+    def head(self, command: Command) -> tuple[list[Region], int]:
+        """The words of a command behind reserved words, and the index of its name in them."""
+        found = self.heads.get(id(command))
+        if found is None:
+            words = _behind_keywords(command.words)
+            found = self.heads[id(command)] = words, _command_at(words)
+        return found
 
     # --- what texts hold ------------------------------------------------------------------
 
@@ -151,7 +186,7 @@ class _TaintAnalysis:
         is_positional = bool(name) and (name.isdigit() or name in "@*")
         if name in self.checked:
             return 0
-        return self.held.get(_POSITIONAL if is_positional and name != "0" else name, 0)
+        return self.held.get(_POSITIONAL if is_positional else name, 0)
 
     def value(self, region: Region, *, holes: bool = True) -> int:
         """What the text of a region holds once it is expanded."""
@@ -183,6 +218,9 @@ class _TaintAnalysis:
             held |= self.named(name)
         return held
 
+    def evaluated_name(self, text: str) -> int:
+        return self.named(text) if _IDENTIFIER.fullmatch(text) else 0
+
     def output(self, pipelines: list[Pipeline]) -> int:
         held = 0
         for pipeline in pipelines:
@@ -193,35 +231,37 @@ class _TaintAnalysis:
         return held
 
     def input_of(self, command: Command, incoming: int) -> int:
-        held = incoming | self.values(command.inputs)
-        for part in [part for region in command.files for part in region.parts]:
+        held = incoming | self.loose | self.values(command.inputs)
+        for region in command.files:
+            held |= self.file(region)
+        return held
+
+    def file(self, region: Region) -> int:
+        """What the file that a word names holds."""
+        held = self.files.get(_file_name(region), 0)
+        for part in region.parts:
             held |= self.output(part.body) if part.kind == "process" else 0
         return held
 
     def printed(self, command: Command, incoming: int) -> int:
         """What a command's output holds."""
-        words = _behind_keywords(command.words)
-        at = _command_at(words)
-        if at == len(words) or command.is_arithmetic:
+        words, at = self.head(command)
+        if at == len(words):
+            return self.input_of(command, incoming)  # `$(< file)`
+        if command.is_arithmetic:
             return 0
         name, args = program_of(words[at].text), words[at + 1 :]
-        if name in _SPEAKERS:
-            first = args[0] if args else None
-            if (
-                name == "printf"
-                and first is not None
-                and (first.text == "-v" or (_FORMAT.fullmatch(first.text) and HOLE not in first.text))
-            ):
-                return 0
-            return self.values(args)
         if name in self.functions:
-            return self.values(args) | self.input_of(command, incoming)
-        if name in _FILTERS:
-            counts = _COUNTS.get(name)
-            if counts is not None and any(re.search(counts, word.text) for word in args):
-                return 0
-            return self.input_of(command, incoming)
-        return 0
+            return self.values(args) | self.input_of(command, incoming) | self.everything
+        if name in _SOURCES or _is_number(name, " ".join(word.text for word in args)):
+            return 0
+        if name == "printf" and args:
+            is_fixed = _FORMAT.fullmatch(args[0].text) and HOLE not in args[0].text
+            return 0 if is_fixed or args[0].text == "-v" else self.values(args)
+        held = 0 if name in ("echo", "printf") else self.input_of(command, incoming)
+        for word in args:
+            held |= self.file(word)
+        return held if name in _FILTERS else held | self.values(args)
 
     def values(self, words: list[Region]) -> int:
         held = 0
@@ -234,26 +274,27 @@ class _TaintAnalysis:
     def follow(self) -> None:
         """Propagate values until a fixed point, or the limit of passes, is reached."""
         for _ in range(_ROUNDS):
-            before = dict(self.held), self.loose
+            before = dict(self.held), self.loose, self.everything, dict(self.files)
             for command, incoming in self.commands():
                 self.spread(command, incoming)
-            if before == (self.held, self.loose):
-                break
+            if before == (self.held, self.loose, self.everything, self.files):
+                return
+        raise TooDeep
 
     def commands(self) -> Iterator[tuple[Command, int]]:
         """Every command with what the pipe before it brings."""
-        everything = self.output(self.top)
         for pipeline in self.pipelines:
             flow = 0
             for command in pipeline:
                 yield command, flow
                 first = command.words[0].text if command.words else ""
-                # The output of a loop is that of all its lines, which are not distinguished.
+                # The output of a compound command is that of all lines, which are not distinguished.
                 is_end = first in _ENDS and command is not pipeline[-1]
-                flow = everything if is_end else self.printed(command, flow)
+                flow = self.everything if is_end else self.printed(command, flow)
+                self.everything |= flow
 
     def spread(self, command: Command, incoming: int) -> None:
-        words = _behind_keywords(command.words)
+        words, at = self.head(command)
         stdin = self.input_of(command, incoming)
         first = words[0].text if words else ""
         opens = command.words[: len(command.words) - len(words)]
@@ -261,13 +302,18 @@ class _TaintAnalysis:
             self.loose |= stdin
         if first in self.functions:
             self.loose |= stdin
-        at = _command_at(words)
+        printed = self.printed(command, incoming)
+        for region in command.outputs:
+            self.write(region, self.everything if first in _ENDS else printed)
         for word in words[:at]:
             self.assign(word)
         if at == len(words) or command.is_arithmetic:
             return
         name, args = words[at].text, words[at + 1 :]
         texts = [word.text for word in args]
+        for word in args:
+            if name == "tee" or any(part.kind == "process" for part in word.parts):
+                self.write(word, printed)
         if name in ("for", "select") and args:
             listed = self.values(args[2:]) if texts[1:2] == ["in"] else self.named(_POSITIONAL)
             self.give(texts[0], listed)
@@ -275,6 +321,8 @@ class _TaintAnalysis:
             is_integer = any(re.match(r"-[A-Za-z]*i", text) for text in texts)
             for word in args:
                 self.assign(word)
+                if any(re.match(r"-[A-Za-z]*n", text) for text in texts):
+                    self.references(word.text)
                 if is_integer and not word.text.startswith("-"):
                     self.integers.add(re.split(r"\W", word.text)[0])
         elif name == "set" or name in self.functions:
@@ -288,15 +336,38 @@ class _TaintAnalysis:
                 self.give(texts[1], self.values(args[2:]))
         elif name == "getopts":
             self.give("OPTARG", self.named(_POSITIONAL) | self.values(args))
-        elif program_of(name) in SHELLS:
-            code = next((i for i, word in enumerate(args) if _is_option_c(word)), len(args))
-            self.give(_POSITIONAL, self.values(args[code + 2 :]))
+        else:
+            self.give_arguments(words[at:], stdin)
+
+    def references(self, text: str) -> None:
+        """`declare -n r=n`: what one of the two holds, the other holds."""
+        name, _, other = text.partition("=")
+        self.give(other, self.held.get(name, 0))
+        self.give(name, self.held.get(other, 0))
+
+    def give_arguments(self, words: list[Region], stdin: int) -> None:
+        """Give the arguments behind the code of `sh -c` to that code."""
+        names = [program_of(word.text) for word in words]
+        code = next((i for i, word in enumerate(words) if _is_option_c(word)), None)
+        if code is not None and any(name in SHELLS or HOLE in name for name in names[:code]):
+            self.give(_POSITIONAL, self.values(words[code + 2 :]) | (stdin if names[0] in _APPENDING else 0))
             self.loose |= stdin
+
+    def write(self, region: Region, held: int) -> None:
+        """Note what is written to the file that a word names."""
+        if any(part.kind == "process" and self.text.startswith(">", part.start) for part in region.parts):
+            self.loose |= held
+        elif held:
+            name = _file_name(region)
+            self.files[name] = self.files.get(name, 0) | held
 
     def assign(self, word: Region) -> None:
         found = ASSIGNMENT.match(word.text)
         if found:
-            self.give(re.split(r"\W", found[0])[0], self.value(word))
+            # A name in the text holds what that variable holds, where it is evaluated as a name.
+            self.give(
+                re.split(r"\W", found[0])[0], self.value(word) | self.evaluated_name(word.text[found.end() :])
+            )
 
     # --- where it is evaluated ------------------------------------------------------------
 
@@ -305,13 +376,19 @@ class _TaintAnalysis:
         for held, start, end in self.evaluations():
             if held:
                 yield held, self.hazard(start, end)
+        for name, held in self.held.items():
+            runner = name_runner(self.text, name)
+            if runner is not None:
+                yield held, Hazard(runner.id, f"reaches `{name}`: there it {runner.message}", runner.help)
+            elif name in self.special or name in self.integers:
+                message = f"reaches `{name}`, which bash evaluates and may run"
+                yield held, Hazard("variable-in-code", message, CHECK)
         for command, incoming in self.commands():
             yield from self.read_as_code(command, incoming)
 
     def hazard(self, start: int, end: int) -> Hazard:
         place = self.short(start, end)
-        message = f"reaches {place}, which bash evaluates and may run"
-        return Hazard("variable-in-code", message, CHECK, "warning")
+        return Hazard("variable-in-code", f"reaches {place}, which bash evaluates and may run", CHECK)
 
     def short(self, start: int, end: int) -> str:
         """A place in the text as it is shown."""
@@ -335,18 +412,13 @@ class _TaintAnalysis:
                     region = command.words[0]
                     yield self.evaluated(region), region.start, region.end
                     continue
-                words = _behind_keywords(command.words)
-                yield from self.evaluated_words(words, maps)
+                yield from self.evaluated_words(*self.head(command), maps)
 
-    def evaluated_words(self, words: list[Region], maps: set[str]) -> Iterator[tuple[int, int, int]]:
-        at = _command_at(words)
-        special = self.special | self.integers
+    def evaluated_words(self, words: list[Region], at: int, maps: set[str]) -> Iterator[tuple[int, int, int]]:
         is_declared = at < len(words) and words[at].text in DECLARERS
         for word in [*words[:at], *(words[at + 1 :] if is_declared else ())]:
             found = ASSIGNMENT.match(word.text)
             name = re.split(r"\W", found[0])[0] if found else ""
-            if name in special:
-                yield self.value(word, holes=False), word.start, word.end
             subscripted = _SUBSCRIPTED.match(word.text)
             if subscripted and name not in maps:
                 before = word.text[: subscripted.start(1)].count(HOLE)
@@ -369,34 +441,65 @@ class _TaintAnalysis:
 
     def read_as_code(self, command: Command, incoming: int) -> Iterator[tuple[int, Hazard]]:
         """The values in arguments or input that a program evaluates as code."""
-        words = _behind_keywords(command.words)
-        at = _command_at(words)
+        words, at = self.head(command)
         if at == len(words) or words[at].text in ("[[", "for", "case", "select", "let"):
             return
         texts = [word.text for word in words]
         place = self.short(words[0].start, words[-1].end)
-        for index in range(at + 1, min(len(words), at + _WORDS)):
-            held = self.value(words[index], holes=False)
-            if not held:
-                continue
-            prefix = texts[index].partition(HOLE)[0]
-            hazard = reader_of(texts[:index], prefix, is_first=False, is_array=False)
-            if hazard is not None and hazard.severity == "error":
-                message = f"reaches {place}: there it {hazard.message}"
-                yield held, Hazard(hazard.id, message, hazard.help, "warning")
-        held = self.input_of(command, incoming)
-        is_file = texts[at] in ("source", ".") or program_of(texts[at]) in SHELLS
-        if is_file and at + 1 < len(words) and words[at + 1].text == HOLE:
-            part = words[at + 1].parts[0]
-            hazard = EVALUATED
-            held = self.output(part.body) if part.kind == "process" else 0
-        else:
-            hazard = input_reader(texts[: at + _WORDS])
-        if held and hazard is not None:
-            yield (
-                held,
-                Hazard(hazard.id, f"reaches {place}, and {hazard.message}", hazard.help, "warning"),
-            )
+        name = program_of(texts[at])
+        stdin = self.input_of(command, incoming)
+        for held, hazard in self.code_arguments(words, at, stdin):
+            if held and hazard is not None and hazard.severity == "error":
+                yield held, Hazard(hazard.id, f"reaches {place}: there it {hazard.message}", hazard.help)
+        is_script = name in ("source", ".") or name in SHELLS or HOLE in name
+        held, hazard = (stdin, input_reader(texts[: at + _WORDS])) if stdin else (0, None)
+        if hazard is None:
+            held, hazard = 0, EVALUATED
+            for word in words[at + 1 : at + _WORDS] if is_script or name in READERS else ():
+                is_process = any(part.kind == "process" for part in word.parts)
+                held |= self.file(word) if is_script or not is_process else 0
+        if held:
+            yield held, Hazard(hazard.id, f"reaches {place}, and {hazard.message}", hazard.help)
+
+    def code_arguments(self, words: list[Region], at: int, stdin: int) -> Iterator[tuple[int, Hazard | None]]:
+        """Values in the arguments of a command, with the hazard of each place."""
+        texts = [word.text for word in words[: at + _WORDS]]
+        yield self.value(words[at], holes=False), COMMAND
+        for index, word in enumerate(words[at + 1 : at + _WORDS], at + 1):
+            held = self.value(word, holes=False)
+            if held:
+                prefix = texts[index].partition(HOLE)[0]
+                yield held, reader_of(texts[:index], prefix, is_first=False, is_array=False)
+        name = program_of(texts[at])
+        if name not in (*_APPENDING, "find"):
+            return
+        # These put their input, or what they find, behind the words or where `{}` stands.
+        held = stdin if name != "find" else self.values(words[at + 1 :])
+        marks = {"{}"} | {text[2:] or after for text, after in pairwise(texts) if text.startswith("-I")}
+        for index, text in enumerate(texts[at + 1 :], at + 1):
+            for mark in marks:
+                if held and mark in text and not texts[index - 1].startswith("-I"):
+                    yield (
+                        held,
+                        reader_of(texts[:index], text.partition(mark)[0], is_first=False, is_array=False),
+                    )
+        if name != "find" and held:
+            yield held, reader_of(texts, "", is_first=False, is_array=False)
+            if len(texts) > at + 1 and texts[-1] in PREFIXES:
+                yield held, COMMAND
+
+
+def _is_number(name: str, args: str) -> bool:
+    """Whether a filter with these arguments prints nothing but numbers."""
+    if not name.endswith("awk"):
+        return name in _COUNTS and re.search(_COUNTS[name], args) is not None
+    prints = [_PRINTS_NUMBER.fullmatch(each.strip()) for each in _PRINTS.findall(args)]
+    sums = set(re.findall(r"(\w+)\s*(?:\+=|\+\+)", args)) | {None}
+    return bool(prints) and all(each is not None and each[1] in sums for each in prints)
+
+
+def _file_name(region: Region) -> str:
+    return region.text.removeprefix("./")
 
 
 def _is_option_c(word: Region) -> bool:
@@ -413,7 +516,7 @@ def _behind_keywords(words: list[Region]) -> list[Region]:
 def _command_at(words: list[Region]) -> int:
     """The index of the word that names the command, behind assignments and words such as `sudo`."""
     for index, word in enumerate(words):
-        is_prefix = word.text in PREFIXES or (index and word.text.startswith("-"))
+        is_prefix = word.text in PREFIXES or (index and (word.text.startswith("-") or is_time(word.text)))
         if not is_prefix and not ASSIGNMENT.match(word.text):
             return index
     return len(words)

@@ -364,10 +364,21 @@ def test_a_value_that_would_be_read_as_code_is_refused(command: str, message: st
 @pytest.mark.parametrize(
     "command",
     [
+        "jq '.a == \"V\"' f",
+    ],
+)
+def test_a_value_that_a_program_may_misread_is_a_warning(command: str) -> None:
+    """It may be meant, so it does not refuse the loop."""
+    problem = problem_of(command)
+    assert (problem.id, problem.severity) == ("variable-in-code", "warning")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
         "awk '/V/' f",
         "sed 's/a/V/' f",
         "sed -n -e 's/V//p' f",
-        "jq '.a == \"V\"' f",
         "make X=V",
         "n=V; echo $((n + 1))",
         "n=V\n[[ $n -gt 3 ]]",
@@ -376,10 +387,11 @@ def test_a_value_that_would_be_read_as_code_is_refused(command: str, message: st
         "n=V; unset $n",
     ],
 )
-def test_a_value_that_a_program_may_misread_is_a_warning(command: str) -> None:
-    """It may be meant, so it does not refuse the loop."""
+def test_a_value_that_reaches_code_is_refused(command: str) -> None:
+    """What is not known to be data where it is read is refused, with the check that makes it data."""
     problem = problem_of(command)
-    assert (problem.id, problem.severity) == ("variable-in-code", "warning")
+    assert (problem.id, problem.severity) == ("variable-in-code", "error")
+    assert problem.help
 
 
 @pytest.mark.parametrize("shell", bash, ids=shell_name)

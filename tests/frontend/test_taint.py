@@ -1,6 +1,6 @@
 """Values that reach, by way of shell variables, a place where bash evaluates them.
 
-Each V stands for a value. Whatever warns here was seen to run its value in bash, or is the like of
+Each V stands for a value. Whatever is refused here was seen to run its value in bash, or is the like of
 what does.
 """
 
@@ -150,10 +150,10 @@ RUNS = [
 
 
 @pytest.mark.parametrize("command", EVALUATED)
-def test_a_value_that_reaches_a_place_where_it_is_evaluated_is_one_warning(command: str) -> None:
+def test_a_value_that_reaches_a_place_where_it_is_evaluated_is_one_error(command: str) -> None:
     """It names the place and what to do."""
     (problem,) = problems_of(command)
-    assert (problem.id, problem.severity) == ("variable-in-code", "warning")
+    assert (problem.id, problem.severity) == ("variable-in-code", "error")
     assert problem.message.startswith(f"`{V}` reaches `")
     assert problem.help
 
@@ -166,7 +166,7 @@ def test_common_commands_are_left_alone(command: str) -> None:
 
 @pytest.mark.parametrize("shell", BASH, ids=lambda shell: Path(shell).name)
 @pytest.mark.parametrize("command", RUNS)
-def test_bash_runs_what_is_warned_of(command: str, shell: str, tmp_path: Path) -> None:
+def test_bash_runs_what_is_refused(command: str, shell: str, tmp_path: Path) -> None:
     """With the value well quoted, where it stands."""
     assert command in EVALUATED
     run(shell, re.sub(r"\bV\b", lambda _: f"'{PAYLOAD}'", command), tmp_path)
@@ -174,7 +174,7 @@ def test_bash_runs_what_is_warned_of(command: str, shell: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("check", ["case $n in ''|*[!0-9]*) exit 2;; esac", "[[ $n =~ ^[0-9]+$ ]] || exit 1"])
-def test_the_check_that_the_warning_names_ends_it(check: str) -> None:
+def test_the_check_that_the_error_names_ends_it(check: str) -> None:
     """Of that variable alone."""
     assert problems_of(f"n=V; {check}; echo $((n))") == ()
     assert len(problems_of(f"m=V; {check}; echo $((m))")) == 1

@@ -1,0 +1,149 @@
+"""Templates in which a quoted value is run as code: each is refused, and each really runs in a shell.
+
+Each V stands for a value. The payload is quoted as a word, as a template that is accepted quotes it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from shell_programs import SHELLS, run
+
+from llc.frontend.template.template import parse
+
+V = "${captured.v.output}"
+NUMBER = "a[$(:>pwned)]"
+COMMAND = ":>pwned"
+PROGRAM = "touch pwned"
+RECIPE = "x:\n\t:>pwned"
+AWK = 'BEGIN{system("touch pwned")}'
+
+RUN_BY_ANY_SHELL = [
+    ("echo V | xargs -I{} sh -c 'echo {}'", "$(:>pwned)"),
+    ("echo V | xargs -I % sh -c 'echo %'", "$(:>pwned)"),
+    ("echo V | xargs -n1 sh -c", COMMAND),
+    ("echo V | timeout 5 xargs sh -c", COMMAND),
+    ("SHELL=/bin/sh; $SHELL -c V", COMMAND),
+    ('SHELL=/bin/sh; v=V; "$SHELL" -c "$v"', COMMAND),
+    ("SHELL=/bin/sh; echo V | $SHELL", COMMAND),
+    ("$(command -v sh) -c V", COMMAND),
+    ("echo V | while read -r l; do $l; done", PROGRAM),
+    ("for l in V; do $l; done", PROGRAM),
+    ("v=V; exec $v", PROGRAM),
+    ("$(echo V)", PROGRAM),
+    ("sh -c '$1' _ V", PROGRAM),
+    ("sh -c 'eval \"$0\"' V", COMMAND),
+    ('n=V; export n; sh -c "eval \\$n"', COMMAND),
+    ("echo V | (sh)", COMMAND),
+    ("echo V | if true; then sh; fi", COMMAND),
+    ("echo V | timeout 5 sh", COMMAND),
+    ("(echo V) | sh", COMMAND),
+    ("f() { echo V; }; f | sh", COMMAND),
+    ("echo V > f; sh f", COMMAND),
+    ("echo V > f; . ./f", COMMAND),
+    ("echo V | tee f; sh ./f", COMMAND),
+    ("cat > f <<EOF\nV\nEOF\nsh f", COMMAND),
+    ("trap -- V EXIT", COMMAND),
+    ("env -S V", PROGRAM),
+    ("git -c alias.x=V x", "!touch pwned"),
+    ('v=V; git -c alias.x="$v" x', "!touch pwned"),
+    ("ssh -o ProxyCommand=V host", PROGRAM),
+    ('v=V; ssh -o ProxyCommand="$v" host', PROGRAM),
+    ("printf '%s\\n' V | make -f -", RECIPE),
+    ("make -f - <<EOF\nV\nEOF", RECIPE),
+    ("make --eval=V", RECIPE),
+    ("tar -cf /dev/null --checkpoint=1 --checkpoint-action=exec=V /etc/passwd", PROGRAM),
+    ("awk V /etc/passwd", AWK),
+    ("sed V /etc/passwd", "1e touch pwned"),
+    ("v=V; GIT_SSH_COMMAND=$v git ls-remote ssh://host/x", PROGRAM),
+]
+RUN_BY_BASH = [
+    ('"$BASH" -c V', COMMAND),
+    ('"$BASH" <<< V', COMMAND),
+    ("declare -i n; read n <<< V", NUMBER),
+    ("declare -i n; for n in V; do :; done", NUMBER),
+    ("declare -i n; printf -v n %s V", NUMBER),
+    ("v=V; declare -i n=v", NUMBER),
+    ("f() { local -i n; n=$1; }; f V", NUMBER),
+    ('v=V; PS4="$v"; set -x; :', "$(:>pwned)"),
+    ("read -r PS4 <<< V; set -x; :", "$(:>pwned)"),
+    ("printf -v PS4 %s V; set -x; :", "$(:>pwned)"),
+    ("while read l; do $l; done <<< V", PROGRAM),
+    ("mapfile -t a <<< V; ${a[0]}", PROGRAM),
+    ("n=$(echo V | iconv -f utf8 -t utf8); echo $((n))", NUMBER),
+    ("n=$(echo V | base64 | base64 -d); echo $((n))", NUMBER),
+    ("n=$(echo V | dd 2>/dev/null); echo $((n))", NUMBER),
+    ("n=$(echo V | timeout 5 cat); echo $((n))", NUMBER),
+    ("n=$(echo V | tr -d x); echo $((n))", NUMBER),
+    ("n=$(echo V | grep '[0-9]'); echo $((n))", "a[$(:>pwned)0]"),
+    ("n=$(echo V | awk '{ s += 1; print }'); echo $((n))", NUMBER),
+    ("n=V; echo $(( ${n/[!0-9]/} ))", "xa[$(:>pwned)]"),
+    ("n=$(expr V); echo $((n))", NUMBER),
+    ("n=$(echo V | (cat)); echo $((n))", NUMBER),
+    ("echo V > f; n=$(< f); echo $((n))", NUMBER),
+    ("n=V; m=n; echo $((m))", NUMBER),
+    ("n=V; declare -n r=m; r=$n; echo $((m))", NUMBER),
+    ('n=V; eval "m=\\$n"; echo $((m))', NUMBER),
+    ("echo V > >(sh); sleep 0.2", COMMAND),
+    ("echo V | tee >(sh); sleep 0.2", COMMAND),
+]
+ACCEPTED = [
+    ("echo V | xargs -I{} sh -c 'echo \"$1\"' _ {}", NUMBER),
+    ("printf '%s\\n' V | xargs -n1 echo", COMMAND),
+    ("n=V; n=${n//[!0-9]/}; echo $((n))", NUMBER),
+    ("n=$(echo V | tr -cd 0-9); echo $((n))", NUMBER),
+    ("n=$(echo V | awk '{ s += 1 } END { print s }'); echo $((n))", NUMBER),
+    ('v=V; case $v in *[!A-Za-z0-9]*) exit 2;; esac; sed "s/a/$v/" /etc/passwd', "x/e"),
+    ("git -c user.name=V --version", "!touch pwned"),
+    ("echo V > f; cat f; wc -l < f", COMMAND),
+    ('"$(command -v echo)" V', COMMAND),
+    ("T=V awk 'BEGIN { print ENVIRON[\"T\"] }'", AWK),
+]
+
+
+def severities(command: str) -> set[tuple[str, str]]:
+    problems = parse(re.sub(r"\bV\b", lambda _: V, command), kind="shell").problems
+    return {(problem.id, problem.severity) for problem in problems}
+
+
+def is_run(shell: str, command: str, payload: str, folder: Path) -> bool:
+    """Whether the payload ran."""
+    value = payload if "<<EOF" in command else f"'{payload}'"
+    run(shell, re.sub(r"\bV\b", lambda _: value, command), folder)
+    return (folder / "pwned").exists()
+
+
+@pytest.mark.parametrize(("command", "payload"), RUN_BY_ANY_SHELL + RUN_BY_BASH)
+def test_a_value_that_would_run_is_refused(command: str, payload: str) -> None:
+    """Each with one kind of error, which makes the loop unusable."""
+    assert severities(command) == {("variable-in-code", "error")}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(("command", "payload"), RUN_BY_ANY_SHELL)
+def test_every_shell_would_run_it(shell: str, command: str, payload: str, tmp_path: Path) -> None:
+    """The refusals are needed: with the value quoted, its code runs."""
+    for program in set(command.split()) & {"git", "ssh", "make", "tar"}:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    assert is_run(shell, command, payload, tmp_path)
+
+
+@pytest.mark.parametrize("shell", [shell for shell in SHELLS if "bash" in shell])
+@pytest.mark.parametrize(("command", "payload"), RUN_BY_BASH)
+def test_bash_would_run_it(shell: str, command: str, payload: str, tmp_path: Path) -> None:
+    """The same for what only bash evaluates."""
+    assert is_run(shell, command, payload, tmp_path)
+
+
+@pytest.mark.parametrize("shell", [shell for shell in SHELLS if "bash" in shell])
+@pytest.mark.parametrize(("command", "payload"), ACCEPTED)
+def test_values_that_are_data_are_accepted_and_do_not_run(
+    shell: str, command: str, payload: str, tmp_path: Path
+) -> None:
+    """The safe form of a refused template is accepted without a finding."""
+    assert severities(command) == set()
+    assert not is_run(shell, command, payload, tmp_path)
