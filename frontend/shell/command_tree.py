@@ -13,7 +13,8 @@ import attrs
 
 from ...ir.records import define
 from .expansions import HOLE, NAME
-from .grammar import ASSIGNMENT, KEYWORDS, MAX_DEPTH
+from .grammar import ASSIGNMENT, KEYWORDS, MAX_DEPTH, OPERATOR
+from .heredocs import DELIMITER, word_of
 
 
 @define(eq=False)
@@ -73,8 +74,6 @@ Pipeline = list[Command]
 
 _BARE = re.compile(r"[^\s'\"\\`$#;&|<>()\[\0]+")
 _QUOTED = re.compile(r"[^\"\\`$\0]+")
-_OPERATOR = re.compile(r"&>>|&>|>&|>>|>\||<<<|<<-|<<|<&|<>|&&|\|\||\|&|;;&|;;|;&|[<>;&|()]")
-_DELIMITER = re.compile(r"[ \t]*(?P<quote>['\"\\]?)(?P<word>[\w.+-]+)['\"]?")
 _FUNCTION = re.compile(r"[ \t]*\([ \t]*\)")
 
 
@@ -127,7 +126,7 @@ class Outline:
                 region.end = at
                 command.words = [region]
                 command.is_arithmetic = True
-            elif operator := _OPERATOR.match(self.text, at, self.end):
+            elif operator := OPERATOR.match(self.text, at, self.end):
                 if operator[0] == ")":
                     at += 1
                     if nested and not depth:
@@ -176,11 +175,11 @@ class Outline:
         if operator in ("|", "|&"):
             found[-1].append(Command(after))
         elif operator in ("<<", "<<-"):
-            delimiter = _DELIMITER.match(self.text, after, self.end)
+            delimiter = DELIMITER.match(self.text, after, self.end)
             if delimiter is None:
                 return after
-            is_quoted = bool(delimiter["quote"])
-            self._heredocs.append((delimiter["word"], is_quoted, operator == "<<-", command))
+            is_quoted = delimiter["bare"] is None
+            self._heredocs.append((word_of(delimiter), is_quoted, operator == "<<-", command))
             return delimiter.end()
         elif operator in "<>" and self.text.startswith("(", after):
             word, after = self._word(at)

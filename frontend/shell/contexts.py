@@ -18,7 +18,7 @@ import attrs
 from ...ir.records import frozen
 from . import expansions, heredocs
 from .expansions import HOLE, NAME
-from .grammar import ASSIGNMENT, DECLARERS, Frame, Nesting
+from .grammar import ASSIGNMENT, DECLARERS, OPERATOR, Frame, Nesting
 from .hazards import (
     AFTER_BACKSLASH,
     AFTER_DOLLAR,
@@ -80,7 +80,6 @@ def places(command: str, data: Sequence[bool]) -> tuple[Place, ...]:
 _PLAIN = re.compile(r"[^\s'\"\\`$#;&|<>()\0]+")
 _DOUBLE_PLAIN = re.compile(r"[^\"\\`$\0]+")
 _HEREDOC_PLAIN = re.compile(r"[^\\`$\0]+")
-_OPERATOR = re.compile(r"&>>|&>|>&|>>|>\||<<<|<<-|<<|<&|<>|&&|\|\||\|&|;;&|;;|;&|[<>;&|]")
 _EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
 # Bash 3 finds the end of `$( … )` by counting brackets, and counts these in comments and
 # here-documents too.
@@ -329,7 +328,7 @@ class _Reader:
         return at
 
     def operator(self, at: int) -> int:
-        found = _OPERATOR.match(self.text, at, self.end)
+        found = OPERATOR.match(self.text, at, self.end)
         assert found is not None
         operator, after = found[0], found.end()
         frame = self.nesting.top

@@ -19,6 +19,7 @@ MAX_DEPTH = 100
 KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!", "time", "coproc"})
 _CLOSERS = frozenset({"fi", "done", "}"})
 DECLARERS = frozenset({"declare", "typeset", "local", "export", "readonly"})
+OPERATOR = re.compile(r"&>>|&>|>&|>>|>\||<<<|<<-|<<|<&|<>|&&|\|\||\|&|;;&|;;|;&|[<>;&|()]")
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^\]]*\])?\+?=")
 
 

@@ -7,11 +7,15 @@ import re
 from .expansions import Refuse
 from .hazards import IN_DELIMITER, Unsure
 
-_DELIMITER = re.compile(
+DELIMITER = re.compile(
     r"[ \t]*(?:'(?P<single>[\w.+-]+)'|\"(?P<double>[\w.+-]+)\"|\\(?P<escaped>[\w.+-]+)|(?P<bare>[\w.+-]+))"
     r"(?=[\s;&|<>()]|\Z)"
 )
 _VARIABLE_DELIMITER = re.compile(r"[ \t]*[^\s\0]*\0")
+
+
+def word_of(delimiter: re.Match[str]) -> str:
+    return next(word for word in delimiter.groups() if word is not None)
 
 
 class Heredoc:
@@ -51,11 +55,10 @@ def begun(
     text: str, at: int, end: int, refuse: Refuse, strips_tabs: bool, words: list[str], level: int
 ) -> tuple[Heredoc, int]:
     """The here-document whose operator ends at `at`, and the place behind its delimiter word."""
-    found = _DELIMITER.match(text, at, end)
+    found = DELIMITER.match(text, at, end)
     if found is None:
         variable = _VARIABLE_DELIMITER.match(text, at, end)
         if variable is not None:
             refuse(variable.end() - 1, IN_DELIMITER)
         raise Unsure("a here-document whose delimiter is not one plain word")
-    delimiter = found["single"] or found["double"] or found["escaped"] or found["bare"]
-    return Heredoc(delimiter, found["bare"] is None, strips_tabs, words, level), found.end()
+    return Heredoc(word_of(found), found["bare"] is None, strips_tabs, words, level), found.end()

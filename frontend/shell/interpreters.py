@@ -27,8 +27,6 @@ class Reader:
     fix: str
     # Interpreters take their script as first operand, and options behind it are the script's own.
     has_script: bool = True
-    # What begins an argument of the option that is data.
-    data: re.Pattern[str] | None = None
     reads_input: bool = True
 
 
@@ -41,9 +39,15 @@ _E = re.compile(r"-[A-Za-z0-9]*[eE]|--e(?:val|xecute|xpression)=?")
 _FIXED_NAME = "write the name of the program, so that it is known what it does with the value"
 _FIXED = "write a fixed text here; the program may run what the option says"
 _MAKE_FIX = "put it in the environment: `V=@ make …`, and write `$$V` in the recipe"
-_GIT = re.compile(
-    r"-[cxO]|--(?:exec|config(?:-env)?|upload-pack|receive-pack|extcmd|\w+-filter)=?|run|foreach"
-)
+_GIT_OPTIONS = re.compile(r"-[Cc]|--(?:git-dir|work-tree|namespace)")
+_PACK = re.compile(r"-u|--(?:upload-pack|receive-pack|exec|config)=?")
+_GIT_CODE = {
+    **dict.fromkeys(("clone", "fetch", "fetch-pack", "ls-remote", "archive", "pull", "push"), _PACK),
+    "rebase": re.compile(r"-x|--exec=?"),
+    "difftool": re.compile(r"-x|--extcmd=?"),
+    "grep": re.compile(r"-O|--open-files-in-pager=?"),
+    "filter-branch": re.compile(r"--\w+-filter=?"),
+}
 _GIT_DATA = re.compile(r"user\.(?:name|email)=")
 
 READERS = {
@@ -64,9 +68,8 @@ READERS = {
         Reader(("psql",), _C, "pass it as a variable instead: `psql -v v=@`, and `:'v'` in a query", False),
         Reader(("mysql", "mariadb"), _E, _QUERY_FIX, False),
         *(
-            Reader(programs, option, fix, False, _GIT_DATA if programs == ("git",) else None, False)
+            Reader(programs, option, fix, False, False)
             for programs, option, fix in (
-                (("git",), _GIT, "write the setting into a configuration file of git"),
                 (("ssh", "scp", "sftp"), re.compile(r"-[A-Za-z0-9]*[oF]"), _FIXED),
                 (("rsync",), re.compile(r"-[A-Za-z]*e|--rs(?:h|ync-path)=?"), _FIXED),
                 (
@@ -170,6 +173,10 @@ RUN_BY_PROGRAM = _code(
     "is a setting that programs run, or load code from",
     "write a fixed text; a value belongs in another variable",
 )
+IN_GIT = _code(
+    "is part of a setting or a command that git runs",
+    "write a fixed text; a value belongs into the environment or a file",
+)
 COMMAND = _code(
     "becomes the name of a command, or all of one",
     "write the command's name, and the value behind it as an argument",
@@ -185,7 +192,7 @@ _UNKNOWN = Reader(
     (), re.compile(r"-[A-Za-z]*[ceE]|--(?:command|eval|execute|expression)=?"), _FIXED_NAME, False
 )
 # Builtins and programs that evaluate some of their words; most commands have none of these.
-EVALUATORS = frozenset(READERS) | frozenset(FILTERS) | _COMMAND_INPUT | _NAME_TAKERS | DECLARERS
+EVALUATORS = frozenset(READERS) | {"git"} | frozenset(FILTERS) | _COMMAND_INPUT | _NAME_TAKERS | DECLARERS
 EVALUATORS |= words_of("eval trap let [[ read watch compgen complete source . bind fc enable hash -v -R")
 # Programs that run the command in their arguments.
 RUNNERS = PREFIXES | words_of(
@@ -248,14 +255,14 @@ def reader_of(words: Sequence[str], prefix: str, *, is_first: bool, is_array: bo
     for index, word in enumerate(words):
         program = program_of(word)
         rest = words[index + 1 :]
-        reader = _UNKNOWN if index == at and HOLE in word else READERS.get(program)
+        reader = _UNKNOWN if index == at and HOLE in program else READERS.get(program)
         is_run = index == at or any(program_of(other) in RUNNERS for other in words[:index])
         if reader is not None and (reader.has_script or is_run) and _is_code(reader, rest, prefix):
             return reading(program, reader)
         if program == "ssh" and is_run and _operands(rest, _SSH_OPTIONS):
             return REMOTE
-        if program == "git" and is_run and _is_git_setting(rest):
-            return reading(program, READERS["git"])
+        if program == "git" and is_run and _is_git_code(rest, prefix):
+            return IN_GIT
         if program in ("make", "gmake") and index == at and "=" in prefix:
             return IN_MAKE
         if program in FILTERS and _is_filter_program(program, rest, prefix):
@@ -308,8 +315,6 @@ def _operands(words: Sequence[str], with_argument: re.Pattern[str]) -> list[str]
 
 def _is_code(reader: Reader, words: Sequence[str], prefix: str) -> bool:
     """Whether the word that begins with `prefix` behind `words` is code to a program."""
-    if reader.data is not None and reader.data.match(prefix):
-        return False
     if words and reader.option.fullmatch(words[-1]):
         before = words[:-1]
     elif prefix.startswith("-") and reader.option.match(prefix):
@@ -320,12 +325,19 @@ def _is_code(reader: Reader, words: Sequence[str], prefix: str) -> bool:
     return not reader.has_script or ("-m" not in before and not _operands(before, _SCRIPT_OPTIONS))
 
 
-def _is_git_setting(words: Sequence[str]) -> bool:
-    """Whether a further word is the value of a setting that git may run."""
-    if "config" not in words:
-        return False
-    keys = [word for word in words[words.index("config") + 1 :] if not word.startswith("-")]
-    return not keys or not _GIT_DATA.match(f"{keys[0]}=")
+def _is_git_code(words: Sequence[str], prefix: str) -> bool:
+    """Whether a word behind `words` of git is a setting, or a command that git runs."""
+    before = words[-1] if words else ""
+    operands = _operands(words, _GIT_OPTIONS)
+    command = operands[0] if operands else ""
+    if command == "config":
+        return not operands[1:] or not _GIT_DATA.match(f"{operands[1]}=")
+    if before == "-c" and (not command or command == "clone"):
+        return not _GIT_DATA.match(prefix)
+    if operands[:2] in (["bisect", "run"], ["submodule", "foreach"]):
+        return True
+    option = _GIT_CODE.get(command)
+    return option is not None and (option.fullmatch(before) or option.match(prefix)) is not None
 
 
 def _is_filter_program(program: str, words: Sequence[str], prefix: str) -> bool:
@@ -402,7 +414,7 @@ def input_reader(words: Sequence[str]) -> Hazard | None:
 def _input_reader(name: str, words: Sequence[str]) -> Hazard | None:
     program = program_of(name)
     rest = [word for word in words if word != "-"]
-    reader = READERS["sh"] if HOLE in name else READERS.get(program)
+    reader = READERS["sh"] if HOLE in program else READERS.get(program)
     if program in ("source", ".") and rest[:1] and rest[0] in _STANDARD_INPUT:
         return EVALUATED
     if program in ("make", "gmake"):

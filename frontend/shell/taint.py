@@ -22,6 +22,7 @@ from .interpreters import (
     COMMAND,
     EVALUATED,
     EVALUATORS,
+    FILTERS,
     PREFIXES,
     READERS,
     RUN_BY_PROGRAMS,
@@ -455,9 +456,12 @@ class _TaintAnalysis:
         held, hazard = (stdin, input_reader(texts[: at + _WORDS])) if stdin else (0, None)
         if hazard is None:
             held, hazard = 0, EVALUATED
-            for word in words[at + 1 : at + _WORDS] if is_script or name in READERS else ():
-                is_process = any(part.kind == "process" for part in word.parts)
-                held |= self.file(word) if is_script or not is_process else 0
+            script = next((word for word in words[at + 1 :] if not word.text.startswith("-")), None)
+            if name in FILTERS or name in ("make", "gmake", "psql"):
+                script = next((after for word, after in pairwise(words[at:]) if word.text == "-f"), None)
+            elif not is_script and not (name in READERS and READERS[name].has_script):
+                script = None
+            held |= self.file(script) if script is not None else 0
         if held:
             yield held, Hazard(hazard.id, f"reaches {place}, and {hazard.message}", hazard.help)
 
