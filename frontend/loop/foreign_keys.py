@@ -50,8 +50,6 @@ _INSTEAD = {
 }
 _ACTION_TYPES = {
     "command": "shell",
-    "prompt": "slash",
-    "slash_command": "slash",
     "human_approval": "ask",
 }
 
