@@ -227,9 +227,11 @@ class _Checker:
             if getattr(state, key) is not None:
                 why = "the state has no " + ("call" if key == "args" else "action")
                 yield self.unused(state.span_of(f"key:{key}"), key, why)
-        if "key:feedback" in state.spans and (state.action is None or self.loop.kind_of(state) != "slash"):
-            why = "the action does not go to an agent"
-            yield self.unused(state.span_of("key:feedback"), "feedback", why, "add `action_type: prompt`")
+        if state.action is None or self.loop.kind_of(state) != "slash":
+            for key in ("feedback", "permissions", "model", "allowed_tools"):
+                if f"key:{key}" in state.spans:
+                    why = "the action does not go to an agent"
+                    yield self.unused(state.span_of(f"key:{key}"), key, why, "add `action_type: prompt`")
         if state.budget is not None and not self.asks_model(state):
             why = "the state asks neither an agent nor a model"
             yield self.unused(state.span_of("key:budget"), "budget", why)
