@@ -476,6 +476,7 @@ class Driver:
         outcome.final_state = self._progress.state
         outcome.iterations = self._progress.iteration
         outcome.steps = self._progress.steps
+        outcome.has_run_out = self._progress.has_run_out
         outcome.duration_ms = self.elapsed_ms()
         return outcome
 

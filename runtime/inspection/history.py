@@ -158,6 +158,8 @@ def as_text(found: dict[str, Any], target: str | None, screen: Screen) -> str:
         status = row["status"]
         if status == "limit":
             status = str(row["terminated_by"])
+        elif status == "success" and row["terminated_by"] == "max_iterations":
+            status = "success (max_iterations)"
         if row["scripted"]:
             status += " (scripted)"
         cells = [

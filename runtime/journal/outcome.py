@@ -41,7 +41,8 @@ class Outcome:
 
     kind: "loop" or "flow". status: "success", "failure", "error", "limit" or "interrupted".
     error: {kind, message, span, backtrace, …} where the status is "error", `place` where that was.
-    value: a flow's result. code: the exit code that the program asked for.
+    value: a flow's result. code: the exit code that the program asked for. has_run_out: a loop reached its
+    limit of iterations, which a flow that returns says in `terminated_by`.
     """
 
     __slots__ = (
@@ -49,6 +50,7 @@ class Outcome:
         "duration_ms",
         "error",
         "final_state",
+        "has_run_out",
         "iterations",
         "kind",
         "place",
@@ -71,6 +73,7 @@ class Outcome:
         self.steps = 0
         self.value: Any = None
         self.code: int | None = None
+        self.has_run_out = False
         self.error: dict[str, Any] | None = None
         self.place: Place | None = None
         self.duration_ms = 0
@@ -88,7 +91,7 @@ class Outcome:
             for name in _OF_LOOP:
                 setattr(self, name, stop.value.get(name, getattr(self, name)))
         else:
-            self.status, self.terminated_by = "success", "return"
+            self.status, self.terminated_by = "success", "max_iterations" if self.has_run_out else "return"
             self.value = stop.value
         return self
 

@@ -22,15 +22,18 @@ _MOVES: dict[str, type[NoteEvent]] = {kind.name: kind for kind in (StateEnter, L
 class Progress:
     """The author's state a run is in, its iteration, and how many states it has entered.
 
+    has_run_out: a loop reached its limit of iterations.
+
     Inside an inner loop the state is `<loop>/<state>`; when that loop ends, it is again the state around it.
     """
 
-    __slots__ = ("_loops", "iteration", "state", "steps")
+    __slots__ = ("_loops", "has_run_out", "iteration", "state", "steps")
 
     def __init__(self) -> None:
         self.state: str | None = None
         self.iteration = 0
         self.steps = 0
+        self.has_run_out = False
         # Place in each active loop, in the order of their latest notes; '' is the program.
         self._loops: dict[str, Where] = {}
 
@@ -50,6 +53,8 @@ class Progress:
 
     def add(self, note: NoteEvent) -> None:
         """The program made this note."""
+        if isinstance(note, LoopComplete) and note.terminated_by == "max_iterations":
+            self.has_run_out = True
         if isinstance(note, StateEnter):
             self.steps += 1
             loop = note.loop
@@ -69,7 +74,8 @@ class Progress:
 
     def to_data(self) -> list[Any]:
         """The position as plain data."""
-        return [self.state, self.iteration, self.steps, [[loop, *at] for loop, at in self._loops.items()]]
+        loops = [[loop, *at] for loop, at in self._loops.items()]
+        return [self.state, self.iteration, self.steps, loops, self.has_run_out]
 
     @classmethod
     def from_data(cls, data: Any) -> Progress:
@@ -78,6 +84,7 @@ class Progress:
         progress.state, progress.iteration, progress.steps, *more = data
         for loop, state, iteration in more[0] if more else ():
             progress._loops[loop] = (state, iteration)
+        progress.has_run_out = bool(more[1:] and more[1])
         return progress
 
 

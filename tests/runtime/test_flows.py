@@ -124,6 +124,19 @@ def test_a_whole_float_is_an_exit_code(llc: Llc) -> None:
     assert [llc("run", "-e", f"(exit {code})").returncode for code in ("0.0", "3.0")] == [0, 3]
 
 
+def test_a_loop_form_that_runs_out_is_reported(llc: Llc, place: Path) -> None:
+    """The result, `history` and `status` say so; the flow has its value and succeeds."""
+    (place / ".loops" / "tries.sexp").write_text("""(iterative-loop
+      (max-iterations limit) (initial-input 1) (test-command "true")
+      (executor (lambda (input n) n)) (validator (lambda (command n) null))
+      (controller (lambda (result seen input n) (list (if (= n 2) 'stop 'continue) result))))""")
+    found = answer(llc("run", "tries", "--arg", "limit=1", "--json"))
+    assert (found["status"], found["terminated_by"], found["value"]) == ("success", "max_iterations", 1)
+    assert "success (max_iterations)" in llc("history", "tries").stdout
+    assert "max_iterations" in llc("status", found["run"]).stdout
+    assert answer(llc("run", "tries", "--arg", "limit=3", "--json"))["terminated_by"] == "return"
+
+
 def test_a_scripted_world_answers_a_flow(llc: Llc) -> None:
     """Its clock and its environment, and no others."""
     text = '(begin (sleep 60) (list (now) (env "NAME") (env "PATH" "none")))'
