@@ -20,7 +20,7 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
-_NUMBER = re.compile(
+_NUMBER = (  # compiled when it is first needed
     r"(?P<int>[-+]?[0-9]+)|0o(?P<octal>[0-7]+)|0x(?P<hex>[0-9a-fA-F]+)"
     r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)"
 )
@@ -33,7 +33,7 @@ def read_scalar(text: str) -> Any:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
         return text
-    match = _NUMBER.fullmatch(text)
+    match = re.fullmatch(_NUMBER, text)
     if match is None:
         return text
     if len(text) > _MAX_DIGITS:

@@ -10,7 +10,6 @@ import contextlib
 import gc
 import sys
 
-from ..host import crash_report
 from ..host.errors import (
     EXIT_FAILURE,
     EXIT_INTERNAL,
@@ -91,6 +90,8 @@ def _complain(error: OSError) -> int:
 
 def _report(error: Exception) -> int:
     """Report an internal error, and where its traceback is."""
+    from ..host import crash_report
+
     message, help = crash_report.keep_report(error)
     text = f"error[internal]: {message}\n = help: {help}\n"
     with contextlib.suppress(OSError, UnicodeError, AttributeError):

@@ -21,7 +21,7 @@ STYLES = {"dim": "\x1b[2m", "bold": "\x1b[1m", "red": "\x1b[31m", "green": "\x1b
 _RESET = "\x1b[0m"
 
 # Escape sequences (CSI, OSC, others) and control characters; a tab stays.
-_UNSAFE = re.compile(
+_UNSAFE = (
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-Z\\^-~]"
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
@@ -29,7 +29,10 @@ _UNSAFE = re.compile(
 
 def printable(text: str) -> str:
     """Text of unknown origin without control and escape sequences."""
-    return _UNSAFE.sub("", text) if _UNSAFE.search(text) else text
+    if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    # Compiled when it is first needed: that takes as long as the rest of `llc --help`'s imports.
+    return re.sub(_UNSAFE, "", text)
 
 
 class Screen:

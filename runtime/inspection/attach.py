@@ -29,10 +29,11 @@ from ..journal.events import (
 from ..journal.history import INTERRUPTED, RunHistory
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
+from ..project.limits import iteration_limits
 from ..runs.follower import Follower
 from ..runs.locks import is_live
 from ..terminal import live_tail
-from ..terminal.progress import ProgressDisplay, limits_of
+from ..terminal.progress import ProgressDisplay
 from .status import Look
 from .stop import Holder, not_running
 
@@ -174,7 +175,7 @@ def attach(run: RunFolder, stops: bool, is_verbose: bool) -> int:
     about = look.status()
     look.close()
     screen, errors = Screen(sys.stdout), Screen(sys.stderr)
-    display = ProgressDisplay(screen, limits_of(look.meta) if look.meta else {}, is_verbose)
+    display = ProgressDisplay(screen, iteration_limits(look.meta) if look.meta else {}, is_verbose)
     display.watch(run.id)
     follower = Follower(run)
     attached = Attached(run, follower, display)

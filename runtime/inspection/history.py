@@ -11,7 +11,7 @@ import json
 import os.path
 from typing import Any
 
-from ...vm.primitives.handlers import duration
+from ...vm.values.text_form import duration_text
 from ..host import files
 from ..host.errors import UserError
 from ..host.paths import HISTORY, ROOT
@@ -165,7 +165,7 @@ def as_text(found: dict[str, Any], target: str | None, screen: Screen) -> str:
         cells = [
             row["run"],
             " ".join(local_time(row["started_at"]))[:19],
-            duration(row["duration_ms"]),
+            duration_text(row["duration_ms"]),
             status,
             str(row["iterations"]),
         ]
@@ -189,7 +189,7 @@ def _sentence(found: dict[str, Any], has_cost: bool) -> str:
     scripted = len(found["runs"]) - count
     parts = ", ".join(f"{number} {status}" for status, number in sorted(found["statuses"].items()))
     text = f"{count} run{'' if count == 1 else 's'}: {parts} ({found['success_rate']:.0%} success)"
-    text += f", {duration(found['average_duration_ms'])} on average"
+    text += f", {duration_text(found['average_duration_ms'])} on average"
     if has_cost:
         text += f", {_money(found)} USD and {found['tokens']:,} tokens in all"
         text += f", in {found['calls']} call{'' if found['calls'] == 1 else 's'}"
@@ -212,8 +212,8 @@ def _states(states: dict[str, dict[str, Any]]) -> list[list[str]]:
             [
                 name,
                 str(visits),
-                duration(state["duration_ms"]),
-                duration(state["duration_ms"] // visits if visits else 0),
+                duration_text(state["duration_ms"]),
+                duration_text(state["duration_ms"] // visits if visits else 0),
                 *([f"{state['usd']:.4f}", f"{state['tokens']:,}"] if has_cost else []),
                 verdicts or "-",
             ]

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from ...ir.diagnostics import clean
-from ...vm.primitives.handlers import duration
+from ...vm.values.text_form import duration_text
 from ..host.paths import HISTORY, LOOPS, ROOT
 from ..journal.history import CRASHED
 from ..project.load import compile_options
@@ -89,7 +89,7 @@ def as_table(rows: list[dict[str, Any]], running: bool) -> str:
             if row["forked_from"]:
                 cells[1] += f" (forked from {row['forked_from']['run']})"
             age = row["age_ms"]
-            cells[-1] = "-" if age is None else f"{duration(age)} ago"
+            cells[-1] = "-" if age is None else f"{duration_text(age)} ago"
         if not running and not row["valid"]:
             cells[-1] = "(invalid: see `llc validate`)"
         lines.append(cells)

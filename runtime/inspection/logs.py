@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from ...vm.primitives.handlers import duration
+from ...vm.values.text_form import duration_text
 from ..host import clock, secrets
 from ..host.errors import EXIT_OK
 from ..host.screen import Screen, printable
@@ -132,7 +132,7 @@ class LogFormatter:
         by = event.terminated_by
         why = f" by {by}" if by not in (None, "terminal", "return", "error") else ""
         count = event.iterations
-        facts = f"{count} iteration{'' if count == 1 else 's'}, {duration(event.duration_ms or 0)}"
+        facts = f"{count} iteration{'' if count == 1 else 's'}, {duration_text(event.duration_ms or 0)}"
         yield self._screen.paint(printable(f"run ends: {status}{why} ({facts})"), style)
         if event.value is not None:
             yield printable(f"  value {_short(event.value)}")
@@ -150,7 +150,9 @@ class LogFormatter:
             usd = usage.get("usd")
             spent = f", {tokens:,} tokens" if (tokens := usage.get("tokens")) is not None else ""
             spent += f", {usd} USD" if usd is not None else ""
-        text = printable(f"  #{event.seq} {failed or 'exit 0'} ({duration(event.duration_ms or 0)}{spent})")
+        text = printable(
+            f"  #{event.seq} {failed or 'exit 0'} ({duration_text(event.duration_ms or 0)}{spent})"
+        )
         yield self._screen.paint(text, "red" if failed else "")
 
     def _several(self, head: str, text: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from ...vm.code.image import Image, ImageError
-from ...vm.primitives.handlers import duration
+from ...vm.values.text_form import duration_text
 from ..host import clock, files
 from ..host.errors import EXIT_OK, UserError
 from ..host.paths import HISTORY, ROOT
@@ -21,12 +21,12 @@ from ..journal.codec import json_text, seconds
 from ..journal.events import ActionStart, RunEnd, RunInterrupted
 from ..journal.history import CRASHED, INTERRUPTED, EffectHistory, RunHistory
 from ..journal.run_folder import RunFolder, has_ended
+from ..project.limits import iteration_limits
 from ..runs import locks, program_file
 from ..runs.follower import Follower
 from ..runs.locks import is_live
 from ..runs.lookup import find_run_folder, is_run_of
 from ..terminal import live_tail
-from ..terminal.progress import limits_of
 
 # Seconds between two updates of `--watch`.
 INTERVAL = 0.25
@@ -111,7 +111,7 @@ class Look:
         """The limit of iterations of the loop that contains a state."""
         if not self.meta:
             return None
-        return limits_of(self.meta).get((place or "").rpartition("/")[0])
+        return iteration_limits(self.meta).get((place or "").rpartition("/")[0])
 
     def _moved(self) -> RunFolder:
         """The folder of the run, which moves when the run ends."""
@@ -262,11 +262,11 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _WIDEST) -> str
     if status["iteration"]:
         limit = f" of {status['max_iterations']}" if status["max_iterations"] else ""
         row("iteration", f"{status['iteration']}{limit}")
-    limit = f" of {duration(status['timeout_ms'])}" if status["timeout_ms"] else ""
+    limit = f" of {duration_text(status['timeout_ms'])}" if status["timeout_ms"] else ""
     times = {1: ", resumed once"}.get(status["resumed"], f", resumed {status['resumed']} times")
-    row("elapsed", duration(status["elapsed_ms"]) + limit + (times if status["resumed"] else ""))
+    row("elapsed", duration_text(status["elapsed_ms"]) + limit + (times if status["resumed"] else ""))
     for action in status["actions"]:
-        row("action", f"{action['action']} ({duration(action['elapsed_ms'])})")
+        row("action", f"{action['action']} ({duration_text(action['elapsed_ms'])})")
         lines += _tail_lines(action["tail"], screen, width, more)
         if action["kind"] == "ask":
             row("", f"answer with: llc answer {status['run']}", "yellow")

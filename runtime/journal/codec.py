@@ -77,12 +77,13 @@ def unseal(line: bytes) -> dict[str, Any] | None:
 
 # --- time stamps ------------------------------------------------------------------------------
 
-_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z")
+# Compiled when it is first needed: a new run reads no time stamps.
+_TIME = r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z"
 
 
 def seconds(ts: Any) -> float | None:
     """Seconds since 1970 of a journal's time stamp; None for anything else."""
-    match = _TIME.fullmatch(ts) if isinstance(ts, str) else None
+    match = re.fullmatch(_TIME, ts) if isinstance(ts, str) else None
     day = _day(match[1], match[2], match[3]) if match is not None else None
     if match is None or day is None:
         return None

@@ -15,7 +15,7 @@ from .codec import KIND, RESERVED, TIME, seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any, TypeVar, dataclass_transform
 
     E = TypeVar("E", bound="Event")
@@ -41,20 +41,31 @@ ABSENT: Any = _Absent()
 _EMPTY: dict[str, Any] = {"int": int, "float": float, "str": str, "dict": dict, "list": list, "bool": bool}
 
 
+# What `_types` gave.
+_READ: dict[str, tuple[frozenset[type], Callable[[], Any] | None]] = {}
+
+
+def _types(annotation: str) -> tuple[frozenset[type], Callable[[], Any] | None]:
+    """The types that an annotation accepts, and what makes the empty value."""
+    names = [part.strip().partition("[")[0] for part in annotation.split(" | ")]
+    accepted = {_EMPTY[name] for name in names if name in _EMPTY}
+    if float in accepted:
+        accepted.add(int)
+    return frozenset(accepted), _EMPTY.get(names[0]) if "None" not in names else None
+
+
 class Field:
     """Descriptor of an event's field: its value where the line has one of the declared types, else empty."""
 
     __slots__ = ("_accepted", "_empty", "is_optional", "wire_name")
 
     def __init__(self, name: str, annotation: str, is_optional: bool) -> None:
-        names = [part.strip().partition("[")[0] for part in annotation.split(" | ")]
         self.wire_name = name.rstrip("_")
         self.is_optional = is_optional
-        self._empty = _EMPTY.get(names[0]) if "None" not in names else None
-        accepted = {_EMPTY[name] for name in names if name in _EMPTY}
-        if float in accepted:
-            accepted.add(int)
-        self._accepted = frozenset(accepted)
+        read = _READ.get(annotation)
+        if read is None:
+            read = _READ[annotation] = _types(annotation)
+        self._accepted, self._empty = read
 
     def __get__(self, event: Event | None, owner: type) -> Any:
         if event is None:

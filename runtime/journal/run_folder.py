@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os.path
-import re
 
 from ..host import clock, files
 from ..host.errors import EXIT_FAILURE, UserError, reason
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-RUN_ID = re.compile(r"(.+)-\d{8}-\d{6}-[0-9a-f]{4}")
 # The facts in a lock file, of the process and of its run, with their types.
 _HELD = {
     **dict.fromkeys(
@@ -37,6 +35,16 @@ _LONGEST_START = 1 << 20
 JOURNAL_SUFFIX = ".events.jsonl"
 # Bytes at the end of a line with its checksum.
 _TAIL = len('"00000000"}\n')
+
+
+def name_in(run_id: str) -> str:
+    """The name in a run's id, such as `fix-types-20240115-103000-3dcc`; "" if it is none."""
+    name, *rest = run_id.rsplit("-", 3)
+    match rest:
+        case [date, time, random] if (len(date), len(time), len(random)) == (8, 6, 4):
+            is_id = (date + time).isdecimal() and not random.strip("0123456789abcdef")
+            return name if is_id else ""
+    return ""
 
 
 def has_ended(path: str) -> bool:
@@ -87,8 +95,7 @@ class RunFolder:
     @property
     def name(self) -> str:
         """The prefix of the run's files: the loop's name as returned by `slug`."""
-        match = RUN_ID.fullmatch(self.id)
-        return match[1] if match else self.id
+        return name_in(self.id) or self.id
 
     @property
     def journal(self) -> str:

@@ -24,7 +24,7 @@ from ..journal.journal import Journal
 from ..journal.outcome import Outcome
 from ..journal.position import Progress
 from ..journal.run_folder import RunFolder
-from ..project.limits import Bounds
+from ..project.limits import Bounds, iteration_limits
 from ..project.options import Values
 from ..runs import locks, runs
 from ..runs.checkpoints import Checkpoints
@@ -259,9 +259,9 @@ class Command:
         if self.values.quiet:
             shown: Display = QuietDisplay(self.report.errors)
         else:
-            from ..terminal.progress import ProgressDisplay, limits_of
+            from ..terminal.progress import ProgressDisplay
 
-            shown = ProgressDisplay(self.report.screen, limits_of(image.meta), self.values.verbose)
+            shown = ProgressDisplay(self.report.screen, iteration_limits(image.meta), self.values.verbose)
         if self.folder is not None:
             shown = LiveDisplay(shown, LiveFile(self.folder.live))
         if secrets.known:

@@ -167,7 +167,7 @@ def _makers() -> bytes:
             with files.scandir(os.path.join(_PACKAGE, folder)) as found:
                 for item in found:
                     if item.is_dir():
-                        folders.append(f"{folder}/{item.name}")
+                        folders += [f"{folder}/{item.name}"] if item.name != "__pycache__" else []
                     elif item.name.endswith(_SOURCES):
                         state = item.stat()
                         facts.append(f"{folder}/{item.name} {state.st_size} {state.st_mtime_ns}")

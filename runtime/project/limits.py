@@ -15,7 +15,7 @@ from ..host.errors import UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from .options import Values
@@ -31,6 +31,12 @@ _PER_BIT = bounds.MAX_ITEMS // bounds.MAX_BITS
 _LEAST_BITS = 1024
 
 _VARIABLES = (("fuel", "LLC_FUEL"), ("max_depth", "LLC_MAX_DEPTH"), ("max_size", "LLC_MAX_SIZE"))
+
+
+def iteration_limits(meta: Mapping[str, Any]) -> dict[str, int | None]:
+    """The most iterations of the program, as "", and of each loop that it runs within itself."""
+    most = {loop["name"]: loop["limits"].get("max_iterations") for loop in meta.get("loops", ())}
+    return {**most, "": meta["limits"].get("max_iterations")}
 
 
 class Bounds:

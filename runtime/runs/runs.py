@@ -7,7 +7,7 @@ import os.path
 from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import HISTORY, RUNNING, make_private
-from ..journal.run_folder import RUN_ID, RunFolder
+from ..journal.run_folder import RunFolder, name_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def runs_in(root: str, folder: str = RUNNING, but: Container[str] = ()) -> Itera
         names = files.listdir(parent)
     except OSError:
         return
-    found = [name for name in names if name not in but and RUN_ID.fullmatch(name)]
+    found = [name for name in names if name not in but and name_in(name)]
     for name in sorted(found, key=_begun, reverse=True):
         path = os.path.join(parent, name)
         if files.isdir(path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ...vm.primitives.handlers import duration
+from ...vm.values.text_form import duration_text
 from ..host import clock
 from ..host.screen import Screen, fit, printable
 from ..journal.outcome import Outcome
@@ -72,7 +72,7 @@ class BatchLines:
         runs = f"{self._total:,} run{'' if self._total == 1 else 's'}"
         if not_begun:
             counts += f"{', ' if counts else ''}{not_begun:,} not begun"
-        took = duration(round((clock.monotonic() - self._begun) * 1000))
+        took = duration_text(round((clock.monotonic() - self._begun) * 1000))
         self._screen.write(f"\n{runs}: {counts} ({took})\n")
 
     def _erase(self) -> None:
@@ -83,7 +83,7 @@ class BatchLines:
 
 def _how(outcome: Outcome) -> str:
     """How it ended, in a few words."""
-    facts = duration(outcome.duration_ms)
+    facts = duration_text(outcome.duration_ms)
     if outcome.kind == "loop" and outcome.final_state is not None:
         count = outcome.iterations
         facts = f"{count} iteration{'' if count == 1 else 's'}, {facts}"

@@ -11,7 +11,7 @@ spinner and the elapsed time. In a pipe the same in plain lines, output behind a
 from __future__ import annotations
 
 from ...ir.effects import EFFECTS
-from ...vm.primitives.handlers import duration
+from ...vm.values.text_form import duration_text
 from ..execution.observer import Display, has_person
 from ..host import clock
 from ..host.screen import Screen, columns, fit, printable
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 
 _OPERATORS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
 _ASCII_OPERATORS = {**_OPERATORS, "ne": "!=", "le": "<=", "ge": ">="}
-
-
-def limits_of(meta: Mapping[str, Any]) -> dict[str, int | None]:
-    """The most iterations of the program, as "", and of each loop that it runs within itself."""
-    most = {loop["name"]: loop["limits"].get("max_iterations") for loop in meta.get("loops", ())}
-    return {**most, "": meta["limits"].get("max_iterations")}
 
 
 class ProgressDisplay(ProgressLines, Display):
@@ -261,7 +255,7 @@ class ProgressDisplay(ProgressLines, Display):
             return
         spin = self._marks["spin"]
         ms = (clock.monotonic() - self._begun) * 1000
-        parts = [spin[self._ticks % len(spin)], duration(int(ms))]
+        parts = [spin[self._ticks % len(spin)], duration_text(int(ms))]
         self._ticks += 1
         text = self._waiting_for or self._output.partial()
         if text:
@@ -279,7 +273,7 @@ class ProgressDisplay(ProgressLines, Display):
             self._answered(result)
         row = EFFECTS[kind]
         if self._verbose and row.is_work:
-            self._detail(f"took {duration(result.get('duration_ms') or 0)}", "dim")
+            self._detail(f"took {duration_text(result.get('duration_ms') or 0)}", "dim")
         if row.is_work:
             text = failure_text(result) if row.is_action else refusal(result)
             self._failed = fit(self._one_line(text), 200, self._marks["more"])
@@ -343,7 +337,7 @@ class ProgressDisplay(ProgressLines, Display):
         if outcome.kind != "loop":
             return
         count = outcome.iterations
-        facts = f"{count} iteration{'' if count == 1 else 's'}, {duration(outcome.duration_ms)}"
+        facts = f"{count} iteration{'' if count == 1 else 's'}, {duration_text(outcome.duration_ms)}"
         facts = f"({facts}{self._spent()})"
         state = printable(outcome.final_state or "-")
         style = "green" if outcome.status == "success" else "red"
@@ -406,7 +400,7 @@ class ParallelDisplay(Display):
         if text:
             self._run.line_of(f"{self._head}{self._run.mark('bad')} ", text, "red")
         elif self._is_shown:
-            took = duration(round((clock.monotonic() - self._begun) * 1000))
+            took = duration_text(round((clock.monotonic() - self._begun) * 1000))
             self._run.line_of(f"{self._head}{self._run.mark('ok')} ", took, "dim")
 
     def effect_cut(self) -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from llc.runtime.host.screen import Screen, columns, fit, printable
 from llc.runtime.journal.outcome import Outcome
-from llc.runtime.terminal import action_text, progress
+from llc.runtime.project.limits import iteration_limits
+from llc.runtime.terminal import action_text
 from llc.runtime.terminal.progress import ProgressDisplay
 
 Show = Callable[..., str]
@@ -347,7 +348,7 @@ def test_loops_within_are_shown_with_their_names(tmp_path: Path) -> None:
     """Each state with its loop and that loop's bound, and how each ended."""
     path = tmp_path / "shown"
     with path.open("w", encoding="utf-8") as file:
-        limits = progress.limits_of(
+        limits = iteration_limits(
             {
                 "limits": {},
                 "loops": [{"name": "fix", "limits": {"max_iterations": 5}}, {"name": "say", "limits": {}}],

@@ -26,7 +26,7 @@ from ..values.values import (
 )
 from . import maps, numbers, reports, sequences, shell_words, strings, verdicts
 from .operands import expected, items, string
-from .strings import duration, text
+from .strings import text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Value = Any
 
-__all__ = ["HANDLERS", "duration", "markdown", "text"]
+__all__ = ["HANDLERS", "markdown", "text"]
 
 
 # --- values -----------------------------------------------------------------------------------

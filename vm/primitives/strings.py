@@ -11,7 +11,7 @@ from ...ir.symbols import Symbol
 from ..values import bounds
 from ..values.faults import PrimitiveFault
 from ..values.lists import is_list, iterate
-from ..values.text_form import json_scalar, json_text, written
+from ..values.text_form import duration_text, json_scalar, json_text, written
 from ..values.values import MAX_HOST_DEPTH, equal, from_host, show
 from .operands import any_list, count, expected, items, number, string
 
@@ -129,17 +129,10 @@ def tail(value: Value, size: Value) -> str:
 
 
 def duration(milliseconds: Value) -> str:
-    """As the progress display writes it: `0.3s`, `12s`, `2m 34s`, `1h 2m`."""
+    """As the progress display writes it."""
     if not -MAX_DURATION < number(milliseconds) < MAX_DURATION:
         raise PrimitiveFault("too-large", f"{show(milliseconds)} ms is no duration")
-    if milliseconds < 10_000:
-        return f"{milliseconds / 1000:.1f}s"
-    seconds = int(milliseconds // 1000)
-    if seconds < 60:
-        return f"{seconds}s"
-    if seconds < 3600:
-        return f"{seconds // 60}m {seconds % 60}s"
-    return f"{seconds // 3600}h {seconds % 3600 // 60}m"
+    return duration_text(milliseconds)
 
 
 # --- parts of what programs print -------------------------------------------------------------

@@ -18,6 +18,18 @@ if TYPE_CHECKING:
 _CONTAINERS = (tuple, Pair, dict)
 
 
+def duration_text(milliseconds: float) -> str:
+    """A duration for people: `0.3s`, `12s`, `2m 34s`, `1h 2m`."""
+    if milliseconds < 10_000:
+        return f"{milliseconds / 1000:.1f}s"
+    seconds = int(milliseconds // 1000)
+    if seconds < 60:
+        return f"{seconds}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m {seconds % 60}s"
+    return f"{seconds // 3600}h {seconds % 3600 // 60}m"
+
+
 def digits(number: int) -> str:
     """The decimal digits of an integer, also where Python's own limit refuses them."""
     if number.bit_length() < 10_000:
