@@ -472,7 +472,7 @@ class LoopSettings(Spec):
     description: str | None = attrs.field(default=None, metadata=of(Type("text"), "What the loop is for."))
     scope: tuple[str, ...] | None = attrs.field(
         default=None,
-        metadata=of(Type("list", TEXT, least=1), 'Paths the loop works on, for locks; absent: `["."]`.'),
+        metadata=of(Type("list", TEXT), 'Paths the loop works on, for locks; `[]`: none; absent: `["."]`.'),
     )
     context: dict[str, Any] = attrs.field(
         factory=dict,

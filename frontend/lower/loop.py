@@ -54,6 +54,11 @@ FORGET_LAST = store("last", None)
 AT_REST = "timeout_at_rest"
 
 
+def scope_of(loop: Loop) -> tuple[str, ...]:
+    """The paths that a loop works on: an empty scope is none, a missing one everything."""
+    return (".",) if loop.scope is None else tuple(loop.scope)
+
+
 def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model: str) -> Program:
     """The program of a checked loop.
 
@@ -61,8 +66,7 @@ def lower(loop: Loop, sources: tuple[Source, ...], within: Within, default_model
     """
     lowering = Lowering(loop, within, default_model)
     function = lowering.function()
-    scope = tuple(loop.scope) if loop.scope is not None else (".",)
-    meta = Meta("loop", loop.paradigm, scope, lowering.maintains, lowering.limits)
+    meta = Meta("loop", loop.paradigm, scope_of(loop), lowering.maintains, lowering.limits)
     return Program(loop.name, function.name, (function,), meta, sources=sources)
 
 

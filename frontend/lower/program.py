@@ -25,7 +25,7 @@ from .budgets import unbounded_calls
 from .closure_analysis import ClosureAnalysis
 from .context import Callee
 from .deadlines import Calls, pass_deadlines
-from .loop import Lowering
+from .loop import Lowering, scope_of
 from .state_writer import Names
 
 # The function for the program's own body.
@@ -124,7 +124,7 @@ class _ProgramLowering:
         functions = [function, *self.work_off()]
         self.refuse_spending(functions, sources)
         functions = pass_deadlines(functions, self.calls)
-        scope = _union([path for known in self.loops for path in known.loop.scope or (".",)])
+        scope = _union([path for known in self.loops for path in scope_of(known.loop)])
         meta = Meta("loop", loop.paradigm, scope, lowering.maintains, lowering.limits, tuple(self.inner))
         return Program(loop.name, name, tuple(functions), meta, sources=sources)
 
@@ -143,7 +143,7 @@ class _ProgramLowering:
             if function.name in own
             for state in function.states
         )
-        paths = [path for part in self.loops for path in part.loop.scope or (".",)]
+        paths = [path for part in self.loops for path in scope_of(part.loop)]
         return (".",) if acts else _union(paths)
 
     def refuse_spending(self, functions: Sequence[Function], sources: tuple[Source, ...]) -> None:

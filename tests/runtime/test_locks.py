@@ -213,3 +213,16 @@ def test_a_run_inside_an_action_shares_its_runs_paths(
         locks.start(str(tmp_path), "other", ["."], {})
     for lock in (first, second, third):
         lock.close()
+
+
+def test_a_loop_with_an_empty_scope_runs_beside_every_other(tmp_path: Path) -> None:
+    """`scope: []` claims nothing."""
+    from llc.frontend.compile import compile_text
+
+    text = "name: n\nscope: {}\ninitial: a\nstates: {{a: {{action: x, next: b}}, b: {{terminal: true}}}}"
+    scopes = [compile_text(text.format(given), "n.yaml").program.meta.scope for given in ("[]", "[src]")]
+    assert scopes == [(), ("src",)]
+    with other_process(tmp_path, "first", ".") as process:
+        line(process)
+        _, lock = locks.start(str(tmp_path), "second", scopes[0], {})
+        lock.close()
