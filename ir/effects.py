@@ -264,3 +264,19 @@ EFFECTS = {row.name: row for row in EFFECT_ROWS}
 NOTES = {row.name: row for row in NOTE_ROWS}
 # Kinds that may use the budget of a run.
 SPENDERS = frozenset(row.name for row in EFFECT_ROWS if row.spends)
+
+_ARGUMENT_TYPES = {"text": str, "integer": int, "number": (int, float), "map": dict, "texts": list}
+
+
+def argument_problem(kind: str, args: dict[str, object]) -> str | None:
+    """What is wrong with the arguments of an effect, as no compiler makes them; None if nothing is."""
+    for field in EFFECTS[kind].args.split():
+        name = field.rstrip("?")
+        value = args.get(name)
+        wanted = FIELD_TYPES[name]
+        if value is None:
+            if name == field and name not in args:
+                return f"the effect `{kind}` has no `{name}`"
+        elif wanted != "value" and (type(value) is bool or not isinstance(value, _ARGUMENT_TYPES[wanted])):
+            return f"`{name}` of the effect `{kind}` is no {wanted}"
+    return None

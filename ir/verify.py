@@ -7,7 +7,6 @@ finding and continues.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -271,11 +270,15 @@ class _Verifier:
             self.found.append(Diagnostic("operand-count", message, span))
 
 
+# The highest limit: beyond it, arithmetic with times and amounts could overflow.
+_MOST = 10**15
+
+
 def _limits_problems(limits: Limits) -> Iterator[str]:
     for name in ("max_iterations", "max_steps", "timeout_ms"):
         bound = getattr(limits, name)
-        if bound is not None and (type(bound) is not int or bound < 1):
-            yield f"`{name}` is a whole number from 1 on"
+        if bound is not None and (type(bound) is not int or not 1 <= bound <= _MOST):
+            yield f"`{name}` is a whole number from 1 to {_MOST}"
     bounds = {f"budget_{unit}": getattr(limits, f"budget_{unit}") for unit in UNITS}
     budgets: Any = limits.state_budgets
     if not isinstance(budgets, Mapping) or not all(isinstance(given, Mapping) for given in budgets.values()):
@@ -291,10 +294,10 @@ def _limits_problems(limits: Limits) -> Iterator[str]:
         if bound is None:
             continue
         is_whole = name.endswith(("tokens", "calls"))
-        if is_whole and (type(bound) is not int or bound < 0):
-            yield f"`{name}` is a whole number from 0 on"
-        elif type(bound) not in (int, float) or not math.isfinite(bound) or bound < 0:
-            yield f"`{name}` is a number from 0 on"
+        if is_whole and type(bound) is not int:
+            yield f"`{name}` is a whole number from 0 to {_MOST}"
+        elif type(bound) not in (int, float) or not 0 <= bound <= _MOST:
+            yield f"`{name}` is a number from 0 to {_MOST}"
 
 
 def _name(name: str) -> str:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 
-from ...ir.effects import EFFECTS
+from ...ir.effects import EFFECTS, argument_problem
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
 from ...vm.values.faults import Fault
 from ..host.context import TICK, Context, Exited, Interrupt, Interrupted, WorldLike, sleep_time, slept
 from ..host.coroutines import Apart, Steps, alone
+from ..host.errors import UserError
 from ..journal.events import ABSENT, RunInterrupted
 from ..journal.journal import Journal
 from ..journal.outcome import Outcome
@@ -219,6 +220,9 @@ class Driver:
         return stop
 
     def _ask(self, effect: Effect, place: Where | None = None) -> None:
+        problem = argument_problem(effect.kind, effect.args)
+        if problem is not None:
+            raise UserError("bad-image", problem, "compile the program again with `llc compile`")
         self._asked.append(effect)
         self._log.places[effect.seq] = place or self._progress.place
 

@@ -222,7 +222,7 @@ class Context:
 
     def limit(self, args: dict[str, Any], *, own: str) -> tuple[float | None, str]:
         """The seconds that an effect may take, and what sets that limit: `own` or "loop"."""
-        timeout_s, deadline_ms = args.get("timeout_s"), args.get("deadline_ms")
+        timeout_s, deadline_ms = _bounded(args.get("timeout_s")), _bounded(args.get("deadline_ms"))
         if deadline_ms is None:
             return timeout_s, own
         left = (deadline_ms - self.elapsed_ms()) / 1000
@@ -231,9 +231,17 @@ class Context:
         return left, "loop"
 
 
+# Any time beyond this is as good as none, and arithmetic with it could overflow.
+_LONGEST = 10**12
+
+
+def _bounded(number: float | None) -> float | None:
+    return None if number is None else min(number, _LONGEST)
+
+
 def sleep_time(args: dict[str, Any], context: Context) -> tuple[float, bool]:
     """The seconds that a `sleep` takes, and whether the deadline shortens it."""
-    wanted = max(0.0, args["seconds"])
+    wanted = max(0.0, _bounded(args["seconds"]) or 0)
     bound, _ = context.limit(args, own="loop")
     return (bound, True) if bound is not None and bound < wanted else (wanted, False)
 

@@ -100,6 +100,6 @@ class Resumption:
             is_restored = world.restore(saved)
         except (SnapshotError, BlobError, UserError) as error:
             return f"{name}: {error}"
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return f"{name} is malformed"
         return (machine, progress) if is_restored else f"{name} is of another script"
