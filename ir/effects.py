@@ -265,7 +265,9 @@ NOTES = {row.name: row for row in NOTE_ROWS}
 # Kinds that may use the budget of a run.
 SPENDERS = frozenset(row.name for row in EFFECT_ROWS if row.spends)
 
-_ARGUMENT_TYPES = {"text": str, "integer": int, "number": (int, float), "map": dict, "texts": list}
+_ARGUMENT_TYPES: dict[str, tuple[type, ...]] = {
+    "text": (str,), "integer": (int,), "number": (int, float), "map": (dict,), "texts": (list,),
+}  # fmt: skip
 
 
 def argument_problem(kind: str, args: dict[str, object]) -> str | None:
