@@ -329,3 +329,13 @@ def test_any_text_can_be_escaped(text: str) -> None:
 def test_compiler_and_machine_show_values_alike(data: Any) -> None:
     """A context value put in place reads as it would if the machine had shown it."""
     assert text_of(data) == machine_text(from_host(data))
+
+
+def test_filters_take_a_part_of_a_value() -> None:
+    """In order, with a default behind them; bytes are taken from the end that lines are."""
+    (variable,) = value("${prev.output:tail=200:bytes=9:default=x}").variables
+    assert (variable.filters, variable.default) == ((("tail_lines", 200), ("tail_bytes", 9)), "x")
+    (variable,) = value("${captured.a.stderr:head=3:bytes=9}").variables
+    assert variable.filters == (("head_lines", 3), ("head_bytes", 9))
+    assert problem_of("${prev.output:last=3}").id == "malformed-variable"
+    assert problem_of("${context.a:tail=3}", context={"a": "b"}).id == "malformed-variable"
