@@ -24,7 +24,7 @@ max_iterations: 8
 backoff: 0.01
 states:
   count:
-    action: 'echo "$LLC_EFFECT_ID count" >> log; n=${captured.n.output:default=0}; echo $((n + 1))'
+    action: 'echo "$LLC_EFFECT_ID count" >> log; n=${captured.n.output:default=0}; expr "$n" + 1'
     capture: n
     evaluate: {type: output_numeric, operator: ge, target: 3}
     on_success: report
@@ -46,7 +46,7 @@ maintain_delay: 0.01
 max_steps: 7
 states:
   work:
-    action: 'echo "$LLC_EFFECT_ID work" >> log; n=${captured.n.output:default=0}; echo $((n + 1))'
+    action: 'echo "$LLC_EFFECT_ID work" >> log; n=${captured.n.output:default=0}; expr "$n" + 1'
     capture: n
     next: done
   done: {terminal: true, on_maintain: work}
@@ -102,7 +102,7 @@ initial: count
 max_iterations: 5
 states:
   count:
-    action: 'echo "$LLC_EFFECT_ID count" >> log; n=${captured.n.output:default=0}; echo $((n + 1))'
+    action: 'echo "$LLC_EFFECT_ID count" >> log; n=${captured.n.output:default=0}; expr "$n" + 1'
     capture: n
     evaluate: {type: llm_structured, prompt: "Is it 2?"}
     on_success: done

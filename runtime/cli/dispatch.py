@@ -77,6 +77,7 @@ def perform(program: str, words: list[str]) -> int:
         _show_page(program, None)
         return EXIT_USAGE
     if name not in VERBS:
+        output.mask()  # the word may be a secret in the wrong place
         raise _unknown(program, name)
     verb = verbs.find(name)
     given = parse.read(f"{program} {name}", verb, rest)

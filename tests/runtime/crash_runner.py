@@ -26,6 +26,7 @@ from llc.frontend import compile as _compile  # noqa: F401 - imported once for a
 from llc.ir import verify as _verify  # noqa: F401
 from llc.runtime.cli import entry
 from llc.runtime.cli.commands import run as _run  # noqa: F401
+from llc.runtime.host import files
 from llc.runtime.runs import checkpoints
 from llc.vm.code import lift  # noqa: F401
 from llc.vm.machine import snapshot  # noqa: F401
@@ -42,8 +43,8 @@ class Accident:
         self.count = 0
         self.is_broken = False
         self.write = os.write
-        os.write = self.written  # type: ignore[assignment]
-        os.fdatasync = self.synced  # type: ignore[assignment]
+        files.write = self.written
+        files.fdatasync = self.synced
 
     def written(self, fd: int, data: Any) -> int:
         if self.fault == "sync" or RUNNING not in os.readlink(f"/proc/self/fd/{fd}"):

@@ -664,11 +664,11 @@ def test_version_is_shown(llc: Llc) -> None:
     assert re.search(r"^default model +other$", other, re.M)
 
 
-def test_llc_with_a_loops_name_says_how_to_run_it(llc: Llc) -> None:
-    """`llc NAME` is not a command; the error names the right one."""
+def test_llc_with_a_loops_name_runs_it(llc: Llc) -> None:
+    """`llc NAME` runs a loop unless a subcommand has that name; a misspelt one gets a suggestion."""
     done = llc("good")
-    assert done.returncode == 2
-    assert "to run it: llc run good" in done.stderr
+    assert done.returncode == 0
+    assert "Loop completed: done" in done.stdout
     assert "did you mean `validate`?" in llc("validat").stderr
 
 

@@ -181,7 +181,7 @@ def test_a_reply_that_breaks_the_schema_is_an_error(evaluate: Evaluate, answers:
 def test_a_reply_cut_off_at_max_tokens_says_so(evaluate: Evaluate, answers: ModuleType) -> None:
     """So that somebody raises `llm.max_tokens`."""
     for answer in (answers.tool({}, stop_reason="max_tokens"), answers.text("", stop_reason="max_tokens")):
-        assert "cut off at `llm.max_tokens` (256)" in evaluate(answer)["error"]["message"]
+        assert "truncated at `llm.max_tokens` (256)" in evaluate(answer)["error"]["message"]
 
 
 def test_429_is_tried_again(evaluate: Evaluate, answers: ModuleType, server: Any) -> None:
