@@ -31,12 +31,13 @@ def read(path: str, verb: Verb, words: Sequence[str]) -> dict[str, Any] | None:
     if any(row is HELP for row, _ in texts):
         return None
     given: dict[str, Any] = {}
-    for row, text in texts:
-        value = True if text is None else _value(row, text)
+    # As with Click, the last value of an option counts, and the others are not read.
+    last = {row.name: at for at, (row, _) in enumerate(texts) if not row.is_repeated}
+    for at, (row, text) in enumerate(texts):
         if row.is_repeated:
-            given.setdefault(row.name, []).append(value)
-        else:
-            given[row.name] = value
+            given.setdefault(row.name, []).append(_value(row, text or ""))
+        elif last[row.name] == at:
+            given[row.name] = True if text is None else _value(row, text)
     for row in verb.arguments:
         if not placed:
             if row.is_required:
