@@ -508,5 +508,5 @@ def test_calls_side_by_side_that_end_the_run_or_fail_become_cases(llc: Llc, tmp_
     assert llc("run", "-e", leaves, "--record", "leaves", "--quiet").returncode == 7
     assert llc("run", "-e", fails, "--record", "fails", "--quiet").returncode == 1
     assert llc("test").stdout.endswith("2 cases: 2 passed\n")
-    last = json.loads(llc("trace", ".loops/tests/leaves.yaml").stdout.splitlines()[-1])
+    last = json.loads(llc("trace", ".loops/tests/leaves.yaml", "--json").stdout.splitlines()[-1])
     assert last["effect"]["kind"] == "exit"
