@@ -14,32 +14,23 @@ from .commands import (
     attach,
     batch,
     clean,
-    compile,
-    context,
-    create,
-    disasm,
-    fmt,
     fork,
     history,
-    index,
     logs,
-    mcp,
     profile,
     record,
     repl,
     replay,
     resume,
     run,
-    schema,
     status,
     stop,
     task,
     test,
-    tools,
     trace,
-    validate,
 )
-from .commands import (
+from .project_commands import compile, context, create, disasm, fmt, index, mcp, schema, tools, validate
+from .project_commands import (
     list as listing,
 )
 
