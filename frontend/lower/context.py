@@ -27,7 +27,7 @@ from .templates import Needs, Place
 VERDICT = prim("get", Slot("result"), "verdict")
 DETAILS = prim("get", Slot("result"), "details")
 CONFIDENCE = prim("lookup_or", Slot("result"), ("details", "confidence"), None)
-# The result of the last check with its command, for prompts that are told it.
+# The result of the last check with its command, for prompts that include it.
 CHECKED = Slot("checked")
 # The active time of the run at which the time of a loop inside it is over.
 DEADLINE = Slot(call_limits.DEADLINE)
@@ -102,7 +102,7 @@ class LoopContext:
         used = [v for template in self.templates.values() for v in template.variables]
         self.reads_prev = any(variable.namespace == "prev" for variable in used)
         self.reads_checked = any(state.feedback for state in loop.states.values())
-        # The commands of states that are judged, for prompts that are told the last check.
+        # The commands of states that are judged, for prompts that include the last check.
         self.commands: dict[str, Expr] = {}
         read = {variable.path[0] for variable in used if variable.namespace == "loop"}
         self.reads_start = "started_at" in read

@@ -85,7 +85,7 @@ def known(servers: list[McpServer]) -> list[dict[str, Any]]:
 
 
 def _row(tool: Any) -> dict[str, Any]:
-    from ..effects.tool_listing import as_json
+    from ..terminal.tool_listing import as_json
 
     (row,) = as_json([tool])
     return {**row, "usage": tool.usage}

@@ -20,10 +20,10 @@ from ...frontend.tasks.names import is_parameter_name
 from ...frontend.tasks.registry import TaskRegistry
 from ...frontend.tasks.signature import TYPES, Parameter, Signature, fits
 from ...ir.diagnostics import CompileError, clean, suggest
-from ..effects.tool_listing import as_text
 from ..host.errors import EXIT_USAGE, UserError
 from ..host.paths import LOOPS
 from ..project.options import FLAG, CommandParameter
+from .tool_listing import as_text
 
 # The options of llc after a task's name in a session.
 SESSION_OPTIONS = (CommandParameter("json", ("--json",), FLAG, "Write JSON."),)

@@ -136,7 +136,8 @@ def test_a_server_that_cannot_force_is_asked(do: Do, chat: ModuleType, server: A
 def test_errors_have_the_same_names(do: Do, chat: ModuleType, code: int, kind: str) -> None:
     """After the client's own retries."""
     found = error(do(chat.status(code, "so it is")))
-    assert (found["details"]["kind"], found["message"]) == (kind, f"HTTP {code}: so it is")
+    assert found["details"]["kind"] == kind
+    assert found["message"].startswith(f"HTTP {code}: so it is")
 
 
 def test_a_broken_connection_and_an_early_end(do: Do, chat: ModuleType, answers: ModuleType) -> None:
@@ -144,7 +145,7 @@ def test_a_broken_connection_and_an_early_end(do: Do, chat: ModuleType, answers:
     assert error(do(answers.half(chat.text("word " * 100))))["details"]["kind"] == "connection"
     begun = b'data: {"id": "1", "choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
     early = error(do(answers.body(begun + b"data: [DONE]\n\n", "text/event-stream")))
-    assert early["message"] == "the reply broke off"
+    assert early["message"].startswith("the reply broke off; check that a server answers at http://")
     nothing = error(do(answers.body(b"data: [DONE]\n\n", "text/event-stream")))
     assert nothing["details"]["kind"] == "invalid-reply"
     assert error(do(answers.body(b"data: {\n\n", "text/event-stream")))["details"]["kind"] == "invalid-reply"

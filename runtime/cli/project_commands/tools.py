@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...effects import tool_listing
 from ...host.errors import EXIT_OK, EXIT_USAGE
+from ...terminal import tool_listing
 from .. import parameters as shared
 from ..output import show, write, write_json
 
