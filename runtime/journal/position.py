@@ -53,7 +53,8 @@ class Progress:
 
     def add(self, note: NoteEvent) -> None:
         """The program made this note."""
-        if isinstance(note, LoopComplete) and note.terminated_by == "max_iterations":
+        # A loop form of the program itself; a loop that `run-loop` runs gives its end as its value.
+        if isinstance(note, LoopComplete) and note.loop is None and note.terminated_by == "max_iterations":
             self.has_run_out = True
         if isinstance(note, StateEnter):
             self.steps += 1

@@ -63,7 +63,7 @@ def test_each_part_is_told_by_the_program_it_had(llc: Llc, tmp_path: Path, word:
     run = change(llc, tmp_path, word)
     done = llc("replay", run)
     assert done.returncode == 0, done.stdout + done.stderr
-    points = [json.loads(line) for line in llc("trace", run).stdout.splitlines()]
+    points = [json.loads(line) for line in llc("trace", run, "--json").stdout.splitlines()]
     commands = [point["effect"]["args"]["command"] for point in points if point["effect"] is not None]
     assert commands[-1].startswith("echo told")
     assert commands[0] == "echo count >> log; wc -l < log"

@@ -87,7 +87,7 @@ def test_a_joint_program_is_told_again(llc: Llc, tmp_path: Path) -> None:
 
 def test_a_joint_program_is_traced_in_the_file_that_is_run(llc: Llc) -> None:
     """Each point has its state, with its loop, and its line."""
-    points = [json.loads(line) for line in llc("trace", "release").stdout.splitlines()]
+    points = [json.loads(line) for line in llc("trace", "release", "--json").stdout.splitlines()]
     assert [point["state"] for point in points if point["effect"] and point["effect"]["kind"] != "clock"] == [
         "fix-types/check",
         "fix-types/fix",
