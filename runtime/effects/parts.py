@@ -48,7 +48,7 @@ class Parts:
 
     def perform_kind(self, kind: str, args: dict[str, Any], context: Context) -> dict[str, Any]:
         """Perform an effect as a part of another one."""
-        raise NotImplementedError
+        raise NotImplementedError  # `World` performs
 
     def keep(self, name: str, make: Callable[[], P]) -> P:
         """A part that can serve a later run too."""

@@ -26,7 +26,7 @@ FIELDS = {
     "output_tokens": "usage.output_tokens",
     "error": "error",
 }
-# What a loop may ask of an agent, and the words by which Claude Code is told its permissions.
+# Options that a loop sets for an agent, and the arguments of Claude Code for each permission mode.
 OPTIONS = ("permissions", "model", "allowed_tools")
 SKIP = "--dangerously-skip-permissions"
 MODES = {

@@ -59,11 +59,11 @@ class CompiledTier:
 
     def run(self) -> Any:
         """Run the machine's strand until it stops: an outcome, None to continue, or DEEPER."""
-        raise NotImplementedError
+        raise NotImplementedError  # in `jit/runtime/tier.py`
 
     def settle_all(self) -> None:
         """Move all live frames into the `calls` of their strands."""
-        raise NotImplementedError
+        raise NotImplementedError  # in `jit/runtime/tier.py`
 
 
 class Machine(Control):

@@ -24,7 +24,7 @@ class CompiledStrand:
 
     def take(self, meter: FuelMeter, value: Value) -> None:
         """Give the answer to the pending effect."""
-        raise NotImplementedError
+        raise NotImplementedError  # by kind of strand, below
 
 
 class Strand:
