@@ -32,7 +32,6 @@ from .nodes import (
     State,
     TailCall,
 )
-from .records import frozen
 from .shapes import deadline_of, is_slot, writers
 
 # When the effects of a function must be over, as active time of the run: a capture, and in a loop
@@ -127,14 +126,6 @@ def loops_of(program: Program) -> list[InnerLoop]:
 def verify_called(program: Program) -> Iterator[Diagnostic]:
     """A diagnostic for each way in which what a loop calls could get around its limits."""
     yield from _Rules(program).run()
-
-
-@frozen
-class _Time:
-    """How a function knows when its time is over: the expression that says it, and the capture."""
-
-    limit: Expr
-    capture: str
 
 
 class _Rules:
