@@ -11,6 +11,7 @@ from ..host import files
 from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING
 from ..runs.loops import is_path, loop_files
 from ..runs.runs import runs_in
+from . import project_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,15 +96,15 @@ def _paths(incomplete: str, is_wanted: Callable[[str], bool]) -> list[str]:
     """Folders, and the files that are wanted."""
     folder, _, start = incomplete.rpartition("/")
     try:
-        entries = sorted(files.listdir(folder or "."))
+        entries = sorted(files.listdir(join(project_folder.start, folder) or "."))
     except OSError:
         return []
     found = []
     for file in entries:
         path = join(folder, file)
         if file.startswith(start) and (start or not file.startswith(".")):
-            if files.isdir(path):
+            if files.isdir(join(project_folder.start, path)):
                 found.append(path + "/")
-            elif is_wanted(path):
+            elif is_wanted(join(project_folder.start, path)):
                 found.append(path)
     return found

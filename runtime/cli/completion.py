@@ -13,7 +13,7 @@ from os.path import expanduser
 from ..host import environment, files
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..project.options import FLAG, CommandParameter
-from . import verbs
+from . import project_folder, verbs
 from .output import write, write_data
 from .parse import HELP
 from .verbs import VERBS, Verb
@@ -164,6 +164,7 @@ def _values(row: CommandParameter, placed: list[str], start: str) -> Iterator[Of
     """Values of a parameter: those of its completer, or the words of a metavar that lists all values."""
     found: list[str] = []
     if row.completer:
+        project_folder.enter((), {"quiet": True})
         complete = verbs.load(row.completer)
         found = complete(placed, start) if complete.__code__.co_argcount > 1 else complete(start)
     elif "|" in row.metavar and row.metavar.islower():

@@ -9,7 +9,8 @@ from __future__ import annotations
 from ..host import environment, files
 from ..host.errors import EXIT_OK, EXIT_USAGE, UserError, clean, suggest
 from ..host.paths import ROOT
-from . import output, parse, verbs
+from ..runs.lookup import is_loop
+from . import output, parse, project_folder, verbs
 from .table import VERBS
 
 TYPE_CHECKING = False
@@ -30,26 +31,18 @@ def start(program: str, words: list[str]) -> int:
         return _typer(program, words) if code is None else code
     if words[:1] in (["help"], ["--help"], ["-h"]) and len(words) < 3:
         words = [*words[1:], "--help"]
-    if words and _is_run(program, words[0]):
-        from ..launch import early_signals  # as for `run`; other subcommands do without it
-
-        early_signals.take()
+    elif program == "ll-loop" and words and _is_option_of_run(words[0]):
         words = ["run", *words]
     return command(program, words)
 
 
-def _is_run(program: str, word: str) -> bool:
-    """Whether a command line that begins with this word means `run`: `llc NAME` for a loop that is there."""
-    if word in VERBS:
-        return False
-    if program == "ll-loop":
-        names = {name for row in verbs.find("run").options for name in row.names}
-        return not word.startswith("-") or word.partition("=")[0] in names
-    if word.startswith("-"):
-        return False
-    from ..runs.lookup import is_loop  # only for a word that is no subcommand
+def _is_option_of_run(word: str) -> bool:
+    return any(word.partition("=")[0] in row.names for row in verbs.find("run").options)
 
-    return is_loop(word, ROOT)
+
+def _is_run(program: str, word: str) -> bool:
+    """Whether the first word, which is no subcommand, means `run`: `llc NAME` for a loop that is there."""
+    return program == "ll-loop" or is_loop(word, project_folder.nearest() or ROOT)
 
 
 def command(program: str, words: list[str]) -> int:
@@ -72,7 +65,15 @@ def perform(program: str, words: list[str]) -> int:
 
         code = completion.set_up(program, "install_completion" in own)
         return _typer(program, words) if code is None else code
+    if "directory" in own:
+        project_folder.change(own["directory"])
     name, *rest = own.get("words") or [""]
+    if name and name not in VERBS and _is_run(program, name):
+        name, rest = "run", [name, *rest]
+    if name == "run" and words[0] != "run":
+        from ..launch import early_signals  # `entry` took them for lines that begin with `run`
+
+        early_signals.take()
     if not name:
         _show_page(program, None)
         return EXIT_USAGE
@@ -83,6 +84,7 @@ def perform(program: str, words: list[str]) -> int:
     given = parse.read(f"{program} {name}", verb, rest)
     if given is None:
         return _show_page(f"{program} {name}", verb)
+    given = project_folder.enter([*verb.arguments, *verb.options], given)
     if name not in _MASKING:
         output.mask()
     code = verbs.load(verb.function)(**given)

@@ -38,6 +38,13 @@ def warn(text: str) -> None:
     Screen(sys.stderr).write(text + "\n\n")
 
 
+def note(text: str) -> None:
+    """Tell the user something on stderr, if it is a terminal."""
+    screen = Screen(sys.stderr)
+    if screen.is_live:
+        screen.write(text + "\n")
+
+
 def write_json(value: Any) -> None:
     from ..journal.codec import json_text
 

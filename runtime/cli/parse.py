@@ -125,6 +125,10 @@ def _value(row: CommandParameter, text: str) -> Any:
 
 
 def _unknown(path: str, name: str, known: dict[str, CommandParameter]) -> UserError:
+    if name in ("-C", "--directory"):
+        return UserError(
+            "unknown-option", f"`{path}` has no option `{name}`", f"it comes first: `llc {name} DIR …`"
+        )
     found = nearest(name, [one for one in known if one.startswith("--") == name.startswith("--")])
     help = f"did you mean `{found}`?" if found is not None else f"`{path} --help` lists the options"
     return UserError("unknown-option", f"`{path}` has no option `{_shown(name)}`", help)

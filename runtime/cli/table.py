@@ -14,6 +14,7 @@ PARAMETERS: dict[str, Any] = {
     'show_completion': ('show_completion', ('--show-completion',), 'flag', 'Show the completion script for the current shell.'),
     'version': ('version', ('--version', '-V'), 'flag', 'Show the version and exit.'),
     'verbose': ('verbose', ('--verbose',), 'flag', 'With --version: show more.'),
+    'directory': ('directory', ('-C', '--directory'), 'text', 'Change to this folder first.', 'DIR'),
     'loop': ('loop', (), 'text', "A loop's name, or the path of a .yaml, .sexp or .llb file.", 'LOOP', 'completers:complete_loop'),
     'expression': ('expression', ('--expression', '-e'), 'text', 'Run this expression instead of a file.', 'EXPR'),
     'dry_run': ('dry_run', ('--dry-run',), 'flag', 'Show what would be run, without running it.'),
@@ -142,7 +143,7 @@ PARAMETERS: dict[str, Any] = {
     'output:schema': ('output', ('--output', '-o'), 'text', 'Write to a file.', 'FILE'),
 }
 
-PROGRAM = ('Compile automation loops to states and jumps, and run them.', 'version verbose install_completion show_completion')
+PROGRAM = ('Compile automation loops to states and jumps, and run them.', 'version verbose directory install_completion show_completion')
 
 # By name: description, function, is_open, examples, keys of parameters.
 VERBS: dict[str, tuple[str, str, bool, tuple[str, ...], str]] = {

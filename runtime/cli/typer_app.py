@@ -106,6 +106,9 @@ def build(functions: Sequence[Callable[..., int]] = COMMANDS) -> typer.Typer:
 def about_program(
     version: Annotated[bool, typer.Option("--version", "-V", help="Show the version and exit.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="With --version: show more.")] = False,
+    directory: Annotated[
+        str | None, typer.Option("-C", "--directory", metavar="DIR", help="Change to this folder first.")
+    ] = None,
 ) -> None:
     """Compile automation loops to states and jumps, and run them."""
 

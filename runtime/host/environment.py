@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from os import defpath, environ, environb, getcwd, getcwdb, geteuid, sysconf, urandom
+from os import chdir, defpath, environ, environb, getcwd, getcwdb, geteuid, sysconf, urandom
 
 from .deferred import load
 
@@ -20,6 +20,7 @@ else:
 _DEFERRED = {"shutil": ("which",), "platform": ("platform", "python_version")}
 
 __all__ = [
+    "chdir",
     "defpath",
     "environ",
     "environb",

@@ -1,0 +1,116 @@
+"""The project that a command line means: its folder becomes the working directory, and paths are kept valid.
+
+A project is a folder with `.loops/`. A loop that is given by its path is of the nearest project above it;
+otherwise the project is the working directory or the nearest folder above it.
+"""
+
+from __future__ import annotations
+
+import os.path
+
+from ..host import environment, files
+from ..host.errors import UserError, reason
+from ..host.paths import LOOPS, SOURCE_SUFFIXES
+from ..runs.loops import is_path
+from . import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from ..project.options import CommandParameter
+
+# Metavars of parameters that take a path, and of those that take a name or a path.
+_FILES = ("FILE", "FILE.xml", "PATH", "WORLD.yaml")
+_NAMES_OR_FILES = ("LOOP", "[LOOP]…", "[LOOP|JOBS]…", "RUN", "CASE", "[CASE]…", "[FILE]…")
+_LOOPS = _NAMES_OR_FILES[:3]
+_SUFFIXES = (*SOURCE_SUFFIXES, ".json", ".jsonl")
+
+# Where the command line was given, relative to the project; '' in the project's folder.
+start = ""
+
+
+def change(folder: str) -> None:
+    """Continue in the folder of `-C`. Raises UserError."""
+    try:
+        environment.chdir(folder)
+    except (OSError, ValueError) as error:
+        text = reason(error) if isinstance(error, OSError) else "it contains a null byte"
+        raise UserError("bad-option", f"-C: cannot change to `{folder}`: {text}") from None
+
+
+def enter(rows: Sequence[CommandParameter], given: dict[str, Any]) -> dict[str, Any]:
+    """Change to the project's folder; the values of the parameters `rows` with their paths from there."""
+    global start
+    start = ""
+    here = environment.getcwd()
+    folder = _project_of_loops(rows, given) or _nearest(here)
+    if folder is None or folder == here:
+        return given
+    environment.chdir(folder)
+    start = os.path.relpath(here, folder)
+    if not (given.get("quiet") or given.get("json")):
+        output.note(f"in the project {folder}")
+    changed = dict(given)
+    for row in rows:
+        value = given.get(row.name)
+        if isinstance(value, str):
+            changed[row.name] = _moved(row, value)
+        elif isinstance(value, list):
+            changed[row.name] = [_moved(row, text) for text in value]
+    return changed
+
+
+def nearest() -> str | None:
+    """The project of the working directory; None if there is none."""
+    return _nearest(environment.getcwd())
+
+
+def _moved(row: CommandParameter, text: str) -> str:
+    """A value with its path from the project's folder, if it is a path."""
+    is_file = row.metavar in _FILES or (row.metavar in _NAMES_OR_FILES and _is_path(text))
+    return os.path.normpath(os.path.join(start, text)) if is_file and text not in ("", "-") else text
+
+
+def _is_path(text: str) -> bool:
+    return is_path(text) or text.endswith(_SUFFIXES)
+
+
+def _project_of_loops(rows: Sequence[CommandParameter], given: dict[str, Any]) -> str | None:
+    """The one project of all loops that are given by path; None if there is none or more than one."""
+    found = {_nearest(os.path.dirname(os.path.abspath(path)), False) for path in _loop_paths(rows, given)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _loop_paths(rows: Sequence[CommandParameter], given: dict[str, Any]) -> Iterator[str]:
+    for row in rows:
+        if row.metavar in _LOOPS and not row.names:
+            value = given.get(row.name) or []
+            yield from (text for text in ([value] if isinstance(value, str) else value) if is_path(text))
+
+
+def _nearest(folder: str, is_start: bool = True) -> str | None:
+    """The nearest folder with `.loops/`, from this one upwards, which is absolute.
+
+    The home folder and what is above it are projects only for those who are there, and so is the folder of
+    another user, whose settings could name any program. is_start: `folder` is the working directory.
+    """
+    home = os.path.expanduser("~")
+    first = folder
+    while True:
+        if files.isdir(os.path.join(folder, LOOPS)):
+            if (is_start and folder == first) or _is_own(folder):
+                return folder
+            return None
+        above = os.path.dirname(folder)
+        if above == folder or (above == home or home.startswith(os.path.join(above, ""))):
+            return None
+        folder = above
+
+
+def _is_own(folder: str) -> bool:
+    try:
+        return files.stat(os.path.join(folder, LOOPS)).st_uid == environment.geteuid()
+    except OSError:
+        return False
