@@ -17,12 +17,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .ir.diagnostics import CompileError, Diagnostic
     from .runtime.effects.scripted_world import NoRule
-    from .runtime.host.context import Exited
+    from .runtime.host.effect_context import Exited
     from .runtime.host.errors import UserError
     from .runtime.journal.journal import JournalError
     from .runtime.journal.outcome import Outcome
     from .runtime.launch.api import run, run_many
-    from .runtime.launch.evaluate import FlowError, compile, evaluate
+    from .runtime.launch.program_api import FlowError, compile, evaluate
     from .vm.code.image import Image, ImageError
     from .vm.jit.runtime.tiered import Machine
     from .vm.machine.machine import Done, Effect, OutOfFuel, Waiting
@@ -57,7 +57,7 @@ _HOMES = {
     "Diagnostic": "ir.diagnostics",
     "Done": "vm.machine.machine",
     "Effect": "vm.machine.machine",
-    "Exited": "runtime.host.context",
+    "Exited": "runtime.host.effect_context",
     "Fault": "vm.values.faults",
     "Image": "vm.code.image",
     "ImageError": "vm.code.image",
@@ -68,9 +68,9 @@ _HOMES = {
     "Outcome": "runtime.journal.outcome",
     "UserError": "runtime.host.errors",
     "Waiting": "vm.machine.machine",
-    "FlowError": "runtime.launch.evaluate",
-    "compile": "runtime.launch.evaluate",
-    "evaluate": "runtime.launch.evaluate",
+    "FlowError": "runtime.launch.program_api",
+    "compile": "runtime.launch.program_api",
+    "evaluate": "runtime.launch.program_api",
     "run": "runtime.launch.api",
     "run_many": "runtime.launch.api",
 }

@@ -17,7 +17,7 @@ from llc.runtime.effects.world import World
 from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.observer import Display
 from llc.runtime.host.clock import timestamp
-from llc.runtime.host.context import Context, Interrupt
+from llc.runtime.host.effect_context import Context, Interrupt
 from llc.runtime.journal.journal import Journal, write_file
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks

@@ -15,7 +15,7 @@ from llc.runtime.effects.world import World
 from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.observer import Display
 from llc.runtime.host.clock import timestamp
-from llc.runtime.host.context import Interrupt
+from llc.runtime.host.effect_context import Interrupt
 from llc.runtime.journal.journal import Journal
 from llc.runtime.journal.outcome import Outcome
 from llc.runtime.runs import locks

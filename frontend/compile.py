@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.compile_options import DEFAULT_OPTIONS, CompileOptions
 from ..ir.diagnostics import CompileError, Diagnostic
-from ..ir.gc_pause import CollectorRests
+from ..ir.python_internals import CollectorRests
 from ..ir.nodes import Program
 from ..ir.records import frozen
 from ..ir.spans import Source

@@ -1,4 +1,4 @@
-"""The few shapes of code by which a loop shows that it keeps to its limits (`limits`).
+"""The few shapes of code by which a loop shows that it keeps to its limits (`limit_proof`).
 
 Predicates on single expressions and instructions; what follows from them for a whole function is
 not decided here.

@@ -1,7 +1,7 @@
 """Whether a program is one: every name resolves, every constant is a value, every bound holds.
 
 Owns the rules of well-formedness (`spec/ir.md`, Verifier); the proof that a loop keeps to its
-limits is in `limits` and starts only once the program is well formed. A verifier yields what it
+limits is in `limit_proof` and starts only once the program is well formed. A verifier yields what it
 finding and continues.
 """
 
@@ -14,7 +14,7 @@ from .analysis import exit_targets, expressions, graph, reachable
 from .constants import MAX_NESTING, constant_problem
 from .diagnostics import Diagnostic, clean, suggest
 from .effects import EFFECTS, NOTES, UNITS
-from .limits import verify_limits
+from .limit_proof import verify_limits
 from .nodes import (
     Call,
     Closure,

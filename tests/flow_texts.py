@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from llc.frontend.expand.context import Environment
+from llc.frontend.expand.expansion import Environment
 from llc.frontend.expand.program import ALONE, Expansion, expand
 from llc.frontend.link.flow import compile_flow
 from llc.frontend.sexp.datum import Form

@@ -29,7 +29,7 @@ class Body:
 
 # A handler runs as a generator. It yields what is to be expanded, gets core for it, and returns core, so
 # that the depth of a program needs no stack. It can yield a datum with its scope, a `Body`, or another
-# handler's generator. Its first argument is the expansion context (`expand/context.py`).
+# handler's generator. Its first argument is the expansion context (`expand/expansion.py`).
 Steps: TypeAlias = Generator[Any, Any, Core]
 Handler: TypeAlias = Callable[[Any, Form, Scope], Steps]
 # The core of a form's name where it is used as a value, at a span.

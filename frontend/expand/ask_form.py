@@ -12,7 +12,7 @@ from ..core.forms import Steps, form
 from ..core.nodes import Apply, Core, Library, Literal, Operation
 from ..core.scope import Scope, identifier_of
 from ..sexp.datum import Datum, Form
-from .context import Context
+from .expansion import Context
 
 CLAUSES = ("choices", "default", "timeout")
 _USAGE = '(ask question [(choices "yes" "no")] [(default "no")] [(timeout seconds)])'

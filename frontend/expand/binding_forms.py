@@ -13,7 +13,7 @@ from ..core.forms import Body, FormRow, Steps, form
 from ..core.nodes import Apply, Assign, Binding, Core, Lambda, Let, Letrec, Literal, Variable
 from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
 from ..sexp.datum import Atom, Datum, Form
-from .context import Context, LibraryName, LoopConfigName
+from .expansion import Context, LibraryName, LoopConfigName
 from .unit import Unit, mark_used_early
 
 LAMBDA = "(lambda (parameter… [&optional (parameter default)…] [&rest parameter]) body…)"

@@ -31,9 +31,9 @@ from ..sexp.datum import Atom, Datum, Form
 from ..sexp.reader import read
 from ..tasks.signature import Signature
 from .binding_forms import Define, definition, is_lambda, named
-from .context import Context
 from .defatom import read_defatom
 from .define_syntax import define_macro
+from .expansion import Context
 from .unit import Unit, mark_used_early
 
 MAX_IMPORTS = 50

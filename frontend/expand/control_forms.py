@@ -26,7 +26,7 @@ from ..core.scope import FunctionMark, Scope, identifier_of, is_word, value_of
 from ..sexp.datum import Datum, Form
 from ..sexp.printer import show
 from .binding_forms import bind_all, expand_inits, join, read_bindings
-from .context import Context
+from .expansion import Context
 
 COND = "(cond (test value…)… (else value…))"
 CASE = "(case key ((datum…) value…)… (else value…))"

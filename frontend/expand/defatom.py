@@ -32,7 +32,7 @@ from ..tasks.atomic_task import (
 )
 from ..tasks.names import is_parameter_name, refused_name
 from ..tasks.signature import TYPES, Parameter, Signature, fits, type_named
-from .context import Context
+from .expansion import Context
 
 USAGE = (
     '(defatom name (params (name [type [default]])…) (instructions "…{{name}}…") [(subtype "…")] '

@@ -6,7 +6,7 @@ from ..core.forms import Steps, form
 from ..core.scope import Identifier, Scope, identifier_of
 from ..core.syntax_rules import BadMacro, SyntaxRules, compile_rules
 from ..sexp.datum import Datum, Form
-from .context import Context
+from .expansion import Context
 
 USAGE = "(define-syntax name (syntax-rules (literal…) (pattern template)…))"
 

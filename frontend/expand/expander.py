@@ -18,7 +18,7 @@ from ..core.scope import Scope, identifier_of
 from ..sexp.datum import Atom, Form
 from ..tasks.signature import Signature
 from .bodies import expand_body
-from .context import Abandoned, Context, LibraryName
+from .expansion import Abandoned, Context, LibraryName
 from .task_calls import expand_call, is_like_call, report_unknown_call
 
 

@@ -24,7 +24,7 @@ from ..core.nodes import (
 )
 from ..core.scope import Alias, FunctionMark, Identifier, Scope, base_symbol, identifier_of
 from ..sexp.datum import Atom, Datum, Form
-from .context import Context
+from .expansion import Context
 
 ITEM = Symbol("item")
 

@@ -38,9 +38,9 @@ from ..core.scope import Alias, Scope, identifier_of
 from ..sexp.datum import Atom, Datum, Form
 from ..sexp.reader import read
 from ..source.files import text_source
-from .context import Context
 from .control_forms import is_count
 from .define_syntax import define_macro
+from .expansion import Context
 
 
 @frozen

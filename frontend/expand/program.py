@@ -17,14 +17,14 @@ from ...ir.spans import Source, Span
 from ...ir.symbols import Symbol
 from ..core.checks import check
 from ..core.nodes import Binding, Core, Lambda, Let, Letrec, Literal
-from ..core.parts import Definitions
+from ..core.program_parts import Definitions
 from ..core.scope import Scope, identifier_of
 from ..sexp.datum import Datum, Form
 from . import ask_form, control_forms, function_forms, loop_forms, quoting_forms, run_loop_form, task_calls  # noqa: F401
 from .binding_forms import definition
 from .bodies import expand_unit, fill_unit
-from .context import MAX_FINDINGS, Abandoned, Context, Environment, LibraryName, Limits
 from .expander import run
+from .expansion import MAX_FINDINGS, Abandoned, Context, Environment, LibraryName, Limits
 from .unit import Unit
 
 # The modules of forms are imported because they register their handlers.

@@ -8,7 +8,7 @@ from ..core.forms import FORMS, Steps, form
 from ..core.nodes import Apply, Core, Library, Literal, Operation
 from ..core.scope import Scope, identifier_of, is_word, value_of
 from ..sexp.datum import Atom, Datum, Form
-from .context import Context
+from .expansion import Context
 
 
 @form("quote", "(quote datum) or 'datum", "The datum itself, not evaluated.", 1, 1)

@@ -12,10 +12,10 @@ from ...ir.diagnostics import suggest
 from ...ir.symbols import Symbol
 from ..core.forms import Steps, form
 from ..core.nodes import Apply, Binding, Core, External, Let, Literal, Operation, Variable
-from ..core.parts import Request
+from ..core.program_parts import Request
 from ..core.scope import Scope, identifier_of
 from ..sexp.datum import Atom, Datum, Form
-from .context import Context
+from .expansion import Context
 
 USAGE = '(run-loop "name" [(context (key value)…)] [(max-iterations count)])'
 _CLAUSES = ("context", "max-iterations")

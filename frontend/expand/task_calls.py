@@ -16,9 +16,9 @@ from ..core.nodes import Apply, Binding, Core, Let, Literal, Operation, Variable
 from ..core.scope import Scope, identifier_of
 from ..sexp.datum import Atom, Datum, Form
 from ..sexp.printer import show
-from ..tasks.mcp import PREFIX
+from ..tasks.mcp_servers import PREFIX
 from ..tasks.signature import RESERVED, TYPES, Parameter, Signature, fits
-from .context import Context
+from .expansion import Context
 from .task_functions import least_arguments
 from .task_options import check_setting_of_call
 

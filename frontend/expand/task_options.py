@@ -11,7 +11,7 @@ from ...ir.symbols import Symbol
 from ..core.nodes import Core, Literal, Operation
 from ..sexp.datum import Datum
 from ..tasks.atomic_task import CONTEXT_SETTINGS, HISTORY_SETTINGS, check_setting
-from .context import Context
+from .expansion import Context
 
 _SETTINGS = {"context": CONTEXT_SETTINGS, "history_config": HISTORY_SETTINGS}
 

@@ -12,7 +12,7 @@ from ...ir.diagnostics import suggest
 from ..core.forms import count_words
 from ..core.library import LIBRARY
 from ..core.nodes import Binding, Lambda, Library, Literal
-from ..core.parts import Definitions
+from ..core.program_parts import Definitions
 from ..loop.schema import StateSpec
 
 # Reports a finding: id, message, place, label, help.

@@ -15,8 +15,8 @@ from ...ir.spans import Source
 from ...stdlib import read_text
 from ..core import nodes as core
 from ..core.library import LIBRARY, Defined
-from ..core.parts import LoopPart
-from ..expand.context import Environment
+from ..core.program_parts import LoopPart
+from ..expand.expansion import Environment
 from ..expand.program import expand, expand_library
 from ..loop.schema import Loop, model_name
 from ..lower.program import lower_calling_loop, lower_flow

@@ -1,6 +1,6 @@
 """The linker of programs of several files: the loops that flows run, the functions that loops call.
 
-Owns the resolution of a name to a file, the parts (`core.parts`) made from files, and the check that
+Owns the resolution of a name to a file, the parts (`core.program_parts`) made from files, and the check that
 files do not run one another in a cycle. Findings about a file carry its own spans. Must not contain:
 forms (`expand`), states (`lower`).
 """
@@ -20,8 +20,8 @@ from ...ir.diagnostics import CompileError, Diagnostic, suggest
 from ...ir.project_paths import CONFIG, FLOW_SUFFIX, LOOP_SUFFIXES, LOOPS, TOOLS
 from ...ir.scalars import scalar_or_text
 from ...ir.spans import Source, Span
-from ..core.parts import CallPart, Definitions, FunctionPart, LoopPart, Request
-from ..expand.context import Environment, Limits
+from ..core.program_parts import CallPart, Definitions, FunctionPart, LoopPart, Request
+from ..expand.expansion import Environment, Limits
 from ..expand.program import expand_definitions
 from ..loop.load import load, unread_context, with_llm_options
 from ..loop.schema import Loop, StateSpec, model_name

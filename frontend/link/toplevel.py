@@ -29,8 +29,8 @@ from ..core.reserved_names import CONFIG
 from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
 from ..core.syntax_rules import SyntaxRules
 from ..expand.bodies import fill_unit
-from ..expand.context import MAX_FINDINGS, Abandoned, Context, Environment, LibraryName, root_scope
 from ..expand.expander import run
+from ..expand.expansion import MAX_FINDINGS, Abandoned, Context, Environment, LibraryName, root_scope
 from ..expand.unit import Unit
 from ..lower.program import FunctionNames, lower_input
 from ..sexp.datum import Datum, Form

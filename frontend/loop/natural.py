@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from ...ir.diagnostics import CompileError, Diagnostic
-from ...ir.digests import sha256
+from ...ir.python_internals import sha256
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ..source.document import Document, Mapping, Node, Scalar

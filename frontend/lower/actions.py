@@ -13,7 +13,7 @@ from ..loop.schema import StateSpec
 from . import calls, templates
 from .budgets import check_budget, spend
 from .chain import Chain
-from .context import CHECKED, LoopContext
+from .loop_context import CHECKED, LoopContext
 from .templates import Needs
 
 _EFFECTS = {"shell": "shell", "slash": "agent", "ask": "ask"}

@@ -1,6 +1,6 @@
 """Budgets to branches and sums: what is compared before a call that may spend, and added after it.
 
-Which slots there are is in `spec/lowering.md`; that no call gets past them is proved in `ir.limits`.
+Which slots there are is in `spec/lowering.md`; that no call gets past them is proved in `ir.limit_proof`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...ir.effects import SPENDERS
 from ...ir.nodes import Expr, Slot
 from ..loop.schema import Loop, StateSpec
 from .chain import Chain
-from .context import LoopContext
+from .loop_context import LoopContext
 
 
 def _bounds(context: LoopContext, state: StateSpec) -> Iterator[tuple[str, str, float]]:

@@ -17,8 +17,8 @@ from ...ir.nodes import Call, Const, Expr, Goto, Handler, Prim, Slot
 from ..loop.schema import StateSpec
 from . import templates
 from .chain import Chain
-from .context import LoopContext
 from .deadlines import KIND
+from .loop_context import LoopContext
 from .templates import Needs
 
 BEGAN = prim("get", Slot("began"), "elapsed_ms")

@@ -25,7 +25,7 @@ from ..loop.schema import (
 from . import templates
 from .budgets import check_budget, spend
 from .chain import Chain
-from .context import LoopContext
+from .loop_context import LoopContext
 from .templates import Needs
 
 # What the model is shown of an output, from its end: the seed's bound.

@@ -37,8 +37,8 @@ from ..loop.schema import CURRENT, Loop, StateSpec
 from ..loop.texts import Within
 from . import actions, templates
 from .chain import Chain
-from .context import CHECKED, DEADLINE, VERDICT, LoopContext
 from .evaluators import Evaluation
+from .loop_context import CHECKED, DEADLINE, VERDICT, LoopContext
 
 # Nodes that occur in every state are created once.
 ITERATION, LAP, STEPS = Slot("iteration"), Slot("lap"), Slot("steps")

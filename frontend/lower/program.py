@@ -19,13 +19,13 @@ from ...ir.nodes import Closure, Function, InnerLoop, Meta, Perform, Program, Re
 from ...ir.spans import Source
 from ..core.library import LIBRARY, Defined, Primitive, Spread
 from ..core.nodes import Apply, Binding, Core, External, Lambda, Letrec, Variable, walk
-from ..core.parts import FunctionPart, LoopPart
+from ..core.program_parts import FunctionPart, LoopPart
 from .anf import Body
 from .budgets import unbounded_calls
 from .closure_analysis import ClosureAnalysis
-from .context import Callee
 from .deadlines import Calls, pass_deadlines
 from .loop import Lowering, scope_of
+from .loop_context import Callee
 from .state_writer import Names
 
 # The function for the program's own body.

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from ...ir.diagnostics import CompileError
-from ...ir.gc_pause import CollectorRests
+from ...ir.python_internals import CollectorRests
 from ..source.files import text_source
 from . import lexer as lexis
 from .lexer import kind_of

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic, in_order
-from ...ir.gc_pause import CollectorRests
+from ...ir.python_internals import CollectorRests
 from ...ir.spans import Lines, Source
 from ...ir.symbols import Symbol
 from . import lexer as lexis

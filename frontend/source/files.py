@@ -9,7 +9,7 @@ import os
 import stat
 
 from ...ir.diagnostics import CompileError, Diagnostic
-from ...ir.digests import sha256
+from ...ir.python_internals import sha256
 from ...ir.project_paths import FLOW_SUFFIX
 from ...ir.spans import Source, Span
 

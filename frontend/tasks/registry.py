@@ -18,7 +18,7 @@ from ...ir.spans import Source
 from ...stdlib import read_text
 from ..source.files import is_file, is_there, names_in, read_source, text_source
 from .builtin_signatures import SYSTEM_TOOLS
-from .mcp import PREFIX, McpTools
+from .mcp_servers import PREFIX, McpTools
 from .names import is_name, is_parameter_name, spellings
 from .signature import Parameter, Signature
 

@@ -13,7 +13,7 @@ from typing import Any
 from ...frontend.loop.paradigms import PARADIGMS
 from ...ir.diagnostics import CompileError, render_all, suggest
 from ...ir.scalars import read_scalar
-from ..host.context import Interrupted
+from ..host.effect_context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen, is_attended, printable
 from ..host.secrets import masked

@@ -15,7 +15,7 @@ from ...frontend.loop.json_schema import json_schema
 from ...ir.diagnostics import CompileError, Diagnostic, clean, in_order, render_all
 from ...stdlib import read_text
 from ..host import clock, files, processes
-from ..host.context import Context, Interrupt
+from ..host.effect_context import Context, Interrupt
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import ROOT
 from ..models.client import ModelClient, add_usage

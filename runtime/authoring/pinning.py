@@ -20,13 +20,13 @@ from ...frontend.source.document import Document
 from ...frontend.source.files import read_source
 from ...ir.diagnostics import CompileError
 from ..host import files
-from ..host.context import Interrupted
+from ..host.effect_context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.paths import LOOPS
 from ..host.screen import Screen, is_attended, printable
 from ..host.secrets import masked
 from ..journal.journal import write_file
-from ..runs.loops import loop_files, resolve_loop
+from ..runs.loop_names import loop_files, resolve_loop
 from .author import Author
 from .describing import Described
 

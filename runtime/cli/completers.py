@@ -9,7 +9,7 @@ from os.path import join, relpath, splitext
 
 from ..host import files
 from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING
-from ..runs.loops import is_path, loop_files
+from ..runs.loop_names import is_path, loop_files
 from ..runs.runs import runs_in
 from . import project_folder
 

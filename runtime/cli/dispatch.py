@@ -106,7 +106,7 @@ def _typer(program: str, words: list[str]) -> int:
 
 
 def _unknown(program: str, name: str) -> UserError:
-    from ..runs.loops import is_path, loop_files
+    from ..runs.loop_names import is_path, loop_files
 
     is_loop = name in loop_files() or (is_path(name) and files.isfile(name))
     help = f"to run it: {program} run {name}" if is_loop else suggest(name, VERBS, "commands")

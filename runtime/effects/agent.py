@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ..host import environment, files
-from ..host.context import Context
+from ..host.effect_context import Context
 from ..host.paths import ROOT
 from ..project import configuration
 from ..project.agents import DEFAULT, FIELDS, KNOWN, Agent

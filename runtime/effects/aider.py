@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 
 from ..host import clock, pipes, processes, signals, terminal
-from ..host.context import TICK, Context, Interrupted, milliseconds
+from ..host.effect_context import TICK, Context, Interrupted, milliseconds
 from .builtin_tools import ToolError
 from .process import NotStarted, Runner, end_process_group
 

@@ -16,7 +16,7 @@ import json
 import os.path
 
 from ..host import clock, files, pipes, secrets, terminal, threads
-from ..host.context import TICK, Context, milliseconds
+from ..host.effect_context import TICK, Context, milliseconds
 from .parts import Parts
 from .process import failure
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..host.context import Context
+from ..host.effect_context import Context
 from ..models.judge import Judge
 from .parts import Parts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..host import clock
-from ..host.context import Context, environment_text, leave, pause, sleep_time, slept
+from ..host.effect_context import Context, environment_text, leave, pause, sleep_time, slept
 from .parts import Parts
 
 TYPE_CHECKING = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..host import environment
-from ..host.context import Context
+from ..host.effect_context import Context
 from ..models.worker import Worker, WorkerEnded, WorkerTimeout
 from .parts import Parts
 

@@ -10,7 +10,7 @@ import contextlib
 import re
 
 from ..host import environment, processes, signals, threads
-from ..host.context import TICK, Context, Interrupted
+from ..host.effect_context import TICK, Context, Interrupted
 from ..host.paths import ROOT
 from ..models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 from ..project import configuration
@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...frontend.tasks.mcp import McpServer
+    from ...frontend.tasks.mcp_servers import McpServer
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 # Seconds that a server may take to start, if its `timeout` is not longer.

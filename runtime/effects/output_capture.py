@@ -8,7 +8,7 @@ from __future__ import annotations
 import os.path
 
 from ..host import files, secrets
-from ..host.context import Context
+from ..host.effect_context import Context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ Owns how long a part is kept. A performer gets the parts of its world and makes 
 
 from __future__ import annotations
 
-from ..host.context import Context
+from ..host.effect_context import Context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

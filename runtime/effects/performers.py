@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from ..host.context import Context
+from ..host.effect_context import Context
 from .parts import Parts
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ PERFORMERS = {
     "shell": "effects.shell:perform",
     "tool": "effects.tool:perform",
     "task": "effects.task:perform",
-    "context": "effects.context:perform",
+    "context": "effects.context_search:perform",
     "agent": "effects.agent:perform",
     "ask": "effects.ask:perform",
     "evaluate": "effects.evaluate:perform",

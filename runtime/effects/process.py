@@ -13,7 +13,7 @@ import os.path
 import stat
 
 from ..host import clock, environment, files, pipes, processes, signals
-from ..host.context import TICK, Context, Interrupt, Interrupted, milliseconds
+from ..host.effect_context import TICK, Context, Interrupt, Interrupted, milliseconds
 from .output_capture import Capture
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ from typing import Any
 from ...ir.effects import EFFECTS, TASK_RESULT
 from ..host import signals
 from ..host.clock import timestamp
-from ..host.context import Context, EffectLike, leave, pause
+from ..host.effect_context import Context, EffectLike, leave, pause
 from .agent import handoff_of
 from .parts import Parts
 from .performers import performer_of

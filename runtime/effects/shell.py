@@ -6,7 +6,7 @@ import errno
 import os.path
 
 from ..host import environment, files
-from ..host.context import Context
+from ..host.effect_context import Context
 from .parts import Parts
 from .process import NotStarted, Runner, failure
 

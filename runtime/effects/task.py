@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.results import TaskError, TaskResult, unstructure
 from ..host import clock
-from ..host.context import Context
+from ..host.effect_context import Context
 from ..host.paths import ROOT
 from ..models import prompt_files, structured_output
 from ..models.client import ModelClient, add_usage

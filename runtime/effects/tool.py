@@ -11,7 +11,7 @@ import json
 from ...vm.primitives.shell_words import shell_double, shell_heredoc, shell_single, shell_word
 from ...vm.values.faults import PrimitiveFault
 from ..host import clock, environment
-from ..host.context import Context
+from ..host.effect_context import Context
 from ..models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 from .builtin_tools import TOOLS, ToolError
 from .parts import Parts

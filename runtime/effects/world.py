@@ -7,7 +7,7 @@ Owns which parts of a world several effects share; what performs a kind is liste
 from __future__ import annotations
 
 from ..host import clock
-from ..host.context import Context, EffectLike
+from ..host.effect_context import Context, EffectLike
 from .parts import Parts
 from .performers import TURNS, observer_of, performer_of, turns_of
 

@@ -15,8 +15,8 @@ from collections import deque
 from ...ir.effects import EFFECTS, argument_problem
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
 from ...vm.values.faults import Fault
-from ..host.context import TICK, Context, Exited, Interrupt, Interrupted, WorldLike, sleep_time, slept
 from ..host.coroutines import Apart, Steps, alone
+from ..host.effect_context import TICK, Context, Exited, Interrupt, Interrupted, WorldLike, sleep_time, slept
 from ..host.errors import UserError
 from ..journal.events import ABSENT, RunInterrupted
 from ..journal.journal import Journal

@@ -15,8 +15,8 @@ from ...ir.effects import EFFECTS
 from ...vm.machine.machine import Effect
 from ..effects.world import World
 from ..host import clock, files, pipes, threads
-from ..host.context import TICK, Context, Interrupt, Interrupted, milliseconds
-from .threads import Threads
+from ..host.effect_context import TICK, Context, Interrupt, Interrupted, milliseconds
+from .io_threads import Threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

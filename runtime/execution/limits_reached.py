@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...vm.machine.machine import Machine
 from ...vm.values.faults import show_place
-from ..host.context import Interrupted
+from ..host.effect_context import Interrupted
 from ..journal.outcome import Outcome
 
 

@@ -12,8 +12,8 @@ from collections import deque
 
 from ...vm.code.image import Image
 from ..host import clock, environment, files, pipes, processes
-from ..host.context import Interrupt
 from ..host.coroutines import Apart, Steps
+from ..host.effect_context import Interrupt
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
 from ..models.worker_pool import SharedWorkers
@@ -21,7 +21,7 @@ from ..project.limits import Bounds
 from ..runs.locks import LOOK_AGAIN, Release
 from .control_channel import ControlChannel
 from .effect_pool import EffectPool, RunEffects
-from .threads import Threads
+from .io_threads import Threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

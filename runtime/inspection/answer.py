@@ -18,9 +18,9 @@ from ..host import files, processes
 from ..host.errors import EXIT_FAILURE, EXIT_USAGE, UserError, reason
 from ..host.paths import ROOT
 from ..host.screen import Screen, printable
-from ..journal.history import EffectHistory, RunHistory
 from ..journal.journal import sync_folder
 from ..journal.run_folder import RunFolder
+from ..journal.run_history import EffectHistory, RunHistory
 from ..runs import locks
 from ..runs.follower import Follower
 from ..runs.locks import is_live

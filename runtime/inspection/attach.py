@@ -13,7 +13,7 @@ from typing import Any
 from ...ir.effects import EFFECTS, NOTES
 from ..execution.observer import Display
 from ..host import clock
-from ..host.context import TICK
+from ..host.effect_context import TICK
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from ..host.screen import Screen
 from ..journal.codec import json_text
@@ -26,9 +26,9 @@ from ..journal.events import (
     RunInterrupted,
     StateEnter,
 )
-from ..journal.history import INTERRUPTED, RunHistory
 from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
+from ..journal.run_history import INTERRUPTED, RunHistory
 from ..project.limits import iteration_limits
 from ..runs.follower import Follower
 from ..runs.locks import is_live

@@ -17,9 +17,9 @@ from ..host.errors import UserError
 from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen
 from ..journal.events import RunStart
-from ..journal.history import CRASHED, StateHistory
 from ..journal.journal import JournalError, write_file
 from ..journal.run_folder import RunFolder
+from ..journal.run_history import CRASHED, StateHistory
 from ..runs import runs
 from ..runs.follower import history_of
 from ..runs.lookup import find_run_folder, is_run_of

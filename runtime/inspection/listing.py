@@ -8,10 +8,10 @@ from typing import Any
 from ...ir.diagnostics import clean
 from ...vm.values.text_form import duration_text
 from ..host.paths import HISTORY, LOOPS, ROOT
-from ..journal.history import CRASHED
+from ..journal.run_history import CRASHED
 from ..project.load import compile_options
 from ..runs import runs
-from ..runs.loops import loop_files
+from ..runs.loop_names import loop_files
 
 
 def loops() -> list[dict[str, Any]]:

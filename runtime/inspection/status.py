@@ -19,8 +19,8 @@ from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, fit, printable
 from ..journal.codec import json_text, seconds
 from ..journal.events import ActionStart, RunEnd, RunInterrupted
-from ..journal.history import CRASHED, INTERRUPTED, EffectHistory, RunHistory
 from ..journal.run_folder import RunFolder, has_ended
+from ..journal.run_history import CRASHED, INTERRUPTED, EffectHistory, RunHistory
 from ..project.limits import iteration_limits
 from ..runs import locks, program_file
 from ..runs.follower import Follower

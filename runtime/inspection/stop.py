@@ -18,8 +18,8 @@ from ..host import clock, files, leftovers, pipes, processes, signals
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.paths import HISTORY, ROOT
 from ..journal.events import RunEnd, RunInterrupted
-from ..journal.history import CRASHED, INTERRUPTED
 from ..journal.run_folder import RunFolder, has_ended
+from ..journal.run_history import CRASHED, INTERRUPTED
 from ..runs.follower import history_of
 from ..runs.locks import is_live
 from ..runs.lookup import find_run_folder, is_run_of

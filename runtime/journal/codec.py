@@ -13,7 +13,7 @@ import sys
 import zlib
 from functools import lru_cache
 
-from ...ir.digests import sha256
+from ...ir.python_internals import sha256
 from ..host import secrets as masking
 
 TYPE_CHECKING = False

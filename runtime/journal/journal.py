@@ -2,7 +2,7 @@
 
 Owns the file (`spec/events.md`): what is durable when, how large strings are stored next to it, and what a
 damaged one still holds. The form of an event on its line belongs to `codec`, the meaning of events for a run
-to `history`.
+to `run_history`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os.path
 
-from ...ir.digests import sha256
+from ...ir.python_internals import sha256
 from ..host import files, processes
 from ..host.errors import reason
 from .codec import (

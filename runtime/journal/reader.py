@@ -1,7 +1,7 @@
 """Reading a journal: its events in order, and the stretches of it that are damaged.
 
 Owns the journal file as it is read, at once or while a run appends to it. What the events of a run amount to
-belongs to `history`.
+belongs to `run_history`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from ..host import files
 from ..journal.outcome import Outcome
 from ..project import options
 from ..project.load import context_option
-from .evaluate import plain_data
+from .program_api import plain_data
 from .run import outcome as run_outcome
 
 

@@ -18,7 +18,7 @@ import attrs
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...vm.code.image import Image
 from ..execution.scheduler import ScheduledRun, Scheduler, place_for
-from ..host.context import Interrupt
+from ..host.effect_context import Interrupt
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import ROOT
 from ..journal.outcome import Outcome
@@ -28,7 +28,7 @@ from ..project.load import compile_options, load_program
 from ..project.options import Values
 from ..runs import locks, retention, runs
 from ..runs.lookup import find_unfinished, is_run_of
-from ..runs.loops import resolve_loop
+from ..runs.loop_names import resolve_loop
 from . import failures, resume, run
 from .command import Command
 from .jobs import Job

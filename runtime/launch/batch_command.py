@@ -21,7 +21,7 @@ from .batch import Batch, unfinished
 from .command import Command
 from .jobs import Job
 from .report import Report
-from .signals import StopSignals
+from .stop_signals import StopSignals
 
 # What goes from the batch to each of its jobs.
 _OF_JOBS = (*OVERRIDES, "budget", "script")

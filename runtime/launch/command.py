@@ -16,8 +16,8 @@ from ..effects.world import World
 from ..execution.driver import Driver
 from ..execution.observer import Display, QuietDisplay
 from ..host import clock, environment, files, secrets
-from ..host.context import Interrupt, WorldLike
 from ..host.coroutines import Steps
+from ..host.effect_context import Interrupt, WorldLike
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ..host.paths import CONFIG, KEPT, LOOPS, ROOT
 from ..journal.journal import Journal
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ..execution.profiler import Meter
     from ..execution.scheduler import Scheduler
-    from ..journal.history import Used
+    from ..journal.run_history import Used
     from ..project.budget import Spending
     from .background import Detachment
 

@@ -11,7 +11,7 @@ from errno import EIO, ENOSPC
 from ...ir.diagnostics import CompileError, Diagnostic, in_order, render_all, to_json
 from ...ir.spans import Source, Span
 from ...vm.code.image import Image
-from ..host.context import Interrupted
+from ..host.effect_context import Interrupted
 from ..host.errors import (
     EXIT_FAILURE,
     EXIT_HANGUP,

@@ -17,7 +17,7 @@ from ...frontend.source.json_tree import DuplicateKey, parse_json, tree_of
 from ...frontend.source.schema import JSON, TEXT, Spec, Type, block, fields_of, of
 from ...frontend.source.schema_reader import SchemaReader
 from ...ir.diagnostics import CompileError, clean
-from ...ir.digests import sha256
+from ...ir.python_internals import sha256
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ..host import files

@@ -7,17 +7,17 @@ import sys
 from textwrap import wrap
 from typing import Any
 
-from ...frontend.tasks.mcp import McpServer, McpTools, listing_path, listing_text, offered
+from ...frontend.tasks.mcp_servers import McpServer, McpTools, listing_path, listing_text, offered
 from ...ir.diagnostics import clean, suggest
 from ..effects import mcp
 from ..effects.builtin_tools import ToolError
-from ..host.context import Context
+from ..host.effect_context import Context
 from ..host.errors import EXIT_USAGE, UserError
 from ..host.paths import LOOPS, ROOT, make_private
 from ..host.screen import Screen
 from ..journal.journal import JournalError, write_file
 from ..project import configuration
-from .signals import StopSignals
+from .stop_signals import StopSignals
 
 _WIDTH = 100
 

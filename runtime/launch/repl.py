@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ...frontend.sexp.completeness import Pending
 from ..execution import tier_choice
-from ..host.context import Exited
+from ..host.effect_context import Exited
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen, is_attended
 from ..project.limits import Bounds

@@ -11,8 +11,8 @@ from ...vm.code.image import Image
 from ...vm.machine.machine import TIERS
 from ..host import files
 from ..host.clock import timestamp
-from ..host.context import Interrupt, Interrupted
 from ..host.coroutines import Steps, alone
+from ..host.effect_context import Interrupt, Interrupted
 from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
 from ..host.paths import ROOT
 from ..journal import journal as journals
@@ -29,7 +29,7 @@ from ..runs.follower import history_of
 from ..runs.locks import Lock
 from ..runs.lookup import find_unfinished
 from .command import Command, execute
-from .signals import StopSignals
+from .stop_signals import StopSignals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

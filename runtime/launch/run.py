@@ -13,8 +13,8 @@ from ...vm.code.image import Image
 from ...vm.jit.runtime.tiered import Machine
 from ..host import secrets
 from ..host.clock import timestamp
-from ..host.context import Interrupt
 from ..host.coroutines import Apart, Steps, alone
+from ..host.effect_context import Interrupt
 from ..host.errors import UserError, refuse_missing_folder
 from ..host.paths import ROOT
 from ..host.screen import Screen
@@ -28,10 +28,10 @@ from ..project.load import load_expression, load_program
 from ..project.options import OVERRIDES, Values
 from ..runs import locks, program_file, runs
 from ..runs.checkpoints import Checkpoints
-from ..runs.loops import resolve_loop
+from ..runs.loop_names import resolve_loop
 from .command import Command, execute
 from .report import Report
-from .signals import StopSignals
+from .stop_signals import StopSignals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

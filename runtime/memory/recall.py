@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...ir.diagnostics import nearest
 from ..host import clock
-from ..host.context import Context
+from ..host.effect_context import Context
 from . import rerank, search
 from .ignore import Listing, list_files
 from .index import FOLDER, Damaged, Index, Unusable, Update, index_path, throw_away

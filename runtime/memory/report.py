@@ -9,7 +9,7 @@ from typing import Any
 
 from ...ir.diagnostics import nearest
 from ..host import clock, files
-from ..host.context import Context, Interrupt
+from ..host.effect_context import Context, Interrupt
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..host.screen import Screen, printable
 from . import search

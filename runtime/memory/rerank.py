@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..host.context import Context
+from ..host.effect_context import Context
 from ..project import models
 from .search import Match
 

@@ -10,7 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ..host import environment, secrets
-from ..host.context import Context
+from ..host.effect_context import Context
 from ..project.models import Model, Unavailable, address
 from ..project.prices import Prices
 from ..project.providers import DEFAULT, PROVIDERS

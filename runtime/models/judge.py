@@ -10,7 +10,7 @@ from __future__ import annotations
 import os.path
 
 from ..host import clock, environment, files
-from ..host.context import Context
+from ..host.effect_context import Context
 from ..host.paths import CONFIG, LOOPS, ROOT
 from ..project import configuration, models
 from ..project.models import Model

@@ -12,7 +12,7 @@ import json
 import sys
 
 from ..host import clock, files, pipes, processes, signals, threads
-from ..host.context import TICK, Interrupt, milliseconds
+from ..host.effect_context import TICK, Interrupt, milliseconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

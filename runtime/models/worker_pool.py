@@ -13,7 +13,7 @@ import sys
 from collections import deque
 
 from ..host import clock, files, pipes, processes, threads
-from ..host.context import Interrupt, milliseconds
+from ..host.effect_context import Interrupt, milliseconds
 from .worker import MAX_ANSWER, START_LIMIT, Worker, WorkerEnded, WorkerTimeout
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.effects import SPENDERS, UNITS
 from ..host.errors import UserError, suggest
-from ..journal.history import Used
+from ..journal.run_history import Used
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -26,7 +26,7 @@ from ...frontend.source.schema import (
 )
 from ...frontend.source.schema_reader import BAD, SchemaReader
 from ...frontend.source.yaml_tree import read_document
-from ...frontend.tasks.mcp import SERVERS, McpServer
+from ...frontend.tasks.mcp_servers import SERVERS, McpServer
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.effects import RUNNERS, UNITS
 from ...ir.records import frozen

@@ -13,7 +13,7 @@ from ..host import files
 from ..host.errors import UserError, reason, refuse_missing_folder
 from ..host.paths import IMAGE_SUFFIX
 from ..journal.journal import JournalError, write_file
-from ..runs.loops import resolve_loop
+from ..runs.loop_names import resolve_loop
 from .compilation import compile_file, report_warnings
 from .load import compile_options, load_image
 from .options import Values

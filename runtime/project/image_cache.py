@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os.path
 
-from ...ir.digests import blake2b, sha256
+from ...ir.python_internals import blake2b, sha256
 from ...vm.code.image import Image, ImageError
 from ..host import environment, files, processes
 from ..host.paths import CONFIG, LOOPS, TOOLS, make_private

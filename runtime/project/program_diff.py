@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os.path
 
-from ...ir.digests import sha256
+from ...ir.python_internals import sha256
 from ...vm.code.image import Image
 from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError

@@ -13,7 +13,7 @@ from .agents import Agent
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # Start-up: the schema engine needs attrs, which a run without MCP servers does not load.
-    from ...frontend.tasks.mcp import McpServer
+    from ...frontend.tasks.mcp_servers import McpServer
 
 AGE = r"(\d{1,6})\s*(m|h|d|w)"
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}

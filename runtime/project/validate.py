@@ -12,7 +12,7 @@ from ...ir.spans import Source
 from ..host.crash_report import keep_report
 from ..host.errors import EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, UserError
 from ..host.paths import CONFIG, IMAGE_SUFFIX, LOOPS, ROOT
-from ..runs.loops import loop_files, resolve_loop
+from ..runs.loop_names import loop_files, resolve_loop
 from . import configuration
 from .compilation import compile_file
 from .load import argument_value, compile_options, load_image

@@ -6,7 +6,7 @@ A module of its own because a run of a known image starts without the verifier.
 from __future__ import annotations
 
 from ...ir.diagnostics import CompileError
-from ...ir.gc_pause import CollectorRests
+from ...ir.python_internals import CollectorRests
 from ...ir.verify import verify
 from ...vm.code.image import Image
 from ...vm.code.lift import lift

@@ -8,11 +8,11 @@ from ...ir.records import frozen
 from ...vm.code.image import Image
 from ..host import files
 from ..host.paths import FIRST_IMAGE, HISTORY, ROOT, RUNNING
-from ..journal import history
-from ..journal.history import RunHistory
+from ..journal import run_history
 from ..journal.journal import Blobs
 from ..journal.reader import Damage, EventFile, read
 from ..journal.run_folder import RunFolder, journal_in
+from ..journal.run_history import RunHistory
 from ..project import run_programs
 from ..runs.lookup import find_run_folder, is_run_of
 from ..runs.runs import runs_in
@@ -45,7 +45,7 @@ class RunFiles:
 
     def history(self) -> RunHistory:
         """Its detailed history. Raises ReadError."""
-        return history.load(self.journal)
+        return run_history.load(self.journal)
 
     def recording(self) -> Recording:
         """What is in its journal, up to where that is damaged. Raises ReadError and UserError."""

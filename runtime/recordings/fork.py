@@ -35,12 +35,12 @@ from ..journal.events import (
     RunStart,
     StateEnter,
 )
-from ..journal.history import RunHistory
 from ..journal.run_folder import RunFolder
+from ..journal.run_history import RunHistory
 from ..project.load import load_program
 from ..project.options import Values, given
 from ..runs import locks, program_file
-from ..runs.loops import resolve_loop
+from ..runs.loop_names import resolve_loop
 from . import diff
 from .find import RunFiles, find_run
 from .re_execution import ReExecution

@@ -23,11 +23,11 @@ from ..host.paths import IMAGE_SUFFIX, ROOT
 from ..journal import journal
 from ..journal.codec import RESERVED
 from ..journal.events import Process
-from ..journal.history import RunHistory
+from ..journal.run_history import RunHistory
 from ..project.compilation import compile_file, compile_text
 from ..project.load import compile_options, load_program
 from ..project.options import given
-from ..runs.loops import is_path, resolve_loop
+from ..runs.loop_names import is_path, resolve_loop
 from . import diff
 from .cases import Case, free_path, is_case
 from .find import RunFiles

@@ -14,7 +14,7 @@ from ...vm.jit.runtime.tiered import Machine
 from ...vm.machine.migration import RenewalError, renew
 from ...vm.machine.outcomes import NO_ANSWER, Done, Effect, OutOfFuel
 from ...vm.values.faults import Fault
-from ..host.context import exit_code
+from ..host.effect_context import exit_code
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal.outcome import Outcome
 from ..journal.position import QUANTUM, Progress, event_fields

@@ -11,7 +11,7 @@ from ...ir.records import frozen
 from ...vm.code.image import Image
 from ..project.load import load_program
 from ..project.options import Values, given
-from ..runs.loops import resolve_loop
+from ..runs.loop_names import resolve_loop
 from . import case_reader, cases, diff
 from .cases import Case, is_case
 from .diff import LEAST_TICKS, PATIENCE, Comparison

@@ -9,10 +9,10 @@ import zlib
 
 from ..host.errors import reason
 from ..journal import journal as journals
-from ..journal.history import Checkpoint
 from ..journal.journal import unseal
 from ..journal.reader import LINE_LIMIT
 from ..journal.run_folder import RunFolder
+from ..journal.run_history import Checkpoint
 from ..runs.checkpoints import COUNT, FORMAT, file_name
 
 TYPE_CHECKING = False

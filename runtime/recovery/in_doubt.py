@@ -10,12 +10,12 @@ import sys
 from ...ir.effects import EFFECTS
 from ...vm.machine.machine import Effect
 from ..host import terminal
-from ..host.context import LONGEST_WAIT, Interrupt
+from ..host.effect_context import LONGEST_WAIT, Interrupt
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.leftovers import end_effect
 from ..host.screen import Screen
 from ..host.secrets import masked
-from ..journal.history import EffectHistory
+from ..journal.run_history import EffectHistory
 from .replay import Position
 
 TYPE_CHECKING = False

@@ -16,13 +16,13 @@ from ...vm.code.image import Image
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel
 from ...vm.machine.migration import RenewalError, renew
 from ...vm.values.faults import Fault
-from ..host.context import WorldLike
+from ..host.effect_context import WorldLike
 from ..host.errors import EXIT_FAILURE, UserError
 from ..journal.codec import RESERVED, digest_only, is_same, pack, to_json, unpack
 from ..journal.events import Mark, NoteEvent
-from ..journal.history import EffectHistory, RunHistory
 from ..journal.journal import BlobError, Blobs
 from ..journal.position import QUANTUM, Progress, Where, event_fields
+from ..journal.run_history import EffectHistory, RunHistory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from ...vm.code.image import Image
 from ...vm.jit.runtime.tiered import Machine
 from ...vm.machine.snapshot import SnapshotError
-from ..host.context import WorldLike
+from ..host.effect_context import WorldLike
 from ..host.errors import UserError
 from ..host.paths import FIRST_IMAGE
-from ..journal import active_time, history
-from ..journal.history import Checkpoint
+from ..journal import active_time, run_history
 from ..journal.journal import BlobError
 from ..journal.position import Progress
 from ..journal.run_folder import RunFolder
+from ..journal.run_history import Checkpoint
 from ..project import run_programs
 from ..runs.checkpoints import COUNT, Checkpoints
 from . import checkpoint_reader
@@ -41,7 +41,7 @@ class Resumption:
         self._candidates, notices = checkpoint_reader.load(run)
         for notice in notices:
             warn(f"note: {notice}; it is not used")
-        self.history = history.load(run.journal, self._candidates[0] if self._candidates else None)
+        self.history = run_history.load(run.journal, self._candidates[0] if self._candidates else None)
 
     def tidy_up(self) -> None:
         """Remove what only a run needs that has not ended."""
@@ -63,11 +63,11 @@ class Resumption:
                 self._warn(f"note: {found}; it is not used")
                 continue
             if self.history.checkpoint is not checkpoint:
-                self.history = history.load(run.journal, checkpoint)
+                self.history = run_history.load(run.journal, checkpoint)
             machine, progress = found
             return replay(machine, self.history, blobs, world, progress, self._program)
         if self.history.checkpoint is not None:
-            self.history = history.load(run.journal)
+            self.history = run_history.load(run.journal)
         return replay(Machine(image, tier=self._tier), self.history, blobs, world, None, self._program)
 
     def _program(self, name: str) -> Image:

@@ -9,10 +9,10 @@ from ..host.errors import EXIT_FAILURE, UserError
 from ..host.paths import HISTORY
 from ..host.secrets import hidden
 from ..journal.codec import unpack
-from ..journal.history import RunHistory
 from ..journal.journal import BlobError, Blobs
 from ..journal.reader import Damage, JournalReader, ReadError
 from ..journal.run_folder import RunFolder
+from ..journal.run_history import RunHistory
 from .locks import is_live
 
 TYPE_CHECKING = False

@@ -17,8 +17,8 @@ import json
 import os.path
 
 from ..host import clock, environment, files, pipes, processes, threads
-from ..host.context import Interrupt
 from ..host.coroutines import Steps, alone
+from ..host.effect_context import Interrupt
 from ..host.errors import EXIT_FAILURE, UserError, reason
 from ..journal.run_folder import RunFolder
 from .runs import make_running_folder, runs_in

@@ -9,7 +9,7 @@ from ..host.errors import UserError, suggest
 from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING, slug
 from ..journal.run_folder import RunFolder
 from . import locks
-from .loops import is_path, loop_files
+from .loop_names import is_path, loop_files
 from .runs import HOW_TO_BEGIN, runs_in
 
 

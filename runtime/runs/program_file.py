@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from ...ir.digests import sha256
+from ...ir.python_internals import sha256
 from ..host import secrets
 from ..host.errors import EXIT_FAILURE, UserError
 

@@ -17,7 +17,7 @@ from ...ir.diagnostics import CompileError, Diagnostic, clean, render, render_al
 from ...ir.spans import Span
 from ...vm.values.faults import Fault
 from ..host import signals
-from ..host.context import Interrupt
+from ..host.effect_context import Interrupt
 from ..host.errors import UserError
 from ..host.screen import Screen, printable
 from ..host.secrets import masked

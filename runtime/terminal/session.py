@@ -31,7 +31,7 @@ from ...vm.values.values import Box, DynamicBox, FunctionValue, Value, to_host
 from ..effects.world import World
 from ..execution.observer import Display
 from ..host import processes
-from ..host.context import Context, Interrupt, Interrupted, WorldLike
+from ..host.effect_context import Context, Interrupt, Interrupted, WorldLike
 from ..host.errors import UserError
 from ..journal.outcome import Outcome
 from ..journal.position import QUANTUM

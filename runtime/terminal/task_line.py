@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...frontend.sexp.completeness import Pending
-from ...frontend.tasks.mcp import PREFIX
+from ...frontend.tasks.mcp_servers import PREFIX
 from ...frontend.tasks.names import is_parameter_name
 from ...frontend.tasks.registry import TaskRegistry
 from ...frontend.tasks.signature import TYPES, Parameter, Signature, fits

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llc.frontend.compile import compile_text
-from llc.frontend.expand.context import Environment
+from llc.frontend.expand.expansion import Environment
 from llc.frontend.tasks.registry import TaskRegistry, parse_declaration
 from llc.ir.compile_options import CompileOptions
 from llc.ir.diagnostics import CompileError, render_all

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from flow_texts import findings, value_text
 
-from llc.frontend.expand.context import Environment, Limits
+from llc.frontend.expand.expansion import Environment, Limits
 
 SWAP = "(define-syntax swap! (syntax-rules () ((_ a b) (let ((tmp a)) (set! a b) (set! b tmp)))))"
 MY_OR = """(define-syntax my-or (syntax-rules ()

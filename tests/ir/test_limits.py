@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llc.ir.limits import verify_limits
+from llc.ir.limit_proof import verify_limits
 from llc.ir.nodes import (
     Branch,
     Const,

@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from llc.ir.gc_pause import CollectorRests
+from llc.ir.python_internals import CollectorRests
 
 
 @pytest.mark.parametrize("collects", [True, False])

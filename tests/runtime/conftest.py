@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from llc.runtime.effects.world import World
-from llc.runtime.host.context import Context, Interrupt
+from llc.runtime.host.effect_context import Context, Interrupt
 
 
 class Effect:

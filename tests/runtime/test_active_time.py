@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llc.runtime.journal import active_time, history, journal, reader
+from llc.runtime.journal import active_time, journal, reader, run_history
 from llc.runtime.journal.events import Event
 from llc.runtime.runs import locks
 
@@ -23,7 +23,7 @@ def at(seconds: float) -> str:
 def active_ms(folder: Path, *events: tuple[float, dict[str, Any]]) -> int:
     path = folder / "x.events.jsonl"
     path.write_bytes(b"".join(journal.seal({**event, "ts": at(moment)}) for moment, event in events))
-    return history.load(str(path)).active_ms()
+    return run_history.load(str(path)).active_ms()
 
 
 START: tuple[float, dict[str, Any]] = (0, {"event": "run_start"})

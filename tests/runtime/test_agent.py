@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import llc
-from llc.runtime.host.context import Interrupt, Interrupted
+from llc.runtime.host.effect_context import Interrupt, Interrupted
 from llc.runtime.project.agents import KNOWN
 
 Perform = Callable[..., dict[str, Any]]

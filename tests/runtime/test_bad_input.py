@@ -11,7 +11,7 @@ import pytest
 
 import llc
 from llc.ir.diagnostics import CompileError
-from llc.runtime.launch.evaluate import FlowError
+from llc.runtime.launch.program_api import FlowError
 
 LLC = "import sys\nfrom llc.runtime.cli.entry import main\nsys.exit(main())"
 # No error is longer, in bytes, whatever the program is like.

@@ -33,7 +33,7 @@ from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.effect_log import LONGEST_ACTION
 from llc.runtime.execution.observer import Display
 from llc.runtime.host import files
-from llc.runtime.host.context import Context, Interrupt, Interrupted
+from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
 from llc.runtime.journal import reader
 from llc.runtime.journal.events import Event
 from llc.runtime.journal.journal import Journal, JournalError

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from llc.runtime.host import clock, files, protocol
-from llc.runtime.host.context import Interrupt
+from llc.runtime.host.effect_context import Interrupt
 
 
 def host_of(**changed: object) -> SimpleNamespace:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from joint_programs import FIX, World, drive, program_of, write
 
-from llc.runtime.host.context import Interrupt
+from llc.runtime.host.effect_context import Interrupt
 from llc.runtime.terminal.session import Session
 from llc.vm.values.faults import Fault
 

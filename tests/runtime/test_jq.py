@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from llc.runtime.effects import jq_worker
 from llc.runtime.effects.jq import JqWorker
-from llc.runtime.host.context import Context, Interrupt, Interrupted
+from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
 
 Ask = Callable[[str, str], dict[str, Any]]
 

@@ -21,8 +21,8 @@ from llc.ir.text import parse_program
 from llc.runtime.effects.world import World
 from llc.runtime.execution.driver import Driver
 from llc.runtime.execution.observer import Display
-from llc.runtime.host.context import Context, Interrupt
-from llc.runtime.journal import history, journal, reader
+from llc.runtime.host.effect_context import Context, Interrupt
+from llc.runtime.journal import journal, reader, run_history
 from llc.runtime.journal.events import Event
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.launch import resume as launch_resume
@@ -267,7 +267,7 @@ def test_an_interrupted_run_keeps_what_ended_all_the_same(project: Path) -> None
     interrupt.close()
     assert sorted(seqs(project, "action_complete")) == [1, 2]
     machine = Machine(image)
-    position = replay(machine, history.load(folder.journal), journal.Blobs(folder.outputs), World())
+    position = replay(machine, run_history.load(folder.journal), journal.Blobs(folder.outputs), World())
     assert sorted(position.open) == [3, 4]
     assert set(position.open.values()) == {None}
 

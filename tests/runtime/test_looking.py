@@ -25,8 +25,8 @@ from llc.runtime.host.paths import HISTORY
 from llc.runtime.inspection import history, logs, status, stop
 from llc.runtime.journal import journal
 from llc.runtime.journal.events import KINDS, read_event
-from llc.runtime.journal.history import RunHistory
 from llc.runtime.journal.run_folder import RunFolder
+from llc.runtime.journal.run_history import RunHistory
 from llc.runtime.runs import locks, runs
 from llc.runtime.runs.follower import Follower
 from llc.runtime.runs.lookup import find_unfinished

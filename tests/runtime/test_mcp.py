@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import llc
-from llc.frontend.tasks.mcp import signature
+from llc.frontend.tasks.mcp_servers import signature
 from llc.ir.diagnostics import CompileError
 from llc.runtime.cli import dispatch
 from llc.runtime.effects.world import World

@@ -21,7 +21,7 @@ from llc.runtime.effects.evaluate import judge_of
 from llc.runtime.effects.script_reader import read_world
 from llc.runtime.effects.scripted_world import NoRule
 from llc.runtime.effects.world import World
-from llc.runtime.host.context import Context, Interrupt, Interrupted
+from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
 from llc.runtime.memory import index
 
 Perform = Callable[..., dict[str, Any]]

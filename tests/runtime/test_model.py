@@ -11,7 +11,7 @@ import pytest
 
 from llc.runtime.effects.evaluate import judge_of
 from llc.runtime.effects.world import World
-from llc.runtime.host.context import Context, Interrupt, Interrupted
+from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
 from llc.runtime.models.judge import Judge
 from llc.runtime.project.prices import Prices, load_prices
 

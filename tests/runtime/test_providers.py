@@ -17,7 +17,7 @@ from llc.ir.effects import SPENDERS
 from llc.runtime.effects.performers import turns_of
 from llc.runtime.effects.task import tasks_of
 from llc.runtime.effects.world import World
-from llc.runtime.host.context import Context
+from llc.runtime.host.effect_context import Context
 from llc.runtime.project import configuration, models
 from llc.runtime.project.models import choose
 from llc.runtime.project.providers import PROVIDERS

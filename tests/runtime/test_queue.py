@@ -219,7 +219,7 @@ def test_a_run_in_the_background_may_queue(project: Path) -> None:
 MANY = """
     import os, sys, time
     from llc.runtime.runs import locks
-    from llc.runtime.host.context import Interrupt
+    from llc.runtime.host.effect_context import Interrupt
 
     scopes = [["a"], ["a/b"], ["a/b/c"], ["c"], ["c/d", "e"], ["e"], ["."], ["ab"], ["f"], ["g"]]
     log = os.open("log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -15,7 +15,7 @@ from llc.runtime.journal import journal
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import runs
 from llc.runtime.runs.lookup import find_unfinished
-from llc.runtime.runs.loops import loop_files, resolve_loop
+from llc.runtime.runs.loop_names import loop_files, resolve_loop
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from llc.ir.diagnostics import CompileError
 from llc.ir.effects import EFFECTS, EffectKind
 from llc.runtime.effects.script_reader import ResultSpec, RuleSpec, load_world, read_world
 from llc.runtime.effects.scripted_world import _MADE, NoRule
-from llc.runtime.host.context import Context, Exited, Interrupt, Interrupted
+from llc.runtime.host.effect_context import Context, Exited, Interrupt, Interrupted
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llc.runtime.effects.world import World
-from llc.runtime.host.context import Context, Exited, Interrupt
+from llc.runtime.host.effect_context import Context, Exited, Interrupt
 from llc.runtime.terminal.session import SWEEP_AT, Answer, Session
 
 

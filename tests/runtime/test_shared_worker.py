@@ -17,7 +17,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from llc.runtime.host.context import Context, Interrupt, Interrupted
+from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
 from llc.runtime.models.judge import Judge
 from llc.runtime.models.provider import Provider
 from llc.runtime.models.worker_pool import AT_ONCE, SharedWorkers

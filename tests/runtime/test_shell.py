@@ -22,7 +22,7 @@ from llc.runtime.effects.output_capture import CAPTURE_LIMIT, KEPT_END
 from llc.runtime.effects.process import Runner
 from llc.runtime.effects.shell import Shell, plain_words, shell_of
 from llc.runtime.effects.world import World
-from llc.runtime.host.context import Context, Interrupt, Interrupted
+from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
 from llc.vm.primitives.verdicts import judge_crash
 
 Perform = Callable[..., dict[str, Any]]
@@ -317,7 +317,7 @@ def test_a_hundred_megabytes_of_output_do_not_grow_the_process(tmp_path: Path) -
     code = f"""
 import resource
 from llc.runtime.effects.world import World
-from llc.runtime.host.context import Context, Interrupt
+from llc.runtime.host.effect_context import Context, Interrupt
 class Effect:
     kind = "shell"
     args = {{"command": "yes 123456789 | head -c 100000000"}}
@@ -587,7 +587,7 @@ def test_standard_descriptors_that_are_closed_do_no_harm(tmp_path: Path) -> None
     """`llc run … <&- >&-`: pipes do not end up in the places of the standard descriptors."""
     code = """
 from llc.runtime.effects.world import World
-from llc.runtime.host.context import Context, Interrupt
+from llc.runtime.host.effect_context import Context, Interrupt
 import json, sys
 class Effect:
     kind = "shell"
@@ -630,7 +630,7 @@ def test_commands_are_utf_8_whatever_the_locale(tmp_path: Path, locale: str) -> 
     script = tmp_path / "script.py"
     script.write_text(
         "from llc.runtime.effects.world import World\n"
-        "from llc.runtime.host.context import Context, Interrupt\n"
+        "from llc.runtime.host.effect_context import Context, Interrupt\n"
         "class Effect:\n"
         "    kind = 'shell'\n"
         "    args = {'command': 'printf %s é→ > out; é→'}\n"

@@ -15,7 +15,7 @@ from llc.ir.results import TaskResult, structure
 from llc.runtime.effects.performers import turns_of
 from llc.runtime.effects.task import tasks_of
 from llc.runtime.effects.world import World
-from llc.runtime.host.context import Context, Interrupt, Interrupted
+from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
 
 Do = Callable[..., dict[str, Any]]
 SCHEMA = {

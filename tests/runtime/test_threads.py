@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from llc.runtime.execution import threads
-from llc.runtime.execution.threads import Threads
+from llc.runtime.execution import io_threads
+from llc.runtime.execution.io_threads import Threads
 
 
 def test_all_is_done_before_it_is_closed() -> None:
@@ -84,7 +84,7 @@ def test_one_that_is_free_is_taken_before_another_is_started() -> None:
 
 def test_one_that_has_nothing_to_do_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """And another one is there for what comes then, however close to that moment it comes."""
-    monkeypatch.setattr(threads, "LINGER", 0.002)
+    monkeypatch.setattr(io_threads, "LINGER", 0.002)
     some = Threads(2)
     done: list[int] = []
     for number in range(100):

@@ -19,7 +19,7 @@ from llc.frontend.source.files import text_source
 from llc.frontend.tasks.tools_file import read_tools
 from llc.runtime.effects import builtin_tools
 from llc.runtime.effects.world import World
-from llc.runtime.host.context import Context, Interrupt, Interrupted
+from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
 
 Use = Callable[..., dict[str, Any]]
 

@@ -20,7 +20,7 @@ from llc.ir.effects import EFFECTS
 from llc.runtime.effects.performers import OBSERVERS, PERFORMERS, observer_of, performer_of
 from llc.runtime.effects.world import World
 from llc.runtime.host.clock import timestamp
-from llc.runtime.host.context import Context, Interrupt, Interrupted, milliseconds
+from llc.runtime.host.effect_context import Context, Interrupt, Interrupted, milliseconds
 
 Perform = Callable[..., dict[str, Any]]
 

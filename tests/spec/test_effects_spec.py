@@ -16,7 +16,7 @@ from llc.ir.effects import EFFECT_ROWS, NOTE_ROWS
 from llc.runtime.effects.script_reader import read_world
 from llc.runtime.effects.scripted_world import NoRule
 from llc.runtime.effects.world import World
-from llc.runtime.host.context import Context, Interrupt
+from llc.runtime.host.effect_context import Context, Interrupt
 
 CHAPTER = SPEC / "effects.md"
 TEXT = text_of("effects.md")

@@ -105,7 +105,7 @@ def test_every_field_of_an_event_is_read() -> None:
         if isinstance(vars(kind)[name], events.Field) and not re.search(rf"\.{name}\b|\b{name}=\w", source)
     ]
     by_name = {"run_resume.unknown", "evaluate.confidence"}  # shown as they are
-    assert set(unread) - by_name == set(), "read these in runtime/journal/history.py"
+    assert set(unread) - by_name == set(), "read these in runtime/journal/run_history.py"
 
 
 def test_every_field_of_an_event_is_written() -> None:

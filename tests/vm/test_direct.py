@@ -24,7 +24,7 @@ from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.jit.codegen.python_text import Text
 from llc.vm.jit.codegen.translate import MOST_STATES, Translator
-from llc.vm.jit.runtime import library
+from llc.vm.jit.runtime import functions
 from llc.vm.jit.runtime.process_state import RUNNING, SHALLOW
 from llc.vm.jit.runtime.tier import Direct
 from llc.vm.jit.runtime.tiered import Machine
@@ -87,7 +87,7 @@ def test_where_translation_fails_the_interpreter_goes_on(
             return Text("", self.whole(0)[0], ["("])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "Translator", Refusing)
+        patch.setattr(functions, "Translator", Refusing)
         assert_alike(image_of_core(node), quantum, [], turns, True)
 
 

@@ -260,7 +260,7 @@ def words(items: Iterable[int] = ()) -> Words:
 
 
 def _sha256(data: bytes) -> bytes:
-    from ...ir.digests import sha256
+    from ...ir.python_internals import sha256
 
     return sha256(data).digest()
 

@@ -95,7 +95,7 @@ class Functions(dict[int, LoadedFunction]):
     """The functions of an image by index, each loaded when it is first looked up.
 
     All machines of an image share them (`Image.loaded`). translators: what the compiled tier keeps for
-    the image (`jit/runtime/library.py`).
+    the image (`jit/runtime/functions.py`).
     """
 
     def __init__(self, image: Image, steps: Mapping[str, Step]) -> None:

@@ -17,7 +17,7 @@ from greenlet import getcurrent
 from ...code.opcodes import BY_NAME
 from ...machine.machine import DEEPER, SLICE, Machine
 from ...machine.outcomes import OutOfFuel
-from .library import Library
+from .functions import Library
 
 TAILCALL = BY_NAME["TAILCALL"].number
 # Frames left over from tail calls are searched for from this depth on, among the innermost _SAMPLE.

@@ -29,7 +29,7 @@ from ...values.faults import TRACE_ENDS, Place, PrimitiveFault, fault_map, show_
 from ...values.values import Value, small_map
 from ..analysis.uniqueness import grown
 from .fuel import DEEP, OUT, SETTLE, TAILCALL, Ticks
-from .library import Library, Untranslatable
+from .functions import Library, Untranslatable
 from .process_state import RUNNING, SHALLOW
 
 TYPE_CHECKING = False

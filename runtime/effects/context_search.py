@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..host.context import Context
+from ..host.effect_context import Context
 from ..memory import recall
 from .parts import Parts
 

@@ -18,7 +18,7 @@ from ..core.checks import Expected
 from ..core.forms import FORMS, INTERNAL, FormRow, Steps, count_words
 from ..core.library import LIBRARY, OPERATIONS, PRIVATE
 from ..core.nodes import Apply, Binding, Core, Library, Literal, Variable
-from ..core.parts import LoopPart, Request
+from ..core.program_parts import LoopPart, Request
 from ..core.reserved_names import CONFIG, WORDS
 from ..core.scope import Alias, FunctionMark, Identifier, Scope, base_symbol, identifier_of
 from ..core.syntax_rules import SyntaxRules, TooLarge, UnevenRepeat

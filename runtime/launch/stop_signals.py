@@ -6,7 +6,7 @@ The second insists: what runs is killed at once. A third ends this process on th
 from __future__ import annotations
 
 from ..host import processes, signals
-from ..host.context import Interrupt
+from ..host.effect_context import Interrupt
 from ..host.errors import EXIT_INTERRUPTED
 from . import early_signals
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import attrs
 
 from ...ir.diagnostics import CompileError, clean, suggest
-from ...ir.digests import sha256
+from ...ir.python_internals import sha256
 from ...ir.records import frozen
 from ...ir.spans import Source
 from ..source.document import Mapping as MappingNode

@@ -16,7 +16,7 @@ from ...vm.values.faults import Fault
 from ..effects.script_reader import load_world
 from ..effects.world import World
 from ..host import files
-from ..host.context import Context, Interrupt, WorldLike
+from ..host.effect_context import Context, Interrupt, WorldLike
 from ..host.paths import LOOPS
 from ..project.compilation import compile_text
 from ..project.limits import Bounds, keeping
