@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ..ir.compile_options import DEFAULT_OPTIONS, CompileOptions
 from ..ir.diagnostics import CompileError, Diagnostic
-from ..ir.python_internals import CollectorRests
 from ..ir.nodes import Program
+from ..ir.python_internals import CollectorRests
 from ..ir.records import frozen
 from ..ir.spans import Source
 from .loop.load import load, with_options

@@ -9,8 +9,8 @@ import os
 import stat
 
 from ...ir.diagnostics import CompileError, Diagnostic
-from ...ir.python_internals import sha256
 from ...ir.project_paths import FLOW_SUFFIX
+from ...ir.python_internals import sha256
 from ...ir.spans import Source, Span
 
 MAX_BYTES = 16 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""Signatures of the built-in tools, which `runtime/effects/builtin_tools.py` and the shell perform."""
+"""Signatures of the built-in tools, which `runtime/effects/tools/builtin_tools.py` and the shell perform."""
 
 from __future__ import annotations
 

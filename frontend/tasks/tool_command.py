@@ -3,7 +3,7 @@
 A list is a program with its arguments and no shell: each item is one word, whatever the values hold.
 A text is a shell command: each `${parameter}` is quoted for its context, and refused where no quoting
 is safe (`shell/contexts.py`). `$${` is a literal `${`. The pieces are texts, and `{"of": parameter}` for
-values, which `runtime/effects/tool.py` inserts.
+values, which `runtime/effects/tools/tool.py` inserts.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ import contextlib
 
 from ..host import clock, pipes, processes, signals, terminal
 from ..host.effect_context import TICK, Context, Interrupted, milliseconds
-from .builtin_tools import ToolError
 from .process import NotStarted, Runner, end_process_group
+from .tools.builtin_tools import ToolError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # `module:function` by kind; modules are relative to `runtime`.
 PERFORMERS = {
     "shell": "effects.shell:perform",
-    "tool": "effects.tool:perform",
+    "tool": "effects.tools.tool:perform",
     "task": "effects.task:perform",
     "context": "effects.context_search:perform",
     "agent": "effects.agent:perform",

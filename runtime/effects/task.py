@@ -25,7 +25,7 @@ from .parts import Parts
 from .performers import turns_of
 from .process import Runner
 from .shell import Shell, shell_of
-from .tool import in_shell
+from .tools.tool import in_shell
 
 if TYPE_CHECKING:
     from ..models.worker_pool import SharedWorkers

@@ -1,6 +1,7 @@
 """Signal handlers before a run has started: nothing was performed, so the process exits at once.
 
-They are active until `stop_signals` takes over, and exit with the code and the JSON object of an interrupted run.
+They are active until `stop_signals` takes over, and exit with the code and the JSON object of an
+interrupted run.
 An exception would not do: it could be raised in the middle of an import and leave a traceback.
 """
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...frontend.tasks.mcp_servers import McpServer, McpTools, listing_path, listing_text, offered
 from ...ir.diagnostics import clean, suggest
-from ..effects import mcp
-from ..effects.builtin_tools import ToolError
+from ..effects.tools import mcp_client
+from ..effects.tools.builtin_tools import ToolError
 from ..host.effect_context import Context
 from ..host.errors import EXIT_USAGE, UserError
 from ..host.paths import LOOPS, ROOT, make_private
@@ -54,7 +54,7 @@ def refresh(servers: list[McpServer]) -> list[dict[str, Any]]:
             )
             row: dict[str, Any] = {"server": server.name, "tools": None, "error": None}
             try:
-                tools = mcp.listed(server, context)
+                tools = mcp_client.listed(server, context)
                 path = listing_path(os.path.join(ROOT, LOOPS), server.name)
                 make_private(os.path.join(ROOT, LOOPS, ".cache"))
                 write_file(path, listing_text(server, tools).encode("utf-8", "replace"))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from llc.frontend.source.files import text_source
 from llc.frontend.tasks.tools_file import read_tools
-from llc.runtime.effects import builtin_tools
+from llc.runtime.effects.tools import builtin_tools
 from llc.runtime.effects.world import World
 from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import json
 
-from ...vm.primitives.shell_words import shell_double, shell_heredoc, shell_single, shell_word
-from ...vm.values.faults import PrimitiveFault
-from ..host import clock, environment
-from ..host.effect_context import Context
-from ..models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
+from ....vm.primitives.shell_words import shell_double, shell_heredoc, shell_single, shell_word
+from ....vm.values.faults import PrimitiveFault
+from ...host import clock, environment
+from ...host.effect_context import Context
+from ...models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
+from ..parts import Parts
+from ..process import NotStarted
+from ..shell import Shell, shell_of
 from .builtin_tools import TOOLS, ToolError
-from .parts import Parts
-from .process import NotStarted
-from .shell import Shell, shell_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .mcp import Servers
+    from .mcp_client import Servers
 
 # Seconds that a custom tool may take where its declaration does not say.
 DEFAULT_TIMEOUT = 600.0
@@ -47,7 +47,7 @@ def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, A
 
 def _servers_of(parts: Parts) -> Servers:
     """The MCP servers of the run; the client of the protocol is loaded with them."""
-    from .mcp import Servers
+    from .mcp_client import Servers
 
     return parts.keep_common("servers", Servers)
 
@@ -78,7 +78,7 @@ class Tools:
             if name in TOOLS:
                 result = {"value": TOOLS[name](args["args"])}
             elif name.startswith("aider:"):
-                from . import aider
+                from .. import aider
 
                 result = {"value": aider.perform(name, args, context, self._shell.runner)}
             elif not isinstance(definition, dict):
@@ -127,7 +127,7 @@ class Tools:
 
     def _python(self, definition: dict[str, Any], args: dict[str, Any], context: Context) -> dict[str, Any]:
         if self._worker is None:
-            self._worker = Worker("effects.tool_worker", dict(environment.environb))
+            self._worker = Worker("effects.tools.tool_worker", dict(environment.environb))
         limits = _limits(args)
         request = {"entry": definition["python"], "args": args["args"], "env": context.variables}
         seconds = None

@@ -10,8 +10,8 @@ import os.path
 import stat
 from itertools import count, islice
 
-from ..host import files, processes
-from ..host.errors import reason
+from ...host import files, processes
+from ...host.errors import reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

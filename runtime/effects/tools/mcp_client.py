@@ -9,18 +9,18 @@ from __future__ import annotations
 import contextlib
 import re
 
-from ..host import environment, processes, signals, threads
-from ..host.effect_context import TICK, Context, Interrupted
-from ..host.paths import ROOT
-from ..models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
-from ..project import configuration
+from ...host import environment, processes, signals, threads
+from ...host.effect_context import TICK, Context, Interrupted
+from ...host.paths import ROOT
+from ...models.worker import START_LIMIT, Worker, WorkerEnded, WorkerTimeout
+from ...project import configuration
 from .builtin_tools import ToolError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...frontend.tasks.mcp_servers import McpServer
+    from ....frontend.tasks.mcp_servers import McpServer
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 # Seconds that a server may take to start, if its `timeout` is not longer.
@@ -122,7 +122,7 @@ class _Server:
     def __init__(self, name: str) -> None:
         self._name = name
         self._turn = threads.Lock()
-        self._worker = Worker("effects.mcp_worker", dict(environment.environb))
+        self._worker = Worker("effects.tools.mcp_worker", dict(environment.environb))
         self._process: tuple[int, str] | None = None
 
     def ask(

@@ -13,8 +13,8 @@ import concurrent.futures
 import contextlib
 from typing import Any
 
-from ..host import environment, files, pipes, processes, threads
-from ..models.worker import serve
+from ...host import environment, files, pipes, processes, threads
+from ...models.worker import serve
 
 # Seconds that a server has to show that it listens, after a call that took too long.
 _LISTENING = 2.0

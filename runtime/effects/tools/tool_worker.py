@@ -15,9 +15,9 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from ..host import environment, files
-from ..host.paths import LOOPS
-from ..models.worker import MAX_DEPTH, MAX_MESSAGE, serve
+from ...host import environment, files
+from ...host.paths import LOOPS
+from ...models.worker import MAX_DEPTH, MAX_MESSAGE, serve
 
 MAX_TRACE = 4000
 
