@@ -11,7 +11,7 @@ import os.path
 from ..host import environment, files
 from ..host.errors import UserError, reason
 from ..host.paths import LOOPS, SOURCE_SUFFIXES
-from ..runs.loops import is_path
+from ..runs.loop_names import is_path
 from . import output
 
 TYPE_CHECKING = False
