@@ -28,6 +28,7 @@ from ..source.schema import (
     block,
     choice,
     of,
+    optional,
 )
 from .schema import Convergence, ExitCode, Loop, LoopSettings, StateSpec
 
@@ -39,10 +40,7 @@ class CallSpec(Spec):
     call: str = attrs.field(
         metadata=of(TEXT, "A function of a file, such as `flows.sexp#summarise`; see `call` of a state.")
     )
-    args: Any = attrs.field(
-        default=None,
-        metadata=of(ARGUMENTS, "What it is called with: a list, or a mapping by parameter names."),
-    )
+    args: Any = optional(ARGUMENTS, "What it is called with: a list, or a mapping by parameter names.")
 
 
 @frozen(kw_only=True)
@@ -57,12 +55,9 @@ class CheckSpec(Spec):
     """A shell command where a paradigm takes a check, with the meaning of its exit codes."""
 
     run: str = attrs.field(metadata=of(TEMPLATE, "The command, whatever it begins with."))
-    success: tuple[int, ...] | None = attrs.field(
-        default=None, metadata=of(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
-    )
-    failure: tuple[int, ...] | None = attrs.field(
-        default=None,
-        metadata=of(EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`. All others are errors."),
+    success: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
+    failure: tuple[int, ...] | None = optional(
+        EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`. All others are errors."
     )
 
 
@@ -71,11 +66,8 @@ class PromptSpec(Spec):
     """An instruction for the agent where a paradigm takes an action."""
 
     prompt: str = attrs.field(metadata=of(TEMPLATE, "What the agent should do, in words."))
-    feedback: bool | None = attrs.field(
-        default=None,
-        metadata=of(
-            BOOLEAN, "Whether the last check's result follows the prompt; absent: in repairs, not in checks."
-        ),
+    feedback: bool | None = optional(
+        BOOLEAN, "Whether the last check's result follows the prompt; absent: in repairs, not in checks."
     )
 
 
@@ -90,9 +82,7 @@ CHECK = Type("either", options=(TEMPLATE, *map(block, (CheckSpec, PromptSpec, Ca
 class GoalSpec(LoopSettings):
     """`paradigm: goal`: a state of the world to reach, and tools that look and repair."""
 
-    name: str | None = attrs.field(
-        default=None, metadata=of(NAME, "The loop's name; absent: `goal-` and the goal's words.")
-    )
+    name: str | None = optional(NAME, "The loop's name; absent: `goal-` and the goal's words.")
     goal: str = attrs.field(metadata=of(TEXT, "What should be true."))
     tools: tuple[JudgedSpec, ...] = attrs.field(
         metadata=of(Type("list", CHECK, least=1), "The first checks, the others repair, one after another.")
@@ -107,12 +97,9 @@ class ConvergenceSpec(LoopSettings):
     check: ActionSpec = attrs.field(metadata=of(ACTION, "The command whose output is the metric."))
     toward: int | float | str = attrs.field(metadata=of(MEASURE, "The target."))
     using: ActionSpec = attrs.field(metadata=of(ACTION, "The action that moves the metric."))
-    tolerance: int | float | str = attrs.field(
-        default=0, metadata=of(Type("measure", least=0), "How near counts as reached.")
-    )
-    direction: str | None = attrs.field(
-        default=None,
-        metadata=of(choice("minimize", "maximize"), "Which way is progress; absent: `minimize`."),
+    tolerance: int | float | str = optional(Type("measure", least=0), "How near counts as reached.", 0)
+    direction: str | None = optional(
+        choice("minimize", "maximize"), "Which way is progress; absent: `minimize`."
     )
 
 
@@ -140,9 +127,7 @@ class Until(Spec):
     """`until`: when the steps have done their work."""
 
     check: JudgedSpec = attrs.field(metadata=of(CHECK, "The action that tells."))
-    passes: bool = attrs.field(
-        default=True, metadata=of(BOOLEAN, "Whether its `success` or its `failure` ends the loop.")
-    )
+    passes: bool = optional(BOOLEAN, "Whether its `success` or its `failure` ends the loop.", True)
 
 
 @frozen(kw_only=True)
@@ -160,13 +145,9 @@ class ImperativeSpec(LoopSettings):
 class NaturalSpec(LoopSettings):
     """`paradigm: natural`: what the loop is for in words; what a model makes of them is pinned."""
 
-    name: str | None = attrs.field(
-        default=None, metadata=of(NAME, "The loop's name; absent: the one that the model found.")
-    )
+    name: str | None = optional(NAME, "The loop's name; absent: the one that the model found.")
     description: str = attrs.field(metadata=of(TEXT, "What the loop should do."))
-    tools: tuple[str, ...] | None = attrs.field(
-        default=None, metadata=of(Type("list", TEMPLATE, least=1), "Actions that it may use.")
-    )
+    tools: tuple[str, ...] | None = optional(Type("list", TEMPLATE, least=1), "Actions that it may use.")
 
 
 WrittenSpec = Loop | GoalSpec | ConvergenceSpec | InvariantsSpec | ImperativeSpec

@@ -31,6 +31,7 @@ from ..source.schema import (
     block,
     choice,
     of,
+    optional,
 )
 
 DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
@@ -44,26 +45,23 @@ CURRENT = "$current"
 class LlmSettings(Spec):
     """`llm`: how a model judges output."""
 
-    enabled: bool = attrs.field(
-        default=True,
-        metadata=of(BOOLEAN, "Whether a model may be asked; `false` judges slash commands by exit code."),
+    enabled: bool = optional(
+        BOOLEAN, "Whether a model may be asked; `false` judges slash commands by exit code.", True
     )
-    model: str | None = attrs.field(
-        default=None,
-        metadata=of(TEXT, "The model; absent or `${DEFAULT_LLM_MODEL}` is the built-in default."),
-    )
-    max_tokens: int = attrs.field(default=256, metadata=of(COUNT, "The most tokens a judgement may take."))
-    timeout: float = attrs.field(default=30, metadata=of(DURATION, "Seconds for one judgement."))
+    model: str | None = optional(TEXT, "The model; absent or `${DEFAULT_LLM_MODEL}` is the built-in default.")
+    max_tokens: int = optional(COUNT, "The most tokens a judgement may take.", 256)
+    timeout: float = optional(DURATION, "Seconds for one judgement.", 30)
 
 
 @frozen(kw_only=True)
 class AgentSettings(Spec):
     """`agent`: the program that runs slash commands; the command is its last argument."""
 
-    program: str = attrs.field(default="claude", metadata=of(TEXT, "The program."))
-    args: tuple[str, ...] = attrs.field(
-        default=("--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose", "-p"),
-        metadata=of(Type("list", TEXT), "Its arguments before the command, or around it: `{prompt}`."),
+    program: str = optional(TEXT, "The program.", "claude")
+    args: tuple[str, ...] = optional(
+        Type("list", TEXT),
+        "Its arguments before the command, or around it: `{prompt}`.",
+        ("--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose", "-p"),
     )
 
 
@@ -71,14 +69,10 @@ class AgentSettings(Spec):
 class Budget(Spec):
     """`budget`: what agent and model calls together may use in a run, as they report it."""
 
-    usd: float | None = attrs.field(
-        default=None, metadata=of(Type("number", above=0, most=1e12), "US dollars at most.")
-    )
-    tokens: int | None = attrs.field(default=None, metadata=of(COUNT, "Tokens at most, in and out."))
-    calls: int | None = attrs.field(default=None, metadata=of(COUNT, "Calls at most."))
-    seconds: float | None = attrs.field(
-        default=None, metadata=of(Type("number", above=0, most=1e12), "Seconds that calls take at most.")
-    )
+    usd: float | None = optional(Type("number", above=0, most=1e12), "US dollars at most.")
+    tokens: int | None = optional(COUNT, "Tokens at most, in and out.")
+    calls: int | None = optional(COUNT, "Calls at most.")
+    seconds: float | None = optional(Type("number", above=0, most=1e12), "Seconds that calls take at most.")
 
     @property
     def bounds(self) -> dict[str, float]:
@@ -100,19 +94,15 @@ class Evaluator(Spec):
     verdicts: ClassVar[tuple[str, ...] | None] = ("success", "failure")
     details: ClassVar[tuple[str, ...]] = ()
 
-    source: str | None = attrs.field(
-        default=None,
-        metadata=of(TEMPLATE, "What to judge instead of this state's own output."),
-    )
+    source: str | None = optional(TEMPLATE, "What to judge instead of this state's own output.")
 
 
 @frozen(kw_only=True)
 class OutputEvaluator(Evaluator):
     """An evaluator that reads output, and so must know a crash from an answer."""
 
-    ignore_exit: bool = attrs.field(
-        default=False,
-        metadata=of(BOOLEAN, "Judge the output even of a command that crashed (126, 127, a signal)."),
+    ignore_exit: bool = optional(
+        BOOLEAN, "Judge the output even of a command that crashed (126, 127, a signal).", False
     )
 
 
@@ -123,12 +113,8 @@ class ExitCode(Evaluator):
     type: ClassVar[str] = "exit_code"
     details: ClassVar[tuple[str, ...]] = ("exit_code",)
 
-    success: tuple[int, ...] | None = attrs.field(
-        default=None, metadata=of(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
-    )
-    failure: tuple[int, ...] | None = attrs.field(
-        default=None, metadata=of(EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`.")
-    )
+    success: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
+    failure: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`.")
 
 
 @frozen(kw_only=True)
@@ -150,12 +136,8 @@ class OutputJson(OutputEvaluator):
     details: ClassVar[tuple[str, ...]] = ("value", "path", "target", "operator")
 
     path: str = attrs.field(metadata=of(TEMPLATE, "A jq expression; the first value it gives counts."))
-    operator: str = attrs.field(
-        default="eq",
-        metadata=of(
-            choice("eq", "ne", "lt", "le", "gt", "ge"),
-            "The comparison; order needs numbers.",
-        ),
+    operator: str = optional(
+        choice("eq", "ne", "lt", "le", "gt", "ge"), "The comparison; order needs numbers.", "eq"
     )
     target: Any = attrs.field(metadata=of(JSON, "What to compare with: any JSON value or a template."))
 
@@ -168,15 +150,9 @@ class OutputContains(OutputEvaluator):
     details: ClassVar[tuple[str, ...]] = ("matched", "pattern")
 
     pattern: str = attrs.field(metadata=of(TEMPLATE, "A substring or an RE2 regular expression."))
-    negate: bool = attrs.field(
-        default=False, metadata=of(BOOLEAN, "`success` when the pattern is not found.")
-    )
-    match: str = attrs.field(
-        default="auto",
-        metadata=of(
-            choice("auto", "substring", "regex"),
-            "What the pattern is; `auto` takes it as either.",
-        ),
+    negate: bool = optional(BOOLEAN, "`success` when the pattern is not found.", False)
+    match: str = optional(
+        choice("auto", "substring", "regex"), "What the pattern is; `auto` takes it as either.", "auto"
     )
 
 
@@ -189,17 +165,11 @@ class Convergence(OutputEvaluator):
     details: ClassVar[tuple[str, ...]] = ("current", "previous", "target", "delta")
 
     target: int | float | str = attrs.field(metadata=of(MEASURE, "The value to reach."))
-    tolerance: int | float | str = attrs.field(
-        default=0, metadata=of(Type("measure", least=0), "How near counts as reached.")
+    tolerance: int | float | str = optional(Type("measure", least=0), "How near counts as reached.", 0)
+    previous: int | float | str | None = optional(
+        MEASURE, "The measurement before; absent: the last one this state made."
     )
-    previous: int | float | str | None = attrs.field(
-        default=None,
-        metadata=of(MEASURE, "The measurement before; absent: the last one this state made."),
-    )
-    direction: str = attrs.field(
-        default="minimize",
-        metadata=of(choice("minimize", "maximize"), "Which way is progress."),
-    )
+    direction: str = optional(choice("minimize", "maximize"), "Which way is progress.", "minimize")
 
 
 @frozen(kw_only=True)
@@ -210,21 +180,15 @@ class LlmStructured(Evaluator):
     verdicts: ClassVar[tuple[str, ...] | None] = None
     details: ClassVar[tuple[str, ...]] = ("confidence", "confident", "reason", "raw", "error", "message")
 
-    prompt: str | None = attrs.field(
-        default=None,
-        metadata=of(TEMPLATE, "The question; absent: whether the action succeeded."),
+    prompt: str | None = optional(TEMPLATE, "The question; absent: whether the action succeeded.")
+    schema: dict[str, Any] | None = optional(
+        Type("map", JSON), "JSON Schema of the answer, an object with a `verdict`."
     )
-    schema: dict[str, Any] | None = attrs.field(
-        default=None,
-        metadata=of(Type("map", JSON), "JSON Schema of the answer, an object with a `verdict`."),
+    min_confidence: float = optional(
+        Type("number", least=0, most=1), "From which confidence on a verdict is confident.", 0.5
     )
-    min_confidence: float = attrs.field(
-        default=0.5,
-        metadata=of(Type("number", least=0, most=1), "From which confidence on a verdict is confident."),
-    )
-    uncertain_suffix: bool = attrs.field(
-        default=False,
-        metadata=of(BOOLEAN, "Whether a verdict below it gets `_uncertain` appended."),
+    uncertain_suffix: bool = optional(
+        BOOLEAN, "Whether a verdict below it gets `_uncertain` appended.", False
     )
 
 
@@ -307,115 +271,71 @@ class StateSpec(Spec):
     }
 
     name: str
-    action: str | None = attrs.field(
-        default=None,
-        metadata=of(TEMPLATE, "A shell command, a slash command such as `/ll:check_code fix`, or a prompt."),
+    action: str | None = optional(
+        TEMPLATE, "A shell command, a slash command such as `/ll:check_code fix`, or a prompt."
     )
-    action_type: str | None = attrs.field(
-        default=None,
-        metadata=of(
-            choice("shell", "prompt", "slash", "slash_command", "ask"),
-            "Which it is, where its look does not say it: `prompt`, `slash` and `slash_command` give it to "
-            "the agent, `ask` puts it as a question to a person.",
+    action_type: str | None = optional(
+        choice("shell", "prompt", "slash", "slash_command", "ask"),
+        "Which it is, where its look does not say it: `prompt`, `slash` and `slash_command` give it to "
+        "the agent, `ask` puts it as a question to a person.",
+    )
+    feedback: bool = optional(
+        BOOLEAN,
+        "Whether the last check's command, exit code and the end of its output follow a prompt, as data.",
+        False,
+    )
+    choices: tuple[str, ...] | None = optional(
+        Type("list", TEXT, least=1), "What a question may be answered with; absent: any text."
+    )
+    default: str | None = optional(TEMPLATE, "The answer if none is given within `timeout`, or only Enter.")
+    call: str | None = optional(
+        TEXT, "Instead of an action: a function of a file, such as `flows.sexp#summarise`."
+    )
+    args: Any = optional(
+        ARGUMENTS, "What the function is called with: a list, or a mapping by parameter names."
+    )
+    capture: str | None = optional(TEXT, "Keep the action's result as `${captured.<name>.…}`.")
+    timeout: float | None = optional(
+        DURATION, "Seconds for the action; its whole process group is ended then."
+    )
+    evaluate: NamedEvaluator | None = optional(
+        Type("tagged", specs=tuple(EVALUATORS.values()), tag="type"),
+        "How to judge the action; see the evaluators.",
+    )
+    route: dict[str, str] | None = optional(
+        Type(
+            "map",
+            TARGET,
+            pattern=r"\S(?:.*\S)?",
+            says="a mapping from verdicts (without blanks around them) to states",
         ),
+        "Verdict to next state; `_` takes any other verdict, `_error` takes errors.",
     )
-    feedback: bool = attrs.field(
-        default=False,
-        metadata=of(
-            BOOLEAN,
-            "Whether the last check's command, exit code and the end of its output follow a prompt, as data.",
-        ),
+    on_success: str | None = optional(TARGET, "Next state on `success`; also written `on_yes`.")
+    on_failure: str | None = optional(TARGET, "Next state on `failure`; also written `on_no`.")
+    on_error: str | None = optional(TARGET, "Next state on an error.")
+    next: str | None = optional(TARGET, "Next state whatever happened; nothing is judged.")
+    terminal: bool = optional(BOOLEAN, "The loop ends here, after the state's action if it has one.", False)
+    status: str | None = optional(
+        choice("success", "failure"), "How the loop ends in this terminal; absent: `success`."
     )
-    choices: tuple[str, ...] | None = attrs.field(
-        default=None,
-        metadata=of(Type("list", TEXT, least=1), "What a question may be answered with; absent: any text."),
+    on_maintain: str | None = optional(
+        TARGET, "Where the next cycle begins, in a terminal of a loop that maintains."
     )
-    default: str | None = attrs.field(
-        default=None,
-        metadata=of(TEMPLATE, "The answer if none is given within `timeout`, or only Enter."),
+    on_unknown: str | None = optional(
+        choice("rerun", "ask", "fail"),
+        "What a resumed run does with an action that may have run; absent: `rerun`.",
     )
-    call: str | None = attrs.field(
-        default=None,
-        metadata=of(TEXT, "Instead of an action: a function of a file, such as `flows.sexp#summarise`."),
+    permissions: str | None = optional(
+        choice("skip", "edit", "plan", "ask"),
+        "What the agent may do without asking: all, edits, plans only, or as set; absent: the loop's.",
     )
-    args: Any = attrs.field(
-        default=None,
-        metadata=of(ARGUMENTS, "What the function is called with: a list, or a mapping by parameter names."),
+    model: str | None = optional(TEXT, "The agent's model; absent: the loop's.")
+    allowed_tools: tuple[str, ...] | None = optional(
+        Type("list", TEXT, least=1), "Tools that the agent may use as well, such as `Bash(pytest *)`."
     )
-    capture: str | None = attrs.field(
-        default=None, metadata=of(TEXT, "Keep the action's result as `${captured.<name>.…}`.")
-    )
-    timeout: float | None = attrs.field(
-        default=None,
-        metadata=of(DURATION, "Seconds for the action; its whole process group is ended then."),
-    )
-    evaluate: NamedEvaluator | None = attrs.field(
-        default=None,
-        metadata=of(
-            Type("tagged", specs=tuple(EVALUATORS.values()), tag="type"),
-            "How to judge the action; see the evaluators.",
-        ),
-    )
-    route: dict[str, str] | None = attrs.field(
-        default=None,
-        metadata=of(
-            Type(
-                "map",
-                TARGET,
-                pattern=r"\S(?:.*\S)?",
-                says="a mapping from verdicts (without blanks around them) to states",
-            ),
-            "Verdict to next state; `_` takes any other verdict, `_error` takes errors.",
-        ),
-    )
-    on_success: str | None = attrs.field(
-        default=None, metadata=of(TARGET, "Next state on `success`; also written `on_yes`.")
-    )
-    on_failure: str | None = attrs.field(
-        default=None, metadata=of(TARGET, "Next state on `failure`; also written `on_no`.")
-    )
-    on_error: str | None = attrs.field(default=None, metadata=of(TARGET, "Next state on an error."))
-    next: str | None = attrs.field(
-        default=None, metadata=of(TARGET, "Next state whatever happened; nothing is judged.")
-    )
-    terminal: bool = attrs.field(
-        default=False, metadata=of(BOOLEAN, "The loop ends here, after the state's action if it has one.")
-    )
-    status: str | None = attrs.field(
-        default=None,
-        metadata=of(
-            choice("success", "failure"),
-            "How the loop ends in this terminal; absent: `success`.",
-        ),
-    )
-    on_maintain: str | None = attrs.field(
-        default=None,
-        metadata=of(TARGET, "Where the next cycle begins, in a terminal of a loop that maintains."),
-    )
-    on_unknown: str | None = attrs.field(
-        default=None,
-        metadata=of(
-            choice("rerun", "ask", "fail"),
-            "What a resumed run does with an action that may have run; absent: `rerun`.",
-        ),
-    )
-    permissions: str | None = attrs.field(
-        default=None,
-        metadata=of(
-            choice("skip", "edit", "plan", "ask"),
-            "What the agent may do without asking: all, edits, plans only, or as set; absent: the loop's.",
-        ),
-    )
-    model: str | None = attrs.field(default=None, metadata=of(TEXT, "The agent's model; absent: the loop's."))
-    allowed_tools: tuple[str, ...] | None = attrs.field(
-        default=None,
-        metadata=of(
-            Type("list", TEXT, least=1), "Tools that the agent may use as well, such as `Bash(pytest *)`."
-        ),
-    )
-    budget: Budget | None = attrs.field(
-        default=None,
-        metadata=of(block(Budget), "What the state's own agent and model calls may use; see `budget`."),
+    budget: Budget | None = optional(
+        block(Budget), "What the state's own agent and model calls may use; see `budget`."
     )
 
     @property
@@ -469,88 +389,47 @@ class StateSpec(Spec):
 class LoopSettings(Spec):
     """What every paradigm may set; it reaches the FSM unchanged."""
 
-    description: str | None = attrs.field(default=None, metadata=of(Type("text"), "What the loop is for."))
-    scope: tuple[str, ...] | None = attrs.field(
-        default=None,
-        metadata=of(Type("list", TEXT), 'Paths the loop works on, for locks; `[]`: none; absent: `["."]`.'),
+    description: str | None = optional(Type("text"), "What the loop is for.")
+    scope: tuple[str, ...] | None = optional(
+        Type("list", TEXT), 'Paths the loop works on, for locks; `[]`: none; absent: `["."]`.'
     )
-    context: dict[str, Any] = attrs.field(
-        factory=dict,
-        metadata=of(Type("map", JSON), "The author's variables, `${context.<name>}`; may hold `${…}`."),
+    context: dict[str, Any] = optional(
+        Type("map", JSON), "The author's variables, `${context.<name>}`; may hold `${…}`.", factory=dict
     )
-    max_iterations: int = attrs.field(
-        default=50, metadata=of(COUNT, "Iterations at most, per cycle where the loop maintains.")
+    max_iterations: int = optional(COUNT, "Iterations at most, per cycle where the loop maintains.", 50)
+    max_steps: int | None = optional(COUNT, "States entered at most, over the whole run.")
+    backoff: float | None = optional(PAUSE, "Seconds to wait between two iterations.")
+    timeout: float | None = optional(
+        DURATION, "Seconds for the whole run, time inside actions and model calls included."
     )
-    max_steps: int | None = attrs.field(
-        default=None, metadata=of(COUNT, "States entered at most, over the whole run.")
+    maintain: bool = optional(BOOLEAN, "Start again where a terminal says `on_maintain`.", False)
+    maintain_delay: float | None = optional(PAUSE, "Seconds to wait between two cycles; absent: `backoff`.")
+    llm: LlmSettings = optional(
+        block(LlmSettings), "How a model judges output; see `llm`.", factory=LlmSettings
     )
-    backoff: float | None = attrs.field(
-        default=None, metadata=of(PAUSE, "Seconds to wait between two iterations.")
+    agent: str | AgentSettings | None = optional(
+        Type("either", options=(TEXT, block(AgentSettings)), says="a text or a mapping"),
+        "What runs slash commands: a name of `.loops/config.yaml`, or see `agent`.",
     )
-    timeout: float | None = attrs.field(
-        default=None,
-        metadata=of(DURATION, "Seconds for the whole run, time inside actions and model calls included."),
+    permissions: str | None = optional(
+        choice("skip", "edit", "plan", "ask"),
+        "What agents may do without asking: all, edits, plans only, or as set; absent: `skip`.",
     )
-    maintain: bool = attrs.field(
-        default=False, metadata=of(BOOLEAN, "Start again where a terminal says `on_maintain`.")
+    model: str | None = optional(TEXT, "The agent's model; absent: its own choice.")
+    allowed_tools: tuple[str, ...] | None = optional(
+        Type("list", TEXT, least=1), "Tools that the agent may use as well, such as `Bash(pytest *)`."
     )
-    maintain_delay: float | None = attrs.field(
-        default=None, metadata=of(PAUSE, "Seconds to wait between two cycles; absent: `backoff`.")
+    on_handoff: str = optional(
+        choice("end", "pause", "continue"), "What the loop does when an agent says `CONTEXT_HANDOFF:`.", "end"
     )
-    llm: LlmSettings = attrs.field(
-        factory=LlmSettings,
-        metadata=of(block(LlmSettings), "How a model judges output; see `llm`."),
+    max_handoffs: int = optional(
+        Type("integer", least=1, most=20), "Further sessions for one action at most.", 5
     )
-    agent: str | AgentSettings | None = attrs.field(
-        default=None,
-        metadata=of(
-            Type("either", options=(TEXT, block(AgentSettings)), says="a text or a mapping"),
-            "What runs slash commands: a name of `.loops/config.yaml`, or see `agent`.",
-        ),
-    )
-    permissions: str | None = attrs.field(
-        default=None,
-        metadata=of(
-            choice("skip", "edit", "plan", "ask"),
-            "What agents may do without asking: all, edits, plans only, or as set; absent: `skip`.",
-        ),
-    )
-    model: str | None = attrs.field(
-        default=None, metadata=of(TEXT, "The agent's model; absent: its own choice.")
-    )
-    allowed_tools: tuple[str, ...] | None = attrs.field(
-        default=None,
-        metadata=of(
-            Type("list", TEXT, least=1), "Tools that the agent may use as well, such as `Bash(pytest *)`."
-        ),
-    )
-    on_handoff: str = attrs.field(
-        default="end",
-        metadata=of(
-            choice("end", "pause", "continue"),
-            "What the loop does when an agent says `CONTEXT_HANDOFF:`.",
-        ),
-    )
-    max_handoffs: int = attrs.field(
-        default=5,
-        metadata=of(
-            Type("integer", least=1, most=20),
-            "Further sessions for one action at most.",
-        ),
-    )
-    budget: Budget | None = attrs.field(
-        default=None,
-        metadata=of(block(Budget), "What agent and model calls may use; see `budget`."),
-    )
-    on_error: str | None = attrs.field(
-        default=None, metadata=of(TARGET, "The state that takes errors no state routes.")
-    )
-    dialect: str | None = attrs.field(
-        default=None,
-        metadata=of(
-            choice("llc", "little-loops"),
-            "Whose meaning `next` with `on_error`, and terminals named `failed`, have; absent: `llc`'s.",
-        ),
+    budget: Budget | None = optional(block(Budget), "What agent and model calls may use; see `budget`.")
+    on_error: str | None = optional(TARGET, "The state that takes errors no state routes.")
+    dialect: str | None = optional(
+        choice("llc", "little-loops"),
+        "Whose meaning `next` with `on_error`, and terminals named `failed`, have; absent: `llc`'s.",
     )
 
 

@@ -1,8 +1,8 @@
 """Schemas of YAML and JSON files: one attrs class per block, one field per key.
 
-A field's metadata holds its `Type` and its documentation, made by `of`. Everything else derives from
-these classes: the reader (`schema_reader`), the JSON Schemas for editors and the tables of the
-specification (`json_schema`). Loops, configuration, tools, worlds, cases and jobs are declared this
+A field's metadata, made by `of` or `optional`, holds its `Type` and its documentation. Everything else
+derives from these classes: the reader (`schema_reader`), the JSON Schemas for editors and the tables of
+the specification (`json_schema`). Loops, configuration, tools, worlds, cases and jobs are declared this
 way, each in the package that uses it. Must not be in here: YAML, the keys of any particular file.
 
 Every object knows its place in the text: `span` is the whole block, `spans[field]` the value of a key
@@ -12,7 +12,7 @@ lists `steps[0]`. A block that is named by its key has the place of that key in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import attrs
@@ -97,6 +97,11 @@ def block(cls: type[Any]) -> Type:
 def of(type: Type, doc: str) -> dict[str, Any]:
     """Metadata of a field that is a key of the file."""
     return {"type": type, "doc": doc}
+
+
+def optional(type: Type, doc: str, default: Any = None, *, factory: Callable[[], Any] | None = None) -> Any:
+    """A field that is a key which may be absent."""
+    return attrs.field(default=attrs.Factory(factory) if factory else default, metadata=of(type, doc))
 
 
 @frozen(kw_only=True)

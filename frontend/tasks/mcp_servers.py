@@ -22,7 +22,7 @@ from ...ir.records import frozen
 from ...ir.spans import Source
 from ..source.document import Mapping as MappingNode
 from ..source.files import is_file, is_there, read_source
-from ..source.schema import TEXT, Spec, Type, block, of
+from ..source.schema import TEXT, Spec, Type, block, of, optional
 from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import read_document
 from .names import is_name, is_parameter_name
@@ -45,17 +45,14 @@ class McpServer(Spec):
 
     name: str
     command: str = attrs.field(metadata=of(TEXT, "The program."))
-    args: tuple[str, ...] = attrs.field(default=(), metadata=of(Type("list", Type("text")), "Its arguments."))
-    env: Mapping[str, str] = attrs.field(
+    args: tuple[str, ...] = optional(Type("list", Type("text")), "Its arguments.", ())
+    env: Mapping[str, str] = optional(
+        Type("map", Type("text")),
+        "Variables in addition to llc's own; `$NAME` is a variable of llc's.",
         factory=dict,
-        metadata=of(
-            Type("map", Type("text")), "Variables in addition to llc's own; `$NAME` is a variable of llc's."
-        ),
     )
-    cwd: str | None = attrs.field(default=None, metadata=of(TEXT, "The folder to start it in."))
-    timeout: float = attrs.field(
-        default=DEFAULT_TIMEOUT, metadata=of(Type("number", above=0, most=1e6), "Seconds for one request.")
-    )
+    cwd: str | None = optional(TEXT, "The folder to start it in.")
+    timeout: float = optional(Type("number", above=0, most=1e6), "Seconds for one request.", DEFAULT_TIMEOUT)
 
     @property
     def digest(self) -> str:

@@ -24,7 +24,7 @@ from ...ir.effects import ON_UNKNOWN
 from ...ir.records import frozen
 from ...ir.spans import Source
 from ..source.document import Mapping, Node, Places, Refused, Sequence
-from ..source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, fields_of, of
+from ..source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, fields_of, of, optional
 from ..source.schema_reader import BAD, SchemaReader
 from ..source.yaml_tree import read_document
 from .names import is_parameter_name, refused_name
@@ -43,12 +43,10 @@ class ParameterSpec(Spec):
 
     noun: ClassVar[str] = "a parameter"
 
-    type: str = attrs.field(default="any", metadata=of(_TYPE, "What it may be; absent: any value."))
-    required: bool | None = attrs.field(
-        default=None, metadata=of(BOOLEAN, "Whether a call must give it; absent: unless it has a default.")
-    )
-    default: Any = attrs.field(default=None, metadata=of(JSON, "Its value where a call leaves it out."))
-    description: str = attrs.field(default="", metadata=of(Type("text"), "What it is for."))
+    type: str = optional(_TYPE, "What it may be; absent: any value.", "any")
+    required: bool | None = optional(BOOLEAN, "Whether a call must give it; absent: unless it has a default.")
+    default: Any = optional(JSON, "Its value where a call leaves it out.")
+    description: str = optional(Type("text"), "What it is for.", "")
 
 
 @frozen(kw_only=True)
@@ -79,40 +77,24 @@ class ToolSpec(Spec):
     json_schema: ClassVar[dict[str, Any]] = {"oneOf": [{"required": ["command"]}, {"required": ["python"]}]}
 
     name: str = attrs.field(metadata=of(TEXT, "What programs call it."))
-    description: str = attrs.field(default="", metadata=of(Type("text"), "What it does."))
-    parameters: Any = attrs.field(
-        default=(), metadata=of(_PARAMETERS, "Its parameters: names to types, or a list.")
+    description: str = optional(Type("text"), "What it does.", "")
+    parameters: Any = optional(_PARAMETERS, "Its parameters: names to types, or a list.", ())
+    command: Any = optional(
+        Type("either", options=(Type("text"), Type("list", Type("node"))), says="a text or a list"),
+        "A program with its arguments, or a text for the shell; `${name}` is a parameter's value.",
     )
-    command: Any = attrs.field(
-        default=None,
-        metadata=of(
-            Type("either", options=(Type("text"), Type("list", Type("node"))), says="a text or a list"),
-            "A program with its arguments, or a text for the shell; `${name}` is a parameter's value.",
+    python: str | None = optional(
+        Type(
+            "text",
+            pattern=r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*",
+            says="a function, as `module:function`",
         ),
+        "A function of the project, as `module:function`.",
     )
-    python: str | None = attrs.field(
-        default=None,
-        metadata=of(
-            Type(
-                "text",
-                pattern=r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*",
-                says="a function, as `module:function`",
-            ),
-            "A function of the project, as `module:function`.",
-        ),
-    )
-    timeout: float | None = attrs.field(
-        default=None, metadata=of(Type("number", above=0, most=MAX_TIMEOUT), "Seconds that it may take.")
-    )
-    output: str | None = attrs.field(
-        default=None, metadata=of(choice(*OUTPUTS), "What its standard output is; absent: `text`.")
-    )
-    on_unknown: str | None = attrs.field(
-        default=None,
-        metadata=of(
-            choice(*ON_UNKNOWN),
-            "What a resumed run does if the call may have happened; absent: `rerun`.",
-        ),
+    timeout: float | None = optional(Type("number", above=0, most=MAX_TIMEOUT), "Seconds that it may take.")
+    output: str | None = optional(choice(*OUTPUTS), "What its standard output is; absent: `text`.")
+    on_unknown: str | None = optional(
+        choice(*ON_UNKNOWN), "What a resumed run does if the call may have happened; absent: `rerun`."
     )
 
 

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-import attrs
-
 from ...frontend.source.document import Mapping as MappingNode
 from ...frontend.source.document import Refused
 from ...frontend.source.files import read_source
-from ...frontend.source.schema import JSON, SCALAR, Spec, Type, block, choice, fields_of, of
+from ...frontend.source.schema import JSON, SCALAR, Spec, Type, block, choice, fields_of, optional
 from ...frontend.source.schema_reader import BAD, SchemaReader, is_empty
 from ...frontend.source.yaml_tree import read_document
 from ...frontend.tasks.names import spellings
@@ -32,7 +30,7 @@ _AMOUNT = Type("number", least=0, most=1e15)
 
 
 def _optional(type: Type, doc: str) -> Any:
-    return attrs.field(default=None, metadata=of(type, doc))
+    return optional(type, doc)
 
 
 @frozen(kw_only=True)
@@ -103,15 +101,13 @@ class WorldFile(Spec):
 
     noun: ClassVar[str] = "a script"
 
-    rules: tuple[RuleSpec, ...] = attrs.field(
-        default=(),
-        metadata=of(
-            Type("list", block(RuleSpec), nullable=True, partial=True),
-            "The rules; the first that matches an effect answers it.",
-        ),
+    rules: tuple[RuleSpec, ...] = optional(
+        Type("list", block(RuleSpec), nullable=True, partial=True),
+        "The rules; the first that matches an effect answers it.",
+        (),
     )
-    env: Mapping[str, str] = attrs.field(
-        factory=dict, metadata=of(Type("map", SCALAR), "Environment variables; there are no others.")
+    env: Mapping[str, str] = optional(
+        Type("map", SCALAR), "Environment variables; there are no others.", factory=dict
     )
     clock: str | None = _optional(
         Type("scalar", says="a time such as 2024-01-15T10:30:00Z"), "The time at which the clock starts."

@@ -14,7 +14,7 @@ import attrs
 
 from ...frontend.source.document import Document, Node, Refused
 from ...frontend.source.json_tree import DuplicateKey, parse_json, tree_of
-from ...frontend.source.schema import JSON, TEXT, Spec, Type, block, fields_of, of
+from ...frontend.source.schema import JSON, TEXT, Spec, Type, block, fields_of, of, optional
 from ...frontend.source.schema_reader import SchemaReader
 from ...ir.diagnostics import CompileError, clean
 from ...ir.python_internals import sha256
@@ -67,26 +67,15 @@ class JobSpec(Spec):
     noun: ClassVar[str] = "a job"
 
     loop: str = attrs.field(metadata=of(TEXT, "The loop to run: a name or a path."))
-    context: Mapping[str, Any] | None = attrs.field(
-        default=None, metadata=of(_VALUES, "Values for the loop's context variables.")
+    context: Mapping[str, Any] | None = optional(_VALUES, "Values for the loop's context variables.")
+    args: Mapping[str, Any] | None = optional(_VALUES, "Values for the parameters of a flow.")
+    scope: tuple[str, ...] | None = optional(
+        Type("list", TEXT, says="a list of paths"),
+        "Paths that the run works on, for locks; absent: as the loop says; `[]`: none.",
     )
-    args: Mapping[str, Any] | None = attrs.field(
-        default=None, metadata=of(_VALUES, "Values for the parameters of a flow.")
-    )
-    scope: tuple[str, ...] | None = attrs.field(
-        default=None,
-        metadata=of(
-            Type("list", TEXT, says="a list of paths"),
-            "Paths that the run works on, for locks; absent: as the loop says; `[]`: none.",
-        ),
-    )
-    max_iterations: int | None = attrs.field(
-        default=None, metadata=of(Type("integer", least=1, most=1e9), "Iterations at most.")
-    )
-    llm_model: str | None = attrs.field(default=None, metadata=of(TEXT, "The model that judges output."))
-    budget: Mapping[str, Any] | None = attrs.field(
-        default=None, metadata=of(_VALUES, "What agent and model calls may use, by unit.")
-    )
+    max_iterations: int | None = optional(Type("integer", least=1, most=1e9), "Iterations at most.")
+    llm_model: str | None = optional(TEXT, "The model that judges output.")
+    budget: Mapping[str, Any] | None = optional(_VALUES, "What agent and model calls may use, by unit.")
 
 
 def named(targets: Iterable[str], given: Mapping[str, Any]) -> list[Job]:

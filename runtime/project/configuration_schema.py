@@ -23,6 +23,7 @@ from ...frontend.source.schema import (
     block,
     choice,
     of,
+    optional,
 )
 from ...frontend.source.schema_reader import BAD, SchemaReader
 from ...frontend.source.yaml_tree import read_document
@@ -45,16 +46,12 @@ _TASKS = TaskSettings()
 class History(Spec):
     """Which finished runs are kept."""
 
-    keep: int = attrs.field(
-        default=Configuration().keep,
-        metadata=of(Type("integer", least=0, most=1e12), "Finished runs kept per loop."),
+    keep: int = optional(
+        Type("integer", least=0, most=1e12), "Finished runs kept per loop.", Configuration().keep
     )
-    older_than: str | None = attrs.field(
-        default=None,
-        metadata=of(
-            Type("text", pattern=AGE, says="an age such as `30d`, `12h` or `4w`"),
-            "Remove only runs that started longer ago than this.",
-        ),
+    older_than: str | None = optional(
+        Type("text", pattern=AGE, says="an age such as `30d`, `12h` or `4w`"),
+        "Remove only runs that started longer ago than this.",
     )
 
 
@@ -65,27 +62,20 @@ class ModelSpec(Spec):
     noun: ClassVar[str] = "a model"
 
     name: str = attrs.field(metadata=of(NAME, "The name that loops and tasks use."))
-    provider: str = attrs.field(
-        default="", metadata=of(choice(*PROVIDERS), "Whose interface it has; absent: by its name.")
-    )
-    model: str = attrs.field(default="", metadata=of(TEXT, "The provider's name of it; absent: `name`."))
-    base_url: str | None = attrs.field(default=None, metadata=of(TEXT, "The address of the server."))
-    key: str | None = attrs.field(
-        default=None, metadata=of(VARIABLE, "The environment variable that contains the API key.")
-    )
-    price: tuple[float, float] | None = attrs.field(
-        default=None,
-        metadata=of(
-            Type(
-                "list",
-                _AMOUNT,
-                least=2,
-                most=2,
-                says="a list of two numbers",
-                hint="USD per million tokens of input and of output: [1, 5]",
-            ),
-            "USD per million tokens of input and of output.",
+    provider: str = optional(choice(*PROVIDERS), "Whose interface it has; absent: by its name.", "")
+    model: str = optional(TEXT, "The provider's name of it; absent: `name`.", "")
+    base_url: str | None = optional(TEXT, "The address of the server.")
+    key: str | None = optional(VARIABLE, "The environment variable that contains the API key.")
+    price: tuple[float, float] | None = optional(
+        Type(
+            "list",
+            _AMOUNT,
+            least=2,
+            most=2,
+            says="a list of two numbers",
+            hint="USD per million tokens of input and of output: [1, 5]",
         ),
+        "USD per million tokens of input and of output.",
     )
 
 
@@ -101,18 +91,14 @@ class AgentSpec(Spec):
     argv: tuple[str, ...] = attrs.field(
         metadata=of(_WORDS, "The program and its arguments; `{prompt}` is the prompt.")
     )
-    resume: tuple[str, ...] = attrs.field(
-        default=(), metadata=of(_WORDS, "The same where it continues `{session}`; absent: it cannot.")
+    resume: tuple[str, ...] = optional(
+        _WORDS, "The same where it continues `{session}`; absent: it cannot.", ()
     )
-    output: str = attrs.field(
-        default="auto", metadata=of(choice(*OUTPUTS), "What it prints; `auto`: recognised from the output.")
-    )
-    fields: Mapping[str, str] = attrs.field(
+    output: str = optional(choice(*OUTPUTS), "What it prints; `auto`: recognised from the output.", "auto")
+    fields: Mapping[str, str] = optional(
+        Type("map", TEXT, pattern="|".join(FIELDS), says=f"fields are {', '.join(FIELDS)}"),
+        "Paths of the values in a JSON report.",
         factory=dict,
-        metadata=of(
-            Type("map", TEXT, pattern="|".join(FIELDS), says=f"fields are {', '.join(FIELDS)}"),
-            "Paths of the values in a JSON report.",
-        ),
     )
 
     @property
@@ -125,28 +111,22 @@ class AgentSpec(Spec):
 class TaskSpec(Spec):
     """How tasks are performed that do not say so themselves."""
 
-    model: str = attrs.field(default="", metadata=of(TEXT, "The model; absent: the built-in default."))
-    runner: str = attrs.field(default=_TASKS.runner, metadata=of(choice(*RUNNERS), "What performs tasks."))
-    agent: str | tuple[str, ...] = attrs.field(
-        default=(),
-        metadata=of(
-            Type(
-                "either",
-                options=(TEXT, _WORDS),
-                says="a name of `agents`, or a list: a program and its arguments",
-            ),
-            "The agent that performs tasks: a name of `agents`, or a program and its arguments.",
+    model: str = optional(TEXT, "The model; absent: the built-in default.", "")
+    runner: str = optional(choice(*RUNNERS), "What performs tasks.", _TASKS.runner)
+    agent: str | tuple[str, ...] = optional(
+        Type(
+            "either",
+            options=(TEXT, _WORDS),
+            says="a name of `agents`, or a list: a program and its arguments",
         ),
+        "The agent that performs tasks: a name of `agents`, or a program and its arguments.",
+        (),
     )
-    max_tokens: int = attrs.field(
-        default=_TASKS.max_tokens, metadata=of(COUNT, "Tokens of an answer at most.")
-    )
-    timeout: float = attrs.field(default=_TASKS.timeout, metadata=of(DURATION, "Seconds for one task."))
-    file_bytes: int = attrs.field(
-        default=_TASKS.file_bytes, metadata=of(_BYTES, "Bytes of one file that a prompt contains at most.")
-    )
-    files_bytes: int = attrs.field(
-        default=_TASKS.files_bytes, metadata=of(_BYTES, "Bytes of all files that a prompt contains at most.")
+    max_tokens: int = optional(COUNT, "Tokens of an answer at most.", _TASKS.max_tokens)
+    timeout: float = optional(DURATION, "Seconds for one task.", _TASKS.timeout)
+    file_bytes: int = optional(_BYTES, "Bytes of one file that a prompt contains at most.", _TASKS.file_bytes)
+    files_bytes: int = optional(
+        _BYTES, "Bytes of all files that a prompt contains at most.", _TASKS.files_bytes
     )
 
 
@@ -154,10 +134,10 @@ class TaskSpec(Spec):
 class RunBudget(Spec):
     """What agent and model calls of a run may use."""
 
-    usd: float | None = attrs.field(default=None, metadata=of(_AMOUNT, "US dollars at most."))
-    tokens: int | None = attrs.field(default=None, metadata=of(_WHOLE, "Tokens at most, in and out."))
-    calls: int | None = attrs.field(default=None, metadata=of(_WHOLE, "Calls at most."))
-    seconds: float | None = attrs.field(default=None, metadata=of(_AMOUNT, "Seconds of calls at most."))
+    usd: float | None = optional(_AMOUNT, "US dollars at most.")
+    tokens: int | None = optional(_WHOLE, "Tokens at most, in and out.")
+    calls: int | None = optional(_WHOLE, "Calls at most.")
+    seconds: float | None = optional(_AMOUNT, "Seconds of calls at most.")
 
 
 @frozen(kw_only=True)
@@ -166,23 +146,20 @@ class ConfigurationFile(Spec):
 
     noun: ClassVar[str] = "the configuration"
 
-    secrets: tuple[str, ...] = attrs.field(
-        default=(),
-        metadata=of(Type("list", VARIABLE), "Environment variables whose values are never shown or written."),
+    secrets: tuple[str, ...] = optional(
+        Type("list", VARIABLE), "Environment variables whose values are never shown or written.", ()
     )
-    history: History = attrs.field(
-        factory=History, metadata=of(block(History), "Which finished runs are kept.")
+    history: History = optional(block(History), "Which finished runs are kept.", factory=History)
+    models: tuple[ModelSpec, ...] = optional(
+        Type("list", block(ModelSpec)), "Models by names of the project's own.", ()
     )
-    models: tuple[ModelSpec, ...] = attrs.field(
-        default=(), metadata=of(Type("list", block(ModelSpec)), "Models by names of the project's own.")
+    tasks: TaskSpec = optional(block(TaskSpec), "How tasks are performed.", factory=TaskSpec)
+    mcp: Mapping[str, McpServer] = optional(SERVERS, "MCP servers by name.", factory=dict)
+    agents: Mapping[str, AgentSpec] = optional(
+        Type("map", block(AgentSpec)), "Agent programs by name.", factory=dict
     )
-    tasks: TaskSpec = attrs.field(factory=TaskSpec, metadata=of(block(TaskSpec), "How tasks are performed."))
-    mcp: Mapping[str, McpServer] = attrs.field(factory=dict, metadata=of(SERVERS, "MCP servers by name."))
-    agents: Mapping[str, AgentSpec] = attrs.field(
-        factory=dict, metadata=of(Type("map", block(AgentSpec)), "Agent programs by name.")
-    )
-    budget: RunBudget = attrs.field(
-        factory=RunBudget, metadata=of(block(RunBudget), "What agent and model calls of a run may use.")
+    budget: RunBudget = optional(
+        block(RunBudget), "What agent and model calls of a run may use.", factory=RunBudget
     )
 
 

@@ -12,7 +12,7 @@ import attrs
 from ...frontend.source.document import Document, Node, Refused, Scalar, Sequence
 from ...frontend.source.document import Mapping as MappingNode
 from ...frontend.source.files import read_source
-from ...frontend.source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, of
+from ...frontend.source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, choice, of, optional
 from ...frontend.source.schema_reader import SchemaReader
 from ...frontend.source.yaml_tree import read_document
 from ...ir.diagnostics import CompileError
@@ -38,7 +38,7 @@ _OPTION_TYPES = {
 
 
 def _fields(types: Mapping[str, Type], doc: str) -> dict[str, Any]:
-    return {name: attrs.field(default=None, metadata=of(type, doc)) for name, type in types.items()}
+    return {name: optional(type, doc) for name, type in types.items()}
 
 
 def _block(name: str, types: Mapping[str, Type], doc: str) -> type[Spec]:
@@ -66,25 +66,18 @@ class CaseFile(Spec):
     noun: ClassVar[str] = "a case"
 
     llc_case: int = attrs.field(metadata=of(Type("integer", least=FORMAT, most=FORMAT), "The format."))
-    source: str | None = attrs.field(default=None, metadata=of(TEXT, "The loop that the case tests."))
-    expression: str | None = attrs.field(
-        default=None, metadata=of(Type("text"), "The expression that it tests, instead of a `source`.")
+    source: str | None = optional(TEXT, "The loop that the case tests.")
+    expression: str | None = optional(Type("text"), "The expression that it tests, instead of a `source`.")
+    options: Any = optional(block(CaseOptions), "Options that the loop is compiled with.")
+    limits: Any = optional(block(CaseLimits), "Limits of the machine.")
+    normalized: tuple[str, ...] = optional(
+        Type("list", choice(*NORMALIZED)), "What was replaced by fixed values.", ()
     )
-    options: Any = attrs.field(
-        default=None, metadata=of(block(CaseOptions), "Options that the loop is compiled with.")
-    )
-    limits: Any = attrs.field(default=None, metadata=of(block(CaseLimits), "Limits of the machine."))
-    normalized: tuple[str, ...] = attrs.field(
-        default=(), metadata=of(Type("list", choice(*NORMALIZED)), "What was replaced by fixed values.")
-    )
-    ticks: int = attrs.field(default=0, metadata=of(_COUNT, "Ticks that the run used."))
+    ticks: int = optional(_COUNT, "Ticks that the run used.", 0)
     trace: tuple[Node, ...] = attrs.field(
         metadata=of(Type("list", _RECORDED, says="a list of events"), "The events: effects and notes.")
     )
-    outcome: Any = attrs.field(
-        default=None,
-        metadata=of(block(CaseOutcome)._replace(nullable=True), "How it ended; null: it did not."),
-    )
+    outcome: Any = optional(block(CaseOutcome)._replace(nullable=True), "How it ended; null: it did not.")
 
 
 @frozen(kw_only=True)
@@ -94,8 +87,8 @@ class EffectEvent(Spec):
     noun: ClassVar[str] = "an effect"
 
     effect: str = attrs.field(metadata=of(TEXT, "Its kind."))
-    args: Mapping[str, Node] = attrs.field(factory=dict, metadata=of(_FIELDS, "Its arguments."))
-    result: Mapping[str, Node] | None = attrs.field(default=None, metadata=of(_FIELDS, "Its result."))
+    args: Mapping[str, Node] = optional(_FIELDS, "Its arguments.", factory=dict)
+    result: Mapping[str, Node] | None = optional(_FIELDS, "Its result.")
 
 
 @frozen(kw_only=True)
