@@ -1,7 +1,7 @@
 """From a source to a program: the entry of the frontend.
 
-Reads, desugars, checks and lowers a loop or a flow under `CompileOptions`. All findings are reported
-together, in one `CompileError`.
+Reads, desugars, checks and lowers a loop or a flow under `CompileOptions`; IR text is read and verified. All
+findings are reported together, in one `CompileError`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..ir.compile_options import DEFAULT_OPTIONS, CompileOptions
 from ..ir.diagnostics import CompileError, Diagnostic
 from ..ir.nodes import Program
+from ..ir.project_paths import IR_SUFFIX
 from ..ir.python_internals import CollectorRests
 from ..ir.records import frozen
 from ..ir.spans import Source
@@ -39,19 +40,28 @@ class Compiled:
 
 
 def compile_file(path: str, options: CompileOptions = DEFAULT_OPTIONS) -> Compiled:
-    """Compile the file of a loop or a flow. Raises CompileError with all findings."""
+    """Compile the file of a loop or a flow, or read IR text. Raises CompileError with all findings."""
     return compile_source(read_source(path), options)
 
 
 def compile_text(text: str, path: str = "<text>", options: CompileOptions = DEFAULT_OPTIONS) -> Compiled:
-    """Compile the text of a loop or, if `path` ends in `.sexp`, of a flow; diagnostics show `path`."""
+    """Compile the text of a loop or, depending on `path`, of a flow or of IR; diagnostics show `path`."""
     return compile_source(text_source(text, path), options)
 
 
 def compile_source(source: Source, options: CompileOptions = DEFAULT_OPTIONS) -> Compiled:
-    """Compile a loop or a flow, depending on its path. Raises CompileError with all findings."""
+    """Compile a source, depending on its path. Raises CompileError with all findings."""
     with CollectorRests():
+        if source.path.endswith(IR_SUFFIX):
+            return _read_ir(source, options)
         return _compile_flow(source, options) if is_flow_path(source.path) else _compile_loop(source, options)
+
+
+def _read_ir(source: Source, options: CompileOptions) -> Compiled:
+    from .link.ir_file import read_ir
+
+    program, found = read_ir(source, options)
+    return Compiled(program, None, tuple(found))
 
 
 def _compile_loop(source: Source, options: CompileOptions) -> Compiled:

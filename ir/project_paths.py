@@ -10,3 +10,5 @@ TOOLS = "tools.yaml"
 LOOP_SUFFIXES = (".yaml", ".yml")
 FLOW_SUFFIX = ".sexp"
 SOURCE_SUFFIXES = (*LOOP_SUFFIXES, FLOW_SUFFIX)
+# IR text: a program, but no source that a name can mean.
+IR_SUFFIX = ".ir"

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from typing import Literal
 
 import attrs
 
 from .records import frozen
+
+# Which spans the parts of a parsed text get: see `text.parse_program`.
+Places = Literal["written", "added", "own"]
 
 
 @frozen

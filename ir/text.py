@@ -42,7 +42,7 @@ from .nodes import (
     Switch,
     TailCall,
 )
-from .spans import Source, Span
+from .spans import Places, Source, Span
 from .symbols import Symbol
 
 # Words the grammar accepts where a name could stand too; a name that is one is printed in backticks.
@@ -69,14 +69,15 @@ def print_program(program: Program, spans: bool = True) -> str:
     return "".join(printer.out)
 
 
-def parse_program(text: str, path: str, locate: bool = False) -> Program:
+def parse_program(text: str, path: str, places: Places = "written") -> Program:
     """The program written in `text`; raises CompileError with places in `path`.
 
-    With `locate`, whatever has no span of its own gets the place in this text where it stands.
+    places: the spans that its parts get: those that the text writes; `added`: in a text that lists no
+    sources, a part without a span gets its place in this text; `own`: each part its place in this text.
     """
     from .text_reader import read_program
 
-    return read_program(text, path, locate)
+    return read_program(text, path, places)
 
 
 def quote(text: str) -> str:

@@ -48,7 +48,7 @@ from .nodes import (
     Switch,
     TailCall,
 )
-from .spans import Source, Span
+from .spans import Places, Source, Span
 from .symbols import Symbol
 
 _ESCAPE = re.compile(
@@ -59,7 +59,9 @@ _SINGLE = {'"': '"', "`": "`", "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": 
 _SPAN = re.compile(r'[@^](?:(\d+)|(".*")):(\d+):(\d+)-(\d+):(\d+)')
 # Python refuses to read longer integers in decimal (sys.set_int_max_str_digits).
 _MAX_DIGITS = 4000
-_MAX_PLACE = 10
+# An image has 32 bits for a line or a column.
+_MAX_PLACE = (1 << 32) - 1
+_MAX_NUMBER = 10
 _MAX_SHOWN = 40
 _MAX_EXPECTED = 8
 _MAX_PROBLEMS = 100
@@ -84,10 +86,10 @@ _WORDS = {
 _WORDS |= {"REST", "FAULT", "THEN", "ELSE", "OVER"}
 
 
-def read_program(text: str, path: str, locate: bool) -> Program:
+def read_program(text: str, path: str, places: Places) -> Program:
     """See `text.parse_program`."""
     with _LOCK:
-        return _reader().read(text, path, locate)
+        return _reader().read(text, path, places)
 
 
 class _Unreadable(Exception):
@@ -125,18 +127,18 @@ class _Reader:
             else _TERMS.get(terminal.name, terminal.name)
             for terminal in self.lark.terminals
         }
-        self.begin("", False)
+        self.begin("")
 
-    def begin(self, path: str, locate: bool) -> None:
+    def begin(self, path: str, places: Places = "written") -> None:
         self.path = path
-        self.locate = locate
+        self.places = places
         self.problems: list[Diagnostic] = []
         self.sources: list[Source] = []
         self.names: dict[str, str] = {}
         self.spans: dict[str, Span | None] = {}
 
-    def read(self, text: str, path: str, locate: bool) -> Program:
-        self.begin(path, locate)
+    def read(self, text: str, path: str, places: Places) -> Program:
+        self.begin(path, places)
         program: Any = None
         try:
             program = self.lark.parse(text)
@@ -145,7 +147,7 @@ class _Reader:
         except UnexpectedInput as error:
             self.problems.append(self.syntax_error(error, text))
         problems = self.problems
-        self.begin("", False)
+        self.begin("")
         if problems:
             digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
             raise CompileError(problems, [Source(path, digest, text)])
@@ -225,9 +227,11 @@ class _Reader:
         return _ESCAPE.sub(meant, body)
 
     def span(self, token: Token | None, head: Token) -> Span | None:
-        """The place written in `token`; where there is none, that of `head` if that was asked for."""
+        """The place written in `token`, or that of `head`; see `text.parse_program`."""
+        if self.places == "own" or (token is None and self.places == "added" and not self.sources):
+            return self.here(head)
         if token is None:
-            return self.here(head) if self.locate else None
+            return None
         key = str(token)[1:]
         if key not in self.spans:
             self.spans[key] = self.written_span(token)
@@ -237,12 +241,12 @@ class _Reader:
         match = _SPAN.fullmatch(token)
         assert match is not None
         number, quoted, *places = match.groups()
-        if any(len(digits) > _MAX_PLACE for digits in places):
+        if any(len(digits) > _MAX_NUMBER or int(digits) > _MAX_PLACE for digits in places):
             self.problem(token, "a line or column number is too long")
             return None
         if quoted is not None:
             path = self.unquoted(token.update(value=quoted))
-        elif len(number) <= _MAX_PLACE and int(number) < len(self.sources):
+        elif len(number) <= _MAX_NUMBER and int(number) < len(self.sources):
             path = self.sources[int(number)].path
         else:
             self.problem(token, f"there is no source {_shown(number)}")

@@ -18,7 +18,7 @@ from ...frontend.source.schema import Spec, fields_of
 from ...frontend.source.yaml_writer import Word, bare, entry
 from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError, reason
-from ..host.paths import IMAGE_SUFFIX, LOOPS, SOURCE_SUFFIXES
+from ..host.paths import COMPILED_SUFFIXES, LOOPS, SOURCE_SUFFIXES
 from ..journal.journal import write_file
 from ..project.compilation import compile_text
 from ..project.dry_run import as_text, plan_of
@@ -123,7 +123,7 @@ def problem_of_name(name: str) -> str | None:
         return f"a loop cannot be called `{_printable(shown)}`: a name is letters, digits and `_ . -`"
     if name in _RESERVED:
         return f"a loop cannot be called `{name}`: {LOOPS}/{name}.yaml is the project's own"
-    if name.endswith((".fsm", *SOURCE_SUFFIXES, IMAGE_SUFFIX)):
+    if name.endswith((".fsm", *SOURCE_SUFFIXES, *COMPILED_SUFFIXES)):
         return f"a loop cannot be called `{name}`: the name is written without its ending"
     return None
 

@@ -21,7 +21,7 @@ from .completers import complete_tool as complete_tool
 Loop = Annotated[
     str,
     typer.Argument(
-        help="A loop's name, or the path of a .yaml, .sexp or .llb file.",
+        help="A loop's name, or the path of a .yaml, .sexp, .ir or .llb file.",
         metavar="LOOP",
         autocompletion=complete_loop,
     ),

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os.path
 
 from ...ir.project_paths import CONFIG as CONFIG
+from ...ir.project_paths import IR_SUFFIX as IR_SUFFIX
 from ...ir.project_paths import LOOPS as LOOPS
 from ...ir.project_paths import SOURCE_SUFFIXES as SOURCE_SUFFIXES
 from ...ir.project_paths import TOOLS as TOOLS
@@ -29,6 +30,7 @@ HISTORY = os.path.join(LOOPS, ".history")
 # Default number of ended runs that are kept of each loop.
 KEPT = 100
 IMAGE_SUFFIX = ".llb"
+COMPILED_SUFFIXES = (IMAGE_SUFFIX, IR_SUFFIX)
 # The program that a run starts with; programs that it changes to are `program-2.llb` and so on.
 FIRST_IMAGE = "program.llb"
 

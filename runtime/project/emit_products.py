@@ -6,21 +6,23 @@ import json
 import os.path
 from collections.abc import Callable
 
-from ...ir.diagnostics import suggest
-from ...vm.code.disassembly import disassemble, disassemble_json
+from ...ir.diagnostics import clean, suggest
+from ...ir.text import print_program
+from ...vm.code.disassembly import disassemble, disassemble_functions, disassemble_json
 from ...vm.code.emit import emit
 from ..host import files
 from ..host.errors import UserError, reason, refuse_missing_folder
-from ..host.paths import IMAGE_SUFFIX
+from ..host.paths import IMAGE_SUFFIX, IR_SUFFIX
 from ..journal.journal import JournalError, write_file
 from ..runs.loop_names import resolve_loop
 from .compilation import compile_file, report_warnings
-from .load import compile_options, load_image
+from .load import compile_options, load_program
 from .options import Values
 
 # By how the file's name ends: what is written to it.
 _SUFFIXES = {".yaml": "fsm", ".yml": "fsm", ".ir": "ir", ".llb": "image"}
 _FORMS = ("ir", "bytecode", "fsm", "expanded")
+_FORMS_OF = {"fsm": "a loop", "expanded": "a flow"}
 
 
 def compile_to(
@@ -46,13 +48,13 @@ def compile_to(
     match form:
         case "fsm":
             if compiled.loop is None:
-                raise _no_form(path, "fsm", "a flow", "expanded")
+                raise _no_form(path, "fsm", "expanded")
             from ...frontend.loop.fsm_printer import print_fsm
 
             data = print_fsm(compiled.loop).encode()
         case "expanded":
             if compiled.core is None:
-                raise _no_form(path, "expanded", "a loop", "fsm")
+                raise _no_form(path, "expanded", "fsm")
             from ...frontend.core.printer import expanded_text
 
             data = expanded_text(compiled.core).encode()
@@ -61,8 +63,6 @@ def compile_to(
         case "image":
             data = emit(compiled.program, sources=with_sources).to_bytes()
         case _:
-            from ...ir.text import print_program
-
             data = print_program(compiled.program).encode()
     if not to_file or output is None:
         return data.decode()
@@ -70,7 +70,8 @@ def compile_to(
     return None
 
 
-def _no_form(path: str, form: str, what: str, other: str) -> UserError:
+def _no_form(path: str, form: str, other: str) -> UserError:
+    what, other = ("IR text", "ir") if path.endswith(IR_SUFFIX) else (_FORMS_OF[other], other)
     return UserError(
         "bad-option", f"{path} is {what}, which has no form `{form}`", f"--emit {other} shows it"
     )
@@ -102,13 +103,17 @@ def _write_output(path: str, data: bytes) -> None:
         write_file(path, data, durable=False)
 
 
-def disassembly(values: Values, as_json: bool, warn: Callable[[str], None]) -> str:
-    """The bytecode of an image or a loop as text. Raises UserError and CompileError."""
+def disassembly(values: Values, function: str | None, as_json: bool, warn: Callable[[str], None]) -> str:
+    """The bytecode of a program as text. function: only that one. Raises UserError and CompileError."""
     path = resolve_loop(values.target)
-    if path.endswith(IMAGE_SUFFIX):
-        image = load_image(path)
-    else:
-        image = emit(compile_file(path, compile_options(values)).program)
+    image = load_program(path, values, warn)
+    names = [code.name for code in image.functions]
+    if function is not None and function not in names:
+        help = suggest(function, names, "functions")
+        raise UserError("unknown-function", f"{path} has no function `{clean(function, 60)}`", help)
     if as_json:
-        return json.dumps(disassemble_json(image), indent=2, ensure_ascii=False) + "\n"
-    return disassemble(image)
+        data = disassemble_json(image)
+        if function is not None:
+            data["functions"] = [code for code in data["functions"] if code["name"] == function]
+        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return disassemble(image) if function is None else disassemble_functions(image, [names.index(function)])

@@ -11,7 +11,7 @@ from ...ir.scalars import scalar_or_text
 from ...vm.code.image import Image, ImageError
 from ..host import environment, files
 from ..host.errors import UserError, reason
-from ..host.paths import IMAGE_SUFFIX, LOOPS, ROOT
+from ..host.paths import IMAGE_SUFFIX, IR_SUFFIX, LOOPS, ROOT
 from ..runs import program_file
 from . import image_cache
 from .options import Values
@@ -26,7 +26,7 @@ _MAX_SOURCE_BYTES = 16 << 20
 
 
 def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Image:
-    """The image of a source or of an image file. Raises UserError and CompileError.
+    """The image of a source, of IR text or of an image file. Raises UserError and CompileError.
 
     warn: receives the warnings of the compiler as text.
     """
@@ -38,7 +38,7 @@ def load_program(path: str, values: Values, warn: Callable[[str], None]) -> Imag
     key = _cache_key(path, options)
     if key is not None:
         cached = image_cache.load(ROOT, key)
-        if cached is not None and image_cache.is_current(cached):
+        if cached is not None and (path.endswith(IR_SUFFIX) or image_cache.is_current(cached)):
             return cached
     from .compilation import image_of_file
 

@@ -12,7 +12,7 @@ from ...ir.python_internals import sha256
 from ...vm.code.image import Image
 from ..host import files
 from ..host.errors import EXIT_FAILURE, UserError
-from ..host.paths import IMAGE_SUFFIX, ROOT
+from ..host.paths import COMPILED_SUFFIXES, IR_SUFFIX, ROOT
 from ..journal.run_folder import RunFolder
 from ..runs import program_file
 from . import run_programs
@@ -84,7 +84,7 @@ def find(start: Mapping[str, Any], image: Image, outputs: str) -> Change | None:
         return None
     if not files.isfile(os.path.join(ROOT, path)):
         return Change(path, None, "is not there any more")
-    if not path.endswith(IMAGE_SUFFIX) and all(_is_as_it_was(source) for source in image.sources):
+    if not path.endswith(COMPILED_SUFFIXES) and all(_is_as_it_was(source) for source in image.sources):
         return None
     from ...ir.diagnostics import CompileError
 
@@ -157,13 +157,19 @@ def _is_as_it_was(source: Any) -> bool:
 
 def _loop(image: Image) -> Any:
     """The loop that an image was made from, None where it was not or cannot be read again."""
-    if image.meta["kind"] != "loop" or not image.sources or image.sources[0].text is None:
+    source = image.sources[0] if image.sources else None
+    if (
+        image.meta["kind"] != "loop"
+        or source is None
+        or source.text is None
+        or source.path.endswith(IR_SUFFIX)
+    ):
         return None
     from ...frontend.loop.load import loop_of
     from ...frontend.loop.reader import read_loop
     from ...frontend.source.files import text_source
 
-    spec, document, _ = read_loop(text_source(image.sources[0].text, image.sources[0].path))
+    spec, document, _ = read_loop(text_source(source.text, source.path))
     return None if spec is None else loop_of(spec, document)[0]
 
 

@@ -6,7 +6,7 @@ import os.path
 
 from ..host import files
 from ..host.errors import UserError, suggest
-from ..host.paths import CONFIG, IMAGE_SUFFIX, LOOPS, ROOT, SOURCE_SUFFIXES, TOOLS
+from ..host.paths import COMPILED_SUFFIXES, CONFIG, LOOPS, ROOT, SOURCE_SUFFIXES, TOOLS
 
 
 def loop_files(root: str = ROOT) -> dict[str, str]:
@@ -31,7 +31,7 @@ def loop_files(root: str = ROOT) -> dict[str, str]:
 
 def is_path(target: str) -> bool:
     """Whether a target is a path and not a loop's name."""
-    return os.path.sep in target or target.endswith((*SOURCE_SUFFIXES, IMAGE_SUFFIX))
+    return os.path.sep in target or target.endswith((*SOURCE_SUFFIXES, *COMPILED_SUFFIXES))
 
 
 def resolve_loop(target: str, root: str = ROOT) -> str:

@@ -137,7 +137,7 @@ def test_a_source_keeps_its_digest_and_path() -> None:
 def test_locate_gives_places_in_the_text() -> None:
     """What has no span of its own is found where it stands in the text."""
     text = one_state("x = add(x, 1)\n    return x")
-    program = parse_program(text, "x.ir", locate=True)
+    program = parse_program(text, "x.ir", places="added")
     state = program.functions[0].states[0]
     assert str(state.span) == "x.ir:3:3"
     assert str(state.body[0].span) == "x.ir:4:5"

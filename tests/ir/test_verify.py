@@ -29,7 +29,7 @@ from llc.ir.verify import verify
 
 def found(text: str) -> list[tuple[str, str]]:
     """(id, place) of each diagnostic of `main`, whose text begins on line 2."""
-    program = parse_program("program p entry main\n" + text, "x.ir", locate=True)
+    program = parse_program("program p entry main\n" + text, "x.ir", places="added")
     return [(diagnostic.id, str(diagnostic.span)) for diagnostic in verify(program)]
 
 

@@ -18,7 +18,7 @@ def run(
     loop: Annotated[
         str | None,
         typer.Argument(
-            help="A loop's name, or the path of a .yaml, .sexp or .llb file.",
+            help="A loop's name, or the path of a .yaml, .sexp, .ir or .llb file.",
             metavar="LOOP",
             autocompletion=shared.complete_loop,
         ),

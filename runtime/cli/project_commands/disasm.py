@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from ...host.errors import EXIT_OK
 from ...project import emit_products
-from ...project.options import Values
+from ...project.options import values
 from .. import parameters as shared
 from ..output import warn, write_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    pass
+    from typing import Annotated
+
+    import typer
 
 
-def disasm(loop: shared.Loop, json: shared.Json = False) -> int:
-    """Show the bytecode of a loop or an image."""
+def disasm(
+    loop: shared.Loop,
+    function: Annotated[
+        str | None, typer.Option("--function", metavar="NAME", help="Show only this function.")
+    ] = None,
+    arguments: shared.Arguments = None,
+    declare: shared.Declare = None,
+    json: shared.Json = False,
+) -> int:
+    """Show the bytecode of a program."""
 
-    write_data(emit_products.disassembly(Values(loop), json, warn))
+    given = values(loop, {"arguments": arguments, "declare": declare})
+    write_data(emit_products.disassembly(given, function, json, warn))
     return EXIT_OK

@@ -1,0 +1,220 @@
+"""IR text files as programs: what `run`, `compile`, `disasm` and `validate` accept and refuse."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.frontend.compile import compile_text
+from llc.ir.diagnostics import CompileError
+from llc.ir.text import print_program
+from llc.vm.code.emit import emit
+from llc.vm.code.verify import verify_image
+
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+
+LOOP = """name: fix
+initial: check
+context: {word: hello}
+states:
+  check: {action: "echo ${context.word}; exit 1", capture: said, on_success: done, on_failure: repair}
+  repair: {action: "echo repaired", on_success: check, on_failure: failed}
+  done: {terminal: true}
+  failed: {terminal: true, status: failure}
+max_iterations: 3
+"""
+FLOW = '(define (half x) (/ x 2))\n(half "a")\n'
+HEAD = "program p entry main\nfunction main()\n  state start\n"
+
+
+@pytest.fixture
+def project(place: Path) -> Path:
+    (place / ".loops" / "fix.yaml").write_text(LOOP)
+    (place / ".loops" / "flow.sexp").write_text(FLOW)
+    return place
+
+
+# What differs between two runs of one program.
+OWN = {"ts", "crc", "run", "path", "pid", "start_time", "duration_ms", "elapsed_ms"}
+
+
+def journal(project: Path) -> list[Any]:
+    """The journal of the last run, without what is its own."""
+    last = max(project.glob(".loops/.history/*/*.events.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+    return [general(json.loads(line)) for line in last.read_text().splitlines()]
+
+
+def general(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: general(item) for key, item in value.items() if key not in OWN}
+    return [general(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(("name", "code"), [("fix", 3), ("flow", 1)])
+def test_ir_text_runs_like_its_source(llc: Llc, project: Path, name: str, code: int) -> None:
+    """What `llc compile` wrote makes the same journal, places in the source included; also from the cache."""
+    assert llc("compile", name, "-o", "x.ir").returncode == 0
+    assert llc("run", name, "-q").returncode == code
+    expected = journal(project)
+    assert len(expected) >= 2
+    for _ in range(2):
+        assert llc("run", "x.ir", "-q").returncode == code
+        assert journal(project) == expected
+
+
+def test_ir_text_is_compiled_and_disassembled(llc: Llc, project: Path) -> None:
+    """The text prints to itself, and its image and bytecode are those of the source."""
+    llc("compile", "fix", "-o", "x.ir")
+    assert llc("compile", "x.ir").stdout == Path("x.ir").read_text()
+    assert llc("disasm", "x.ir", "--json").stdout.count('"op"') == llc(
+        "disasm", "fix", "--json"
+    ).stdout.count('"op"')
+    assert llc("compile", "x.ir", "-o", "x.llb").returncode == 0
+    assert llc("run", "x.llb", "-q").returncode == 3
+    refused = llc("compile", "x.ir", "--emit", "fsm")
+    assert refused.returncode == 2
+    assert "x.ir is IR text, which has no form `fsm`" in refused.stderr
+
+
+def test_ir_text_without_sources_is_its_own_source(llc: Llc, place: Path) -> None:
+    """A fault in a text that was written by hand is shown at its place there."""
+    Path("x.ir").write_text(HEAD + '    return div(1, "a")\n')
+    done = llc("run", "x.ir")
+    assert done.returncode == 1
+    assert "--> x.ir:4:5" in done.stderr or "--> x.ir:4:12" in done.stderr
+    assert '4 |     return div(1, "a")' in done.stderr
+
+
+def test_ir_text_cannot_be_overridden(llc: Llc, project: Path) -> None:
+    """An option that would replace a part of the program is refused, with what to do instead."""
+    llc("compile", "fix", "-o", "x.ir")
+    for words in (["--context", "word=bye"], ["--arg", "a=1"], ["--max-iterations", "2"], ["--no-llm"]):
+        done = llc("run", "x.ir", *words)
+        assert done.returncode == 2
+        assert "error[bad-override]: IR text is a compiled program" in done.stderr
+        assert "llc compile LOOP" in done.stderr
+
+
+def test_an_edited_ir_text_is_another_program(llc: Llc, project: Path) -> None:
+    """An unfinished run notices that its IR text has changed, though its sources have not."""
+    from llc.runtime.project import program_diff
+    from llc.runtime.project.load import load_program
+    from llc.runtime.project.options import Values
+
+    llc("compile", "fix", "-o", "x.ir")
+    image = load_program("x.ir", Values("x.ir"), lambda text: None)
+    assert program_diff.find({"path": "x.ir"}, image, "outputs") is None
+    Path("x.ir").write_text(Path("x.ir").read_text().replace("echo repaired", "echo again"))
+    change = program_diff.find({"path": "x.ir"}, image, "outputs")
+    assert change is not None
+    assert list(change.changed) == ["main"]
+
+
+# --- damaged, forged and huge texts -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "message"),
+    [
+        ("", "1:1", "the text ends too early"),
+        ("hello", "1:1", "unexpected `hello`"),
+        (HEAD + "    goto strat\n", "4:5", "no state `strat`"),
+        (HEAD + "    return (1\n", "4:12", "unexpected `(`"),
+        (HEAD + "    perform launch {} -> x then start\n", "4:5", "`launch`"),
+        (HEAD + '    return "\n', "4:12", "not closed"),
+        (HEAD + f"    return {'9' * 5000}\n", "4:12", "too long for decimal digits"),
+        (HEAD + f"    return {'[' * 3000}{']' * 3000}\n", "4:5", "nested"),
+        (HEAD + f"    return {'neg(' * 5000}1{')' * 5000}\n", "4:12", "nested"),
+        (HEAD + "    return null @0:9999999999:1-1:1\n", "4:17", "too long"),
+        (HEAD + "    return null @7:1:1-1:1\n", "4:17", "there is no source `7`"),
+        (HEAD.replace("entry main", "entry other") + "    return null\n", "1:1", "the entry `other`"),
+        ('program p entry main\n  meta {"kind": "lop"}\n' + HEAD[21:] + "    return 1\n", "2:3", "`kind`"),
+        (
+            'program p entry main\nmeta {"kind": "loop", "limits": {"max_iterations": 2}}\n'
+            "function main()\n  state a\n    goto a\n",
+            "4:3",
+            "cycle",
+        ),
+    ],
+)
+def test_a_bad_text_is_shown_with_its_place(llc: Llc, place: Path, text: str, at: str, message: str) -> None:
+    """An error with line and column, exit code 2, no traceback."""
+    Path("x.ir").write_text(text)
+    done = llc("validate", "x.ir")
+    assert done.returncode == 2
+    assert f"--> x.ir:{at}" in done.stderr
+    assert message in done.stderr
+
+
+def test_each_command_refuses_a_bad_text(llc: Llc, place: Path) -> None:
+    """`run`, `compile` and `disasm` show what `validate` shows, and nothing is run."""
+    Path("x.ir").write_text(HEAD + "    goto strat\n")
+    for verb in ("run", "compile", "disasm"):
+        done = llc(verb, "x.ir")
+        assert done.returncode == 2
+        assert "error[unknown-state]" in done.stderr
+        assert "--> x.ir:4:5" in done.stderr
+    assert not Path(".loops/.history").exists()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_damage_leads_to_an_internal_error(seed: int) -> None:
+    """Texts with random changes are refused at a place in them, or make an image that verifies."""
+    chance = random.Random(seed)
+    texts = [print_program(compile_text(*pair).program) for pair in ((LOOP, "fix.yaml"), (FLOW, "flow.sexp"))]
+    words = [re.findall(r'\w+|"[^"\n]*"|\s+|.', text) for text in texts]
+    known = [*words[0], *words[1], "-1", "1e999", "[[]]", "`\\u0000`", '@"/dev/zero":1:1-1:1', "^0:0:0-0:0"]
+    wrong: list[object] = []
+    for _ in range(60):
+        made = list(chance.choice(words))
+        for _ in range(chance.randint(1, 3)):
+            at = chance.randrange(len(made))
+            made[at : at + chance.randint(0, 1)] = [chance.choice(known)] * chance.randint(0, 1)
+        try:
+            image = emit(compile_text("".join(made), "x.ir").program)
+        except CompileError as error:
+            places = [one.span for one in error.diagnostics]
+            wrong += [place for place in places if place is None or place.path != "x.ir"]
+        else:
+            wrong += [one for one in verify_image(image) if one.is_error]
+    assert wrong == []
+
+
+def test_a_huge_text_is_refused(llc: Llc, place: Path) -> None:
+    """A text beyond the limit of a source is not parsed."""
+    Path("x.ir").write_text(HEAD + " " * (16 << 20) + "return 1\n")
+    done = llc("validate", "x.ir")
+    assert done.returncode == 2
+    assert "error[file-too-large]" in done.stderr
+
+
+# --- disasm -----------------------------------------------------------------------------------
+
+
+def test_disasm_shows_one_function(llc: Llc, project: Path) -> None:
+    """`--function NAME` shows that one, as text and as JSON; an unknown name is answered with the nearest."""
+    text = llc("disasm", "flow", "--function", "half").stdout
+    assert text.startswith("function half(x)")
+    assert text in llc("disasm", "flow").stdout
+    data = json.loads(llc("disasm", "flow", "--function", "half", "--json").stdout)
+    assert [function["name"] for function in data["functions"]] == ["half"]
+    done = llc("disasm", "flow", "--function", "hal")
+    assert done.returncode == 2
+    assert "error[unknown-function]: .loops/flow.sexp has no function `hal`" in done.stderr
+    assert "did you mean `half`?" in done.stderr
+
+
+def test_disasm_takes_what_a_flow_needs(llc: Llc, place: Path) -> None:
+    """`--arg` and `--declare` make a flow known that cannot be compiled without them."""
+    Path("need.sexp").write_text("(fetch-page target)\n")
+    assert llc("disasm", "need.sexp").returncode == 2
+    done = llc("disasm", "need.sexp", "--arg", "target=src", "--declare", "fetch-page(url)")
+    assert done.returncode == 0, done.stderr
+    assert "fetch-page" in done.stdout
