@@ -15,20 +15,6 @@ from time import (
     time_ns,
 )
 
-__all__ = [
-    "gmtime",
-    "localtime",
-    "monotonic",
-    "monotonic_ns",
-    "perf_counter",
-    "sleep",
-    "strftime",
-    "strptime",
-    "time",
-    "time_ns",
-    "timestamp",
-]
-
 # The last second that a time stamp was made for, and its text: formatting it costs most of a time stamp.
 _second = -1, ""
 

@@ -18,18 +18,3 @@ else:
 
 
 _DEFERRED = {"shutil": ("which",), "platform": ("platform", "python_version")}
-
-__all__ = [
-    "chdir",
-    "defpath",
-    "environ",
-    "environb",
-    "getcwd",
-    "getcwdb",
-    "geteuid",
-    "platform",
-    "python_version",
-    "sysconf",
-    "urandom",
-    "which",
-]

@@ -16,11 +16,7 @@ from __future__ import annotations
 
 import os.path
 
-from ...ir.project_paths import CONFIG as CONFIG
-from ...ir.project_paths import IR_SUFFIX as IR_SUFFIX
-from ...ir.project_paths import LOOPS as LOOPS
-from ...ir.project_paths import SOURCE_SUFFIXES as SOURCE_SUFFIXES
-from ...ir.project_paths import TOOLS as TOOLS
+from ...ir.project_paths import CONFIG, IR_SUFFIX, LOOPS, SOURCE_SUFFIXES, TOOLS
 from . import files
 
 # The project: the working directory.

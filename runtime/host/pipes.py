@@ -17,5 +17,3 @@ else:
 
 
 _DEFERRED = {"select": ("POLLIN", "POLLOUT", "poll", "select")}
-
-__all__ = ["POLLIN", "POLLOUT", "dup", "dup2", "mkfifo", "pipe", "poll", "select", "set_blocking"]

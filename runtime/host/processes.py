@@ -52,43 +52,6 @@ _DEFERRED = {
     "subprocess": ("DEVNULL", "PIPE", "Popen", "TimeoutExpired"),
 }
 
-__all__ = [
-    "DEVNULL",
-    "PIPE",
-    "POSIX_SPAWN_DUP2",
-    "RLIMIT_AS",
-    "RLIMIT_CORE",
-    "RLIMIT_NOFILE",
-    "RLIM_INFINITY",
-    "WIFSTOPPED",
-    "WNOHANG",
-    "WUNTRACED",
-    "Popen",
-    "TimeoutExpired",
-    "boot_id",
-    "exit_now",
-    "find_leaders",
-    "fork",
-    "getpgrp",
-    "getpid",
-    "getrlimit",
-    "group_members",
-    "has_living",
-    "is_alive",
-    "kill",
-    "killpg",
-    "new_start_time",
-    "pidfd_open",
-    "pidfd_send_signal",
-    "posix_spawn",
-    "posix_spawnp",
-    "setrlimit",
-    "setsid",
-    "start_time",
-    "tick_now",
-    "waitpid",
-    "waitstatus_to_exitcode",
-]
 
 _boot: str | None = None
 # Whether a new process's start tick can be read from the clock; None until one was compared.

@@ -8,55 +8,11 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from signal import (
-        ITIMER_REAL,
-        SIG_BLOCK,
-        SIG_DFL,
-        SIG_IGN,
-        SIG_SETMASK,
-        SIGCHLD,
-        SIGCONT,
-        SIGHUP,
-        SIGINT,
-        SIGKILL,
-        SIGPIPE,
-        SIGTERM,
-        SIGTSTP,
-        SIGTTOU,
-        SIGWINCH,
-        SIGXFSZ,
-        Signals,
-        default_int_handler,
-        getsignal,
-        pthread_sigmask,
-        setitimer,
-        signal,
-    )
+    import signal as _signals
+    from signal import Signals
     from typing import Any
 else:
-    from _signal import (
-        ITIMER_REAL,
-        SIG_BLOCK,
-        SIG_DFL,
-        SIG_IGN,
-        SIG_SETMASK,
-        SIGCHLD,
-        SIGCONT,
-        SIGHUP,
-        SIGINT,
-        SIGKILL,
-        SIGPIPE,
-        SIGTERM,
-        SIGTSTP,
-        SIGTTOU,
-        SIGWINCH,
-        SIGXFSZ,
-        default_int_handler,
-        getsignal,
-        pthread_sigmask,
-        setitimer,
-        signal,
-    )
+    import _signal as _signals
 
     from .deferred import load
 
@@ -64,30 +20,27 @@ else:
         return load(globals(), {"signal": ("Signals",)}, name)
 
 
-__all__ = [
-    "ITIMER_REAL",
-    "SIGCHLD",
-    "SIGCONT",
-    "SIGHUP",
-    "SIGINT",
-    "SIGKILL",
-    "SIGPIPE",
-    "SIGTERM",
-    "SIGTSTP",
-    "SIGTTOU",
-    "SIGWINCH",
-    "SIGXFSZ",
-    "SIG_BLOCK",
-    "SIG_DFL",
-    "SIG_IGN",
-    "SIG_SETMASK",
-    "Signals",
-    "default_int_handler",
-    "getsignal",
-    "pthread_sigmask",
-    "setitimer",
-    "signal",
-]
+ITIMER_REAL = _signals.ITIMER_REAL
+SIG_BLOCK = _signals.SIG_BLOCK
+SIG_DFL = _signals.SIG_DFL
+SIG_IGN = _signals.SIG_IGN
+SIG_SETMASK = _signals.SIG_SETMASK
+SIGCHLD = _signals.SIGCHLD
+SIGCONT = _signals.SIGCONT
+SIGHUP = _signals.SIGHUP
+SIGINT = _signals.SIGINT
+SIGKILL = _signals.SIGKILL
+SIGPIPE = _signals.SIGPIPE
+SIGTERM = _signals.SIGTERM
+SIGTSTP = _signals.SIGTSTP
+SIGTTOU = _signals.SIGTTOU
+SIGWINCH = _signals.SIGWINCH
+SIGXFSZ = _signals.SIGXFSZ
+default_int_handler = _signals.default_int_handler
+getsignal = _signals.getsignal
+pthread_sigmask = _signals.pthread_sigmask
+setitimer = _signals.setitimer
+signal = _signals.signal
 
 
 def name_of(number: int) -> str:

@@ -26,16 +26,3 @@ _DEFERRED = {
     "termios": ("TCIFLUSH", "TCSADRAIN", "tcflush", "tcgetattr", "tcsetattr"),
     "tty": ("setcbreak",),
 }
-
-__all__ = [
-    "TCIFLUSH",
-    "TCSADRAIN",
-    "TerminalError",
-    "get_terminal_size",
-    "isatty",
-    "setcbreak",
-    "tcflush",
-    "tcgetattr",
-    "tcsetattr",
-    "tcsetpgrp",
-]

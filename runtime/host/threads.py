@@ -19,5 +19,3 @@ _DEFERRED = {
     "queue": ("Empty", "SimpleQueue"),
     "threading": ("Lock", "Semaphore", "Thread", "current_thread"),
 }
-
-__all__ = ["Empty", "Lock", "Semaphore", "SimpleQueue", "Thread", "current_thread"]
