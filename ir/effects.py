@@ -257,7 +257,10 @@ NOTE_ROWS = (
     NoteKind("handoff", "loop? state policy text", "An agent's context is full, and it hands over."),
     NoteKind("cycle", "loop? cycle", "A maintained loop begins its next cycle."),
     NoteKind("log", "message", "The program logs a message."),
-    NoteKind("loop_complete", "loop? final_state iterations status terminated_by", "A loop ended."),
+    NoteKind(
+        "loop_complete", "loop? final_state iterations status cycles? terminated_by",
+        "A loop ended; `cycles` where it maintains.",
+    ),
 )  # fmt: skip
 
 EFFECTS = {row.name: row for row in EFFECT_ROWS}

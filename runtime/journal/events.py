@@ -428,6 +428,7 @@ class LoopComplete(NoteEvent, name="loop_complete"):
     final_state: str | None
     iterations: int | None
     status: str | None
+    cycles: int | None = ABSENT
     terminated_by: str | None
 
 

@@ -103,7 +103,9 @@ def start(
     command.open_world(script)
     about: dict[str, Any] = {"program": image.name, "path": path, **command.held_by()}
     if script:
-        about["script"] = os.path.abspath(script)
+        # Relative inside the project, like the program's path, so that the project may be moved.
+        relative = os.path.relpath(script)
+        about["script"] = os.path.abspath(script) if relative.startswith("..") else relative
     wanted = [] if script else image.meta["scope"] if scope is None else scope
     scheduler, world = command.scheduler, command.world
 
