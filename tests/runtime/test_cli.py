@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_process import run_llc
 
-from llc.runtime.cli import entry
 from llc.runtime.cli.verbs import VERBS
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
@@ -59,21 +60,7 @@ def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     for name in ("NO_COLOR", "FORCE_COLOR", "LLC_LLM_MODEL"):
         monkeypatch.delenv(name, raising=False)
 
-    def llc(*words: str, program: str = "llc", **env: str) -> subprocess.CompletedProcess[str]:
-        streams = [tmp_path / "stdout", tmp_path / "stderr"]
-        with monkeypatch.context() as patch, streams[0].open("w") as out, streams[1].open("w") as err:
-            patch.setattr(sys, "argv", [program, *words])
-            patch.setattr(sys, "stdout", out)
-            patch.setattr(sys, "stderr", err)
-            for name, value in env.items():
-                patch.setenv(name, value)
-            code = entry.main() if program == "llc" else entry.main_ll_loop()
-        shown = [path.read_text() for path in streams]
-        for path in streams:
-            path.unlink()
-        return subprocess.CompletedProcess(words, code, *shown)
-
-    return llc
+    return functools.partial(run_llc, monkeypatch, tmp_path)
 
 
 def process(*words: str, **given: Any) -> subprocess.CompletedProcess[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from in_process import run_llc
 
 from llc.ir.diagnostics import CompileError
-from llc.runtime.cli import entry
 from llc.runtime.host.paths import HISTORY, KEPT, ROOT
 from llc.runtime.inspection import history
 from llc.runtime.journal import journal
@@ -57,19 +57,7 @@ def llc(place: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     (place / ".loops" / "asks.yaml").write_text(ASKS)
     (place / "world.yaml").write_text(ASKS_WORLD)
 
-    def llc(*words: str) -> subprocess.CompletedProcess[str]:
-        streams = [place / "stdout", place / "stderr"]
-        with monkeypatch.context() as patch, streams[0].open("w") as out, streams[1].open("w") as err:
-            patch.setattr(sys, "argv", ["llc", *words])
-            patch.setattr(sys, "stdout", out)
-            patch.setattr(sys, "stderr", err)
-            code = entry.main()
-        shown = [path.read_text() for path in streams]
-        for path in streams:
-            path.unlink()
-        return subprocess.CompletedProcess(words, code, *shown)
-
-    return llc
+    return functools.partial(run_llc, monkeypatch, place)
 
 
 def past(name: str, seconds: float, root: str = "") -> RunFolder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -17,9 +18,9 @@ import pytest
 import terminals
 from hypothesis import given
 from hypothesis import strategies as st
+from in_process import run_llc
 from terminals import exit_code
 
-from llc.runtime.cli import entry
 from llc.runtime.execution.observer import Display
 from llc.runtime.host.paths import HISTORY
 from llc.runtime.inspection import history, logs, status, stop
@@ -65,21 +66,7 @@ def project(place: Path) -> Iterator[Path]:
 def llc(project: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     """Run llc here, with files as its streams."""
 
-    def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        streams = [project / "stdout", project / "stderr"]
-        with monkeypatch.context() as patch, streams[0].open("w") as out, streams[1].open("w") as err:
-            patch.setattr(sys, "argv", ["llc", *words])
-            patch.setattr(sys, "stdout", out)
-            patch.setattr(sys, "stderr", err)
-            for name, value in env.items():
-                patch.setenv(name, value)
-            code = entry.main()
-        shown = [path.read_text() for path in streams]
-        for path in streams:
-            path.unlink()
-        return subprocess.CompletedProcess(words, code, *shown)
-
-    return llc
+    return functools.partial(run_llc, monkeypatch, project)
 
 
 def wait_for(condition: Callable[[], Any]) -> None:

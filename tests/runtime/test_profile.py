@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import subprocess
@@ -13,9 +14,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_process import run_llc
 
 from llc.ir.text import parse_program
-from llc.runtime.cli import entry
 from llc.runtime.execution import profiler, tier_choice
 from llc.runtime.execution.profiler import Profile, of_events
 from llc.runtime.inspection import profile_report
@@ -80,16 +81,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def llc(project: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     """Run llc in the project, with files as its streams."""
 
-    def llc(*words: str) -> subprocess.CompletedProcess[str]:
-        streams = [project / "stdout", project / "stderr"]
-        with monkeypatch.context() as patch, streams[0].open("w") as out, streams[1].open("w") as err:
-            patch.setattr(sys, "argv", ["llc", *words])
-            patch.setattr(sys, "stdout", out)
-            patch.setattr(sys, "stderr", err)
-            code = entry.main()
-        return subprocess.CompletedProcess(words, code, *(path.read_text() for path in streams))
-
-    return llc
+    return functools.partial(run_llc, monkeypatch, project)
 
 
 def shares(told: dict[str, Any]) -> float:

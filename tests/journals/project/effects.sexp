@@ -1,0 +1,12 @@
+; Every effect that a flow can request, with the values that are written in a way of their own.
+(defatom user:summarise (params text) (instructions "Summarise: {{text}}"))
+(define files (system:read_files '("notes.txt")))
+(define found (system:get_context "parser of dates"))
+(define summary (user:summarise files))
+(define name (ask "Which name?" (choices "one" "two") (default "one") (timeout 60)))
+(define nobody (try (ask "Is anybody there?" (timeout 5)) (catch fault (get fault "kind"))))
+(sleep 1.5)
+(log-message "woken at" (now) name nobody (env "USER" "nobody"))
+(define checked (try (system:execute_shell_command "false") (catch fault fault)))
+(log-message (dict ("$key" (* 1e308 10))) (- (* 1e308 10)) "naïve ✓")
+(exit 3)
