@@ -1,8 +1,8 @@
 """Printer of core, for `--emit expanded`: the expanded program in the language's own syntax.
 
 Every variable has a unique name (`x`, then `x.2`), so no name hides another. Machine
-primitives are written `op:add`, effects and notes as `stdlib/` writes them. Must not contain:
-the layout of source text (`sexp/formatter.py`).
+primitives are written `op:add`, effects and notes as `stdlib/` writes them. The layout is that of
+`llc fmt` (`sexp/formatter.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, assert_never
 
 from ...ir.symbols import Symbol
 from ..sexp.datum import Atom, Datum, Form
+from ..sexp.formatter import lay_out
 from ..sexp.printer import show
 from .library import LIBRARY
 from .nodes import (
@@ -39,13 +40,6 @@ from .nodes import (
 )
 from .reserved_names import FORM_NAMES
 
-WIDTH = 100
-# How many operands stay on the line of the head.
-_ON_FIRST_LINE = {
-    "lambda": 1, "let*": 1, "letrec*": 1, "loop": 1, "define": 1, "if": 1, "set!": 1, "catch": 1,
-    "effect:note": 1, "effect:perform": 1,
-}  # fmt: skip
-
 
 def expanded_text(program: Lambda) -> str:
     """A program's core, one form of the program after the other."""
@@ -64,43 +58,7 @@ def expanded_text(program: Lambda) -> str:
         body = body.body
     items = body.items if isinstance(body, Sequence) else (body,)
     forms += [printer.done[item] for item in items]
-    return "\n".join(lay_out(form) for form in forms) + "\n"
-
-
-def lay_out(datum: Datum, indent: int = 0) -> str:
-    """A datum over as many lines as it needs."""
-    out: list[str] = []
-    todo: list[str | tuple[Datum, int, int]] = [(datum, indent, 0)]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, str):
-            out.append(item)
-            continue
-        datum, indent, closing = item
-        flat = show(datum, limit=WIDTH + 1)
-        if not isinstance(datum, Form) or len(flat) + indent + closing <= WIDTH:
-            out.append(show(datum) if len(flat) > WIDTH else flat)
-            continue
-        head = datum.head
-        kept = _ON_FIRST_LINE.get(head.name, 0) if head is not None else 0
-        column = indent + 2 if head is not None else indent + 1
-        pieces: list[str | tuple[Datum, int, int]] = ["("]
-        place = indent + 1
-        for index, part in enumerate(datum.items):
-            last = closing + 1 if index + 1 == len(datum.items) else 0
-            if index and index <= kept:
-                pieces.append(" ")
-                place += 1
-            elif index:
-                pieces.append("\n" + " " * column)
-                place = column
-            pieces.append((part, place, last))
-            if index < kept:
-                place += len(show(part, limit=WIDTH))
-        if datum.tail is not None:
-            pieces += [" . ", (datum.tail, place, closing + 1)]
-        todo += [*pieces, ")"][::-1]
-    return "".join(out)
+    return lay_out("\n".join(map(show, forms)))
 
 
 def _form(head: str, *items: Datum) -> Form:

@@ -62,10 +62,15 @@ def format_source(text: str, path: str = "<text>") -> str:
         data, findings = read(source)
         if any(finding.is_error for finding in findings):
             raise CompileError(findings, [source])
-        result = _write(_parse(text))
+        result = lay_out(text)
         if read(text_source(result, path))[0] != data:
             raise AssertionError("formatting would have changed what is read")
         return result
+
+
+def lay_out(text: str) -> str:
+    """Format a text that is known to read without errors, however deeply nested."""
+    return _write(_parse(text))
 
 
 class _Leaf:
