@@ -10,6 +10,7 @@ from typing import Any
 from ..host.errors import EXIT_FAILURE, UserError
 from ..host.screen import Screen, printable
 from ..host.secrets import masked
+from ..journal.quantities import usage_texts
 from ..models.client import ModelClient
 from ..terminal.console import Listening
 from . import describing
@@ -65,7 +66,4 @@ class Author:
 
 
 def _cost(usage: dict[str, Any] | None) -> str:
-    if not usage:
-        return ""
-    usd = f", ${usage['usd']:.4f}" if usage.get("usd") is not None else ""
-    return f" ({usage.get('tokens') or 0:,} tokens{usd})"
+    return f" ({', '.join(usage_texts(usage))})" if usage else ""

@@ -18,13 +18,14 @@ from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen
 from ..journal.events import RunStart
 from ..journal.journal import JournalError, write_file
+from ..journal.quantities import amount_text, moment_text, usd_text
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import CRASHED, StateHistory
 from ..runs import runs
 from ..runs.follower import history_of
 from ..runs.lookup import find_run_folder, is_run_of
 from ..runs.runs import runs_in
-from .tables import columns, local_time
+from .tables import columns
 
 FORMAT = 6
 FILE = "summary.json"
@@ -164,12 +165,12 @@ def as_text(found: dict[str, Any], target: str | None, screen: Screen) -> str:
             status += " (scripted)"
         cells = [
             row["run"],
-            " ".join(local_time(row["started_at"]))[:19],
+            moment_text(row["started_at"]),
             duration_text(row["duration_ms"]),
             status,
             str(row["iterations"]),
         ]
-        spent = [str(row["calls"]), _money(row), f"{row['tokens']:,}"]
+        spent = [str(row["calls"]), usd_text(row["usd"], row["unpriced"] > 0), f"{row['tokens']:,}"]
         parent = [row["forked_from"]["run"] if row["forked_from"] else "-"]
         table.append(cells + (spent if has_cost else []) + (parent if has_fork else []))
     text = columns(table, screen, _DROPPED)
@@ -179,11 +180,6 @@ def as_text(found: dict[str, Any], target: str | None, screen: Screen) -> str:
     return text
 
 
-def _money(row: dict[str, Any]) -> str:
-    """The cost of calls; `+` where the cost of some is not known."""
-    return f"{row['usd']:.4f}" + ("+" if row["unpriced"] else "")
-
-
 def _sentence(found: dict[str, Any], has_cost: bool) -> str:
     count = len(counted(found["runs"]))
     scripted = len(found["runs"]) - count
@@ -191,8 +187,9 @@ def _sentence(found: dict[str, Any], has_cost: bool) -> str:
     text = f"{count} run{'' if count == 1 else 's'}: {parts} ({found['success_rate']:.0%} success)"
     text += f", {duration_text(found['average_duration_ms'])} on average"
     if has_cost:
-        text += f", {_money(found)} USD and {found['tokens']:,} tokens in all"
-        text += f", in {found['calls']} call{'' if found['calls'] == 1 else 's'}"
+        money = amount_text("usd", found["usd"], is_least=found["unpriced"] > 0)
+        text += f", {money} and {amount_text('tokens', found['tokens'])} in all"
+        text += f", in {amount_text('calls', found['calls'])}"
     if scripted:
         text += f"; {scripted} scripted not counted"
     earlier = found["total"] - len(found["runs"])
@@ -214,7 +211,7 @@ def _states(states: dict[str, dict[str, Any]]) -> list[list[str]]:
                 str(visits),
                 duration_text(state["duration_ms"]),
                 duration_text(state["duration_ms"] // visits if visits else 0),
-                *([f"{state['usd']:.4f}", f"{state['tokens']:,}"] if has_cost else []),
+                *([usd_text(state["usd"]), f"{state['tokens']:,}"] if has_cost else []),
                 verdicts or "-",
             ]
         )

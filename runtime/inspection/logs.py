@@ -34,13 +34,13 @@ from ..journal.events import (
     RunStart,
     StateEnter,
 )
+from ..journal.quantities import local_time, usage_texts, zone_name
 from ..journal.reader import Damage, ReadError, read, tail_offset
 from ..journal.run_folder import RunFolder
 from ..runs.follower import Follower, left_out
 from ..runs.locks import is_live
 from ..terminal.action_text import MARKS, failure_text, tone
 from .stop import how_it_was_left
-from .tables import local_time, zone_name
 
 # Lines of an output that are shown; `--verbose` shows all.
 MAX_LINES = 20
@@ -145,14 +145,9 @@ class LogFormatter:
             yield from self._several(f"     {self._marks['bar']} ", str(result.get(stream) or ""))
         failed = failure_text({"duration_ms": 0, "exit_code": 0, **result})
         usage = result.get("usage")
-        spent = ""
-        if isinstance(usage, dict):
-            usd = usage.get("usd")
-            spent = f", {tokens:,} tokens" if (tokens := usage.get("tokens")) is not None else ""
-            spent += f", {usd} USD" if usd is not None else ""
-        text = printable(
-            f"  #{event.seq} {failed or 'exit 0'} ({duration_text(event.duration_ms or 0)}{spent})"
-        )
+        spent = usage_texts(usage) if isinstance(usage, dict) else []
+        facts = ", ".join([duration_text(event.duration_ms or 0), *spent])
+        text = printable(f"  #{event.seq} {failed or 'exit 0'} ({facts})")
         yield self._screen.paint(text, "red" if failed else "")
 
     def _several(self, head: str, text: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ from ..host.paths import HISTORY, ROOT
 from ..host.screen import Screen, fit, printable
 from ..journal.codec import json_text, seconds
 from ..journal.events import ActionStart, RunEnd, RunInterrupted
+from ..journal.quantities import amount_text
 from ..journal.run_folder import RunFolder, has_ended
 from ..journal.run_history import CRASHED, INTERRUPTED, EffectHistory, RunHistory
 from ..project.limits import iteration_limits
@@ -317,10 +318,7 @@ def _about_values(status: dict[str, Any], row: Any, is_unicode: bool) -> None:
     for unit, found in status["budget"].items():
         used, limit = found["used"], found["limit"]
         if limit is not None or (used and unit != "seconds"):
-            amount = f"{used:.4f}" if unit == "usd" else f"{used:,}"
-            amount += "+" if found.get("unpriced") else ""
-            shown = "USD" if unit == "usd" else unit
-            spent.append(f"{amount}{f' of {limit:,}' if limit is not None else ''} {shown}")
+            spent.append(amount_text(unit, used, limit, bool(found.get("unpriced"))))
     if spent:
         row("spent", ", ".join(spent))
 

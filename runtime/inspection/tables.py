@@ -1,10 +1,8 @@
-"""Tables and times for people, shared by the views of runs."""
+"""Tables for people, shared by the views of runs."""
 
 from __future__ import annotations
 
-from ..host import clock
 from ..host.screen import Screen, fit, printable
-from ..journal.codec import seconds
 
 # Columns of one cell.
 _WIDEST = 60
@@ -30,21 +28,3 @@ def columns(rows: list[list[str]], screen: Screen, dropped: tuple[str, ...] = ()
     return "".join(
         (screen.paint(line, "dim") if number == 0 else line) + "\n" for number, line in enumerate(lines)
     )
-
-
-def local_time(ts: str | None) -> tuple[str, str]:
-    """Day and time of day of a time stamp in the local time zone; the time has milliseconds.
-
-    A time stamp that no llc wrote is divided as it is.
-    """
-    moment = seconds(ts)
-    if ts is None or moment is None:
-        day, _, time = str(ts).partition("T")
-        return day, time.rstrip("Z")
-    day, _, time = clock.strftime("%Y-%m-%d %H:%M:%S", clock.localtime(moment)).partition(" ")
-    return day, f"{time}.{ts[-4:-1]}"
-
-
-def zone_name(ts: str | None) -> str:
-    """The name of the local time zone at a time stamp."""
-    return clock.strftime("%Z", clock.localtime(seconds(ts)))

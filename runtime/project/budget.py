@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.effects import SPENDERS, UNITS
 from ..host.errors import UserError, suggest
+from ..journal.quantities import amount_text
 from ..journal.run_history import Used
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Spending:
         used = self.used
         for unit, limit in self.limits.items():
             if used[unit] >= limit:
-                what = f"the run has used {shown(unit, used[unit])} of {shown(unit, limit)}"
+                what = f"the run has used {amount_text(unit, used[unit])} of {amount_text(unit, limit)}"
                 return Refusal(what, "to continue with a larger budget: llc resume {run} --budget UNIT=N")
             if self._is_unknown(unit):
                 what = f"the usage of a call is unknown, so a budget in {_WORDS[unit]} cannot be enforced"
@@ -100,14 +101,6 @@ def unpriced(kind: str, args: Mapping[str, Any]) -> str | None:
 
 
 _WORDS = {"usd": "USD", "tokens": "tokens"}
-
-
-def shown(unit: str, amount: float) -> str:
-    if unit == "usd":
-        return f"{amount:.4f} USD" if amount != int(amount) else f"{int(amount)} USD"
-    if unit == "seconds":
-        return f"{amount:,.1f} seconds"
-    return f"{int(amount):,} {unit.removesuffix('s') if amount == 1 else unit}"
 
 
 def asked(pairs: Iterable[tuple[str, str]], otherwise: Mapping[str, float]) -> dict[str, float]:

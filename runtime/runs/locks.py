@@ -278,7 +278,7 @@ def _turn(
                 ]
                 names = [other.run.id for other in others]
                 if not others:
-                    lock.tell(queued=None, ticket=None, waits_for=None, since=_now())
+                    lock.tell(queued=None, ticket=None, waits_for=None, since=clock.timestamp(clock.time()))
                     return
                 if names != shown:
                     lock.tell(waits_for=names)
@@ -409,9 +409,11 @@ def _next_ticket(root: str) -> int:
 
 
 def _conflict(others: list[Holder], root: str) -> UserError:
+    from ..journal.quantities import moment_text  # only an error needs it
+
     # A running one is more relevant than a queued one.
     holder = min(others, key=lambda other: (other.is_queued, other.ticket))
-    since = f", since {holder.since.replace('T', ' ')[:19]} UTC" if holder.since else ""
+    since = f", since {moment_text(holder.since)}" if holder.since else ""
     how = "is waited for by" if holder.is_queued else "is locked by"
     what = f"works on {_shown(holder.path, root)}"
     if holder.is_queued:
@@ -458,7 +460,12 @@ def _hold(run: RunFolder, scope: list[str], about: dict[str, Any], ticket: int |
                 raise UserError("run-is-live", f"{run.id} is still running", exit_code=EXIT_FAILURE)
             clock.sleep(_PAUSE)
         pid = processes.getpid()
-        known = {"run": run.id, "pid": pid, "start_time": processes.start_time(pid), "since": _now()}
+        known = {
+            "run": run.id,
+            "pid": pid,
+            "start_time": processes.start_time(pid),
+            "since": clock.timestamp(clock.time()),
+        }
         lock = Lock(fd, known)
         queued = {"queued": True, "ticket": ticket} if ticket is not None else {}
         lock.tell(parent=environment.environ.get("LLC_RUN_ID"), **about, scope=scope, **queued)
@@ -471,10 +478,6 @@ def _hold(run: RunFolder, scope: list[str], about: dict[str, Any], ticket: int |
         files.close(fd)
         raise
     return lock
-
-
-def _now() -> str:
-    return clock.strftime("%Y-%m-%dT%H:%M:%SZ", clock.gmtime())
 
 
 def _open(path: str) -> int:

@@ -17,6 +17,7 @@ from ..host import clock
 from ..host.screen import Screen, columns, fit, printable
 from ..journal.outcome import Outcome
 from ..journal.position import state_shown
+from ..journal.quantities import usage_texts
 from .action_text import MOST_LINES, ActionOutput, called, failure_text, refusal, tone
 from .progress_lines import ProgressLines
 
@@ -286,13 +287,13 @@ class ProgressDisplay(ProgressLines, Display):
 
     def _spent(self) -> str:
         """What the calls of the run come to, as far as all of them tell it."""
-        text = ""
-        for unit, form in (("usd", ", {:.4f} USD"), ("tokens", ", {:,} tokens")):
+        total = {}
+        for unit in ("usd", "tokens"):
             told = [usage.get(unit) for usage in self._usages or ()]
             amounts = [amount for amount in told if isinstance(amount, int | float)]
             if amounts and len(amounts) == len(told):
-                text += form.format(sum(amounts))
-        return text
+                total[unit] = sum(amounts)
+        return "".join(f", {text}" for text in usage_texts(total))
 
     def _answered(self, result: dict[str, Any]) -> None:
         """Show the answer to a question that was not typed here."""

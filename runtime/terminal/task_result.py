@@ -11,6 +11,7 @@ from ..host.errors import EXIT_USAGE, UserError
 from ..host.screen import Screen, printable
 from ..journal.codec import json_text
 from ..journal.outcome import Outcome
+from ..journal.quantities import usage_texts
 
 INVALID = "input_validation_failure"
 FAILURE = "subtask_failure"
@@ -93,10 +94,7 @@ def headline(result: dict[str, Any], screen: Screen) -> str:
         facts.append(str(error.get("reason")))
     usage = notes.get("usage")
     if isinstance(usage, dict):
-        if usage.get("tokens"):
-            facts.append(f"{usage['tokens']:,} tokens")
-        if usage.get("usd") is not None:
-            facts.append(f"${usage['usd']:.4f}")
+        facts += usage_texts({**usage, "tokens": usage.get("tokens") or None})
     if isinstance(notes.get("run"), str):
         facts.append(notes["run"])
     about = f" ({', '.join(facts)})" if facts else ""

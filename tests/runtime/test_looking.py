@@ -104,7 +104,7 @@ def test_status_shows_where_a_run_is(project: Path, llc: Llc) -> None:
     assert facts["action"].startswith("echo fixing; printf part;")
     assert facts["verdict"] == "failure (in count, value 4)"
     assert facts["captured"] == "errors = 4"
-    assert facts["spent"] == "0.0000 of 5 USD, 0 of 1,000 tokens"
+    assert facts["spent"] == "0 of 5 USD, 0 of 1,000 tokens"
     assert facts["log"] == run.log
     assert [line.strip() for line in lines if "│" in line] == ["│ fixing", "│ part"]
 

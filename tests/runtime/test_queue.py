@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +149,9 @@ def test_who_does_not_queue_does_not_overtake(project: Path) -> None:
     assert "in the queue" in error["message"]
     direct = begin("run", "two", "--json", "-q")
     error = json.loads(direct.communicate(timeout=60)[0])["error"]
-    since = facts["one"]["since"].replace("T", " ").rstrip("Z")
-    assert f"{facts['one']['run']} (pid {first.pid}, since {since} UTC)" in error["message"]
+    moment = datetime.fromisoformat(facts["one"]["since"]).astimezone()
+    since = f"{moment:%Y-%m-%d %H:%M:%S}"
+    assert f"{facts['one']['run']} (pid {first.pid}, since {since})" in error["message"]
     assert "--queue" in error["help"]
     for name in ("one", "three"):
         (project / f"go.{name}").touch()

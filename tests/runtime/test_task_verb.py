@@ -67,7 +67,7 @@ def test_for_people_the_content_alone_is_on_stdout(project: Path, messages_serve
     messages_server.then(answers.text("Small Steps"))
     done = llc_("task", "user:entitle", "text=x")
     assert done.stdout == "Small Steps\n"
-    assert "COMPLETE (150 tokens" in done.stderr
+    assert "COMPLETE (0.0003 USD, 150 tokens" in done.stderr
     assert llc_("task", "user:entitle", "text=x", "--quiet").stdout == "Small Steps\n"
 
 

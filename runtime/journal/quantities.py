@@ -1,0 +1,60 @@
+"""Times and amounts as text for people: local time, and one notation for money.
+
+Data (`--json`, files) has UTC and numbers instead.
+"""
+
+from __future__ import annotations
+
+from ..host import clock
+from .codec import seconds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+def local_time(ts: str | None) -> tuple[str, str]:
+    """Day and time of day of a time stamp in the local time zone; the time has milliseconds.
+
+    A time stamp that no llc wrote is divided as it is.
+    """
+    moment = seconds(ts)
+    if ts is None or moment is None:
+        day, _, time = str(ts).partition("T")
+        return day, time.rstrip("Z")
+    day, _, time = clock.strftime("%Y-%m-%d %H:%M:%S", clock.localtime(moment)).partition(" ")
+    return day, f"{time}.{ts[-4:-1]}"
+
+
+def moment_text(ts: str | None) -> str:
+    """A time stamp in the local time zone, to the second: `2024-01-15 10:30:00`."""
+    return " ".join(local_time(ts))[:19]
+
+
+def zone_name(ts: str | None) -> str:
+    """The name of the local time zone at a time stamp."""
+    return clock.strftime("%Z", clock.localtime(seconds(ts)))
+
+
+def usd_text(amount: float, is_least: bool = False) -> str:
+    """US dollars without their unit: whole, or with four decimals. is_least: the cost of some is unknown."""
+    text = f"{int(amount):,}" if amount == int(amount) else f"{amount:,.4f}"
+    return text + ("+" if is_least else "")
+
+
+def amount_text(unit: str, amount: float, limit: float | None = None, is_least: bool = False) -> str:
+    """An amount with its unit: `0.0200 USD`, `980 tokens`, `2.5 seconds`, `2 of 5 USD`."""
+    if limit is not None:
+        return f"{amount_text(unit, amount, None, is_least).split()[0]} of {amount_text(unit, limit)}"
+    if unit == "usd":
+        return f"{usd_text(amount, is_least)} USD"
+    if unit == "seconds":
+        return f"{amount:,.1f} seconds"
+    return f"{int(amount):,} {unit.removesuffix('s') if amount == 1 else unit}"
+
+
+def usage_texts(usage: Mapping[str, Any]) -> list[str]:
+    """What a call has used, as far as it is known: money, then tokens."""
+    known = [(unit, usage.get(unit)) for unit in ("usd", "tokens")]
+    return [amount_text(unit, amount) for unit, amount in known if isinstance(amount, int | float)]
