@@ -18,6 +18,7 @@ from ..ir.spans import Source
 from .loop.load import load, with_options
 from .loop.schema import Loop
 from .lower.loop import lower
+from .lower.proof import proof_findings
 from .source.files import is_flow_path, read_source, text_source
 
 # A loop that calls no functions is compiled without the S-expression language.
@@ -70,10 +71,14 @@ def _compile_loop(source: Source, options: CompileOptions) -> Compiled:
         from .link.flow import compile_calling_loop
 
         program = compile_calling_loop(loop, document, found, options)
-        return Compiled(program, loop, tuple(found))
-    if loop is None or any(diagnostic.is_error for diagnostic in found):
+    elif loop is None or any(diagnostic.is_error for diagnostic in found):
         raise CompileError(found, document.sources)
-    program = lower(loop, document.sources, document.within, options.default_model)
+    else:
+        program = lower(loop, document.sources, document.within, options.default_model)
+    if loop.require == "proof":
+        unproven = list(proof_findings(program, "error"))
+        if unproven:
+            raise CompileError([*found, *unproven], program.sources)
     return Compiled(program, loop, tuple(found))
 
 

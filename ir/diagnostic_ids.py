@@ -256,6 +256,7 @@ MEANINGS = {
     "unknown-variable": "a variable does not exist",
     "unknown-verdict": "a route for a verdict that the evaluator never gives",
     "unpriced-model": "a budget in USD for a model whose price is not known",
+    "unproven-success": "a loop can succeed after an agent's work without a check of it",
     "unquotable-variable": "a variable at a place of a command where no quoting helps",
     "unreachable-code": "code is never evaluated",
     "unreachable-state": "no path leads to a state",

@@ -427,6 +427,10 @@ class LoopSettings(Spec):
     )
     budget: Budget | None = optional(block(Budget), "What agent and model calls may use; see `budget`.")
     on_error: str | None = optional(TARGET, "The state that takes errors no state routes.")
+    require: str | None = optional(
+        choice("proof"),
+        "`proof`: refuse a success that can follow an agent's work without a check; absent: `validate` warns.",
+    )
     dialect: str | None = optional(
         choice("llc", "little-loops"),
         "Whose meaning `next` with `on_error`, and terminals named `failed`, have; absent: `llc`'s.",

@@ -1,0 +1,43 @@
+"""Findings about successes of a loop that no check proves (`ir.success_proof`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...ir.diagnostics import Diagnostic, labelled
+from ...ir.nodes import Program
+from ...ir.success_proof import ALL, NOTHING, OUTPUT, Unproven, unproven_successes
+
+# A last command that succeeds whatever was before it, and commands that tell nothing about the project.
+_ALWAYS = re.compile(
+    r"(?:^|;|\|\||(?<!&)&(?!&)|\n)\s*(?:true|:|exit\s+0|(?:echo|printf)\b[^;&|\n]*)\s*;?\s*$"
+)
+_CONSTANT = re.compile(r"\s*(?:true|:|false|exit\s+\d+|(?:echo|printf)\b[^;&|\n$`<]*)\s*;?\s*")
+
+
+def told_by(command: str) -> int:
+    """What the result of a shell command can tell about the project."""
+    if _CONSTANT.fullmatch(command):
+        return NOTHING
+    return OUTPUT if _ALWAYS.search(command) else ALL
+
+
+def proof_findings(program: Program, severity: str) -> Iterator[Diagnostic]:
+    """A finding for each success of a loop that follows an agent's work without a check."""
+    for found in unproven_successes(program, told_by):
+        yield _finding(found, severity)
+
+
+def _finding(found: Unproven, severity: str) -> Diagnostic:
+    end, work = found.end.owner or found.end.name, found.work.owner
+    return Diagnostic(
+        "unproven-success",
+        f"`{end}` can be reached after the agent's work without a check",
+        found.end.span,
+        "the run would end with success here",
+        f"lead to `{end}` by the success of a command that checks the work; the verdict of an agent or a "
+        "model proves nothing",
+        severity,
+        labelled(found.work.span, f"the agent works in `{work}`"),
+    )

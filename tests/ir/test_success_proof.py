@@ -1,0 +1,245 @@
+"""Proof of success: it finds what random runs show, for the gallery of loops and for mutants of one."""
+
+from __future__ import annotations
+
+import random
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.frontend.compile import compile_file, compile_text
+from llc.frontend.lower.proof import proof_findings, told_by
+from llc.ir.diagnostics import CompileError
+from llc.ir.nodes import Program
+from llc.ir.success_proof import ALL, GOOD, NOTHING, OUTPUT
+from llc.vm.code.emit import emit
+from llc.vm.jit.runtime.tiered import Machine
+from llc.vm.machine.machine import Effect
+
+LOOPS = Path(__file__).parents[1] / "golden" / "loops"
+# The loops of the gallery in which an agent works, and the successes that no check proves: those that a model
+# judges, and those of a metric that has stopped moving.
+GALLERY = {
+    "convergence": ["done"],
+    "evaluate-llm-default-schema": ["done"],
+    "evaluate-llm-structured": ["done"],
+    "example-1-test-until-pass": [],
+    "example-2-fix-types": [],
+    "example-3-smart-fix": ["escalate"],
+    "example-4-reduce-errors": ["done"],
+    "example-5-ci-checks": [],
+    "example-6-safe-refactor": ["manual_check", "done"],
+    "fsm": ["done"],
+    "goal": ["done"],
+    "handoff": ["done"],
+    "imperative": [],
+    "integration-ll-auto": [],
+    "invariants": [],
+    "route-full": ["done"],
+}
+
+HEAD = "name: mutant\nmax_iterations: 6\ninitial: check\nstates:\n"
+SOUND = """
+check: {action: "pytest -q", on_success: done, on_failure: fix}
+fix: {action: "make the tests pass", action_type: prompt, next: check}
+done: {terminal: true}
+"""
+# Each reaches `done` in a way that no check covers.
+MUTANTS = {
+    "the agent leads to the end": SOUND.replace("next: check", "next: done"),
+    "the agent's exit code leads to the end": SOUND.replace(
+        "next: check", "evaluate: {type: exit_code}, on_success: done, on_failure: check"
+    ),
+    "the agent's words lead to the end": SOUND.replace(
+        "next: check",
+        "evaluate: {type: output_contains, pattern: '1'}, on_success: done, on_failure: check",
+    ),
+    "the agent's error leads to the end": SOUND.replace("next: check", "next: check, on_error: done"),
+    "a failing check leads to the end": SOUND.replace("on_failure: fix", "on_failure: confirm")
+    + "confirm: {action: 'fix it', action_type: prompt, next: again}\n"
+    + "again: {action: 'pytest -q', on_success: done, on_failure: done}\n",
+    "an error of the check leads to the end": SOUND.replace(
+        "on_failure: fix", "on_failure: fix, on_error: done"
+    ),
+    "any other verdict leads to the end": SOUND.replace(
+        "on_success: done, on_failure: fix", "route: {success: fix, _: done}"
+    ),
+    "the check's result is not looked at": SOUND.replace("next: check", "next: look")
+    + "look: {action: 'pytest -q', next: done}\n",
+    "work after the check": SOUND.replace("on_success: done", "on_success: polish")
+    + "polish: {action: '/polish', evaluate: {type: exit_code}, on_success: done, on_failure: done}\n",
+    "a command after the check": SOUND.replace("on_success: done", "on_success: polish")
+    + "polish: {action: 'sed -i s/a/b/ x', next: done}\n",
+    "a model judges": SOUND.replace(
+        'action: "pytest -q",', 'action: "git diff", evaluate: {type: llm_structured},'
+    ),
+    "the exit code of `|| true`": SOUND.replace("pytest -q", "pytest -q || true"),
+    "the exit code of `; echo`": SOUND.replace("pytest -q", "pytest -q; echo done"),
+    "a command that tells nothing": SOUND.replace("pytest -q", "true"),
+    "an output that tells nothing": SOUND.replace(
+        'action: "pytest -q",', 'action: "echo 1", evaluate: {type: output_numeric, operator: eq, target: 1},'
+    ),
+    "the verdict about an older output": SOUND.replace("next: check", "next: look").replace(
+        "on_failure: fix", "on_failure: save"
+    )
+    + "save: {action: 'git stash', capture: saved, next: fix}\n"
+    + "look: {action: 'git add .', evaluate: {type: exit_code, source: '${captured.saved.exit_code}'}, "
+    "on_success: done, on_failure: fix}\n",
+    "a metric that stalls": SOUND.replace(
+        "on_success: done, on_failure: fix",
+        "evaluate: {type: convergence, target: 0}, route: {target: done, progress: fix, stall: done}",
+    ),
+    "a person agrees": SOUND.replace("next: check", "next: agree")
+    + "agree: {action: 'Is it good?', action_type: ask, choices: ['1', '0'], route: {'1': done, '0': fix}}\n",
+    "a check on one of two ways": SOUND.replace("next: check", "next: which")
+    + "which: {action: 'test -f setup.py', on_success: check, on_failure: skip}\n"
+    + "skip: {action: 'another thing', action_type: prompt, next: done}\n",
+    "the next cycle's check": SOUND.replace("next: check", "next: last")
+    + "last: {action: 'pytest -q', on_success: fix, on_failure: done}\n",
+}  # fmt: skip
+KEPT = {
+    "as it is": SOUND,
+    "with a second check": SOUND.replace("on_success: done", "on_success: lint")
+    + "lint: {action: 'ruff check .', on_success: done, on_failure: fix}\n",
+    "with a number": SOUND.replace(
+        'action: "pytest -q",',
+        'action: "pytest -q | grep -c x || true", evaluate: {type: output_numeric, operator: eq, target: 1},',
+    ),
+    "with JSON": SOUND.replace(
+        'action: "pytest -q",', 'action: "count", evaluate: {type: output_json, path: ".", target: 1},'
+    ),
+    "by any verdict but failure": SOUND.replace(
+        "on_success: done, on_failure: fix", "route: {failure: fix, _: done}"
+    ),
+    "with a failure that ends": SOUND + "lost: {terminal: true, status: failure}\n",
+    "the agent only before a failure": "check: {action: 'pytest -q', on_success: done, on_failure: fix}\n"
+    "fix: {action: '/report', next: lost}\nlost: {terminal: true, status: failure}\ndone: {terminal: true}\n",
+}  # fmt: skip
+SHELLS = {
+    "true": NOTHING,
+    "echo ok": NOTHING,
+    "exit 1": NOTHING,
+    "echo $?": OUTPUT,
+    "echo $(wc -l < x)": OUTPUT,
+    "pytest || true": OUTPUT,
+    "pytest ||:": OUTPUT,
+    "pytest; exit 0": OUTPUT,
+    "pytest; echo $?": OUTPUT,
+    "pytest &\ntrue": OUTPUT,
+    "pytest && echo ok": ALL,
+    "pytest | tail -3": ALL,
+    "pytest || exit 1": ALL,
+    "! grep -q x y": ALL,
+    "echo true | grep -q true && pytest": ALL,
+}
+
+
+def loop_of(states: str) -> str:
+    return HEAD + textwrap.indent(states.strip() + "\n", "  ")
+
+
+def unproven(program: Program) -> list[str]:
+    """The states that end with a success that is not proven."""
+    return [found.message.split("`")[1] for found in proof_findings(program, "warning")]
+
+
+class Run:
+    """A random run; `is_unproven` if it succeeded after an agent's work without a check that passed."""
+
+    def __init__(self, machine: Machine, chance: random.Random) -> None:
+        self.chance = chance
+        self.works = self.is_dirty = self.judges = self.is_unproven = False
+        self.tells = ALL
+        outcome = machine.resume()
+        while True:
+            for kind, fields in machine.take_notes():
+                self.note(kind, fields)
+            if not isinstance(outcome, Effect):
+                break
+            outcome = machine.resume(self.answer(outcome))
+
+    def answer(self, effect: Effect) -> dict[str, Any]:
+        chance = self.chance
+        done = {
+            "output": chance.choice(["0", "1", "2", ""]),
+            "stderr": "",
+            "exit_code": chance.choice([0, 0, 1, 2, 127]),
+        }
+        done |= {"duration_ms": 1, "elapsed_ms": 1}
+        if effect.kind == "shell":
+            self.is_dirty, self.judges = self.works, True
+            self.tells = told_by(effect.args["command"])
+        elif effect.kind == "agent":
+            self.works, self.is_dirty, self.judges = True, True, False
+        elif effect.kind == "evaluate":
+            self.judges = False
+            verdict = chance.choice(effect.args["schema"]["properties"]["verdict"]["enum"])
+            return {
+                "reply": {"verdict": verdict, "confidence": 0.9, "reason": "-"},
+                "duration_ms": 1,
+                "elapsed_ms": 1,
+            }
+        elif effect.kind == "jq":
+            return {"value": chance.choice([0, 1])}
+        elif effect.kind == "env":
+            return {"values": dict.fromkeys(effect.args["names"])}
+        elif effect.kind == "clock":
+            return {"time": "2026-01-01T00:00:00.000Z", "elapsed_ms": 1}
+        return done
+
+    def note(self, kind: str, fields: dict[str, Any]) -> None:
+        if kind == "evaluate":
+            needed = ALL if fields["type"] == "exit_code" else OUTPUT
+            stale = fields["details"].get("source") is not None or fields["state"] == "look"
+            if self.judges and fields["verdict"] in GOOD and self.tells >= needed and not stale:
+                self.is_dirty = False
+            self.judges = False
+        elif kind == "loop_complete" and fields["status"] == "success":
+            self.is_unproven = self.works and self.is_dirty
+
+
+def shows_unproven(program: Program, runs: int = 400) -> bool:
+    """Whether a random run of the program shows a success that is not proven."""
+    chance = random.Random(7)
+    image = emit(program)
+    return any(Run(Machine(image), chance).is_unproven for _ in range(runs))
+
+
+@pytest.mark.parametrize("name", sorted(GALLERY))
+def test_the_gallery(name: str) -> None:
+    """A warning exactly where a run can show the success that it warns of."""
+    program = compile_file(str(LOOPS / name / "loop.yaml")).program
+    assert unproven(program) == GALLERY[name]
+    assert shows_unproven(program) == bool(GALLERY[name])
+
+
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+def test_a_bypassed_check_is_found(name: str) -> None:
+    program = compile_text(loop_of(MUTANTS[name])).program
+    assert unproven(program) == ["done"]
+    assert shows_unproven(program)
+
+
+@pytest.mark.parametrize("name", sorted(KEPT))
+def test_a_check_that_is_kept_is_a_proof(name: str) -> None:
+    program = compile_text(loop_of(KEPT[name])).program
+    assert unproven(program) == []
+    assert not shows_unproven(program)
+
+
+@pytest.mark.parametrize("command", SHELLS)
+def test_what_a_command_tells(command: str) -> None:
+    assert told_by(command) == SHELLS[command]
+
+
+def test_a_loop_can_require_its_proof() -> None:
+    """`require: proof` refuses what is a warning of `validate` otherwise, and names both places."""
+    text = "require: proof\n" + loop_of(MUTANTS["the agent leads to the end"])
+    with pytest.raises(CompileError) as refused:
+        compile_text(text)
+    (found,) = refused.value.diagnostics
+    assert (found.id, found.severity) == ("unproven-success", "error")
+    assert found.related[0][1] == "the agent works in `fix`"
+    assert compile_text("require: proof\n" + loop_of(SOUND)).diagnostics == ()
