@@ -429,7 +429,7 @@ class LoopSettings(Spec):
     on_error: str | None = optional(TARGET, "The state that takes errors no state routes.")
     require: str | None = optional(
         choice("proof"),
-        "`proof`: refuse a success that can follow an agent's work without a check; absent: `validate` warns.",
+        "`proof`: refuse successes that may follow an agent's work unchecked; absent: `validate` warns.",
     )
     dialect: str | None = optional(
         choice("llc", "little-loops"),
