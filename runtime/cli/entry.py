@@ -10,6 +10,7 @@ import contextlib
 import gc
 import sys
 
+from ..host import signals
 from ..host.errors import (
     EXIT_FAILURE,
     EXIT_INTERNAL,
@@ -43,6 +44,8 @@ def _start(program: str) -> int:
         from ..launch import early_signals  # `--help` and `status` do without it
 
         early_signals.take()
+    elif signals.getsignal(signals.SIGINT) == signals.SIG_DFL:  # by `__main__`
+        signals.signal(signals.SIGINT, signals.default_int_handler)
     from . import dispatch  # after the signals are handled
 
     return dispatch.start(program, words)

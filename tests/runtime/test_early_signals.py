@@ -65,6 +65,26 @@ def test_before_a_run_has_begun_it_ends_and_says_so(project: Path, number: int, 
     assert not list(project.glob(".loops/.running/*/"))
 
 
+@pytest.mark.parametrize("words", [["run", "job"], ["status"], ["create", "x"]])
+@pytest.mark.parametrize("module", ["llc.runtime.cli.entry", "llc.runtime.host.errors"])
+def test_before_the_program_itself_is_loaded_it_ends_without_a_word(
+    project: Path, module: str, words: list[str]
+) -> None:
+    """Ctrl-C right after the start: no traceback of an import."""
+    text = SIGNALLED.replace("llc.runtime.cli.entry", "llc.__main__")
+    command = [sys.executable, "-c", text, str(int(signal.SIGINT)), module, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_later_a_command_that_starts_no_run_ends_with_its_code(project: Path) -> None:
+    """The exit code 130, without a traceback."""
+    text = SIGNALLED.replace("llc.runtime.cli.entry", "llc.__main__")
+    words = [str(int(signal.SIGINT)), "llc.runtime.inspection.listing", "list"]
+    done = subprocess.run([sys.executable, "-c", text, *words], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 @pytest.mark.parametrize("verb", [["run", "job"], ["resume", "job"], ["fork", "job", "--at", "1"]])
 @pytest.mark.parametrize(
     "module", ["llc.runtime.project.options", "llc.runtime.launch.command", "llc.ir.diagnostics"]
