@@ -205,6 +205,7 @@ MEANINGS = {
     "too-many-nodes": "a YAML document has too many values",
     "too-many-parameters": "a task has too many parameters",
     "tool-before-task": "a name is a tool and a task; the tool is called",
+    "truncated-journal": "the journal of a run is shorter than it was",
     "unbound-name": "a name is not bound",
     "unbounded-budget": "a loop with a budget calls code whose cost is not limited",
     "unbounded-call": "IR: a loop is called in a way that bypasses its limits",

@@ -44,6 +44,7 @@ PARAMETERS: dict[str, Any] = {
     'run': ('run', (), 'text', "A loop's name, or a run's id.", 'RUN', 'completers:complete_run', None, None, None, False, True),
     'on_unknown': ('on_unknown', ('--on-unknown',), 'text', 'What to do with an interrupted action: run it again, let it fail, or ask.', 'rerun|fail|ask'),
     'accept_changes': ('accept_changes', ('--accept-changes',), 'flag', 'Continue with the current text of the program if the run fits into it.'),
+    'accept_loss': ('accept_loss', ('--accept-loss',), 'flag', 'Continue from what is left of a journal that was truncated.'),
     'targets': ('targets', (), 'text', 'Loops by name or path, files of jobs (.jsonl), or - for jobs from standard input.', '[LOOP|JOBS]…', 'completers:complete_loop', None, None, None, True),
     'resume': ('resume', ('--resume',), 'flag', 'Resume interrupted runs.'),
     'at_once': ('at_once', ('--at-once',), 'integer', 'Limit of concurrently performed actions of all runs (default 8).', 'N', '', None, 1),
@@ -149,7 +150,7 @@ PROGRAM = ('Compile automation loops to states and jumps, and run them.', 'versi
 # By name: description, function, is_open, examples, keys of parameters.
 VERBS: dict[str, tuple[str, str, bool, tuple[str, ...], str]] = {
     'run': ('Run a loop.', 'commands.run:run', False, (), 'loop expression dry_run max_iterations no_llm llm_model context arguments declare max_expansions max_nesting fuel max_depth max_size tier budget jobs queue background script record profile flame json quiet verbose:run'),
-    'resume': ('Resume an interrupted run.', 'commands.resume:resume', False, (), 'run on_unknown fuel tier budget accept_changes jobs queue background profile flame json quiet verbose:run'),
+    'resume': ('Resume an interrupted run.', 'commands.resume:resume', False, (), 'run on_unknown fuel tier budget accept_changes accept_loss jobs queue background profile flame json quiet verbose:run'),
     'batch': ('Run many loops in one process.', 'commands.batch:batch', False, ('llc batch lint types tests', 'llc batch jobs.jsonl --at-once 50', 'llc batch --resume'), 'targets resume at_once max_iterations no_llm llm_model context arguments declare max_expansions max_nesting fuel max_depth max_size tier budget script on_unknown json:batch quiet:batch'),
     'create': ('Make a new loop by dialogue, by options, or from a description.', 'project_commands.create:create', False, ('llc create', "llc create -p goal --goal 'No type errors' --tool 'mypy src/' --tool '/ll:fix types' --yes", "llc create -p invariants --constraint tests=pytest --fix tests='/ll:manage_issue bug fix' --print", "llc create --describe 'run the tests until they pass, at most 5 times'", 'llc create --pin --yes'), 'loops paradigm name describe description goal tool check toward using tolerance direction constraint fix step until until_fails state route initial max_iterations:create timeout backoff maintain maintain_delay scope model pin no_pin yes force print json:create'),
     'validate': ('Check loops without running them.', 'project_commands.validate:validate', False, (), 'loops:validate strict json:create arguments declare'),

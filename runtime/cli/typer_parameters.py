@@ -193,4 +193,8 @@ AcceptChanges = Annotated[
         "--accept-changes", help="Continue with the current text of the program if the run fits into it."
     ),
 ]
+AcceptLoss = Annotated[
+    bool,
+    typer.Option("--accept-loss", help="Continue from what is left of a journal that was truncated."),
+]
 Output = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")]

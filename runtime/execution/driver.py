@@ -268,6 +268,7 @@ class Driver:
         self._log.start(effect, self._progress.state)
         if row.acts:
             self._record.sync()
+            self._record.save_length()
         elif self._takes_long(effect):
             self._record.settle()
         if row.waits:
@@ -353,6 +354,7 @@ class Driver:
         """Sync the starts and results of effects, then perform those that start."""
         if begun or self._record.is_unsynced:
             yield Apart(self._record.sync)
+            self._record.save_length()
             self._record.is_unsynced = False
         else:
             self._record.flush()
@@ -508,6 +510,7 @@ class Driver:
         state, duration_ms = outcome.final_state, outcome.duration_ms
         self._record.last_event(RunInterrupted(state=state, duration_ms=duration_ms, reason=reason))
         yield Apart(self._record.sync)
+        self._record.save_length()
         self._record.interrupted(self._world.save)
         self._display.end(outcome)
         return outcome

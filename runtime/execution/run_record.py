@@ -69,7 +69,7 @@ class RunRecord:
         self._progress = progress
         self._begun = begun or journal.now()
         self._state_file = StateFile(run, machine, progress, self._begun, journal.now)
-        self._active = ActiveFile(run.path, elapsed_ms)
+        self._active = ActiveFile(run.path, elapsed_ms, journal.synced)
         self._checkpoints = checkpoints
         self._doubtful = doubtful
         self._elapsed_ms = elapsed_ms
@@ -89,6 +89,10 @@ class RunRecord:
     def changed(self) -> None:
         """The state file is out of date."""
         self._state_file.is_old = True
+
+    def save_length(self) -> None:
+        """Keep the length of the journal, which is on disk now, apart from it."""
+        self._active.write()
 
     def effect_started(self) -> None:
         """An effect that takes time starts: update the state file if it is due."""

@@ -1,8 +1,9 @@
 """Active time of a run: the time in which a process was executing it.
 
 Each result in the journal says it. Between two events the file `active` in the run's folder is rewritten
-with it several times a second, so that a kill during a long action loses none of its time. The file may be
-lost; the journal alone serves then.
+with it several times a second, so that a kill during a long action loses none of its time. The file also has
+the length of the journal that is on disk, before each action: a journal that is shorter was truncated. The
+file may be lost; the journal alone serves then.
 """
 
 from __future__ import annotations
@@ -60,27 +61,34 @@ class ActiveTime:
 
 
 class ActiveFile:
-    """The file with the active time of a live run between two events; `elapsed_ms()` gives the time.
+    """The file with the active time of a live run between two events, and the length of its journal.
 
-    Errors in writing it are ignored.
+    elapsed_ms(): the time. synced(): bytes and lines of the journal that are on disk. Errors in writing it
+    are ignored.
     """
 
-    __slots__ = ("_elapsed_ms", "_fd", "_next", "_path")
+    __slots__ = ("_elapsed_ms", "_fd", "_next", "_path", "_synced")
 
-    def __init__(self, folder: str, elapsed_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, folder: str, elapsed_ms: Callable[[], int], synced: Callable[[], tuple[int, int]]
+    ) -> None:
         self._path = os.path.join(folder, FILE)
         self._elapsed_ms = elapsed_ms
+        self._synced = synced
         self._fd = -1
         self._next = clock.monotonic() + EVERY
 
     def tick(self) -> None:
         """Write the file if it is due; the driver calls this several times a second."""
-        now = clock.monotonic()
-        if now < self._next:
-            return
-        self._next = now + EVERY
-        # The number only grows, so the new line covers the old one.
-        line = seal({"event": FILE, "elapsed_ms": self._elapsed_ms()})
+        if clock.monotonic() >= self._next:
+            self.write()
+
+    def write(self) -> None:
+        """Write the file now."""
+        self._next = clock.monotonic() + EVERY
+        size, lines = self._synced()
+        # The numbers only grow, so the new line covers the old one.
+        line = seal({"event": FILE, "elapsed_ms": self._elapsed_ms(), "size": size, "lines": lines})
         with contextlib.suppress(OSError):
             if self._fd < 0:
                 self._fd = files.open_handle(self._path, files.O_WRONLY | files.O_CREAT, 0o600)
@@ -103,12 +111,25 @@ def discard(folder: str) -> None:
         files.unlink(os.path.join(folder, FILE))
 
 
-def read(folder: str) -> int:
-    """The milliseconds in the file of a run's folder; 0 where it is missing or damaged."""
+class Saved:
+    """What the file has: the active time in milliseconds, bytes and lines of the journal; 0 for unknown."""
+
+    __slots__ = ("lines", "ms", "size")
+
+    def __init__(self, ms: int = 0, size: int = 0, lines: int = 0) -> None:
+        self.ms = ms
+        self.size = size
+        self.lines = lines
+
+
+def read(folder: str) -> Saved:
+    """The file of a run's folder; all is unknown where it is missing or damaged."""
     try:
         with files.open(os.path.join(folder, FILE), "rb") as file:
             event = unseal(file.read(_LONGEST).partition(b"\n")[0])
     except OSError:
-        return 0
-    ms = event.get("elapsed_ms") if event is not None and event["event"] == FILE else None
-    return ms if type(ms) is int and 0 <= ms < 1e15 else 0
+        return Saved()
+    if event is None or event["event"] != FILE:
+        return Saved()
+    numbers = (event.get(name) for name in ("elapsed_ms", "size", "lines"))
+    return Saved(*(number if type(number) is int and 0 <= number < 1e15 else 0 for number in numbers))

@@ -55,6 +55,9 @@ __all__ = [
 FORMAT = 1
 # Bytes of notes that are buffered before they are written.
 BUFFER_LIMIT = 64 * 1024
+# Bytes that must be free before a run is resumed: without room for its result, the interrupted action would be
+# performed again by each resume.
+ROOM = 1 << 20
 
 
 class JournalError(Exception):
@@ -170,6 +173,19 @@ def _write_all(fd: int, data: bytes) -> None:
         done += files.write(fd, memoryview(data)[done:])
 
 
+def check_room(folder: str) -> None:
+    """Raise JournalError unless the disk of a folder has room for `ROOM` bytes.
+
+    They are written and removed: free space as reported says nothing about quotas.
+    """
+    path = os.path.join(folder, f".room.{processes.getpid()}.new")
+    try:
+        write_file(path, bytes(ROOM), durable=False, mode=0o600)
+    finally:
+        with contextlib.suppress(OSError):
+            files.unlink(path)
+
+
 def sync_folder(path: str) -> None:
     """Make the names in a folder durable; file systems that cannot do that are let be."""
     try:
@@ -203,6 +219,7 @@ class Journal:
         "_is_unsynced",
         "_last",
         "_size",
+        "_synced",
         "_waiting",
         "blobs",
         "lines",
@@ -214,6 +231,7 @@ class Journal:
         self._fd = fd
         self._is_unsynced = False
         self._size = files.fstat(fd).st_size
+        self._synced = (0, 0)
         self.lines = lines
         self._last = b""
         self._buffer: list[bytes] = []
@@ -269,6 +287,10 @@ class Journal:
         """Its length in bytes with what is waiting."""
         return self._size + self._waiting
 
+    def synced(self) -> tuple[int, int]:
+        """Bytes and lines that are on disk; 0 until the first `sync`."""
+        return self._synced
+
     def flush(self) -> None:
         """Put what is waiting into the file."""
         if not self._buffer:
@@ -288,10 +310,12 @@ class Journal:
         """Put what is waiting onto the disk."""
         self.flush()
         self._wake()
+        length = self._size, self.lines
         try:
             files.fdatasync(self._fd)
         except OSError as error:
             raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
+        self._synced = length
         self._is_unsynced = False
 
     def sync_later(self) -> None:

@@ -34,10 +34,10 @@ class Damage:
     """Consecutive lines of a journal that hold no readable event.
 
     offset: where the first one begins. size: bytes. at_end: no event follows. torn: the last line has no end,
-    as after a crash during writing.
+    as after a crash during writing. missing: bytes after it that were on disk and are not there any more.
     """
 
-    __slots__ = ("at_end", "first_line", "last_line", "offset", "size", "torn")
+    __slots__ = ("at_end", "first_line", "last_line", "missing", "offset", "size", "torn")
 
     def __init__(self, first_line: int, offset: int) -> None:
         self.first_line = first_line
@@ -46,11 +46,12 @@ class Damage:
         self.size = 0
         self.at_end = False
         self.torn = False
+        self.missing = 0
 
     @property
     def is_torn_line(self) -> bool:
         """Whether it is only the last line, incomplete, as a crash leaves it: no event is lost."""
-        return self.at_end and self.torn and self.first_line == self.last_line
+        return self.at_end and self.torn and self.first_line == self.last_line and not self.missing
 
     @property
     def line_count(self) -> int:
@@ -60,6 +61,8 @@ class Damage:
         where = f"line {self.first_line}"
         if self.last_line > self.first_line:
             where = f"lines {self.first_line} to {self.last_line}"
+        if self.missing:
+            return f"{where} {'is' if self.first_line == self.last_line else 'are'} missing"
         if self.torn and self.first_line == self.last_line:
             return f"{where} is incomplete"
         return f"{where} {'is' if self.first_line == self.last_line else 'are'} damaged"
@@ -107,12 +110,20 @@ class JournalReader:
                 yield read_event(wire, self._offset, self._line)
             self._offset += len(line)
 
-    def finish(self) -> Iterator[Damage]:
-        """The damaged stretch at the end of the journal, if there is one; nothing is read after it."""
+    def finish(self, synced: tuple[int, int] = (0, 0)) -> Iterator[Damage]:
+        """The damaged stretch at the end of the journal, if there is one; nothing is read after it.
+
+        synced: bytes and lines that the journal had at least.
+        """
+        missing = synced[0] - self._offset - len(self._rest)
         if self._rest:
             self._line += 1
             self._add_damage(self._rest)
             self._rest = b""
+        if missing > 0:
+            damage = self._damage = self._damage or Damage(self._line + 1, self._offset)
+            damage.last_line = max(damage.last_line, synced[1])
+            damage.missing = missing
         if self._damage is not None:
             self._damage.at_end = True
             yield self._damage
@@ -129,15 +140,18 @@ class JournalReader:
         self._file.close()
 
 
-def read(path: str, offset: int = 0, lines: int = 0) -> Iterator[Event | Damage]:
+def read(
+    path: str, offset: int = 0, lines: int = 0, synced: tuple[int, int] = (0, 0)
+) -> Iterator[Event | Damage]:
     """All events of a journal in order, and each damaged stretch. Values are as on the line (`codec.unpack`).
 
-    offset, lines: bytes and lines to skip. Raises ReadError where the file cannot be read.
+    offset, lines: bytes and lines to skip. synced: those that it had at least. Raises ReadError where the file
+    cannot be read.
     """
     reader = JournalReader(path, offset, lines)
     try:
         yield from reader.read()
-        yield from reader.finish()
+        yield from reader.finish(synced)
     finally:
         reader.close()
 

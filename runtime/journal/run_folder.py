@@ -14,7 +14,7 @@ from ..host.paths import FIRST_IMAGE, HISTORY, RUNNING, make_private, slug
 from . import active_time
 from .codec import KIND, unseal
 from .events import Event, RunEnd, RunStart
-from .journal import Blobs, Journal, set_aside, sync_folder, write_file
+from .journal import Blobs, Journal, check_room, set_aside, sync_folder, write_file
 from .reader import last_event
 
 TYPE_CHECKING = False
@@ -143,6 +143,10 @@ class RunFolder:
         """The existing journal of `lines` lines, to append to. Raises JournalError."""
         return Journal.append(self.journal, now, lines)
 
+    def check_room(self) -> None:
+        """Raise JournalError if the disk has too little room to resume the run."""
+        check_room(self.path)
+
     def set_aside(self, offset: int) -> str | None:
         """Cut the journal at `offset`; the path of the saved rest, None without one. Raises JournalError."""
         return set_aside(self.journal, offset)
@@ -162,7 +166,7 @@ class RunFolder:
 
     def saved_ms(self) -> int:
         """The active time that the run saved last, in milliseconds; 0 if none."""
-        return active_time.read(self.path)
+        return active_time.read(self.path).ms
 
     # --- documents -----------------------------------------------------------------------------
 

@@ -430,6 +430,12 @@ class RunHistory:
         """Active time in milliseconds; up to `now` for a run that is active."""
         return max(self._active.total(now), self.saved_ms)
 
+    @property
+    def truncation(self) -> Damage | None:
+        """The damage at the end if the journal is shorter than it was."""
+        last = self.damage[-1] if self.damage else None
+        return last if last is not None and last.missing else None
+
     def notes_after(self, results: int) -> list[NoteEvent]:
         """The notes between result number `results` and the next one; of a detailed history."""
         begin = self.result_at[results - 1] if results else 0
@@ -460,6 +466,8 @@ def load(path: str, checkpoint: Checkpoint | None = None) -> RunHistory:
     path: its journal. Raises ReadError.
     """
     offset, lines = (0, 0) if checkpoint is None else (checkpoint.offset, checkpoint.lines)
-    history = RunHistory.of(read(path, offset, lines), checkpoint, is_detailed=True)
-    history.saved_ms = active_time.read(os.path.dirname(path))
+    saved = active_time.read(os.path.dirname(path))  # before the journal, which may grow
+    entries = read(path, offset, lines, (saved.size, saved.lines))
+    history = RunHistory.of(entries, checkpoint, is_detailed=True)
+    history.saved_ms = saved.ms
     return history

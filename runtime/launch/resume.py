@@ -15,9 +15,11 @@ from ..host.coroutines import Steps, alone
 from ..host.effect_context import Interrupt, Interrupted
 from ..host.errors import EXIT_FAILURE, UserError, refuse_missing_folder
 from ..host.paths import ROOT
+from ..journal import active_time
 from ..journal import journal as journals
 from ..journal.events import ABSENT, ProgramChanged, RunEnd, RunResume
 from ..journal.outcome import Outcome
+from ..journal.reader import Damage
 from ..journal.run_folder import RunFolder
 from ..project import program_diff, run_programs
 from ..project.limits import Bounds
@@ -114,6 +116,9 @@ def take_up(command: Command, folder: RunFolder, interrupt: Interrupt) -> Steps[
             folder.finish()
             command.warn(f"note: {folder.id} had ended already; this is how")
             return ended
+        truncation = resumption.history.truncation
+        if truncation is not None and not values.accept_loss:
+            raise _truncated(folder, truncation)
         command.open_world(script)
         command.prepare(folder)
         return (yield from _go_on(command, folder, image, resumption, lock, interrupt))
@@ -159,6 +164,7 @@ def _go_on(
         folder.id, position, machine.waiting, values.on_unknown, command.report.errors, interrupt
     )
     policies = in_doubt.settle()
+    folder.check_room()
     kept = folder.set_aside(position.cut) if position.cut is not None else None
     if kept is not None:
         command.warn(f"note: what was cut from the journal is kept in {kept}")
@@ -180,6 +186,7 @@ def _go_on(
         name, program_hash = folder.image_name, image.program_hash
         journal.record(ProgramChanged(program_hash=program_hash, image=name, state=progress.state))
     journal.sync()
+    active_time.discard(folder.path)  # the event above has the time; the journal may be shorter than before
     command.detach(folder)
     display = command.display(image)
     # Notes that are not on record are shown again: they begin in the state that the record ends in.
@@ -218,5 +225,16 @@ def _no_record(folder: RunFolder) -> UserError:
         "no-record",
         f"{folder.id} cannot go on: its journal {what}, so it is not known what was done already",
         f"nothing was performed; look at {folder.path}; to give it up: llc clean {folder.id} --unfinished",
+        EXIT_FAILURE,
+    )
+
+
+def _truncated(folder: RunFolder, damage: Damage) -> UserError:
+    """A journal that is shorter than it was: finished actions may be unknown."""
+    return UserError(
+        "truncated-journal",
+        f"the journal of {folder.id} is truncated: {damage}, {damage.missing} bytes that were on disk",
+        f"nothing was performed; restore {folder.journal}; or continue from what is left, where finished "
+        f"actions may be performed again: llc resume {folder.id} --accept-loss",
         EXIT_FAILURE,
     )

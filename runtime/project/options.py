@@ -124,6 +124,7 @@ class Values:
     flame: str | None = None
     on_unknown: str | None = None
     accept_changes: bool = False
+    accept_loss: bool = False
     at_once: int | None = None
     json: bool = False
     quiet: bool = False

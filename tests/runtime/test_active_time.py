@@ -84,7 +84,7 @@ def kill_when_active_for(ms: int, folder: Path, *words: str) -> None:
     """kill -9, as soon as the run has said that it was active for so long."""
     process = subprocess.Popen([sys.executable, "-m", "llc", *words])
     end = time.monotonic() + 60
-    while not any(active_time.read(str(path)) >= ms for path in folder.glob(".loops/.running/*/")):
+    while not any(active_time.read(str(path)).ms >= ms for path in folder.glob(".loops/.running/*/")):
         assert time.monotonic() < end
         assert process.poll() is None
         time.sleep(0.02)

@@ -25,6 +25,7 @@ def resume(
     tier: shared.Tier = None,
     budget: shared.Budget = None,
     accept_changes: shared.AcceptChanges = False,
+    accept_loss: shared.AcceptLoss = False,
     jobs: shared.Jobs = None,
     queue: shared.Queue = False,
     background: shared.Background = False,

@@ -1,0 +1,130 @@
+"""A journal that was cut at the end of a line: finished actions must not run again without a question."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from llc.runtime.journal import active_time
+
+LOOP = """
+name: job
+initial: a
+states:
+  a: {action: "echo a >> log", next: b, on_error: b}
+  b: {action: "echo b >> log", next: c, on_error: c}
+  c: {action: "echo c >> log; exec sleep 600", next: d, on_error: d}
+  d: {action: "echo d >> log", next: z, on_error: z}
+  z: {terminal: true}
+"""
+
+
+@pytest.fixture
+def killed(place: Path) -> Path:
+    """The journal of a run that was killed in its third action, without that action."""
+    (place / ".loops" / "job.yaml").write_text(LOOP)
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
+    end = time.monotonic() + 60
+    log = place / "log"
+    while not log.exists() or "c" not in log.read_text():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    (path,) = place.glob(".loops/.running/*/job.events.jsonl")
+    return path
+
+
+def resume(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "llc", "resume", "job", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def cut(journal: Path, kind: str) -> int:
+    """Cut a journal before the first line of that kind; how many lines are left."""
+    lines = journal.read_bytes().splitlines(keepends=True)
+    left = next(i for i, line in enumerate(lines) if json.loads(line)["event"] == kind)
+    journal.write_bytes(b"".join(lines[:left]))
+    return left
+
+
+def test_the_file_knows_what_is_on_disk(killed: Path) -> None:
+    """It has the length of the journal up to the start of the action that was running."""
+    saved = active_time.read(str(killed.parent))
+    data = killed.read_bytes()
+    assert data[: saved.size].count(b"\n") == saved.lines
+    last = json.loads(data[: saved.size].splitlines()[-1])
+    assert last["event"] in ("action_start", "process")
+    assert last["seq"] == 3
+
+
+@pytest.mark.parametrize("kind", ["action_start", "action_complete", "state_enter"])
+def test_a_shorter_journal_is_not_taken_for_the_whole(killed: Path, place: Path, kind: str) -> None:
+    """Nothing is performed, and the user is told where it ends and what can be done."""
+    left = cut(killed, kind)
+    before = killed.read_bytes()
+    done = resume()
+    assert done.returncode == 1
+    assert "error[truncated-journal]" in done.stderr
+    assert f"lines {left + 1} to " in done.stderr
+    assert "--accept-loss" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (place / "log").read_text() == "a\nb\nc\n"
+    assert killed.read_bytes() == before
+    assert resume().returncode == 1, "it asks each time"
+
+
+def test_the_loss_can_be_accepted(killed: Path, place: Path) -> None:
+    """Then actions after the end are in doubt, and it is asked once."""
+    cut(killed, "action_complete")
+    done = resume("--accept-loss", "--on-unknown", "fail", "-q")
+    assert "missing" in done.stderr
+    assert done.returncode == 0, done.stderr
+    # The first action is in doubt and fails, as do those that may have followed: as many as the lines allow.
+    assert (place / "log").read_text() == "a\nb\nc\n"
+
+
+def test_after_the_loss_was_accepted_the_new_length_counts(killed: Path, place: Path) -> None:
+    """A kill soon after that is a kill as any other."""
+    cut(killed, "action_complete")
+    command = [sys.executable, "-m", "llc", "resume", "job", "-q", "--accept-loss"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while (place / "log").read_text().count("a") < 2:
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    again = resume("--on-unknown", "fail", "-q")
+    assert "truncated" not in again.stderr
+    assert again.returncode == 0
+
+
+def test_a_lost_file_changes_nothing(killed: Path, place: Path) -> None:
+    """Without it the journal alone serves, as it always did."""
+    (killed.parent / "active").unlink()
+    done = resume("--on-unknown", "fail", "-q")
+    assert done.returncode == 0, done.stderr
+    assert (place / "log").read_text() == "a\nb\nc\nd\n"
+
+
+def test_a_stopped_run_is_checked_too(place: Path) -> None:
+    """One that was stopped in order, and whose journal a copy then lost a part of."""
+    (place / ".loops" / "job.yaml").write_text(LOOP)
+    process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
+    log = place / "log"
+    end = time.monotonic() + 60
+    while not log.exists() or "c" not in log.read_text():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.terminate()
+    process.wait()
+    (path,) = place.glob(".loops/.running/*/job.events.jsonl")
+    cut(path, "run_interrupted")
+    done = resume()
+    assert (done.returncode, "error[truncated-journal]" in done.stderr) == (1, True)
