@@ -9,7 +9,7 @@ from .runtime.host import signals
 if signals.getsignal(signals.SIGINT) is signals.default_int_handler:
     signals.signal(signals.SIGINT, signals.SIG_DFL)
 
-from .runtime.cli.entry import main, main_ll_loop  # noqa: E402  (after the handler)
+from .runtime.cli.entry import main, main_ll_loop  # after the handler
 
 __all__ = ["main", "main_ll_loop"]
 

@@ -55,8 +55,8 @@ __all__ = [
 FORMAT = 1
 # Bytes of notes that are buffered before they are written.
 BUFFER_LIMIT = 64 * 1024
-# Bytes that must be free before a run is resumed: without room for its result, the interrupted action would be
-# performed again by each resume.
+# Bytes that must be free before a run is resumed: without room for its result, the interrupted action would
+# be performed again by each resume.
 ROOM = 1 << 20
 
 

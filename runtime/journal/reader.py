@@ -145,8 +145,8 @@ def read(
 ) -> Iterator[Event | Damage]:
     """All events of a journal in order, and each damaged stretch. Values are as on the line (`codec.unpack`).
 
-    offset, lines: bytes and lines to skip. synced: those that it had at least. Raises ReadError where the file
-    cannot be read.
+    offset, lines: bytes and lines to skip. synced: those that it had at least. Raises ReadError where the
+    file cannot be read.
     """
     reader = JournalReader(path, offset, lines)
     try:
