@@ -37,14 +37,21 @@ from .interpreters import (
 
 # Longer commands are not analysed; the system would not start them either.
 MAX_LENGTH = 1 << 17
-# What can evaluate a value in a text without its quotes: syntax, a name of a command that is not fixed,
-# a program. Most actions have none.
-_EVALUATES = re.compile(
-    r"\(\(|\$\[|\w\[|\$\{!|@P\}|\$\{[^}]*:|PS4|OPTIND|RANDOM|SECONDS|LINENO|HISTCMD|ENV|PROMPT_COMMAND"
-    rf"|(?:{RUN_BY_PROGRAMS.pattern})\b"
-    r"|(?:\A|[;|&(){}\n!`]|\b(?:then|do|else|elif|if|while|until|time|coproc)|=\S*\s|[<>]\s*\S+\s)\s*[$`]"
-    rf"|(?:\A|[\s;&|(){{/!`])(?:{'|'.join(map(re.escape, sorted(EVALUATORS)))})[\d.]*(?=[\s;|&()<>`]|\Z)"
+# What can evaluate a value in a text without its quotes: syntax, a variable that programs run, a name of a
+# command that is not fixed, a program. Most actions have none.
+_RUN_NAMES = RUN_BY_PROGRAMS.pattern.replace(r"\w+_", r"(?<=\w)_")
+_SYNTAX = re.compile(
+    r"(?=[($\[@A-Z_])(?:\(\(|\$\[|(?<=\w)\[|\$\{!|@P\}|\$\{[^}]*:"
+    r"|PS4|OPTIND|RANDOM|SECONDS|LINENO|HISTCMD|ENV|PROMPT_COMMAND"
+    rf"|(?:{_RUN_NAMES})\b)"
 )
+_UNKNOWN_COMMAND = re.compile(
+    r"(?:[;|&(){}\n!`]|\b(?:then|do|else|elif|if|while|until|time|coproc)|=\S*\s|[<>]\s*\S+\s)\s*[$`]"
+)
+_PROGRAM = re.compile(r"(?:\A|(?<=[\s;&|(){/!`]))[^\s;&|(){}/!`<>]++(?=[\s;|&()<>`]|\Z)")
+# A program's name may end in a version.
+_VERSION = "0123456789."
+_NAMES = {*EVALUATORS, *(name.rstrip(_VERSION) for name in EVALUATORS)} - {""}
 _UNQUOTED = str.maketrans("", "", "'\"\\")
 # Limit of passes over the lines; a value that flows against their order needs one more pass.
 _ROUNDS = 50
@@ -106,7 +113,7 @@ def tainted_places(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
     """The places of values in `text` that reach an evaluation, with the hazard."""
     if len(text) > MAX_LENGTH or not any(data.values()):
         return {}
-    if _EVALUATES.search(text.translate(_UNQUOTED)) is None:
+    if not _may_evaluate(text.translate(_UNQUOTED)):
         return {}
     try:
         analysis = _TaintAnalysis(text, data)
@@ -119,6 +126,16 @@ def tainted_places(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
             if held >> number & 1:
                 found.setdefault(at, hazard)
     return found
+
+
+def _may_evaluate(text: str) -> bool:
+    """Whether a text without its quotes has anything that evaluates values."""
+    return bool(
+        _SYNTAX.search(text)
+        or text.lstrip()[:1] in ("$", "`")
+        or _UNKNOWN_COMMAND.search(text)
+        or any(word in _NAMES or word.rstrip(_VERSION) in _NAMES for word in _PROGRAM.findall(text))
+    )
 
 
 class _TaintAnalysis:
