@@ -1,8 +1,8 @@
 """Diagnostics as data, and their renderers for people and programs.
 
-An id is one of `diagnostic_ids.MEANINGS`, a message is one short lower-case sentence, a label says what the
+An id is one of `spec/diagnostics.md`, a message is one short lower-case sentence, a label says what the
 marked place does, a related label what another place has to do with it ("first defined here"), and a help
-what the user can do. `spec/diagnostics.md` lists the ids.
+what the user can do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Table of library functions: implementation, number of operands, meaning and examples of each name.
 
-`checks` and lowering read this table, `spec/library.md` is printed from it
-(`python -m llc.frontend.core.library`), and a test runs every example. A name that a program binds itself
-hides the library's.
+`checks` and lowering read this table, `spec/library.md` is printed from it, and a test runs every example.
+A name that a program binds itself hides the library's.
 
 The names themselves are listed in `stdlib/library.txt`. Three kinds of entry:
 - `Primitive`: applied in place (`ir.primitives`); as a value it is a function that applies it.
@@ -15,7 +14,6 @@ The names themselves are listed in `stdlib/library.txt`. Three kinds of entry:
 from __future__ import annotations
 
 import re
-from textwrap import wrap
 
 import attrs
 
@@ -130,52 +128,3 @@ LIBRARY: dict[str, Entry] = {row.name: row.entry for row in ROWS} | PRIVATE
 
 if len(LIBRARY) != len(ROWS) + len(PRIVATE):
     raise AssertionError("a name occurs twice in the library")
-
-
-_INTRODUCTION = """
-# Library
-
-Printed from `stdlib/library.txt` by `python -m llc.frontend.core.library`; a test compares, and runs the
-examples. These names are known in every program; a program that binds one itself hides it. All are values
-too: `(map abs numbers)`.
-
-An operand that ends in `?` may be left out, one that ends in `…` means any number of them. A value is
-shown as the language writes it (`to-string`), a fault by its kind, for `try` to catch; every operand of a
-wrong kind is the fault `type-error`.
-
-- Integers are exact, floats are IEEE doubles; a boolean is no number.
-- `null` counts as the empty list where a list is expected, and as the empty map where a map is.
-- Lists and maps never change. `cons`, `first` and `rest` take constant time.
-- The key of a map is a string; a symbol as a key means its name.
-- A function given to another is called for one item after the other, in the order of the list.
-- What leaves a program (its result, the arguments of effects, JSON) is plain data: a symbol leaves as the
-  string of its name, a function not at all.
-- An integer has at most 131072 bits, a list 8388608 items, a text 134217728 characters; what would be
-  larger is the fault `too-large`. Sums, which grow by a bit at most, are not looked at. The host can set
-  other bounds.
-""".strip().splitlines()
-
-
-def markdown() -> str:
-    """The text of `spec/library.md`."""
-    lines = [*_INTRODUCTION]
-    section = ""
-    for row in ROWS:
-        if row.section != section:
-            section = row.section
-            lines += ["", f"## {section}"]
-        call = f"({row.name} {row.operands})" if row.operands else f"({row.name})"
-        lines += ["", f"### `{call}`", "", *wrap(row.doc, 105), "", "```sexp"]
-        lines += [f"{expression}  ; {_shown(outcome)}" for expression, outcome in row.examples]
-        lines.append("```")
-    return "\n".join(lines) + "\n"
-
-
-def _shown(outcome: str) -> str:
-    if outcome.startswith("! "):
-        return f"fault {outcome[2:]}"
-    return outcome if outcome.startswith("exit ") else f"=> {outcome}"
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

@@ -1,18 +1,12 @@
-"""JSON Schema of a loop, and the tables of `spec/loops.md`.
-
-`python -m llc.frontend.loop.json_schema FILE` rewrites the tables in a Markdown file, between their
-markers.
-"""
+"""JSON Schema of a loop."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from ..source.json_schema import DRAFT, block_schema, table
-from . import paradigms, schema
+from ..source.json_schema import DRAFT, block_schema
 from .paradigms import PARADIGMS
-from .schema import Evaluator, Loop, LoopSettings
+from .schema import Loop
 
 
 def json_schema() -> dict[str, Any]:
@@ -38,32 +32,3 @@ def json_schema() -> dict[str, Any]:
         "allOf": choices,
         "definitions": definitions,
     }
-
-
-_MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def fill_tables(text: str) -> str:
-    """A Markdown text with the table between each `<!-- table: Class -->` and `<!-- end -->` anew."""
-
-    def fill(found: re.Match[str]) -> str:
-        cls = getattr(schema, found[2], None) or getattr(paradigms, found[2])
-        shared = (LoopSettings, schema.OutputEvaluator, Evaluator)
-        without = next((base for base in shared if issubclass(cls, base) and cls is not base), None)
-        return found[1] + table(cls, without) + found[3]
-
-    return _MARKED.sub(fill, text)
-
-
-def main(arguments: list[str]) -> None:
-    for path in arguments:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(fill_tables(text))
-
-
-if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1:])

@@ -1,18 +1,12 @@
-"""JSON Schemas for editors, and Markdown tables for the specification, from the classes of `schema`."""
+"""JSON Schemas for editors, from the classes of `schema`."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
-
-import attrs
 
 from .schema import Spec, Type, fields_of
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
-
-
-# --- for editors ------------------------------------------------------------------------------
 
 
 def document_schema(title: str, root: type[Spec], **more: Any) -> dict[str, Any]:
@@ -128,80 +122,3 @@ def _tagged(type: Type, definitions: dict[str, Any]) -> dict[str, Any]:
 def _bounds(type: Type) -> dict[str, Any]:
     names = {"minimum": type.least, "exclusiveMinimum": type.above, "maximum": type.most}
     return {name: bound for name, bound in names.items() if bound is not None}
-
-
-# --- for readers ------------------------------------------------------------------------------
-
-
-def table(cls: type[Spec], without: type[Spec] | None = None) -> str:
-    """The keys of a block as a Markdown table, those of `without` left out."""
-    rows = ["| key | value | absent | meaning |", "|---|---|---|---|"]
-    left_out = fields_of(without) if without is not None else {}
-    for key, field in fields_of(cls).items():
-        if key not in left_out:
-            absent = "*required*" if field.required else _default(cls, key)
-            rows.append(f"| `{key}` | {_words(field.type)} | {absent} | {field.doc} |")
-    return "\n".join(rows) + "\n"
-
-
-def _default(cls: type[Spec], key: str) -> str:
-    default = getattr(attrs.fields(cls), key).default
-    if default is None or default is attrs.NOTHING or hasattr(default, "factory"):
-        return ""
-    if isinstance(default, bool):
-        return f"`{str(default).lower()}`"
-    if isinstance(default, tuple):
-        return f"`[{', '.join(default)}]`"
-    return f"`{default}`"
-
-
-def _words(type: Type) -> str:
-    match type.kind:
-        case "integer" | "number":
-            return ("whole number" if type.kind == "integer" else "number") + _bound_words(type)
-        case "measure":
-            return "number or template"
-        case "target":
-            return "state"
-        case "boolean":
-            return "true or false"
-        case "choice":
-            return ", ".join(f"`{choice}`" for choice in type.choices)
-        case "json":
-            return "any value"
-        case "either":
-            return (
-                " or ".join(_words(option) for option in type.options) if not type.says else _bare(type.says)
-            )
-        case "list":
-            assert type.item is not None
-            return f"list of {_plural(type.item)}"
-        case "map":
-            assert type.item is not None
-            return f"mapping to {_plural(type.item)}"
-        case "spec" | "tagged":
-            return "mapping"
-        case "scalar":
-            return "text"
-        case "node":
-            return "any value"
-    return _bare(type.says) or type.kind
-
-
-def _bare(words: str) -> str:
-    """Words without their articles."""
-    return re.sub(r"\ban? ", "", words)
-
-
-def _plural(type: Type) -> str:
-    return {"spec": "mappings", "json": "any values", "integer": "whole numbers"}.get(
-        type.kind, _words(type) + "s"
-    )
-
-
-def _bound_words(type: Type) -> str:
-    if type.above is not None:
-        return f" > {type.above:g}"
-    if type.least is not None and type.most is not None and type.most <= 1000:
-        return f", {type.least:g} to {type.most:g}"
-    return f" ≥ {type.least:g}" if type.least is not None else ""

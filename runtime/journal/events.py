@@ -15,7 +15,7 @@ from .codec import KIND, RESERVED, TIME, seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, TypeVar, dataclass_transform
 
     E = TypeVar("E", bound="Event")
@@ -454,25 +454,3 @@ def read_marks(rows: Any) -> dict[int, Mark | None]:
 
 def _milliseconds(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value < LARGEST else None
-
-
-# --- documentation ----------------------------------------------------------------------------
-
-
-def document(kind: type[Event]) -> str:
-    """The documentation of a kind, on one line."""
-    return " ".join((kind.__doc__ or "").split())
-
-
-def describe_fields(kind: type[Event]) -> list[str]:
-    """The wire names of its fields; `?` marks one that may be absent."""
-    return [name + "?" * field.is_optional for name, field in kind.fields.items()]
-
-
-def markdown() -> Iterator[str]:
-    """The lines of the table in `spec/events.md`."""
-    yield "| event | by | fields | |"
-    yield "|---|---|---|---|"
-    for kind in KINDS.values():
-        fields = " ".join(f"`{field}`" for field in describe_fields(kind))
-        yield f"| `{kind.name}` | {kind.by} | {fields} | {document(kind)} |"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from spec.blocks import take
+from spec.diagnostic_ids import MEANINGS
 
 from llc.frontend.compile import compile_text
-from llc.ir.diagnostic_ids import MEANINGS
 from llc.ir.diagnostics import CompileError
 from llc.ir.text import parse_program
 from llc.ir.verify import verify
@@ -46,8 +46,8 @@ Every finding about a program and every user error has an id, shown as `error[un
 compiling it yields the id, maybe with others. The remaining ids depend on a project, a recorded run, a code
 image or a command line; for most of them the page names a file that tests them.
 
-The page is generated from `ir/diagnostic_ids.py`, which has the meanings. The examples are edited here and
-are kept: `pytest --update tests/spec/test_diagnostics_spec.py`.
+The page is generated from `tests/spec/diagnostic_ids.py`, which has the meanings. The examples are edited
+here and are kept: `pytest --update tests/spec/test_diagnostics_spec.py`.
 """
 NO_EXAMPLE = "No example: it depends on a project, a run or a command line."
 
@@ -105,7 +105,7 @@ EXAMPLES = {id: text for id, text in TEXTS.items() if text.startswith("```")}
 
 
 def test_the_table_has_every_id_that_is_used() -> None:
-    """An id that is new in a call goes into `ir/diagnostic_ids.py`."""
+    """An id that is new in a call goes into `tests/spec/diagnostic_ids.py`."""
     missing = {id: path for id, path in used().items() if id not in MEANINGS}
     assert not missing
 
@@ -113,7 +113,7 @@ def test_the_table_has_every_id_that_is_used() -> None:
 def test_every_id_of_the_table_is_used() -> None:
     """An id is in a call, or at least is a constant of the source."""
     files = [path for top in ("frontend", "ir", "vm", "runtime") for path in (ROOT / top).rglob("*.py")]
-    source = "".join(path.read_text("utf-8") for path in files if path.name != "diagnostic_ids.py")
+    source = "".join(path.read_text("utf-8") for path in files)
     assert not [id for id in MEANINGS if f'"{id}"' not in source and not COMPOSED.fullmatch(id)]
     assert list(MEANINGS) == sorted(MEANINGS)
 

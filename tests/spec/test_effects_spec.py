@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from spec.blocks import SPEC, take, text_of
+from spec.blocks import take, text_of
+from spec.tables import compare
 
 from llc.frontend.source.files import text_source
 from llc.ir.effects import EFFECT_ROWS, NOTE_ROWS
@@ -18,7 +19,6 @@ from llc.runtime.effects.scripted_world import NoRule
 from llc.runtime.effects.world import World
 from llc.runtime.host.effect_context import Context, Interrupt
 
-CHAPTER = SPEC / "effects.md"
 TEXT = text_of("effects.md")
 BLOCKS = take("effects.md", "sh action", "json result", "python", "yaml world", "answers")
 CLAIM = re.compile(r"(\w+)(?: (\w+))?(?: (.*?))? -> (.*)")
@@ -55,15 +55,8 @@ def note_table() -> Iterator[str]:
 
 def test_the_tables_are_those_of_the_program(update: bool) -> None:
     """Effects and notes are declared once, in `ir/effects.py`."""
-    printed = TEXT
-    for name, table in (("effects", effect_table()), ("notes", note_table())):
-        place = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        assert place.search(printed)
-        rows = "".join(f"{line}\n" for line in table)
-        printed = place.sub(lambda match, rows=rows: match[1] + rows + match[2], printed)
-    if update:
-        CHAPTER.write_text(printed, "utf-8")
-    assert printed == CHAPTER.read_text("utf-8"), "to accept: pytest --update tests/spec"
+    tables = {"effects": effect_table, "notes": note_table}
+    compare("effects.md", lambda name: tables[name](), update)
 
 
 class Effect:
@@ -130,4 +123,4 @@ def test_a_script_answers_as_the_chapter_says(script: str, claims: str, interrup
 @pytest.mark.parametrize("code", [block.text for block in BLOCKS if block.kind == "python"])
 def test_the_python_of_the_chapter_runs(code: str) -> None:
     """Its assertions hold."""
-    exec(compile(code, str(CHAPTER), "exec"), {})
+    exec(compile(code, "effects.md", "exec"), {})

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from spec.blocks import SPEC, take, text_of
+from spec.blocks import take, text_of
+from spec.tables import compare
 
 from llc.ir.effects import NOTE_ROWS
 from llc.runtime.journal import events
 from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 
-CHAPTER = SPEC / "events.md"
 TEXT = text_of("events.md")
 BLOCKS = [
     (block.kind, block.text) for block in take("events.md", "yaml loop", "yaml world", "jsonl", "json state")
@@ -28,6 +28,19 @@ EXAMPLES = [
 ]
 # What differs from run to run, or from version to version.
 VOLATILE = ("ts", "crc", "run", "program_hash", "llc", "path", "script", "started_at", "updated_at")
+
+
+def describe_fields(kind: type[events.Event]) -> list[str]:
+    """The wire names of its fields; `?` marks one that may be absent."""
+    return [name + "?" * field.is_optional for name, field in kind.fields.items()]
+
+
+def table() -> Iterator[str]:
+    yield "| event | by | fields | |"
+    yield "|---|---|---|---|"
+    for kind in events.KINDS.values():
+        fields = " ".join(f"`{field}`" for field in describe_fields(kind))
+        yield f"| `{kind.name}` | {kind.by} | {fields} | {' '.join((kind.__doc__ or '').split())} |"
 
 
 def stable(found: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +85,7 @@ def test_every_event_is_one_of_the_table(ended: Path) -> None:
     (path,) = ended.glob("*.events.jsonl")
     for line in path.read_text("utf-8").splitlines():
         event = json.loads(line)
-        fields = events.describe_fields(events.KINDS[event.pop("event")])
+        fields = describe_fields(events.KINDS[event.pop("event")])
         assert {"ts", "crc"} <= event.keys()
         assert event.keys() - {"ts", "crc"} <= {field.rstrip("?") for field in fields}
         assert {field for field in fields if not field.endswith("?")} <= event.keys()
@@ -80,17 +93,11 @@ def test_every_event_is_one_of_the_table(ended: Path) -> None:
 
 def test_the_table_is_that_of_the_program(update: bool) -> None:
     """Event kinds are declared once, in `runtime/journal/events.py` and `ir/effects.py`."""
-    place = re.compile(r"(<!-- table: events -->\n).*?(<!-- end -->)", re.DOTALL)
-    assert place.search(TEXT)
-    rows = "".join(f"{line}\n" for line in events.markdown())
-    printed = place.sub(lambda match: match[1] + rows + match[2], TEXT)
-    if update:
-        CHAPTER.write_text(printed, "utf-8")
-    assert printed == CHAPTER.read_text("utf-8"), "pytest --update rewrites the table"
+    compare("events.md", lambda name: table(), update)
 
 
 def test_every_note_is_an_event() -> None:
     """Each kind of note has its class, with the fields that `ir.effects` declares."""
     for row in NOTE_ROWS:
-        fields = events.describe_fields(events.KINDS[row.name])
+        fields = describe_fields(events.KINDS[row.name])
         assert set(fields) - {"confidence?"} == set(row.fields.split()), row.name

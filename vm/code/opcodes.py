@@ -6,7 +6,7 @@ that moves control, and exits name states, never offsets. So control can only ev
 its beginning, with an empty operand stack, and a state can be checked, decoded and understood
 without looking at any other.
 
-Run as a program it prints `spec/opcodes.md`.
+The tables in `spec/opcodes.md` are printed from it.
 """
 
 from __future__ import annotations
@@ -172,36 +172,3 @@ def decode(
             raise ValueError(f"{row.name} is incomplete (at {start})")
         yield start, row, tuple(code[start + 1 : after])
         start = after
-
-
-def markdown() -> str:
-    """The text of `spec/opcodes.md`."""
-    lines = [
-        "# Opcodes",
-        "",
-        "Printed from `vm/code/opcodes.py` by `python -m llc.vm.code.opcodes`; a test compares. How the",
-        "machine works is in [machine.md](machine.md).",
-        "",
-        "Code is a sequence of unsigned 32-bit little-endian words: an opcode's number, then one word",
-        "an operand. Stack pictures read `before -- after`, the top of the stack to the right.",
-    ]
-    for title, exits in (("Work inside a state", False), ("Exits", True)):
-        lines += [
-            "",
-            f"## {title}",
-            "",
-            "| number | name | operands | stack | meaning |",
-            "|---|---|---|---|---|",
-        ]
-        lines += [
-            f"| {row.number} | `{row.name}` | {' '.join(row.operands)} | `{row.picture}` | {row.doc} |"
-            for row in ROWS
-            if row.is_exit is exits
-        ]
-    lines += ["", "## Operands", "", "| operand | meaning |", "|---|---|"]
-    lines += [f"| {name} | {doc} |" for name, doc in OPERANDS.items()]
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

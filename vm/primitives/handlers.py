@@ -4,14 +4,11 @@ Here are those over values of any kind, functions and words of a shell; `numbers
 `texts` and `judges` have the others. Import fails where a row and its code do not pair up. A primitive
 takes values and gives a value; it touches nothing else, changes no operand and raises `PrimitiveFault`
 for the program's errors. Nothing recurses over a value, and nothing grows beyond `bounds`.
-
-`markdown()` prints `spec/primitives.md`.
 """
 
 from __future__ import annotations
 
 from ...ir.primitives import PRIMITIVES
-from ..values.bounds import MAX_BITS, MAX_ITEMS, MAX_TEXT
 from ..values.faults import PrimitiveFault
 from ..values.values import (
     BOXES,
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
 
     Value = Any
 
-__all__ = ["HANDLERS", "markdown", "text"]
+__all__ = ["HANDLERS", "text"]
 
 
 # --- values -----------------------------------------------------------------------------------
@@ -163,29 +160,3 @@ HANDLERS: dict[str, Callable[..., Value]] = {
 if HANDLERS.keys() != PRIMITIVES.keys():
     odd = ", ".join(sorted(HANDLERS.keys() ^ PRIMITIVES.keys()))
     raise AssertionError(f"primitives without code, or code without a primitive: {odd}")
-
-
-def markdown() -> str:
-    """The text of `spec/primitives.md`."""
-    lines = [
-        "# Primitives",
-        "",
-        "Printed from `ir/primitives.py` by `python -m llc.vm.primitives.handlers`; a test compares.",
-        "",
-        "A primitive computes one value from others. It touches nothing else, changes no operand and gives",
-        "the same answer for the same operands. An operand that ends in `…` may stand any number of times.",
-        "An operand of a wrong type is the fault `type-error`; other faults are named where they can happen.",
-        f"Texts are at most {MAX_TEXT} characters long, integers have at most {MAX_BITS} bits and lists",
-        f"at most {MAX_ITEMS} items, unless the host sets other bounds; what would be larger is the fault",
-        "`too-large`. Sums and differences, which grow by a bit at most, are not looked at.",
-        "Where a list or a map is expected, null counts as an empty one.",
-        "",
-        "| primitive | operands | meaning |",
-        "|---|---|---|",
-    ]
-    lines += [f"| `{row.name}` | {row.operands} | {row.doc} |" for row in PRIMITIVES.values()]
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

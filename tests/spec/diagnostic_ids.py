@@ -3,7 +3,7 @@
 An id is stable and in kebab-case. `spec/diagnostics.md` is generated from this table: `pytest --update
 tests/spec/test_diagnostics_spec.py` rewrites the page and keeps its examples. That test reports every id that
 is used and missing here, or here and not used, or in the page without an example or a reason for its absence.
-Must not be imported by a command: only the page and its test need it.
+No command needs the table, so it is not part of the program.
 """
 
 from __future__ import annotations
