@@ -36,6 +36,8 @@ RUNNERS = ("model", "agent")
 UNITS = ("usd", "tokens", "calls", "seconds")
 # Policies for an effect whose outcome is unknown; `ask` asks the person who resumes the run.
 ON_UNKNOWN = ("rerun", "ask", "fail")
+# What a judging model says of evidence that does not show the result, where the schema has it.
+CANNOT_JUDGE = "cannot_judge"
 # What a result has where a recorded case leaves the field out.
 _DEFAULTS = {"text": "", "integer": 0, "number": 0}
 _ACTION_RULE = "output stderr exit_code duration_ms signal timed_out truncated error"

@@ -425,7 +425,7 @@ class _Checker:
             return state.choices
         if not isinstance(evaluator, LlmStructured):
             return evaluator.verdicts
-        said = schema_verdicts(evaluator)
+        said = schema_verdicts(evaluator, state.routes)
         if said is not None and evaluator.uncertain_suffix:
             said = (*said, *(f"{verdict}_uncertain" for verdict in said))
         return said

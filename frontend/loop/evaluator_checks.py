@@ -6,11 +6,11 @@ Loaded for the loops that have such evaluators. What goes across keys and states
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic
-from .schema import DEFAULT_VERDICTS, LlmStructured
+from .schema import LlmStructured, schema_for
 
 
 def jq_problem(text: str) -> str | None:
@@ -37,10 +37,10 @@ def regex_problem(text: str) -> str | None:
     return None
 
 
-def schema_verdicts(evaluator: LlmStructured) -> tuple[str, ...] | None:
-    """The verdicts a model may give, None where its schema leaves them open."""
+def schema_verdicts(evaluator: LlmStructured, routed: Collection[str]) -> tuple[str, ...] | None:
+    """The verdicts a model may give, None where its schema leaves them open. routed: those of the state."""
     if evaluator.schema is None:
-        return DEFAULT_VERDICTS
+        return tuple(schema_for(evaluator, routed)["properties"]["verdict"]["enum"])
     properties = evaluator.schema.get("properties")
     verdict = properties.get("verdict") if isinstance(properties, dict) else None
     if not isinstance(verdict, dict):

@@ -7,11 +7,12 @@ be in here: YAML, templates, checks across fields.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, get_args
 
 import attrs
 
+from ...ir.effects import CANNOT_JUDGE
 from ...ir.records import frozen
 from ..source.schema import (
     ARGUMENTS,
@@ -216,6 +217,18 @@ DEFAULT_SCHEMA: dict[str, Any] = {
     },
     "required": ["verdict", "confidence", "reason"],
 }
+
+
+def schema_for(evaluator: LlmStructured, verdicts: Collection[str]) -> dict[str, Any]:
+    """The JSON Schema of the model's answer, with `cannot_judge` where `verdicts`, those routed, has it."""
+    if evaluator.schema is not None or CANNOT_JUDGE not in verdicts:
+        return evaluator.schema or DEFAULT_SCHEMA
+    verdict = DEFAULT_SCHEMA["properties"]["verdict"]
+    told = f"{verdict['description']}- {CANNOT_JUDGE}: The output does not show whether it succeeded\n"
+    wider = {**verdict, "enum": [*DEFAULT_VERDICTS, CANNOT_JUDGE], "description": told}
+    return {**DEFAULT_SCHEMA, "properties": {**DEFAULT_SCHEMA["properties"], "verdict": wider}}
+
+
 DEFAULT_PROMPT = "Evaluate whether this action succeeded based on its output."
 
 

@@ -12,7 +12,6 @@ from ...ir.builder import expr, freeze, prim, record, store
 from ...ir.nodes import Const, Expr, Slot
 from ..loop.schema import (
     DEFAULT_PROMPT,
-    DEFAULT_SCHEMA,
     Answer,
     Convergence,
     ExitCode,
@@ -21,6 +20,7 @@ from ..loop.schema import (
     OutputJson,
     OutputNumeric,
     StateSpec,
+    schema_for,
 )
 from . import templates
 from .budgets import check_budget, spend
@@ -182,7 +182,7 @@ class Evaluation:
         args: dict[str, Any] = {
             "prompt": as_text(prompt),
             "output": prim("tail", as_text(subject), SHOWN_CHARACTERS),
-            "schema": freeze(evaluator.schema or DEFAULT_SCHEMA),
+            "schema": freeze(schema_for(evaluator, state.routes)),
             "model": context.model,
             "max_tokens": settings.max_tokens,
             "timeout_s": settings.timeout,

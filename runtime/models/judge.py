@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os.path
 
+from ...ir.effects import CANNOT_JUDGE
 from ..host import clock, environment, files
 from ..host.effect_context import Context
 from ..host.paths import CONFIG, LOOPS, ROOT
@@ -76,7 +77,8 @@ class Judge:
             # A model that cannot call tools may say it in words; one of the Messages API can.
             if not said["called"] and (PROVIDERS[model.provider].is_forced or "problem" in said):
                 cut = f"; the reply was truncated at {limit}" if said["stop"] == "length" else ""
-                result["error"] = _error("no-tool-call", f"the model did not call the tool `{TOOL}`{cut}")
+                reason = f"the model did not call the tool `{TOOL}`{cut}"
+                result |= _without_answer(args["schema"], reason)
             elif "problem" in said:
                 result["error"] = _error("invalid-reply", said["problem"])
             else:
@@ -100,6 +102,15 @@ class Judge:
 
 def _given(args: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in args.items() if value is not None}
+
+
+def _without_answer(schema: dict[str, Any], reason: str) -> dict[str, Any]:
+    """The result where the model gave no answer: that it cannot judge, if the schema has this verdict."""
+    verdict = (schema.get("properties") or {}).get("verdict")
+    verdicts = verdict.get("enum") if isinstance(verdict, dict) else None
+    if isinstance(verdicts, list | tuple) and CANNOT_JUDGE in verdicts:
+        return {"reply": {"verdict": CANNOT_JUDGE, "confidence": 1.0, "reason": reason}}
+    return {"error": _error("no-tool-call", reason)}
 
 
 def _error(kind: str, message: str) -> dict[str, Any]:

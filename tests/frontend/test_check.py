@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from llc.frontend.compile import compile_text
 from llc.frontend.loop.checks import check
 from llc.frontend.loop.load import loop_of
 from llc.frontend.loop.paradigms import to_fsm
@@ -197,6 +198,17 @@ def test_a_schema_without_listed_verdicts_needs_a_default_route() -> None:
         f"a: {{action: x, evaluate: {{type: llm_structured, schema: {schema}}}, route: {{ok: done}}}}"
     )
     assert only(text) == ("warning", "unrouted-verdict", "llm_structured")
+
+
+def test_a_model_may_say_that_it_cannot_judge() -> None:
+    """Where the state routes `cannot_judge`; otherwise the schema is the seed's."""
+    body = "a: {action: x, evaluate: {type: llm_structured}, "
+    routed = states(body + "on_cannot_judge: done, route: {success: done, _: done}}")
+    other = states(body + "route: {success: done, _: done}}")
+    sound(routed)
+    assert "cannot_judge" in str(compile_text(routed).program)
+    assert "cannot_judge" not in str(compile_text(other).program)
+    assert only(states("a: {action: x, route: {cannot_judge: done, _: done}}"))[1] == "unknown-verdict"
 
 
 @pytest.mark.parametrize(

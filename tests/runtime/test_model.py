@@ -164,6 +164,20 @@ def test_a_reply_without_the_tool_call_is_an_error(evaluate: Evaluate, answers: 
     assert kind_of(evaluate(answers.message([]))) == "no-tool-call"
 
 
+def test_a_reply_without_a_verdict_cannot_judge(evaluate: Evaluate, answers: ModuleType) -> None:
+    """Where the schema has that verdict, because the state routes it."""
+    schema = {"type": "object", "properties": {"verdict": {"enum": ["success", "cannot_judge"]}}}
+    reply = evaluate(answers.text("I cannot see it."), schema=schema)["reply"]
+    assert (reply["verdict"], "did not call" in reply["reason"]) == ("cannot_judge", True)
+    assert evaluate(answers.tool({"verdict": "success"}), schema=schema)["reply"]["verdict"] == "success"
+    for odd in (
+        {"type": "object"},
+        {"properties": {"verdict": True}},
+        {"properties": {"verdict": {"enum": 5}}},
+    ):
+        assert kind_of(evaluate(answers.text("no"), schema=odd)) == "no-tool-call"
+
+
 def test_a_reply_that_breaks_the_schema_is_an_error(evaluate: Evaluate, answers: ModuleType) -> None:
     """That says where and why; what it used is counted all the same."""
     result = evaluate(answers.verdict("perhaps"))
