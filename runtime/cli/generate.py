@@ -8,7 +8,8 @@ from typing import Any, get_args, get_origin
 
 from ..host import files
 from ..project.options import FLAG, INTEGER, NUMBER, TEXT, CommandParameter
-from .typer_app import COMMANDS, OPEN, about_program, hints, name_of
+from .typer_app import GROUPS, OPEN, about_program, hints, load
+from .typer_parameters import HEADINGS
 
 _HEAD = '''\
 """The subcommands and their parameters as data. Generated: `python -m llc.runtime.cli.generate`."""
@@ -38,22 +39,22 @@ def table() -> str:
     rows: dict[str, tuple[Any, ...]] = {row[0]: row for row in _COMPLETION}
     program = " ".join([_keys(rows, "program", about_program), *(row[0] for row in _COMPLETION)])
     verbs = []
-    for function in COMMANDS:
-        name = name_of(function)
+    for name, group in ((name, group) for group, names in GROUPS.items() for name in names.split()):
+        function = load(name)
         doc, _, rest = (inspect.getdoc(function) or "").partition("\n")
         _, _, examples = rest.partition("Examples:\n")
         lines = tuple(line.strip() for line in examples.splitlines())
         path = f"{function.__module__.removeprefix(f'{__package__}.')}:{function.__name__}"
         keys = _keys(rows, name, function)
-        verbs.append((name, (doc, path, function in OPEN, lines, keys)))
+        verbs.append((name, (doc, path, name in OPEN, lines, keys, group)))
     about = (inspect.getdoc(about_program), program)
     return "".join(
         [
             f"{_HEAD}PARAMETERS: dict[str, Any] = {{\n",
             *(f"    {key!r}: {row!r},\n" for key, row in rows.items()),
             f"}}\n\nPROGRAM = {about!r}\n\n",
-            "# By name: description, function, is_open, examples, keys of parameters.\n",
-            "VERBS: dict[str, tuple[str, str, bool, tuple[str, ...], str]] = {\n",
+            "# By name: description, function, is_open, examples, keys of parameters, group.\n",
+            "VERBS: dict[str, tuple[str, str, bool, tuple[str, ...], str, str]] = {\n",
             *(f"    {name!r}: {verb!r},\n" for name, verb in verbs),
             "}\n",
         ]
@@ -61,7 +62,7 @@ def table() -> str:
 
 
 def _keys(rows: dict[str, tuple[Any, ...]], verb: str, function: Any) -> str:
-    """The keys of a function's parameters, which are added to the rows."""
+    """The keys of a function's parameters in the order of the help; their rows are added to `rows`."""
     keys = []
     annotations = hints(function)
     for name, parameter in inspect.signature(function).parameters.items():
@@ -71,7 +72,8 @@ def _keys(rows: dict[str, tuple[Any, ...]], verb: str, function: Any) -> str:
             key = name if name not in rows else f"{name}:{verb}"
             rows[key] = row
         keys.append(key)
-    return " ".join(keys)
+    order = ("", *HEADINGS)
+    return " ".join(sorted(keys, key=lambda key: order.index(CommandParameter(*rows[key]).heading)))
 
 
 def _row(name: str, default: Any, type: Any, declared: Any) -> tuple[Any, ...]:
@@ -94,6 +96,7 @@ def _row(name: str, default: Any, type: Any, declared: Any) -> tuple[Any, ...]:
         declared.max,
         is_list,
         is_required,
+        getattr(declared, "rich_help_panel", None) or "",
     ]
     while len(row) > 4 and row[-1] == _DEFAULTS[len(row) - 5]:
         row.pop()

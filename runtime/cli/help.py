@@ -17,29 +17,38 @@ if TYPE_CHECKING:
 # The widest page that is easy to read, the narrowest that holds a term and its meaning.
 _WIDEST, _NARROWEST = 78, 50
 _WIDEST_TERM = 30
+# So many options are in one section, under no headings.
+_FEW = 8
 
 
 def program_page(name: str) -> str:
     """The page of the program by its name: its options and subcommands."""
     about = program(name)
     width = _width()
+    commands: dict[str, list[tuple[str, str]]] = {}
+    for verb, (doc, *_, group) in VERBS.items():
+        commands.setdefault(group, []).append((verb, doc))
     return _page(
         _usage(parse.usage(name, about), width),
         _paragraph(about.doc, width),
         _section("Options", [_option(row) for row in (*about.options, parse.HELP)], width),
-        _section("Commands", [(name, verb[0]) for name, verb in VERBS.items()], width),
+        *(_section(title, rows, width) for title, rows in commands.items()),
     )
 
 
 def verb_page(name: str, verb: Verb) -> str:
     """The page of a subcommand. name: of the program and the subcommand."""
     width = _width()
+    options: dict[str, list[tuple[str, str]]] = {}
+    for row in verb.options:
+        title = row.heading if len(verb.options) > _FEW else ""
+        options.setdefault(title or "Options", []).append(_option(row))
     examples = "".join(f"    {line}\n" for line in verb.examples)
     return _page(
         _usage(parse.usage(name, verb), width),
         _paragraph(verb.doc, width),
         _section("Arguments", [(row.metavar, row.doc) for row in verb.arguments], width),
-        _section("Options", [_option(row) for row in verb.options], width),
+        *(_section(title, rows, width) for title, rows in options.items()),
         f"  Examples:\n{examples}" if examples else "",
     )
 

@@ -5,72 +5,36 @@ where the table does not help: to install completion in a shell other than bash.
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from .commands import (
-    answer,
-    attach,
-    batch,
-    clean,
-    fork,
-    history,
-    logs,
-    profile,
-    record,
-    repl,
-    replay,
-    resume,
-    run,
-    status,
-    stop,
-    task,
-    test,
-    trace,
-)
-from .project_commands import compile, context, create, disasm, fmt, index, mcp, schema, tools, validate
-from .project_commands import (
-    list as listing,
-)
+from . import commands, project_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
-# In the order of the program's help.
-COMMANDS: tuple[Callable[..., int], ...] = (
-    run.run,
-    resume.resume,
-    batch.batch,
-    create.create,
-    validate.validate,
-    compile.compile_,
-    disasm.disasm,
-    fmt.fmt,
-    listing.list_,
-    replay.replay,
-    trace.trace,
-    record.record,
-    fork.fork,
-    test.test,
-    status.status,
-    stop.stop,
-    answer.answer,
-    attach.attach,
-    logs.logs,
-    profile.profile,
-    history.history,
-    clean.clean,
-    task.task,
-    repl.repl,
-    index.index,
-    context.context,
-    tools.tools,
-    mcp.mcp,
-    schema.schema,
-)
+# The subcommands by the headings of the program's help, in its order.
+GROUPS = {
+    "Run": "run resume batch fork stop answer clean",
+    "Inspect": "list status attach logs history trace profile",
+    "Author": "create validate compile disasm fmt schema",
+    "Test": "test record replay",
+    "Language": "repl task tools mcp index context",
+}
 # Subcommands whose options end at the first argument: the rest is the argument's own.
-OPEN = (task.task,)
+OPEN = ("task",)
+
+
+def load(name: str) -> Callable[..., int]:
+    """The function of a subcommand, in the module of its name; `_` follows a name that Python has."""
+    is_project = name in {found.name for found in iter_modules(project_commands.__path__)}
+    package = project_commands if is_project else commands
+    module = import_module(f"{package.__name__}.{name}")
+    found: Callable[..., int] = getattr(module, name, None) or getattr(module, f"{name}_")
+    return found
 
 
 def name_of(function: Callable[..., int]) -> str:
@@ -88,17 +52,17 @@ def hints(function: Callable[..., int]) -> dict[str, Any]:
     return get_type_hints(function, space, include_extras=True)
 
 
-def build(functions: Sequence[Callable[..., int]] = COMMANDS) -> typer.Typer:
-    """The application with these subcommands."""
+def build(functions: Iterable[Callable[..., int]] = ()) -> typer.Typer:
+    """The application with these subcommands; without any, with all."""
     app = typer.Typer(
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["--help", "-h"]},
     )
     app.callback()(about_program)
-    for function in functions:
+    for function in functions or map(load, " ".join(GROUPS.values()).split()):
         function.__annotations__.update(hints(function))
-        settings = {"allow_interspersed_args": False} if inspect.unwrap(function) in OPEN else None
+        settings = {"allow_interspersed_args": False} if name_of(function) in OPEN else None
         app.command(name_of(function), context_settings=settings)(function)
     return app
 

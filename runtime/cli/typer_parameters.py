@@ -1,8 +1,11 @@
-"""The Typer declarations of the parameters that several subcommands share."""
+"""The Typer declarations of the parameters that several subcommands share.
+
+An option's heading is that of its section in the help; machine limits are under ADVANCED, the last one.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,185 +19,168 @@ from .completers import complete_run as complete_run
 from .completers import complete_server as complete_server
 from .completers import complete_tool as complete_tool
 
-# --- arguments ----------------------------------------------------------------------------------
+# In the order of the help; options without a heading are before all.
+HEADINGS = ("What to run", "Values", "Models", "Limits", "Execution", "Output", "Advanced")
+PROGRAM, VALUES, MODELS, LIMITS, EXECUTION, OUTPUT, ADVANCED = HEADINGS
 
-Loop = Annotated[
-    str,
-    typer.Argument(
-        help="A loop's name, or the path of a .yaml, .sexp, .ir or .llb file.",
-        metavar="LOOP",
-        autocompletion=complete_loop,
-    ),
-]
+
+def option(heading: str, names: str, metavar: str, help: str, least: int | None = None) -> Any:
+    """An option under a heading. least: the smallest number that it takes."""
+    return typer.Option(
+        *names.split(), metavar=metavar or None, help=help, min=least, rich_help_panel=heading or None
+    )
+
+
+def argument(metavar: str, help: str, complete: Any) -> Any:
+    return typer.Argument(help=help, metavar=metavar, autocompletion=complete)
+
+
+_FILE = "A loop's name, or the path of a .yaml, .sexp, .ir or .llb file."
+
+Loop = Annotated[str, argument("LOOP", _FILE, complete_loop)]
+LoopToRun = Annotated[str | None, argument("LOOP", _FILE, complete_loop)]
 Run = Annotated[
-    str,
-    typer.Argument(
-        help="A run's id or folder, or a loop's name for its last run.",
-        metavar="RUN",
-        autocompletion=complete_any_run,
-    ),
+    str, argument("RUN", "A run's id or folder, or a loop's name for its last run.", complete_any_run)
 ]
 RunOrCase = Annotated[
     str,
-    typer.Argument(
-        help="A run's id or folder, a loop's name for its last run, or a case.",
-        metavar="RUN",
-        autocompletion=complete_case_or_run,
-    ),
+    argument("RUN", "A run's id or folder, a loop's name for its last run, or a case.", complete_case_or_run),
 ]
 RunOrLoop = Annotated[
-    str,
-    typer.Argument(
-        help="A run's id, or a loop's name for its last run.",
-        metavar="RUN|LOOP",
-        autocompletion=complete_any_run,
-    ),
+    str, argument("RUN|LOOP", "A run's id, or a loop's name for its last run.", complete_any_run)
 ]
-UnfinishedRun = Annotated[
-    str,
-    typer.Argument(help="A run's id, or a loop's name.", metavar="RUN|LOOP", autocompletion=complete_run),
-]
+UnfinishedRun = Annotated[str, argument("RUN|LOOP", "A run's id, or a loop's name.", complete_run)]
 
-# --- output -------------------------------------------------------------------------------------
-
-Json = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
-JsonOutcome = Annotated[
-    bool,
-    typer.Option("--json", help="Write one JSON object to stdout when the run ends; progress to stderr."),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show more: waits, model calls, reasons, all output.")
-]
-Profile = Annotated[bool, typer.Option("--profile", help="Show a time profile when the run ends.")]
-Flame = Annotated[
-    str | None,
-    typer.Option(
-        "--flame",
-        metavar="FILE",
-        help="Write a flame graph: FILE.json for speedscope, else collapsed stacks.",
-    ),
-]
+_Flag = bool
+_Text = str | None
+_Count = int | None
+_Many = list[str] | None
 
 # --- what a program is compiled to --------------------------------------------------------------
 
-MaxIterations = Annotated[
-    int | None,
-    typer.Option("--max-iterations", metavar="N", min=1, help="Override the loop's limit of iterations."),
-]
-NoLlm = Annotated[
-    bool, typer.Option("--no-llm", help="Judge slash commands by their exit code, without a model.")
-]
-LlmModel = Annotated[
-    str | None,
-    typer.Option("--llm-model", metavar="MODEL", help="Override the model that judges output."),
-]
+_NO_LLM = "Judge slash commands by their exit code, without a model."
 Context = Annotated[
-    list[str] | None,
-    typer.Option("--context", metavar="K=V", help="Set a context variable of the loop; may be repeated."),
+    _Many, option(VALUES, "--context", "K=V", "Set a context variable of the loop; may be repeated.")
 ]
 Arguments = Annotated[
-    list[str] | None,
-    typer.Option("--arg", metavar="K=V", help="Set a variable of a flow, JSON or text; may be repeated."),
+    _Many, option(VALUES, "--arg", "K=V", "Set a variable of a flow, JSON or text; may be repeated.")
 ]
 Declare = Annotated[
-    list[str] | None,
-    typer.Option(
+    _Many,
+    option(
+        VALUES,
         "--declare",
-        metavar="NAME[(X,Y)]",
-        help="A tool, or `task NAME`, that flows may call, with its parameters if known; may be repeated.",
+        "NAME[(X,Y)]",
+        "A tool, or `task NAME`, that flows may call, with its parameters if known; may be repeated.",
     ),
+]
+NoLlm = Annotated[_Flag, option(MODELS, "--no-llm", "", _NO_LLM)]
+LlmModel = Annotated[_Text, option(MODELS, "--llm-model", "MODEL", "Override the model that judges output.")]
+MaxIterations = Annotated[
+    _Count, option(LIMITS, "--max-iterations", "N", "Override the loop's limit of iterations.", 1)
 ]
 MaxExpansions = Annotated[
-    int | None,
-    typer.Option("--max-expansions", metavar="N", min=1, help="Limit of macro expansions (default 250,000)."),
+    _Count, option(ADVANCED, "--max-expansions", "N", "Limit of macro expansions (default 250,000).", 1)
 ]
 MaxNesting = Annotated[
-    int | None,
-    typer.Option(
-        "--max-nesting", metavar="N", min=1, help="Limit of nested brackets in a flow (default 1,000)."
-    ),
+    _Count, option(ADVANCED, "--max-nesting", "N", "Limit of nested brackets in a flow (default 1,000).", 1)
 ]
 
 # --- how a program is run -----------------------------------------------------------------------
 
-Fuel = Annotated[
-    int | None,
-    typer.Option("--fuel", metavar="N", min=1, help="Limit of ticks of a program (default 10,000,000,000)."),
-]
-MaxDepth = Annotated[
-    int | None,
-    typer.Option("--max-depth", metavar="N", min=1, help="Limit of nested calls (default 1048576)."),
-]
-MaxSize = Annotated[
-    int | None,
-    typer.Option(
-        "--max-size",
-        metavar="N",
-        min=1,
-        help="Limit of items in a list, and in proportion of the size of texts and integers "
-        "(default 8388608).",
-    ),
-]
-Tier = Annotated[
-    str | None,
-    typer.Option(
-        "--tier",
-        metavar="interpreter|direct|auto",
-        help="Execution mode; results are identical, only speed differs (default auto).",
-    ),
-]
 Budget = Annotated[
-    list[str] | None,
-    typer.Option(
+    _Many,
+    option(
+        LIMITS,
         "--budget",
-        metavar="UNIT=N",
-        help="Limit what models and agents use, in usd, tokens, calls or seconds; may be repeated.",
+        "UNIT=N",
+        "Limit what models and agents use, in usd, tokens, calls or seconds; may be repeated.",
     ),
 ]
 Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", metavar="N", min=1, help="Limit of concurrently performed actions (default 8)."),
+    _Count, option(LIMITS, "--jobs", "N", "Limit of concurrently performed actions (default 8).", 1)
 ]
 Queue = Annotated[
-    bool,
-    typer.Option("--queue", help="Wait for the runs that hold the same paths, in order of arrival."),
+    _Flag,
+    option(EXECUTION, "--queue", "", "Wait for the runs that hold the same paths, in order of arrival."),
 ]
 Background = Annotated[
-    bool, typer.Option("--background", help="Run without a terminal: print the run's id and return.")
+    _Flag, option(EXECUTION, "--background", "", "Run without a terminal: print the run's id and return.")
 ]
 Script = Annotated[
-    str | None,
-    typer.Option(
-        "--script",
-        metavar="WORLD.yaml",
-        help="Take all results from this file instead of executing actions.",
-    ),
-]
-Record = Annotated[
-    str | None,
-    typer.Option(
-        "--record",
-        metavar="CASE",
-        help="Write a test case of the run: a path, or a name in .loops/tests/.",
+    _Text,
+    option(
+        EXECUTION, "--script", "WORLD.yaml", "Take all results from this file instead of executing actions."
     ),
 ]
 OnUnknown = Annotated[
-    str | None,
-    typer.Option(
+    _Text,
+    option(
+        EXECUTION,
         "--on-unknown",
-        metavar="rerun|fail|ask",
-        help="What to do with an interrupted action: run it again, let it fail, or ask.",
-    ),
-]
-AcceptChanges = Annotated[
-    bool,
-    typer.Option(
-        "--accept-changes", help="Continue with the current text of the program if the run fits into it."
+        "rerun|fail|ask",
+        "What to do with an interrupted action: run it again, let it fail, or ask.",
     ),
 ]
 AcceptLoss = Annotated[
-    bool,
-    typer.Option("--accept-loss", help="Continue from what is left of a journal that was truncated."),
+    _Flag,
+    option(EXECUTION, "--accept-loss", "", "Continue from what is left of a journal that was truncated."),
 ]
-Output = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")]
+AcceptChanges = Annotated[
+    _Flag,
+    option(
+        EXECUTION,
+        "--accept-changes",
+        "",
+        "Continue with the current text of the program if the run fits into it.",
+    ),
+]
+Fuel = Annotated[
+    _Count, option(ADVANCED, "--fuel", "N", "Limit of ticks of a program (default 10,000,000,000).", 1)
+]
+MaxDepth = Annotated[
+    _Count, option(ADVANCED, "--max-depth", "N", "Limit of nested calls (default 1048576).", 1)
+]
+MaxSize = Annotated[
+    _Count,
+    option(
+        ADVANCED,
+        "--max-size",
+        "N",
+        "Limit of items in a list, and in proportion of the size of texts and integers (default 8388608).",
+        1,
+    ),
+]
+Tier = Annotated[
+    _Text,
+    option(
+        ADVANCED,
+        "--tier",
+        "interpreter|direct|auto",
+        "Execution mode; results are identical, only speed differs (default auto).",
+    ),
+]
+
+# --- output -------------------------------------------------------------------------------------
+
+Json = Annotated[_Flag, option(OUTPUT, "--json", "", "Write JSON to stdout.")]
+JsonOutcome = Annotated[
+    _Flag,
+    option(OUTPUT, "--json", "", "Write one JSON object to stdout when the run ends; progress to stderr."),
+]
+Quiet = Annotated[_Flag, option(OUTPUT, "--quiet -q", "", "Show no progress.")]
+Verbose = Annotated[
+    _Flag, option(OUTPUT, "--verbose -v", "", "Show more: waits, model calls, reasons, all output.")
+]
+Record = Annotated[
+    _Text,
+    option(OUTPUT, "--record", "CASE", "Write a test case of the run: a path, or a name in .loops/tests/."),
+]
+Profile = Annotated[_Flag, option(OUTPUT, "--profile", "", "Show a time profile when the run ends.")]
+Flame = Annotated[
+    _Text,
+    option(
+        OUTPUT, "--flame", "FILE", "Write a flame graph: FILE.json for speedscope, else collapsed stacks."
+    ),
+]
+Output = Annotated[_Text, option(OUTPUT, "--output -o", "FILE", "Write to a file.")]

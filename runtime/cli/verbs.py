@@ -43,7 +43,7 @@ class Verb:
 
 def find(name: str) -> Verb:
     """The subcommand of a name in VERBS."""
-    doc, function, is_open, examples, parameters = VERBS[name]
+    doc, function, is_open, examples, parameters, _ = VERBS[name]
     rows = [CommandParameter(*PARAMETERS[key]) for key in parameters.split()]
     return Verb(name, doc, function, is_open, examples, rows)
 

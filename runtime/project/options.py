@@ -41,12 +41,12 @@ class CommandParameter:
     """An option or, without `names`, an argument of a subcommand.
 
     kind: FLAG (no value), INTEGER, NUMBER or TEXT; numbers lie between `least` and `most`. default: what help
-    shows. completer: `module:function` below `runtime.cli`, or ''.
+    shows. completer: `module:function` below `runtime.cli`, or ''. heading: of its section in the help.
     """
 
     __slots__ = (
-        "completer", "default", "doc", "is_repeated", "is_required", "kind", "least", "metavar", "most",
-        "name", "names",
+        "completer", "default", "doc", "heading", "is_repeated", "is_required", "kind", "least", "metavar",
+        "most", "name", "names",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +62,7 @@ class CommandParameter:
         most: float | None = None,
         is_repeated: bool = False,
         is_required: bool = False,
+        heading: str = "",
     ) -> None:
         self.name = name
         self.names = names
@@ -74,6 +75,7 @@ class CommandParameter:
         self.most = most
         self.is_repeated = is_repeated
         self.is_required = is_required
+        self.heading = heading
 
     def read(self, text: str) -> Any:
         """The value of a word. Raises ValueError, which says what the value must be."""

@@ -12,7 +12,7 @@ import typer
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from llc.runtime.cli import commands, generate, parse, table, typer_app, verbs
+from llc.runtime.cli import commands, generate, parse, project_commands, table, typer_app, verbs
 from llc.runtime.cli.table import VERBS
 from llc.runtime.host.errors import UserError
 from llc.runtime.project.options import FLAG
@@ -20,6 +20,7 @@ from llc.runtime.project.options import FLAG
 COMMAND = "python -m llc.runtime.cli.generate"
 # Arguments that can be any text, so that nothing completes them; a shell offers files.
 FREE = {"files", "query"}
+FUNCTIONS = [typer_app.load(name) for names in typer_app.GROUPS.values() for name in names.split()]
 
 
 def test_the_table_is_what_typer_declares() -> None:
@@ -30,12 +31,15 @@ def test_the_table_is_what_typer_declares() -> None:
 
 def test_every_function_is_a_subcommand() -> None:
     """A public function of `cli/commands` whose parameters Typer can read, unless it completes values."""
-    for found in pkgutil.iter_modules(commands.__path__, f"{commands.__name__}."):
-        module = import_module(found.name)
+    packages = (commands, project_commands)
+    modules = [
+        f"{one.__name__}.{found.name}" for one in packages for found in pkgutil.iter_modules(one.__path__)
+    ]
+    for module in map(import_module, modules):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ != module.__name__ or name.startswith(("_", "complete_")):
                 continue
-            assert function in typer_app.COMMANDS, f"{name} is missing in COMMANDS of cli/typer_app.py"
+            assert function in FUNCTIONS, f"{name} is missing in GROUPS of cli/typer_app.py"
 
 
 def test_every_argument_is_completed() -> None:
@@ -53,7 +57,7 @@ def test_every_function_is_found() -> None:
     for name in VERBS:
         verb = verbs.find(name)
         function = verbs.load(verb.function)
-        assert function in typer_app.COMMANDS
+        assert function in FUNCTIONS
         assert {row.name for row in (*verb.arguments, *verb.options)} == set(
             inspect.signature(function).parameters
         )
@@ -77,7 +81,7 @@ def _recording(function: Any) -> Any:
     return record
 
 
-_MADE = tuple(map(_recording, typer_app.COMMANDS))
+_MADE = tuple(map(_recording, FUNCTIONS))
 _APP = typer_app.build(_MADE)
 _COMMAND = typer.main.get_command(_APP)
 

@@ -84,6 +84,23 @@ def test_help_is_shown_after_other_options(verb: str) -> None:
     assert shown(verb, "--arg", "a=1", "--help") == plain == shown(verb, "-h")
 
 
+def test_subcommands_and_options_are_in_sections() -> None:
+    """The program's page groups its subcommands; that of `run` its options, machine limits last."""
+
+    def headings(page: str) -> list[str]:
+        return [line[:-1] for line in page.splitlines() if line.endswith(":") and not line.startswith(" ")]
+
+    groups = ["Run", "Inspect", "Author", "Test", "Language"]
+    assert headings(shown("--help")[1]) == ["Options", *groups]
+    page = shown("run", "--help")[1]
+    sections = ["What to run", "Values", "Models", "Limits", "Execution", "Output", "Advanced"]
+    assert headings(page) == ["Arguments", *sections]
+    advanced = page.partition("\nAdvanced:\n")[2]
+    limits = {"--fuel", "--max-depth", "--max-size", "--max-expansions", "--max-nesting", "--tier"}
+    assert {line.split()[0] for line in advanced.splitlines() if line.startswith("  --")} == limits
+    assert headings(shown("disasm", "--help")[1]) == ["Arguments", "Options"]
+
+
 def test_the_program_has_a_page() -> None:
     """Also where nothing was asked for, which is an error; whoever reads the words."""
     code, page = shown("--help")

@@ -25,11 +25,12 @@ def batch(
     resume: Annotated[bool, typer.Option("--resume", help="Resume interrupted runs.")] = False,
     at_once: Annotated[
         int | None,
-        typer.Option(
+        shared.option(
+            shared.LIMITS,
             "--at-once",
-            metavar="N",
-            min=1,
-            help="Limit of concurrently performed actions of all runs (default 8).",
+            "N",
+            "Limit of concurrently performed actions of all runs (default 8).",
+            1,
         ),
     ] = None,
     max_iterations: shared.MaxIterations = None,
@@ -49,9 +50,9 @@ def batch(
     on_unknown: shared.OnUnknown = None,
     json: Annotated[
         bool,
-        typer.Option("--json", help="Write a line of JSON to stdout for each finished run."),
+        shared.option(shared.OUTPUT, "--json", "", "Write a line of JSON to stdout for each finished run."),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only errors.")] = False,
+    quiet: Annotated[bool, shared.option(shared.OUTPUT, "--quiet -q", "", "Show only errors.")] = False,
 ) -> int:
     """Run many loops in one process.
 

@@ -11,24 +11,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated
 
-    import typer
-
 
 def run(
-    loop: Annotated[
-        str | None,
-        typer.Argument(
-            help="A loop's name, or the path of a .yaml, .sexp, .ir or .llb file.",
-            metavar="LOOP",
-            autocompletion=shared.complete_loop,
-        ),
-    ] = None,
+    loop: shared.LoopToRun = None,
     expression: Annotated[
         str | None,
-        typer.Option("--expression", "-e", metavar="EXPR", help="Run this expression instead of a file."),
+        shared.option(shared.PROGRAM, "--expression -e", "EXPR", "Run this expression instead of a file."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be run, without running it.")
+        bool, shared.option(shared.PROGRAM, "--dry-run", "", "Show what would be run, without running it.")
     ] = False,
     max_iterations: shared.MaxIterations = None,
     no_llm: shared.NoLlm = False,
