@@ -92,10 +92,10 @@ class Place:
         return found
 
 
-def install(folder: str) -> str:
-    """Install llc as users do, in an environment of its own; its interpreter."""
+def install(folder: str, checkout: str = ROOT) -> str:
+    """Install the llc of a checkout as users do, in an environment of its own; its interpreter."""
     sources, environment = os.path.join(folder, "sources"), os.path.join(folder, "venv")
-    shutil.copytree(ROOT, sources, ignore=shutil.ignore_patterns(*_NO_SOURCES), symlinks=True)
+    shutil.copytree(checkout, sources, ignore=shutil.ignore_patterns(*_NO_SOURCES), symlinks=True)
     venv.create(environment, with_pip=True)
     python = os.path.join(environment, "bin", "python")
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

@@ -11,9 +11,15 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from place import ROOT, Place, install
+
+if TYPE_CHECKING:
+    from report import Section
+    from sizes import Sizes
 
 # What is measured: its name, and the module and function that measure it. Imported when llc is there.
 SECTIONS = {
@@ -40,6 +46,8 @@ PEERS = {
     "peers-start": ("peers", "starts"),
     "peers-many": ("peers", "many_asleep"),
 }
+# The same commands of two checkouts: only with `--against`.
+AGAINST = "against"
 
 
 def main() -> int:
@@ -55,15 +63,19 @@ def main() -> int:
 def _measure(given: argparse.Namespace, place: Place) -> int:
     from dataclasses import replace
 
-    from report import Section, as_json, as_markdown, as_table
+    from report import as_json, as_markdown, as_table
     from sizes import FULL, TINY
 
     sizes = replace(TINY if given.tiny else FULL, installs_peers=not given.no_install)
     found: list[Section] = []
     for name in given.names:
+        if name == AGAINST:
+            measured = _against(given, place)
+        else:
+            module, function = {**SECTIONS, **PEERS}[name]
+            measured = getattr(import_module(module), function)
         _say(f"measuring {name}")
-        module, function = {**SECTIONS, **PEERS}[name]
-        section = getattr(import_module(module), function)(place.fresh(name), sizes)
+        section = measured(place.fresh(name), sizes)
         found.append(section)
         for note in section.notes:
             _say(note)
@@ -77,6 +89,20 @@ def _measure(given: argparse.Namespace, place: Place) -> int:
     missed = [row.what for section in found for row in section.rows if row.is_reached is False]
     _say(f"missed: {', '.join(missed)}" if missed else "every aim is reached")
     return 0
+
+
+def _against(given: argparse.Namespace, place: Place) -> Callable[[Place, Sizes], Section]:
+    """What measures this installation against the one of the other checkout."""
+    from against import section
+
+    os.mkdir(place.inside("other"))
+    if os.path.isdir(given.against):
+        _say(f"installing the llc of {given.against}")
+        python = install(place.inside("other"), given.against)
+    else:
+        python = given.against
+    other = Place(place.inside("other"), python).fresh("against")
+    return lambda own, sizes: section(own, other, sizes)
 
 
 def _arguments() -> argparse.Namespace:
@@ -100,6 +126,11 @@ def _arguments() -> argparse.Namespace:
         "--output", metavar="FILE", help="write the report there (default RESULTS.md where all is measured)"
     )
     parser.add_argument("--folder", metavar="DIR", help="where journals go (default the temporary folder)")
+    parser.add_argument(
+        "--against",
+        metavar="CHECKOUT",
+        help="only compare with the llc of another checkout, or of an interpreter that has one",
+    )
     given = parser.parse_args()
     known = [*SECTIONS, "peers", *PEERS]
     unknown = [name for name in given.only if name not in known]
@@ -107,7 +138,9 @@ def _arguments() -> argparse.Namespace:
         parser.error(f"no section {', '.join(unknown)}; there are {', '.join(known)}")
     names = [*(given.only or SECTIONS), *(["peers"] if given.peers else [])]
     given.names = list(dict.fromkeys(one for name in names for one in (PEERS if name == "peers" else [name])))
-    if given.output is None and not given.only and not given.tiny:
+    if given.against:
+        given.names = [AGAINST, *(given.names if given.only else [])]
+    if given.output is None and not (given.only or given.tiny or given.against):
         given.output = os.path.join(ROOT, "benchmarks", "RESULTS.md")
     return given
 

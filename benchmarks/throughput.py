@@ -31,7 +31,7 @@ def section(place: Place, sizes: Sizes) -> Section:
         ),
     )
     functions = max(2, sizes.text_bytes // len(_UNIT))
-    loop, flow = loops.machine(sizes.states, sizes.states), _flow(functions)
+    loop, flow = loops.machine(sizes.states, sizes.states), flow_of(functions)
     paths = {"loop": place.write_loop("large", loop), "flow": place.write_loop("wide", flow, ".sexp")}
     target = place.inside("x.llb")
 
@@ -54,7 +54,7 @@ def section(place: Place, sizes: Sizes) -> Section:
     return found
 
 
-def _flow(functions: int) -> str:
+def flow_of(functions: int) -> str:
     """Functions, and an expression that calls each."""
     numbers = range(functions)
     calls = "".join(f"  (step-{number} '(1 2) {number})\n" for number in numbers)

@@ -134,3 +134,13 @@ def test_a_peer_that_cannot_be_installed_is_absent(tmp_path: Path) -> None:
     assert "transitions 0.9.3" in note
     assert "No matching distribution" in note
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_two_checkouts_are_compared() -> None:
+    """The same commands of both, in turns; here of the same one."""
+    done = run("--json", "--against", sys.executable)
+    assert done.returncode == 0, done.stderr
+    (section,) = json.loads(done.stdout)["sections"]
+    assert section["name"] == "against"
+    assert len(section["rows"]) == 17
+    assert all(row["figure"] > 0 and row["ratio"] > 0 for row in section["rows"])

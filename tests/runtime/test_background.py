@@ -264,13 +264,24 @@ def test_stop_leaves_a_run_that_goes_on(project: Path) -> None:
     assert llc("resume", told["run"], "-q").returncode == 0
 
 
-def test_stop_insists_on_an_action_that_does_not_listen(project: Path) -> None:
+def test_stop_insists_on_an_action_that_does_not_listen(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After the wait a second request kills the action; the run still leaves its record."""
-    started("stubborn")
+    requests = []
+    insist = stop.Holder.insist
+
+    def counted(holder: stop.Holder) -> None:
+        requests.append(holder.pid)
+        insist(holder)
+
+    monkeypatch.setattr(stop.Holder, "insist", counted)
+    told = started("stubborn")
     action = int(Path("pid").read_text())
-    (row,) = json.loads(llc("stop", "stubborn", "--wait", "0.2", "--json").stdout)
-    assert (row["how"], row["status"], row["state"]) == ("stopped", "interrupted", "a")
-    assert 200 <= row["duration_ms"] < 2000  # the action alone would have had two seconds
+    (result,) = stop.stop([the_run()], 0.2)
+    assert (result.how, result.status, result.state) == ("stopped", "interrupted", "a")
+    assert requests == [told["pid"]] * 2
+    assert result.seconds >= 0.2
     assert not is_alive(action)
 
 
