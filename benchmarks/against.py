@@ -39,7 +39,7 @@ def section(place: Place, other: Place, sizes: Sizes) -> Section:
     )
     for each in (place, other):
         _write(each, sizes)
-    for what, words in _commands(sizes).items():
+    for what, words in list(_commands(sizes).items())[: sizes.against_commands]:
         cost = {each.folder: partial(_cost, each, words, what == _UNCACHED) for each in (place, other)}
         turns = take_turns(cost, sizes.against_rounds)
         found.add(row(what, turns[place.folder], peer=("the other", turns[other.folder])))

@@ -38,6 +38,7 @@ class Sizes:
     many_seconds: float = 30
     many_waits: float = 1
     many_rounds: int = 2
+    against_commands: int = 100
     against_rounds: int = 11
     against_steps: int = 300
     against_states: int = 3_000
@@ -80,6 +81,7 @@ TINY = Sizes(
     many_seconds=1,
     many_waits=0.1,
     many_rounds=1,
+    against_commands=2,
     against_rounds=1,
     against_steps=2,
     against_states=8,
