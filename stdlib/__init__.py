@@ -1,9 +1,21 @@
-"""The standard library's data: files in the language itself, prompts, and the price list.
+"""The standard library's data: files in the language itself, ready loops, prompts, and the price list.
 
 No code but the function that reads them; every other package may import this one.
 """
 
 from os.path import dirname, join
+
+# The loops in `ready/`, in the order in which they are listed.
+READY_LOOPS = (
+    "lint",
+    "types",
+    "tests",
+    "coverage",
+    "dependency-bump",
+    "docs-drift",
+    "review-sweep",
+    "migration",
+)
 
 
 def read_text(name: str) -> str:

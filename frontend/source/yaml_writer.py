@@ -43,6 +43,11 @@ def entry(key: str, value: Any, indent: int) -> list[str]:
     return _behind(head, value, indent)
 
 
+def one_line(value: str | int | float | list[int]) -> str:
+    """A text in quotes, a number or a list of numbers, as it may stand anywhere in YAML."""
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
 def _key(key: str) -> str:
     return key if _is_bare(key) else _quoted(key)
 

@@ -17,7 +17,7 @@ from ..host.effect_context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen, is_attended, printable
 from ..host.secrets import masked
-from . import drafts, pinning, wizard
+from . import drafts, pinning, ready_creation, wizard
 from .author import Author
 from .describing import Described
 from .drafts import Draft
@@ -36,13 +36,16 @@ _SETTINGS = ("description", "max_iterations", "timeout", "backoff", "maintain", 
 
 def run(given: dict[str, Any]) -> int:
     """The verb; the exit code. given: its options by name."""
-    if given["pin"] or given["loops"]:
-        if not given["pin"]:
-            raise UserError(
-                "bad-option", "loops are named for --pin only", "to name the new loop: --name NAME"
-            )
+    if given["pin"] and not given["ready"]:
         return pinning.run(given)
     try:
+        if given["ready"]:
+            return ready_creation.run(given, _person)
+        if given["loops"] or given["assignments"]:
+            name = (given["loops"] or ["NAME"])[0]
+            what = "an argument" if given["loops"] else "--set"
+            help = f"llc create --from {name[:60]}; to name a new loop: --name NAME"
+            raise UserError("bad-option", f"{what} is for --from or --pin", help)
         return _Creation(given).run()
     except (KeyboardInterrupt, Interrupted):
         _say("\ninterrupted; nothing was saved")
@@ -50,6 +53,12 @@ def run(given: dict[str, Any]) -> int:
     except EOFError:
         _say("\nnothing was saved")
         return EXIT_FAILURE
+
+
+def _person() -> wizard.Asker:
+    from .menus import Menus
+
+    return Menus()
 
 
 def _say(text: str) -> None:
@@ -105,9 +114,7 @@ class _Creation:
 
     def person(self) -> wizard.Asker:
         if self.asker is None:
-            from .menus import Menus
-
-            self.asker = Menus()
+            self.asker = _person()
         return self.asker
 
     def refuse_missing(self, data: dict[str, Any]) -> None:

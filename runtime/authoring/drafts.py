@@ -52,7 +52,7 @@ class Draft:
 
     @property
     def path(self) -> str:
-        return os.path.join(LOOPS, f"{self.name}.yaml")
+        return path_of(self.name)
 
     def states(self) -> str:
         """The states that it compiles to, for people."""
@@ -65,9 +65,18 @@ def draft(data: Mapping[str, Any]) -> Draft:
     """The draft of plain data. Raises CompileError where it is no loop, UserError for its name."""
     name = str(data.get("name") or "")
     check_name(name)
-    text = yaml_of(data)
-    compiled = compile_text(text, os.path.join(LOOPS, f"{name}.yaml"), compile_options())
-    return Draft(name, str(data.get("paradigm") or "fsm"), text, compiled)
+    return of_text(name, yaml_of(data))
+
+
+def of_text(name: str, text: str) -> Draft:
+    """The draft of the YAML of a loop. Raises CompileError where it is no loop."""
+    compiled = compile_text(text, path_of(name), compile_options())
+    return Draft(name, compiled.program.meta.paradigm or "fsm", text, compiled)
+
+
+def path_of(name: str) -> str:
+    """The file of the loop that is called so."""
+    return os.path.join(LOOPS, f"{name}.yaml")
 
 
 def yaml_of(data: Mapping[str, Any]) -> str:
@@ -153,7 +162,7 @@ def taken(name: str) -> str | None:
 def refuse_taken(name: str, may_replace: bool) -> None:
     """UserError where saving a loop would replace one, or hide one of another kind."""
     path = taken(name)
-    own = os.path.join(LOOPS, f"{name}.yaml")
+    own = path_of(name)
     if path is None or (may_replace and path == own and files.isfile(path)):
         return
     if path != own or not files.isfile(path):

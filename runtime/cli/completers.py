@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from os.path import join, relpath, splitext
 
+from ...stdlib import READY_LOOPS
 from ..host import files
 from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING
 from ..runs.loop_names import is_path, loop_files
@@ -26,6 +27,12 @@ def complete_loop(incomplete: str) -> list[str]:
         *_starting(loop_files(), incomplete),
         *_paths(incomplete, lambda path: is_path(path.rpartition("/")[2])),
     ]
+
+
+def complete_ready_loop(incomplete: str) -> list[str]:
+    """Ready loops, for `create --from`, then loops."""
+    ready = _starting(READY_LOOPS, incomplete)
+    return [*ready, *(name for name in complete_loop(incomplete) if name not in ready)]
 
 
 def complete_run(incomplete: str) -> list[str]:

@@ -15,6 +15,7 @@ from .completers import complete_case as complete_case
 from .completers import complete_case_or_run as complete_case_or_run
 from .completers import complete_loop as complete_loop
 from .completers import complete_question as complete_question
+from .completers import complete_ready_loop as complete_ready_loop
 from .completers import complete_run as complete_run
 from .completers import complete_server as complete_server
 from .completers import complete_tool as complete_tool

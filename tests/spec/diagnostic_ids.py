@@ -245,6 +245,7 @@ MEANINGS = {
     "unknown-parameter": "a task, tool or function has no such parameter",
     "unknown-placeholder": "a text has a placeholder that is no parameter",
     "unknown-primitive": "IR: there is no such primitive",
+    "unknown-ready-loop": "no ready loop has this name",
     "unknown-run": "there is no such run",
     "unknown-server": "there is no such MCP server",
     "unknown-setting": "a task has no such setting",

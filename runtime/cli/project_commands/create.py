@@ -17,10 +17,18 @@ def create(
     loops: Annotated[
         list[str] | None,
         typer.Argument(
-            help="With --pin: the loops; by default all of .loops/.",
+            help="With --from: the ready loop; with --pin: the loops, by default all of .loops/.",
             metavar="[LOOP]…",
-            autocompletion=shared.complete_loop,
+            autocompletion=shared.complete_ready_loop,
         ),
+    ] = None,
+    ready: Annotated[
+        bool,
+        typer.Option("--from", help="Make a ready loop: --from lint; without a name, list them."),
+    ] = False,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="With --from: set a parameter; may be repeated."),
     ] = None,
     paradigm: Annotated[
         str | None,
@@ -155,10 +163,12 @@ def create(
     print: Annotated[bool, typer.Option("--print", help="Only print the YAML.")] = False,
     json: shared.Json = False,
 ) -> int:
-    """Make a new loop by dialogue, by options, or from a description.
+    """Make a new loop: a ready one, by dialogue, by options, or from a description.
 
     Examples:
         llc create
+        llc create --from
+        llc create --from tests --set check='npm test'
         llc create -p goal --goal 'No type errors' --tool 'mypy src/' --tool '/ll:fix types' --yes
         llc create -p invariants --constraint tests=pytest --fix tests='/ll:manage_issue bug fix' --print
         llc create --describe 'run the tests until they pass, at most 5 times'

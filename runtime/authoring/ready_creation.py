@@ -1,0 +1,171 @@
+"""`llc create --from`: the list of the ready loops, and a loop made from one; asked, checked, saved.
+
+Owns the order of that and its output. The loops and their parameters are `ready_loops`', files `drafts`'.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ...ir.diagnostics import suggest
+from ...ir.nodes import Limits
+from ...stdlib import READY_LOOPS
+from ..host.errors import EXIT_OK, UserError, clean
+from ..host.screen import Screen, is_attended, printable
+from ..host.secrets import masked
+from ..journal.codec import json_text
+from . import drafts, ready_loops
+from .ready_loops import Command, ReadyLoop
+from .wizard import Asker
+
+PAGE = "spec/ready.md"
+# The options of `create` that make sense here.
+_OPTIONS = ("ready", "loops", "assignments", "name", "yes", "force", "print", "json")
+
+
+def run(given: Mapping[str, Any], person: Callable[[], Asker]) -> int:
+    """The exit code. given: the options of `create` by name; its arguments name the ready loop."""
+    strange = next((name for name, value in given.items() if value and name not in _OPTIONS), None)
+    if strange is not None:
+        message = f"--{strange.replace('_', '-')} does not go with --from"
+        raise UserError("bad-option", message, "--set NAME=VALUE sets a parameter of a ready loop")
+    names = given["loops"] or []
+    if len(names) > 1:
+        raise UserError(
+            "bad-argument", f"--from takes one ready loop, not {len(names)}", "create them one by one"
+        )
+    if not names:
+        _deliver(_listing(given["json"]))
+        return EXIT_OK
+    ready = ready_loops.load(names[0])
+    answers = assignments(ready, names[0], given["assignments"] or ())
+    is_asking = is_attended() and not (given["yes"] or given["json"] or given["print"])
+    name, may_replace = given["name"] or names[0], given["force"]
+    drafts.check_name(name)
+    if is_asking:
+        asker = person()
+        name, may_replace = _free_name(asker, name, may_replace)
+        answers = _ask(asker, ready, answers)
+    elif not given["print"]:
+        drafts.refuse_taken(name, may_replace)
+    values = ready_loops.choose(ready, answers)
+    _refuse_missing(ready, names[0], values)
+    made = drafts.of_text(name, ready_loops.render(ready, name, values))
+    if given["print"]:
+        _deliver(made.text)
+        return EXIT_OK
+    path = drafts.save(made, may_replace)
+    assert made.compiled is not None
+    limits = made.compiled.program.meta.limits
+    if given["json"]:
+        told = {
+            "name": name,
+            "path": path,
+            "from": names[0],
+            "paradigm": made.paradigm,
+            "parameters": {key: _text(value) for key, value in values.items()},
+            "limits": {"usd": limits.budget_usd, "iterations": limits.max_iterations},
+            "page": f"{PAGE}#{names[0]}",
+            "yaml": made.text,
+        }
+        _deliver(json_text(told, indent=2) + "\n")
+    else:
+        _deliver(_report(name, path, names[0], values, limits))
+    return EXIT_OK
+
+
+def assignments(ready: ReadyLoop, name: str, texts: Any) -> dict[str, str]:
+    """The values of `--set`, by parameter. Raises UserError."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, sign, value = text.partition("=")
+        if not (key and sign):
+            raise UserError("bad-option", f"--set takes NAME=VALUE, not `{clean(text, 60)}`")
+        if key not in ready.parameters:
+            help = suggest(key, ready.parameters, "parameters")
+            raise UserError("bad-option", f"`{name}` has no parameter `{clean(key, 60)}`", help)
+        found[key] = value
+    return found
+
+
+# --- questions --------------------------------------------------------------------------------
+
+
+def _ask(asker: Asker, ready: ReadyLoop, answers: dict[str, str]) -> dict[str, str]:
+    """The answers with those to the questions that are open; a default follows from the answers before."""
+    for name, parameter in ready.parameters.items():
+        if parameter.is_asked and name not in answers:
+            value = ready_loops.choose(ready, answers)[name]
+            default = "" if value is None else _text(value)
+            hint = "" if default else f", such as: {parameter.sample}"
+            answer = asker.text(parameter.doc + hint, default, partial(ready_loops.problem_of, parameter))
+            if answer != default:
+                answers[name] = answer
+    return answers
+
+
+def _free_name(asker: Asker, name: str, may_replace: bool) -> tuple[str, bool]:
+    """A name that is not taken, or leave to replace the loop that has it."""
+    while not may_replace and (path := drafts.taken(name)) is not None:
+        is_own = path == drafts.path_of(name)
+        if is_own and asker.confirm(f"{path} exists. Replace it?", default=False):
+            return name, True
+        if not is_own:
+            asker.tell(f"{path} exists")
+        name = asker.text("Another name?", check=drafts.problem_of_name)
+    return name, may_replace
+
+
+def _refuse_missing(ready: ReadyLoop, name: str, values: Mapping[str, Any]) -> None:
+    missing = [ready.parameters[key] for key, value in values.items() if value is None]
+    if missing:
+        needed = " ".join(f'--set {one.name}="{one.sample}"' for one in missing)
+        names = " and ".join(f"`{one.name}`" for one in missing)
+        raise UserError("bad-option", f"`{name}` needs values for {names}", f"such as {needed}")
+
+
+# --- output -----------------------------------------------------------------------------------
+
+
+def _listing(as_json: bool) -> str:
+    """All ready loops with what they do."""
+    loops = {name: ready_loops.load(name) for name in READY_LOOPS}
+    if as_json:
+        rows = [
+            {
+                "name": name,
+                "summary": ready.summary,
+                "parameters": {key: one.doc for key, one in ready.parameters.items()},
+            }
+            for name, ready in loops.items()
+        ]
+        return json_text(rows, indent=2) + "\n"
+    width = max(map(len, loops))
+    lines = [f"{name:{width}}  {ready.summary}" for name, ready in loops.items()]
+    return "\n".join([*lines, "", "create one with: llc create --from NAME"]) + "\n"
+
+
+def _report(name: str, path: str, source: str, values: Mapping[str, Any], limits: Limits) -> str:
+    """What was written, how to run it, and what it may cost."""
+    width = max(map(len, values))
+    lines = [
+        f"saved {path}",
+        *(f"  {key:{width}}  {_text(value)}" for key, value in values.items()),
+        f"run it with: llc run {name} (first see what it would do: llc run {name} --dry-run)",
+        f"it may cost: {limits.budget_usd:g} USD of agent calls, in at most {limits.max_iterations} "
+        "iterations; a call that begins within the budget may exceed it",
+        f"more about it: {PAGE}, section {source}",
+    ]
+    return "\n".join(map(printable, lines)) + "\n"
+
+
+def _text(value: Any) -> str:
+    return value.run if isinstance(value, Command) else str(value)
+
+
+def _deliver(text: str) -> None:
+    screen = Screen(sys.stdout)
+    screen.deliver(screen.encode(masked(text)))

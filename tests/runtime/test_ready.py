@@ -1,0 +1,318 @@
+"""`llc create --from`: the files of the ready loops, their golden cases, parameters, questions, refusals.
+
+A golden case of `tests/golden/ready/` consists of a scripted world and the record of the run in it.
+`pytest --update` rewrites the records.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from terminals import Dialogue
+
+from llc.frontend.compile import compile_file
+from llc.ir.diagnostics import CompileError
+from llc.runtime.authoring import ready_loops
+from llc.runtime.cli import dispatch
+from llc.stdlib import READY_LOOPS
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "ready"
+WORLDS = sorted(GOLDEN.glob("*/*.world.yaml"))
+Llc = Callable[..., subprocess.CompletedProcess[str]]
+# The end of a run by the name of its case, and its exit code.
+ENDS = {
+    "success": ("success", 0),
+    "repair": ("success", 0),
+    "autofix": ("success", 0),
+    "no-repository": ("success", 0),
+    "give-up": ("limit", 3),
+    "error": ("error", 1),
+    "broken-before": ("failure", 1),
+    "not-updated": ("failure", 1),
+    "not-listed": ("failure", 1),
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder."""
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def llc(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Llc:
+    """A command without a terminal, in this process."""
+
+    def llc(*words: str) -> subprocess.CompletedProcess[str]:
+        with open(os.devnull) as nothing, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", nothing)
+            code = dispatch.command("llc", list(words))
+        return subprocess.CompletedProcess(words, code, *capfd.readouterr())
+
+    return llc
+
+
+def needed(name: str) -> list[str]:
+    """The options without which a ready loop cannot be created."""
+    parameters = ready_loops.load(name).parameters.values()
+    return [word for one in parameters if one.sample for word in ("--set", f"{one.name}={one.sample}")]
+
+
+def create(llc: Llc, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    done = llc("create", "--from", name, *needed(name), *words)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_the_list_names_the_files() -> None:
+    """`READY_LOOPS` and the folder agree, and each has its golden cases."""
+    assert sorted(READY_LOOPS) == sorted(path.stem for path in (ROOT / "stdlib/ready").iterdir())
+    for name in READY_LOOPS:
+        cases = {path.name.removesuffix(".world.yaml") for path in WORLDS if path.parent.name == name}
+        assert cases >= {"success", "repair", "give-up", "error"}
+
+
+@pytest.mark.parametrize("name", READY_LOOPS)
+@pytest.mark.parametrize(
+    "marker", ["", "pyproject.toml", "package.json", "tsconfig.json", "Cargo.toml", "go.mod", "docs/conf.py"]
+)
+def test_every_ready_loop_is_valid(project: Path, llc: Llc, name: str, marker: str) -> None:
+    """Without a warning, whatever tools the project has; and it has limits."""
+    if marker:
+        (project / marker).parent.mkdir(exist_ok=True)
+        (project / marker).touch()
+    create(llc, name)
+    done = llc("validate", "--strict")
+    assert done.returncode == 0, done.stderr
+    compiled = compile_file(f".loops/{name}.yaml")
+    assert not compiled.diagnostics
+    limits = compiled.program.meta.limits
+    assert limits.budget_usd
+    assert limits.max_iterations
+    assert limits.timeout_ms
+
+
+@pytest.mark.parametrize("name", READY_LOOPS)
+def test_golden_cases(project: Path, llc: Llc, update: bool, name: str) -> None:
+    """The runs on record are what the loop does today."""
+    create(llc, name, "--set", "rounds=4")
+    for world in (path for path in WORLDS if path.parent.name == name):
+        case = world.name.removesuffix(".world.yaml")
+        record = world.with_name(f"{case}.yaml")
+        if update:
+            shutil.copy(world, project / "world.yaml")
+            llc("run", name, "--script", "world.yaml", "--quiet", "--record", "new.yaml")
+            shutil.move(project / "new.yaml", record)
+        assert record.exists(), f"no record of {world}: pytest --update {__file__}"
+        (project / ".loops/tests").mkdir(exist_ok=True)
+        shutil.copy(record, project / ".loops/tests")
+    done = llc("test", "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 0, done.stdout
+    assert told["passed"] == len(told["cases"])
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_scripted_ends(project: Path, llc: Llc, world: Path) -> None:
+    """A case ends as its name says; the agent is asked only where something is to be repaired."""
+    name, case = world.parent.name, world.name.removesuffix(".world.yaml")
+    create(llc, name, "--set", "rounds=4")
+    shutil.copy(world, project / "world.yaml")
+    done = llc("run", name, "--script", "world.yaml", "--quiet", "--json")
+    told = json.loads(done.stdout)
+    assert (told["status"], done.returncode) == ENDS[case], done.stderr
+    (journal,) = project.glob(".loops/.history/*/*.events.jsonl")
+    assert ('"kind":"agent"' in journal.read_text()) == (case in ("repair", "give-up"))
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "expected"),
+    [
+        (["pyproject.toml"], "tests", ("pytest -q", (1, 2))),
+        (["package.json"], "tests", ("npm test", (1,))),
+        (["Cargo.toml"], "tests", ("cargo test", (101,))),
+        (["go.mod"], "tests", ("go test ./...", (1, 2))),
+        (["src/thing/__init__.py"], "types", ("mypy src", (1, 2))),
+        (["tsconfig.json", "package.json"], "types", ("npx tsc --noEmit", (1, 2))),
+        (["package.json"], "lint", ("npx eslint .", (1,))),
+        ([], "lint", ("ruff check .", (1,))),
+    ],
+)
+def test_the_tool_follows_from_the_files(
+    project: Path, files: list[str], name: str, expected: tuple[str, tuple[int, ...]]
+) -> None:
+    """The command and its exit codes."""
+    for file in files:
+        (project / file).parent.mkdir(parents=True, exist_ok=True)
+        (project / file).touch()
+    check = ready_loops.choose(ready_loops.load(name), {})["check"]
+    assert (check.run, check.failure) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "failure", "more"),
+    [
+        ("tests", "pytest -q tests/unit", (1, 2), {}),
+        ("tests", "python -m pytest", (1, 2), {}),
+        ("tests", "cargo test --lib", (101,), {}),
+        ("tests", "./run-tests", (1,), {}),
+        ("tests", "echo 'unclosed", (1,), {}),
+        ("lint", "npx eslint src", (1,), {"autofix": "npx eslint --fix ."}),
+        ("lint", "flake8", (1,), {"autofix": "true"}),
+    ],
+)
+def test_a_given_command_keeps_its_companions(
+    project: Path, name: str, given: str, failure: tuple[int, ...], more: dict[str, str]
+) -> None:
+    """Exit codes and further commands are those of the program that is given, not of the project's files."""
+    (project / "pyproject.toml").touch()
+    values = ready_loops.choose(ready_loops.load(name), {"check": given})
+    assert (values["check"].run, values["check"].failure) == (given, failure)
+    assert {key: values[key] for key in more} == more
+
+
+@pytest.mark.parametrize(
+    "value", ["a'b\"c: {x} # y", "- [", "two\nlines", "${HOME} $(id) `id`", "é 漢", "{{usd}}", "x" * 5000]
+)
+def test_any_text_is_a_value(project: Path, llc: Llc, value: str) -> None:
+    """It stands in the file as one YAML text, whatever is in it."""
+    create(llc, "migration", "--set", f"change={value}")
+    from llc.frontend.source.files import read_source
+    from llc.frontend.source.yaml_tree import read_document
+
+    document = read_document(read_source(".loops/migration.yaml"))
+    assert document.root is not None
+    assert document.plain(document.root)["context"]["change"] == value
+
+
+def test_a_name_and_the_report(project: Path, llc: Llc) -> None:
+    """The file has the name; what is printed says how to run it, the cost, and where the page is."""
+    done = create(llc, "lint", "--name", "tidy", "--set", "usd=0.5")
+    assert 'name: "tidy"' in (project / ".loops/tidy.yaml").read_text()
+    for words in ("saved .loops/tidy.yaml", "llc run tidy", "0.5 USD", "6 iterations", "spec/ready.md"):
+        assert words in done.stdout
+    told = json.loads(create(llc, "lint", "--json").stdout)
+    assert told["path"] == ".loops/lint.yaml"
+    assert told["parameters"]["check"] == "ruff check ."
+    assert told["limits"] == {"usd": 2, "iterations": 6}
+    assert (project / told["path"]).read_text() == told["yaml"]
+
+
+def test_the_list(project: Path, llc: Llc) -> None:
+    """One line each; nothing is written."""
+    done = llc("create", "--from")
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[: len(READY_LOOPS)]] == list(READY_LOOPS)
+    assert [row["name"] for row in json.loads(llc("create", "--from", "--json").stdout)] == list(READY_LOOPS)
+    assert list(project.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("lnt",), "did you mean `lint`?"),
+        (("\x1b[2J" + "x" * 500,), "no ready loop is called"),
+        (("../../x",), "error[unknown-ready-loop]"),
+        (("lint", "types"), "takes one ready loop, not 2"),
+        (("migration",), "needs values for `find` and `change`"),
+        (("lint", "--set", "chek=x"), "did you mean `check`?"),
+        (("lint", "--set", "check"), "--set takes NAME=VALUE"),
+        (("lint", "--set", "check= "), "write something"),
+        (("lint", "--set", "check=a\x1bb"), "control characters"),
+        (("lint", "--set", "check=" + "x" * 30_000), "at most 20,000 characters"),
+        (("lint", "--set", "usd=much"), "write a number greater than 0"),
+        (("lint", "--set", "usd=-1"), "write a number greater than 0"),
+        (("lint", "--set", "usd=.nan"), "write a number greater than 0"),
+        (("lint", "--set", "rounds=2.5"), "write a whole number"),
+        (("lint", "--set", "rounds=" + "9" * 5000), "write a number greater than 0"),
+        (("lint", "--goal", "x"), "--goal does not go with --from"),
+        (("lint", "--pin"), "--pin does not go with --from"),
+        (("lint", "--name", "a/b"), "cannot be called"),
+        (("lint", "--set", "check=a ${captured.b.output}"), "nothing captures `b`"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(
+    project: Path, llc: Llc, words: tuple[str, ...], message: str
+) -> None:
+    """With exit code 2, one message without control characters, and nothing is left behind."""
+    done = llc("create", "--from", *words)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert message in done.stderr
+    assert "\x1b" not in done.stderr
+    assert len(done.stderr) < 2000
+    assert list(project.iterdir()) == []
+
+
+def test_a_file_that_is_there_is_kept(project: Path, llc: Llc) -> None:
+    """Without a terminal it is an error, unless --force is given."""
+    create(llc, "lint")
+    (project / ".loops/lint.yaml").write_text("mine")
+    done = llc("create", "--from", "lint")
+    assert done.returncode == 1
+    assert "--force replaces it" in done.stderr
+    assert (project / ".loops/lint.yaml").read_text() == "mine"
+    create(llc, "lint", "--force")
+    assert (project / ".loops/lint.yaml").read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty"),
+        ("summary: x", "a ready loop needs `about`"),
+        ("- a", "should be a mapping"),
+        ("summary: [", ""),
+        ("loop: {}", "`loop` should be a text"),
+        ("parameters: {a: 1}", "the parameter `a` should be a mapping"),
+        ("tools: [{files: [], set: {a: {run: x, failure: [999]}}}]", "at most 255"),
+    ],
+)
+def test_a_malformed_file_is_reported(text: str, message: str) -> None:
+    """With all that is wrong in it."""
+    with pytest.raises(CompileError) as caught:
+        ready_loops.read(text, "x.yaml")
+    assert message in str(caught.value)
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+
+def test_questions_on_a_terminal(project: Path) -> None:
+    """What is not given is asked, with the project's tool as the default; companions follow the answer."""
+    (project / "pyproject.toml").touch()
+    t = Dialogue("create", "--from", "lint")
+    t.answer("finds lint errors", "\x15npx eslint src\r")
+    t.answer("repairs what it can", "\r")
+    assert t.end() == 0
+    text = (project / ".loops/lint.yaml").read_text()
+    assert 'check: "npx eslint src"' in text
+    assert 'autofix: "npx eslint --fix ."' in text
+    again = Dialogue("create", "--from", "lint", "--set", "check=x", "--set", "autofix=y")
+    again.answer(r"exists. Replace it\?", "n\r")
+    again.answer("Another name", "other\r")
+    assert again.end() == 0
+    assert 'check: "x"' in (project / ".loops/other.yaml").read_text()
+    assert (project / ".loops/lint.yaml").read_text() == text
+
+
+def test_leaving_saves_nothing(project: Path) -> None:
+    """Ctrl-C at a question."""
+    t = Dialogue("create", "--from", "migration")
+    t.answer("places to migrate.*such as", "\x03")
+    assert t.end() == 130
+    assert "nothing was saved" in t.plain
+    assert list(project.iterdir()) == []

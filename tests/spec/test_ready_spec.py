@@ -1,0 +1,105 @@
+"""`spec/ready.md`: its commands print what it shows; its sections are printed from `stdlib/ready/`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spec.blocks import SPEC, Shell, commands, take, text_of
+
+from llc.ir.nodes import Limits
+from llc.runtime.authoring import drafts, ready_loops
+from llc.runtime.authoring.ready_loops import Command, Parameter, ReadyLoop
+from llc.runtime.project.dry_run import plan_of
+from llc.stdlib import READY_LOOPS
+
+CHAPTER = SPEC / "ready.md"
+BLOCKS = take("ready.md", "console")
+_BEGIN, _END = "<!-- loops -->\n", "<!-- end -->\n"
+
+
+def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
+    """Each console block, run in order in one folder."""
+    shell = Shell(tmp_path)
+    for block in BLOCKS:
+        for command, expected in commands(block):
+            done = shell.run(f"{{ {command}; }} 2>&1")
+            assert done.stdout.strip() == expected.strip(), command
+
+
+def test_the_sections_are_printed_from_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: bool
+) -> None:
+    """Rewritten by `pytest --update tests/spec`."""
+    monkeypatch.chdir(tmp_path)  # no file says which tools fit
+    text = text_of("ready.md")
+    head, _, rest = text.partition(_BEGIN)
+    sections = "\n".join(section(name, ready_loops.load(name)) for name in READY_LOOPS)
+    printed = f"{head}{_BEGIN}{sections}{_END}{rest.partition(_END)[2]}"
+    if update:
+        CHAPTER.write_text(printed, "utf-8")
+        return
+    assert text == printed, "to accept: pytest --update tests/spec"
+
+
+def section(name: str, ready: ReadyLoop) -> str:
+    """What the chapter says of a ready loop."""
+    samples = {key: one.sample for key, one in ready.parameters.items() if one.sample}
+    made = drafts.of_text(name, ready_loops.render(ready, name, ready_loops.choose(ready, samples)))
+    assert made.compiled is not None
+    program = made.compiled.program
+    lines = [f"## {name}", "", ready.summary, "", ready.about.strip(), "", *outline(plan_of(program)), ""]
+    lines += [f"**Needs.** {ready.needs}", "", f"**Limits.** {limits(program.meta.limits)}", ""]
+    lines += ["| parameter | | default |", "|---|---|---|"]
+    lines += [f"| `{key}` | {one.doc} | {default(one)} |" for key, one in ready.parameters.items()]
+    if ready.tools:
+        lines += ["", "| project with | values |", "|---|---|"]
+        lines += [f"| {files(tool.files)} | {values(tool.set)} |" for tool in ready.tools]
+    return "\n".join([*lines, "", f"**Adapt.** {ready.adapt.strip()}"]) + "\n"
+
+
+def outline(plan: dict[str, Any]) -> list[str]:
+    """The states as text: what performs their action, and where they lead."""
+    width = max(len(state["state"]) for state in plan["states"])
+    lines = []
+    for state in plan["states"]:
+        kinds = [one["kind"] for one in state["performs"] if one["kind"] in ("shell", "agent")]
+        ways = [f"{verdict} -> {target}" for verdict, target in state["routes"].items()]
+        if "terminal" in state:
+            ways = [f"ends: {state['terminal']}"]
+        lines.append(f"    {state['state']:{width}}  {(kinds or ['-'])[0]:5}  {', '.join(ways)}")
+    return lines
+
+
+def limits(found: Limits) -> str:
+    assert found.timeout_ms is not None
+    hours = f"{found.timeout_ms / 3_600_000:g} hours"
+    return f"{found.budget_usd:g} USD of agent calls, {found.max_iterations} iterations, {hours}."
+
+
+def default(parameter: Parameter) -> str:
+    if parameter.like:
+        return f"as `check` of [{parameter.like}](#{parameter.like})"
+    if parameter.sample:
+        return f"needed, such as {code(parameter.sample)}"
+    return "by the project's files" if parameter.default is None else code(str(parameter.default))
+
+
+def files(names: tuple[str, ...]) -> str:
+    return ", ".join(map(code, names)) or "anything else"
+
+
+def values(given: Any) -> str:
+    parts = []
+    for name, value in given.items():
+        if isinstance(value, Command):
+            codes = ", ".join(map(str, value.failure))
+            parts.append(f"`{name}`: {code(value.run)} (failure: {codes})")
+        else:
+            parts.append(f"`{name}`: {code(value)}")
+    return "<br>".join(parts)
+
+
+def code(text: str) -> str:
+    return f"`{text.replace('|', chr(92) + '|')}`"
