@@ -244,6 +244,12 @@ ROWS = (
         "The text for a here-document with an unquoted delimiter; fault `unsendable-text`.",
     ),
     _row(
+        "shell_quoted_heredoc",
+        "value delimiter before after",
+        "The text for a here-document with a quoted delimiter, as it is; fault `unsendable-text` if a line "
+        "of it, with what is before and after it (null: another value), could be the delimiter.",
+    ),
+    _row(
         "shell_number",
         "value",
         "A whole number's digits, for a place where nothing can be quoted; else fault `not-a-number`.",

@@ -75,7 +75,7 @@ def _filled(template: Template, value_of: Callable[[Variable], str]) -> str:
             case Variable():
                 value = value_of(part)
                 quote = QUOTING_PRIMITIVES.get(part.quoting)
-                parts.append(HANDLERS[quote](value) if quote else value)
+                parts.append(HANDLERS[quote](value, *part.around) if quote else value)
     return "".join(parts)
 
 

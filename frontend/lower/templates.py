@@ -59,7 +59,7 @@ def text_of(template: Template, place: Place, needs: Needs) -> Expr:
             case Variable():
                 value = read(part, place, needs)
                 if part.quoting != "none":
-                    value = prim(QUOTING_PRIMITIVES[part.quoting], value)
+                    value = prim(QUOTING_PRIMITIVES[part.quoting], value, *part.around)
                 parts.append(value)
     if len(parts) == 1:
         only = parts[0]

@@ -24,7 +24,7 @@ from .hazards import (
     AFTER_DOLLAR,
     IN_DUPLICATION,
     IN_HEREDOC_COMMAND,
-    IN_QUOTED_HEREDOC,
+    IN_STRIPPED_HEREDOC,
     UNCLEAR,
     UNENDED,
     Hazard,
@@ -46,12 +46,15 @@ from .taint import tainted_places
 class Place:
     """Quoting of a variable, and its hazard.
 
-    quoting: "word", "single", "double" or "heredoc"; "comment" inside a comment; "" where no
-    quoting can make it safe, for the reason in `hazard`. Other places may carry a hazard too.
+    quoting: "word", "single", "double", "heredoc" or "quoted_heredoc"; "comment" inside a comment; "" where
+    no quoting can make it safe, for the reason in `hazard`. Other places may carry a hazard too.
+    around: in a here-document with a quoted delimiter that word, and the text before and after the variable
+    on its line, None where another variable is.
     """
 
     quoting: str
     hazard: Hazard | None = None
+    around: tuple[str | None, ...] = ()
 
 
 def places(command: str, data: Sequence[bool]) -> tuple[Place, ...]:
@@ -411,15 +414,28 @@ class _Reader:
     def heredoc(self, heredoc: Heredoc, start: int) -> int:
         """Behind the here-document whose text begins at `start`."""
         end, after = heredoc.extent(self.text, start, self.end)
-        if heredoc.is_quoted:
-            self.refuse_all(start, end, IN_QUOTED_HEREDOC)
-        elif heredoc.level or self.is_in_heredoc:
+        if heredoc.level or self.is_in_heredoc:
             self.refuse_all(start, end, IN_HEREDOC_COMMAND)
+        elif heredoc.is_quoted and heredoc.strips_tabs:
+            self.refuse_all(start, end, IN_STRIPPED_HEREDOC)
+        elif heredoc.is_quoted:
+            self.literal_text(start, end, heredoc)
         else:
             self.heredoc_text(start, end, input_reader(heredoc.words))
         if heredoc.level and _MISLEADING.search(self.text, start, end):
             raise Unsure("a here-document inside `$( … )` with quotes or brackets, which bash 3 misreads")
         return after
+
+    def literal_text(self, start: int, end: int, heredoc: Heredoc) -> None:
+        """The text of one with a quoted delimiter, in which the shell reads nothing but the delimiter."""
+        hazard = input_reader(heredoc.words)
+        for at in self.holes:
+            if start <= at < end and self.data[at]:
+                left = max(self.text.rfind("\n", start, at) + 1, start)
+                right = self.text.find("\n", at, end)
+                line = self.text[left:at], self.text[at + 1 : end if right < 0 else right]
+                around = (None if HOLE in part else part for part in line)
+                self.places[at] = Place("quoted_heredoc", hazard, (heredoc.delimiter, *around))
 
     def heredoc_text(self, at: int, end: int, hazard: Hazard | None) -> None:
         """The text of one with an unquoted delimiter, which knows backslash, `$` and backticks."""

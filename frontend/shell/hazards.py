@@ -54,9 +54,9 @@ IN_ARITHMETIC = _refusal(
     "compare with `[ @ -gt 0 ]`, or give it to a program such as `expr` as an argument",
 )
 IN_ANSI = _refusal("is inside `$'…'`, where backslashes are read", "end the `$'…'` before it: `$'\\t'@`")
-IN_QUOTED_HEREDOC = _refusal(
-    "is in a here-document with a quoted delimiter, where nothing can be escaped",
-    "take the quotes off the delimiter (`<<EOF`); the shell's own `$` then needs a backslash in it",
+IN_STRIPPED_HEREDOC = _refusal(
+    "is in a here-document that begins with `<<-` and a quoted delimiter, where its tabs would be removed",
+    "write `<<` for the `<<-`",
 )
 IN_HEREDOC_COMMAND = _refusal(
     "is in a command inside a here-document, or in a here-document inside `$( … )`",

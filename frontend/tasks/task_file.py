@@ -304,6 +304,8 @@ class _Reader:
         text = "".join(piece if isinstance(piece, str) else HOLE for piece in pieces)
         for piece, found in zip(values, places(text, [True] * len(values)), strict=True):
             piece["quoting"] = found.quoting or "word"
+            if found.around:
+                piece["around"] = list(found.around)
             if found.hazard is not None and found.quoting != "comment":
                 name = f"{{{{{piece['of']}}}}}"
                 help = found.hazard.help.replace("@", name)

@@ -42,6 +42,8 @@ def shell_pieces(document: Document, node: Node, text: str, parameters: tuple[Pa
     for piece, place in zip(values, places(command, [True] * len(values)), strict=True):
         name = piece["of"]
         piece["quoting"] = place.quoting or "word"
+        if place.around:
+            piece["around"] = list(place.around)
         if place.hazard is not None and place.quoting != "comment":
             hazard = place.hazard
             at = text.find(f"${{{name}}}")

@@ -62,6 +62,7 @@ QUOTING_PRIMITIVES = {
     "single": "shell_single",
     "double": "shell_double",
     "heredoc": "shell_heredoc",
+    "quoted_heredoc": "shell_quoted_heredoc",
     "number": "shell_number",
 }
 
@@ -104,7 +105,8 @@ class Constant:
 class Variable:
     """A value looked up when the template is used.
 
-    quoting: "none", or how the text must be quoted: a key of `QUOTING_PRIMITIVES`.
+    quoting: "none", or how the text must be quoted: a key of `QUOTING_PRIMITIVES`; around: the other
+    operands of that primitive.
     start, end: offsets of `${…}` in the template's text; for a variable inside a context value, of
     the outermost variable that brought it in. is_given: a `context` value known only to a run.
     filters: primitives that take a part of the value, with their counts, in order.
@@ -115,6 +117,7 @@ class Variable:
     default: str | None = None
     raw: bool = False
     quoting: str = "none"
+    around: tuple[str | None, ...] = ()
     start: int = attrs.field(default=0, eq=False)
     end: int = attrs.field(default=0, eq=False)
     is_given: bool = False

@@ -38,4 +38,4 @@ def _quoted(variable: Variable, place: Place, problems: list[Problem]) -> Part:
         help = hazard.help.replace("@", variable.text)
         message = f"`{variable.text}` {hazard.message}"
         problems.append(Problem(hazard.id, message, variable.start, variable.end, help, hazard.severity))
-    return attrs.evolve(variable, quoting=place.quoting or "none")
+    return attrs.evolve(variable, quoting=place.quoting or "none", around=place.around)

@@ -22,6 +22,7 @@ from llc.frontend.template.template import parse
 from llc.vm.code.emit import emit
 from llc.vm.jit.runtime.tiered import Machine
 from llc.vm.machine.machine import Effect
+from llc.vm.values.faults import PrimitiveFault
 
 V = "${captured.v.output}"
 bash = [shell for shell in SHELLS if "bash" in shell]
@@ -101,6 +102,87 @@ def test_rule_7_a_heredoc_ends_at_its_own_delimiter(shell: str, values: list[str
     with tempfile.TemporaryDirectory() as folder:
         done = run(shell, filled(template, named), Path(folder))
     assert done.stdout == ("\n".join(values) + "\nend").encode()
+
+
+_LINES = st.lists(
+    st.lists(st.sampled_from(["V", "V", "E", "OF", "x ", "\t", "$X `(' \\", ""]), max_size=4).map("".join),
+    min_size=1,
+    max_size=3,
+)
+_NEAR_DELIMITERS = (
+    "EOF",
+    "\nEOF\n",
+    "E",
+    "OF",
+    "\nE",
+    "OF\n",
+    "EO",
+    "F",
+    "",
+    "\n",
+    "\tEOF",
+    "EOF ",
+    "\nEOF\n:>pwned\n",
+)
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=shell_name)
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    lines=_LINES,
+    values=st.lists(VALUES | st.sampled_from(_NEAR_DELIMITERS), min_size=3, max_size=3),
+    quote=st.sampled_from(["'EOF'", '"EOF"', "\\EOF"]),
+)
+def test_rule_7_a_heredoc_with_a_quoted_delimiter_keeps_values_as_they_are(
+    shell: str, lines: list[str], values: list[str], quote: str
+) -> None:
+    """A file gets each byte; a value with a line that could be the delimiter is a fault."""
+    text, names = "", []
+    for part in re.split("(V)", "\n".join(lines)):
+        names += [f"v{len(names)}"] if part == "V" else []
+        text += f"${{captured.{names[-1]}.output}}" if part == "V" else part
+    given_values = {name: values[index % 3] for index, name in enumerate(names)}
+    if "EOF" in lines:
+        return
+    template = parse(f"cat > f <<{quote}\n{text}\nEOF\ncat f; printf end", kind="shell")
+    assert template.problems == ()
+    expected = text
+    for name in given_values:
+        expected = expected.replace(f"${{captured.{name}.output}}", f"\0{name}\0", 1)
+    for name, value in given_values.items():
+        expected = expected.replace(f"\0{name}\0", value, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            command = filled(template, given_values)
+        except PrimitiveFault:
+            return
+        assert "EOF" not in expected.split("\n")
+        done = run(shell, command, Path(folder))
+        assert os.listdir(folder) == ["f"]
+    assert done.stdout == (expected + "\nend").encode()
+
+
+def test_a_value_alone_on_its_line_is_only_refused_if_it_is_the_delimiter() -> None:
+    """What it has in common with the delimiter does no harm."""
+    template = parse(f"cat <<'EOF'\na {V}\n{V}\nEOF", kind="shell")
+    assert filled_with(template, "E\nEOF \nOF") == "cat <<'EOF'\na E\nEOF \nOF\nE\nEOF \nOF\nEOF"
+    with pytest.raises(PrimitiveFault, match="could be the delimiter `EOF`"):
+        filled_with(template, "a\nEOF\nb")
+
+
+def test_code_in_a_heredoc_with_a_quoted_delimiter_is_no_place_for_a_value() -> None:
+    """What a shell or another interpreter reads there it would run."""
+    for command in (
+        "sh <<'EOF'\necho V\nEOF",
+        "cat <<'EOF' | sh\necho V\nEOF",
+        "cat > f <<'EOF'\nV\nEOF\nsh f",
+    ):
+        plain = command.replace("'EOF'", "EOF")
+        assert (
+            [problem.message for problem in parse(command.replace("V", V), kind="shell").problems]
+            == [problem.message for problem in parse(plain.replace("V", V), kind="shell").problems]
+            != []
+        )
 
 
 LOOP = """
@@ -197,7 +279,7 @@ def test_a_variable_is_quoted_for_where_it_stands(command: str, expected: list[s
         "[[ N -gt 1 ]]",
         "((N > 1)) && x",
         "bash -c 'exit N'",
-        "cat <<'EOF'\nN\nEOF",
+        "cat <<-'EOF'\nN\nEOF",
         "x=${Y:-N}",
         "ssh host exit N",
     ],
@@ -268,8 +350,8 @@ def test_context_decides_the_quotes_around_a_variable() -> None:
         ("((V > 1)) && x", "in arithmetic"),
         ("for ((i = 0; i < V; i++)); do x; done", "in arithmetic"),
         ("echo $'a V'", "inside `$'…'`"),
-        ("cat <<'EOF'\nV\nEOF", "quoted delimiter"),
-        ("cat <<\\EOF\nV\nEOF", "quoted delimiter"),
+        ("cat <<-'EOF'\nV\nEOF", "tabs would be removed"),
+        ("echo $(cat <<'EOF'\nV\nEOF\n)", "inside `$( … )`"),
         ("cat <<EOF\n$(echo V)\nEOF", "in a command inside a here-document"),
         ('echo "$(cat <<EOF\nV\nEOF\n)"', "in a here-document inside `$( … )`"),
         ("cat <<V\nx\nV", "is the delimiter"),

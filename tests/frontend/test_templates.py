@@ -120,6 +120,7 @@ QUOTED = {
     "single": "echo '${prev.output}'",
     "double": 'echo "${prev.output}"',
     "heredoc": "cat <<END\n${prev.output}\nEND\n",
+    "quoted_heredoc": "cat <<'END'\n${prev.output}\nEND\n",
     "number": "echo $((${prev.exit_code}))",
 }
 

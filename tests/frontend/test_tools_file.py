@@ -122,7 +122,7 @@ def test_a_shell_command_quotes_each_value_for_its_place() -> None:
         ("- name: a\n  command: 'echo ${x}'\n", [(2, "unknown-parameter")]),
         ("- name: a\n  parameters: [x]\n  command: 'echo `echo ${x}`'\n", [(3, "unquotable-variable")]),
         (
-            "- name: a\n  parameters: [x]\n  command: \"cat <<'E'\\n${x}\\nE\\n\"\n",
+            "- name: a\n  parameters: [x]\n  command: \"cat <<-'E'\\n${x}\\nE\\n\"\n",
             [(3, "unquotable-variable")],
         ),
         ("- name: a\n  parameters: [x]\n  command: 'eval ${x}'\n", [(3, "variable-in-code")]),

@@ -175,7 +175,7 @@ env: {E: "$(e)"}
 @pytest.mark.parametrize(
     "action",
     [
-        "cat <<'END'\n${captured.note.output}\nEND",
+        "cat <<-'END'\n${captured.note.output}\nEND",
         "echo `ls ${captured.note.output}`",
         "echo ${X:-${captured.note.output}}",
     ],

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from ..values.faults import PrimitiveFault
 from ..values.values import show
+from .operands import string
 from .strings import text as text_of
 
 TYPE_CHECKING = False
@@ -51,6 +52,23 @@ def shell_heredoc(text: str) -> str:
     return "${0+}" + text.replace("\n", "\n${0+}")
 
 
+def shell_quoted_heredoc(text: str, delimiter: str, before: str | None, after: str | None) -> str:
+    """For the text of a here-document whose delimiter is quoted: as it is, for nothing can be escaped.
+
+    before, after: the rest of its first and last line; None where another value is, which may be anything.
+    Raises `PrimitiveFault` if a line could be the delimiter.
+    """
+    lines = _sendable(text).split("\n")
+    last = len(lines) - 1
+    for index, line in enumerate(lines):
+        is_open = (index == 0 and before is None) or (index == last and after is None)
+        whole = (before or "" if index == 0 else "") + line + (after or "" if index == last else "")
+        if whole == delimiter or (is_open and whole and whole in delimiter):
+            message = f"a line of this value could be the delimiter `{delimiter}` of its here-document"
+            raise PrimitiveFault("unsendable-text", f"{message}; use a word that no value has")
+    return text
+
+
 def shell_number(value: Value) -> str:
     """For a place where nothing can be quoted: a whole number's digits. Raises `PrimitiveFault`."""
     digits = text_of(value) if type(value) is int or type(value) is str else ""
@@ -79,10 +97,16 @@ def _of_text(quote: Callable[[str], str]) -> Callable[[Value], str]:
     return lambda value: quote(text_of(value))
 
 
+def _quoted_heredoc(value: Value, delimiter: Value, before: Value, after: Value) -> str:
+    parts = (part if part is None else string(part) for part in (before, after))
+    return shell_quoted_heredoc(text_of(value), string(delimiter), *parts)
+
+
 HANDLERS: dict[str, Callable[..., Value]] = {
     "shell_word": _of_text(shell_word),
     "shell_single": _of_text(shell_single),
     "shell_double": _of_text(shell_double),
     "shell_heredoc": _of_text(shell_heredoc),
+    "shell_quoted_heredoc": _quoted_heredoc,
     "shell_number": shell_number,
 }

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import json
 
-from ....vm.primitives.shell_words import shell_double, shell_heredoc, shell_single, shell_word
+from ....vm.primitives.shell_words import (
+    shell_double,
+    shell_heredoc,
+    shell_quoted_heredoc,
+    shell_single,
+    shell_word,
+)
 from ....vm.values.faults import PrimitiveFault
 from ...host import clock, environment
 from ...host.effect_context import Context
@@ -34,6 +40,7 @@ _QUOTING = {
     "single": shell_single,
     "double": shell_double,
     "heredoc": shell_heredoc,
+    "quoted_heredoc": shell_quoted_heredoc,
     "comment": lambda text: text.replace("\n", " "),
 }
 
@@ -180,13 +187,13 @@ def in_shell(piece: Any, values: dict[str, Any]) -> str:
     """A part of a shell's command: the author's text as it is, a value quoted for its place."""
     if isinstance(piece, str):
         return piece
-    quote: Callable[[str], str] = _QUOTING[piece["quoting"]]
+    quote: Callable[..., str] = _QUOTING[piece["quoting"]]
     value = values.get(piece["of"])
     if value is None and piece["quoting"] == "word":
         return ""
     if isinstance(value, list) and piece["quoting"] == "word":
         return " ".join(quote(text_of(item)) for item in value)
-    return quote(text_of(value))
+    return quote(text_of(value), *piece.get("around", ()))
 
 
 # --- what it gives ----------------------------------------------------------------------------
