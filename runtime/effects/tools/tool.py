@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT = 600.0
 # Characters of what a command wrote that its error tells.
 _TOLD = 2000
-_QUOTING = {
+_QUOTING: dict[str, Callable[..., str]] = {
     "word": shell_word,
     "single": shell_single,
     "double": shell_double,
@@ -187,7 +187,7 @@ def in_shell(piece: Any, values: dict[str, Any]) -> str:
     """A part of a shell's command: the author's text as it is, a value quoted for its place."""
     if isinstance(piece, str):
         return piece
-    quote: Callable[..., str] = _QUOTING[piece["quoting"]]
+    quote = _QUOTING[piece["quoting"]]
     value = values.get(piece["of"])
     if value is None and piece["quoting"] == "word":
         return ""
