@@ -8,7 +8,7 @@ Typer's script does not join them again.
 from __future__ import annotations
 
 import shlex
-from os.path import expanduser
+from os.path import dirname, expanduser, join
 
 from ..host import environment, files
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
@@ -25,52 +25,8 @@ if TYPE_CHECKING:
     # A word, and its meaning or ''.
     Offer = tuple[str, str]
 
-# With the names of its parts.
-BASH = r"""
-%(complete_func)s() {
-    # Join what no blank separates, as llc splits words.
-    local words=() rest=$COMP_LINE word reply i n=-1
-    for ((i = 0; i <= COMP_CWORD; i++)); do
-        word=${COMP_WORDS[i]}
-        if ((n < 0)) || [[ $rest == [[:space:]]* ]]; then
-            words[++n]=$word
-        else
-            words[n]+=$word
-        fi
-        rest=${rest#"${rest%%%%[![:space:]]*}"}
-        rest=${rest#"$word"}
-    done
-    # bash replaces its own last word, which may be the end of ours.
-    local own=${COMP_WORDS[COMP_CWORD]}
-    [[ $own == [:=] ]] && own=
-    local kept=${words[n]%%"$own"}
-    COMPREPLY=()
-    while IFS= read -r reply; do
-        [[ $reply == "$kept"?* ]] || continue
-        reply=${reply#"$kept"}
-        case $own in
-            # The rest is typed inside the quotes.
-            \'*) reply=${reply//\'/\'\\\'\'} ;;
-            \"*)
-                reply=${reply//\\/\\\\}
-                reply=${reply//\"/\\\"}
-                reply=${reply//\$/\\\$}
-                reply=${reply//\`/\\\`}
-                ;;
-            *) printf -v reply '%%q' "$reply" ;;
-        esac
-        COMPREPLY+=("$reply")
-    done < <(
-        COMP_WORDS=$(printf '%%s\n' "${words[@]}") COMP_CWORD=$n %(autocomplete_var)s=complete_bash \
-            "$1" 2>/dev/null
-    )
-    if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *[=/] ]]; then
-        compopt -o nospace 2>/dev/null
-    fi
-}
-
-complete -o default -F %(complete_func)s %(prog_name)s
-"""
+# The script for bash, with the names of its parts.
+SCRIPT = join(dirname(__file__), "completion.bash")
 
 _LINE = "_TYPER_COMPLETE_ARGS"
 
@@ -188,7 +144,8 @@ def set_up(program: str, is_install: bool) -> int | None:
         "prog_name": program,
         "autocomplete_var": f"_{name.upper()}_COMPLETE",
     }
-    text = (BASH % parts).strip() + "\n"
+    with files.open(SCRIPT, encoding="utf-8") as file:
+        text = file.read() % parts
     if not is_install:
         write(text)
         return EXIT_OK

@@ -6,10 +6,10 @@ those of a run, which has an outcome (`launch.report`).
 
 from __future__ import annotations
 
-from ..host import environment, files
+from ..host import environment
 from ..host.errors import EXIT_OK, EXIT_USAGE, UserError, clean, suggest
 from ..host.paths import ROOT
-from ..runs.lookup import is_loop
+from ..runs.loop_names import is_loop
 from . import output, parse, project_folder, verbs
 from .table import VERBS
 
@@ -106,10 +106,7 @@ def _typer(program: str, words: list[str]) -> int:
 
 
 def _unknown(program: str, name: str) -> UserError:
-    from ..runs.loop_names import is_path, loop_files
-
-    is_loop = name in loop_files() or (is_path(name) and files.isfile(name))
-    help = f"to run it: {program} run {name}" if is_loop else suggest(name, VERBS, "commands")
+    help = f"to run it: {program} run {name}" if is_loop(name) else suggest(name, VERBS, "commands")
     return UserError("unknown-command", f"{program} has no command `{clean(name, 60)}`", help)
 
 
@@ -117,12 +114,13 @@ def answered(words: list[str], action: Callable[[], int]) -> int:
     """The exit code of a command, whose errors are shown to the user. words: the command line."""
     try:
         return action()
-    except UserError as error:
-        return output.refuse(error, words)
     except Exception as error:
         from ..launch import failures
 
         if failures.is_internal(error):
             raise
         output.show(*failures.diagnostics(error))
-        return failures.exit_code(error)
+        code = failures.exit_code(error)
+        if isinstance(error, UserError) and code == EXIT_USAGE:
+            output.answer_usage(words, error.message)
+        return code

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from ..host import secrets
-from ..host.errors import EXIT_USAGE, UserError
+from ..host.errors import UserError
+from ..host.paths import ROOT
 from ..host.screen import Screen
 
 TYPE_CHECKING = False
@@ -54,18 +55,9 @@ def write_json(value: Any) -> None:
 # --- errors -------------------------------------------------------------------------------------
 
 
-def refuse(error: UserError, words: list[str]) -> int:
-    """Show an error of the user; the exit code. words: the command line, if it may ask for JSON."""
-    from ...ir.diagnostics import Diagnostic
-
-    show([Diagnostic(error.id, error.message, help=error.help)])
-    if error.exit_code == EXIT_USAGE:
-        _answer_usage(words, secrets.masked(error.message))
-    return error.exit_code
-
-
-def _answer_usage(words: list[str], message: str) -> None:
+def answer_usage(words: list[str], message: str) -> None:
     """Answer in JSON for `run`, `resume`, `fork` and `task`, even if other words cannot be read."""
+    message = secrets.masked(message)
     own = words[: words.index("--")] if "--" in words else words
     if own[:1] == ["task"] and "--json" in own:
         from ..terminal import task_result
@@ -79,7 +71,6 @@ def _answer_usage(words: list[str], message: str) -> None:
 
 def mask() -> None:
     """Mask secrets in all output: those of the environment, and those that the configuration names."""
-    from ..host.paths import ROOT
     from ..project import configuration
 
     names: tuple[str, ...] = ()

@@ -9,7 +9,8 @@ from ..host.errors import UserError, reason
 from ..host.paths import ROOT
 from ..journal.run_folder import RunFolder
 from ..runs import locks, retention
-from ..runs.lookup import find_run_folder, is_loop, is_run_of
+from ..runs.lookup import find_run_folder, is_run_of
+from ..runs.loop_names import is_loop
 from .stop import end_leftovers
 
 

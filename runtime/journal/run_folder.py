@@ -15,7 +15,6 @@ from . import active_time
 from .codec import KIND, unseal
 from .events import Event, RunEnd, RunStart
 from .journal import Blobs, Journal, check_room, set_aside, sync_folder, write_file
-from .reader import last_event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,6 +152,8 @@ class RunFolder:
 
     def last_event(self) -> Event | None:
         """The last event of the journal; None if it is unreadable or damaged."""
+        from .reader import last_event  # a new run reads no journal
+
         return last_event(self.journal)
 
     def has_line_end(self, offset: int, crc: str) -> bool:

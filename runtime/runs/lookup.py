@@ -9,7 +9,7 @@ from ..host.errors import UserError, suggest
 from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING, slug
 from ..journal.run_folder import RunFolder
 from . import locks
-from .loop_names import is_path, loop_files
+from .loop_names import is_loop
 from .runs import HOW_TO_BEGIN, runs_in
 
 
@@ -60,11 +60,6 @@ def find_run_folder(target: str, root: str = ROOT) -> RunFolder:
         raise UserError("unknown-run", f"`{target}` was not run yet", f"run it with: llc run {target}")
     names = dict.fromkeys(name for run in (*unfinished, *ended) for name in (run.name, run.id))
     raise UserError("unknown-run", f"no run of `{target}`", suggest(target, names, "runs here"))
-
-
-def is_loop(target: str, root: str = ROOT) -> bool:
-    """Whether `target` is the name of a loop or the path of a file."""
-    return target in loop_files(root) or (is_path(target) and files.isfile(os.path.join(root, target)))
 
 
 def is_run_of(run: RunFolder, target: str) -> bool:

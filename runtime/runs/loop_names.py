@@ -34,6 +34,11 @@ def is_path(target: str) -> bool:
     return os.path.sep in target or target.endswith((*SOURCE_SUFFIXES, *COMPILED_SUFFIXES))
 
 
+def is_loop(target: str, root: str = ROOT) -> bool:
+    """Whether `target` is the name of a loop or the path of a file."""
+    return target in loop_files(root) or (is_path(target) and files.isfile(os.path.join(root, target)))
+
+
 def resolve_loop(target: str, root: str = ROOT) -> str:
     """The file of a loop's name or path. Raises UserError."""
     if is_path(target):

@@ -14,7 +14,8 @@ from ..host import clock, files
 from ..host.errors import reason
 from ..host.paths import HISTORY, RUNNING
 from ..journal.run_folder import RunFolder
-from .lookup import find_run_folder, is_loop, is_run_of
+from .lookup import find_run_folder, is_run_of
+from .loop_names import is_loop
 from .runs import runs_in
 
 TYPE_CHECKING = False
