@@ -15,7 +15,6 @@ from typing import Any
 from .records import frozen
 from .spans import Source, Span
 
-SEVERITIES = ("error", "warning")
 # A line longer than this is shown as a window around the marked place, so that a diagnostic stays
 # small whatever the source looks like.
 MAX_LINE = 140

@@ -24,30 +24,17 @@ class Binding:
 
     name: as written. span: where it is bound (None: made by a form). owner: the function it belongs
     to, an opaque token. is_assigned: some `Assign` stores to it after it first got its value.
-    is_captured: a function inside its owner refers to it. references: how often it is read.
-    is_early: a function that refers to it may be called before it has a value (`Letrec`). is_dynamic: it has
-    a value for each strand.
+    references: how often it is read. is_dynamic: it has a value for each strand.
     """
 
-    __slots__ = (
-        "is_assigned",
-        "is_captured",
-        "is_dynamic",
-        "is_early",
-        "name",
-        "owner",
-        "references",
-        "span",
-    )
+    __slots__ = ("is_assigned", "is_dynamic", "name", "owner", "references", "span")
 
     def __init__(self, name: str, span: Span | None = None, owner: object = None) -> None:
         self.name = name
         self.span = span
         self.owner = owner
         self.is_assigned = False
-        self.is_captured = False
         self.is_dynamic = False
-        self.is_early = False
         self.references = 0
 
     def __repr__(self) -> str:
@@ -68,7 +55,7 @@ class Literal:
 
 @frozen(eq=False)
 class Variable:
-    """The value of a variable; fault `uninitialised` if it has none yet (`is_early`)."""
+    """The value of a variable; fault `uninitialised` if it has none yet."""
 
     binding: Binding
     span: Span | None = _span()

@@ -14,7 +14,7 @@ from ..core.nodes import Apply, Assign, Binding, Core, Lambda, Let, Letrec, Lite
 from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
 from ..sexp.datum import Atom, Datum, Form
 from .expansion import Context, LibraryName, LoopConfigName
-from .unit import Unit, mark_used_early
+from .unit import Unit
 
 LAMBDA = "(lambda (parameter… [&optional (parameter default)…] [&rest parameter]) body…)"
 DEFINE = "(define name value) or (define (name parameter…) body…)"
@@ -176,7 +176,7 @@ def expand_bind(x: Context, datum: Form, scope: Scope) -> Steps:
     else:
         value = named(value, binding)
     binding.is_assigned = True
-    x.record_use(binding, datum.span, scope)
+    x.check_use(binding, datum.span, scope)
     return Assign(binding, value, span=datum.span)
 
 
@@ -214,7 +214,7 @@ def expand_set(x: Context, datum: Form, scope: Scope) -> Steps:
     known = scope.find(identifier)
     if isinstance(known, Binding):
         known.is_assigned = True
-        x.record_use(known, datum.span, scope)
+        x.check_use(known, datum.span, scope)
         return Assign(known, value, span=datum.span)
     if (
         isinstance(known, LoopConfigName)
@@ -399,15 +399,13 @@ def expand_letrec(x: Context, datum: Form, scope: Scope) -> Steps:
     bindings = bind_all(x, [name for name, _ in pairs], inside)
     for binding in bindings:
         if binding is not None:
-            x.pending[binding] = unit
-    for index, ((_, init), binding) in enumerate(zip(pairs, bindings, strict=True)):
-        unit.index = index
+            x.pending.add(binding)
+    for (_, init), binding in zip(pairs, bindings, strict=True):
         value = yield init, inside
         if binding is not None:
-            x.pending.pop(binding, None)
-            unit.positions[binding] = index
+            x.pending.discard(binding)
+            unit.definitions.add(binding)
         unit.entries.append((binding or Binding(""), named(value, binding or Binding(""))))
-    mark_used_early(unit)
     body = yield Body(datum.items[2:], Scope(inside), datum.span)
     late = tuple((binding, Literal(None)) for binding in unit.frame.late)
     return Letrec((*late, *unit.entries), body, span=datum.span)

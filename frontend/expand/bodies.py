@@ -34,7 +34,7 @@ from .binding_forms import Define, definition, is_lambda, named
 from .defatom import read_defatom
 from .define_syntax import define_macro
 from .expansion import Context
-from .unit import Unit, mark_used_early
+from .unit import Unit
 
 MAX_IMPORTS = 50
 _DECLARING = frozenset({"begin", "progn", "define", "define-syntax", "bind", "import", "defatom"})
@@ -70,7 +70,7 @@ def expand_unit(
         if not binding.name:
             body = last
             entries = entries[:-1]
-        elif binding not in unit.positions:
+        elif binding not in unit.definitions:
             # A body that ends in a `bind` gives its value.
             binding.references += 1
             body = Variable(binding, span=last.span)
@@ -78,7 +78,7 @@ def expand_unit(
     span = None if unit.is_top else entries[0][1].span if entries else body.span
     if prelude:
         return Letrec((*prelude, *late, *entries), body)
-    if unit.positions:
+    if unit.definitions:
         return Letrec((*late, *entries), body, span=span)
     if any(binding.name for binding, _ in entries):
         return Let((*late, *entries), body, span=span)
@@ -96,19 +96,18 @@ def fill_unit(x: Context, unit: Unit, data: Iterable[Datum]) -> Steps:
     for entry in found:
         # In a session a variable that is defined again has its old value until then.
         if isinstance(entry, Define) and (x.session is None or entry.binding not in x.session.valued):
-            x.pending[entry.binding] = unit
-    for index, entry in enumerate(found):
-        unit.index = index
+            x.pending.add(entry.binding)
+    for entry in found:
         if isinstance(entry, Define):
             value = yield entry.value(unit.scope)
-            x.pending.pop(entry.binding, None)
-            unit.positions[entry.binding] = index
+            x.pending.discard(entry.binding)
+            unit.definitions.add(entry.binding)
             unit.entries.append((entry.binding, named(value, entry.binding)))
         elif isinstance(entry, Bind) and _names_function(x, unit, entry):
             # Like a `define`: the function sees its name.
             binding = _new_variable(x, unit, entry)
             value = yield entry.datum.items[2], unit.scope
-            unit.positions[binding] = index
+            unit.definitions.add(binding)
             unit.entries.append((binding, named(value, binding)))
             if entry is found[-1]:
                 binding.references += 1
@@ -119,7 +118,6 @@ def fill_unit(x: Context, unit: Unit, data: Iterable[Datum]) -> Steps:
         else:
             value = yield entry, unit.scope
             unit.entries.append((Binding(""), value))
-    mark_used_early(unit)
     return Literal(None)
 
 
@@ -138,7 +136,7 @@ def _bound(x: Context, unit: Unit, entry: Bind, value: Core) -> tuple[Binding, C
     known = unit.scope.names.get(entry.identifier)
     if isinstance(known, Binding):
         known.is_assigned = True
-        x.record_use(known, entry.datum.span, unit.scope)
+        x.check_use(known, entry.datum.span, unit.scope)
         return Binding(""), Assign(known, value, span=entry.datum.span)
     binding = _new_variable(x, unit, entry)
     return binding, named(value, binding)

@@ -29,7 +29,6 @@ from ..tasks.registry import TaskRegistry
 from ..tasks.signature import Signature
 from .foreign_names import explain
 from .task_functions import Called, function_of
-from .unit import Unit
 
 # Limit of findings in one program: a hostile file could produce millions.
 MAX_FINDINGS = 100
@@ -136,7 +135,7 @@ class Context:
         # Arities that loops expect of their functions.
         self.expected: list[Expected] = []
         # Variables that have no value yet, with the body that defines them.
-        self.pending: dict[Binding, Unit] = {}
+        self.pending: set[Binding] = set()
         self.modules: dict[str, Any] = {}
         self.loading: list[str] = []
         self.prelude: list[tuple[Binding, Core]] = []
@@ -267,8 +266,6 @@ class Context:
                 )
         binding = called.binding
         binding.references += 1
-        if scope.function is not self.main:
-            binding.is_captured = True
         return Variable(binding, span=span)
 
     def reference(self, identifier: Identifier, span: Span | None, scope: Scope) -> Core:
@@ -278,7 +275,7 @@ class Context:
             return self.task_function(meaning, span, scope)
         if type(meaning) is Binding:
             meaning.references += 1
-            self.record_use(meaning, span, scope)
+            self.check_use(meaning, span, scope)
             return Variable(meaning, span=span)
         if type(meaning) is LibraryName:
             return Library(meaning.name, span=span)
@@ -326,19 +323,12 @@ class Context:
         if self.config is None:
             self.config = Binding(CONFIG, None, self.main)
             self.config.is_assigned = self.config.is_dynamic = True
-        if scope.function is not self.main:
-            self.config.is_captured = True
         self.config.references += 1
         return self.config
 
-    def record_use(self, binding: Binding, span: Span | None, scope: Scope) -> None:
-        """Record a use of a variable: captures, and uses before it has a value."""
-        if binding.owner is not scope.function:
-            binding.is_captured = True
-        unit = self.pending.get(binding)
-        if unit is None:
-            return
-        if binding.owner is scope.function:
+    def check_use(self, binding: Binding, span: Span | None, scope: Scope) -> None:
+        """Report a use of a variable before it has a value, but for functions: they may be called later."""
+        if binding in self.pending and binding.owner is scope.function:
             self.error(
                 "used-before-definition",
                 f"`{binding.name}` is used before it has a value",
@@ -347,8 +337,6 @@ class Context:
                 + binding.name
                 + "` around it; put the definition first, or use `set!` to change a variable",
             )
-        else:
-            unit.first_use.setdefault(binding, unit.index)
 
     def report_unbound(self, identifier: Identifier, span: Span | None, scope: Scope) -> None:
         name = identifier.name

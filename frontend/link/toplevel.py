@@ -188,7 +188,7 @@ class Toplevel:
         state.variables.update(dict.fromkeys(unit.frame.late))
         state.variables.update((binding, None) for binding, _ in entries if binding.name)
         self._note_functions(entries)
-        has_value = bool(unit.entries) and unit.entries[-1][0] not in unit.positions
+        has_value = bool(unit.entries) and unit.entries[-1][0] not in unit.definitions
         items = [_stored(binding, value) for binding, value in entries]
         found = self._findings(x, linker, items)
         sources = (*x.sources, *linker.sources.values())

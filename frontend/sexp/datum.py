@@ -71,10 +71,6 @@ class Atom(_Placed):
         self.value = value
         self._place = place
 
-    @property
-    def is_symbol(self) -> bool:
-        return type(self.value) is Symbol
-
 
 class Form(_Placed):
     """A list: the data between two brackets. The empty list is `nil`.

@@ -45,14 +45,13 @@ class Hopeless(Exception):
 
 
 class Described:
-    """What a model made. repairs: how often it had to be told what is wrong. usage: what all that took."""
+    """What a model made. usage: what all its attempts took."""
 
-    __slots__ = ("draft", "model", "repairs", "usage")
+    __slots__ = ("draft", "model", "usage")
 
-    def __init__(self, draft: Draft, model: str, repairs: int, usage: dict[str, Any] | None) -> None:
+    def __init__(self, draft: Draft, model: str, usage: dict[str, Any] | None) -> None:
         self.draft = draft
         self.model = model
-        self.repairs = repairs
         self.usage = usage
 
 
@@ -133,7 +132,7 @@ class _Asking:
             reply = self.ask(messages)
             text, problem, made = self.look(reply, name, settings)
             if made is not None:
-                return Described(made, self.model.name, number, self.usage)
+                return Described(made, self.model.name, self.usage)
             told = _REPAIR.format(problem=clean(problem, _LONGEST_FINDINGS).replace("�", "?"))
             messages = [
                 messages[0],

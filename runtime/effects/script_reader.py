@@ -29,46 +29,42 @@ _MAP = Type("map", JSON)
 _AMOUNT = Type("number", least=0, most=1e15)
 
 
-def _optional(type: Type, doc: str) -> Any:
-    return optional(type, doc)
-
-
 @frozen(kw_only=True)
 class ResultSpec(Spec):
     """The fields of a result, for all kinds of effects; a test compares them with the effect table."""
 
     noun: ClassVar[str] = "a result"
 
-    output: str | None = _optional(SCALAR, "Standard output.")
-    stderr: str | None = _optional(SCALAR, "Standard error.")
-    exit_code: int | None = _optional(Type("integer", least=0, most=255), "Exit code; absent: 0.")
-    duration_ms: float | None = _optional(_AMOUNT, "Milliseconds; the scripted clock advances by them.")
-    signal: str | None = _optional(
+    output: str | None = optional(SCALAR, "Standard output.")
+    stderr: str | None = optional(SCALAR, "Standard error.")
+    exit_code: int | None = optional(Type("integer", least=0, most=255), "Exit code; absent: 0.")
+    duration_ms: float | None = optional(_AMOUNT, "Milliseconds; the scripted clock advances by them.")
+    signal: str | None = optional(
         Type("text", says="the name of a signal such as `SIGKILL`"), "The signal that ended the process."
     )
-    timed_out: str | None = _optional(choice("action", "loop"), "Whose time limit ended it.")
-    truncated: Mapping[str, Any] | None = _optional(_MAP, "How much output was left out, by stream.")
-    error: str | Mapping[str, Any] | None = _optional(
+    timed_out: str | None = optional(choice("action", "loop"), "Whose time limit ended it.")
+    truncated: Mapping[str, Any] | None = optional(_MAP, "How much output was left out, by stream.")
+    error: str | Mapping[str, Any] | None = optional(
         Type("either", options=(Type("text"), _MAP)), "Why it failed: a kind, or a mapping with `kind`."
     )
-    usage: Mapping[str, Any] | None = _optional(_MAP, "What it used: `usd`, `tokens`, `calls`.")
-    session: str | None = _optional(SCALAR, "The session id of the agent.")
-    handoff: str | None = _optional(SCALAR, "The text that the agent hands to its next session.")
-    answer: str | None = _optional(SCALAR, "The answer to a question.")
-    verdict: str | None = _optional(SCALAR, "The verdict in a model's reply.")
-    confidence: float | None = _optional(_AMOUNT, "Its confidence; absent: 1.")
-    reason: str | None = _optional(SCALAR, "Its reason.")
-    reply: Mapping[str, Any] | None = _optional(_MAP, "The whole reply of a model.")
-    matches: tuple[Any, ...] | None = _optional(
+    usage: Mapping[str, Any] | None = optional(_MAP, "What it used: `usd`, `tokens`, `calls`.")
+    session: str | None = optional(SCALAR, "The session id of the agent.")
+    handoff: str | None = optional(SCALAR, "The text that the agent hands to its next session.")
+    answer: str | None = optional(SCALAR, "The answer to a question.")
+    verdict: str | None = optional(SCALAR, "The verdict in a model's reply.")
+    confidence: float | None = optional(_AMOUNT, "Its confidence; absent: 1.")
+    reason: str | None = optional(SCALAR, "Its reason.")
+    reply: Mapping[str, Any] | None = optional(_MAP, "The whole reply of a model.")
+    matches: tuple[Any, ...] | None = optional(
         Type("list", JSON, says="a list of paths, or of mappings with a `path`"), "Files found."
     )
-    summary: str | None = _optional(SCALAR, "A summary of the files.")
-    value: Any = _optional(JSON, "The value of a tool or of a jq expression.")
-    status: str | None = _optional(choice("COMPLETE", "CONTINUATION", "FAILED"), "Status of a TaskResult.")
-    content: Any = _optional(JSON, "Content of a TaskResult.")
-    parsedContent: Any = _optional(JSON, "The content as data.")
-    criteria: str | None = _optional(SCALAR, "Criteria of a TaskResult.")
-    notes: Mapping[str, Any] | None = _optional(_MAP, "Notes of a TaskResult.")
+    summary: str | None = optional(SCALAR, "A summary of the files.")
+    value: Any = optional(JSON, "The value of a tool or of a jq expression.")
+    status: str | None = optional(choice("COMPLETE", "CONTINUATION", "FAILED"), "Status of a TaskResult.")
+    content: Any = optional(JSON, "Content of a TaskResult.")
+    parsedContent: Any = optional(JSON, "The content as data.")
+    criteria: str | None = optional(SCALAR, "Criteria of a TaskResult.")
+    notes: Mapping[str, Any] | None = optional(_MAP, "Notes of a TaskResult.")
 
 
 @frozen(kw_only=True)
@@ -77,22 +73,17 @@ class RuleSpec(ResultSpec):
 
     noun: ClassVar[str] = "a rule"
 
-    state: str | None = _optional(SCALAR, "Answer only in this state.")
-    kind: str | None = _optional(SCALAR, f"Answer only this kind: {', '.join(RESULT_FIELDS)}.")
-    command: str | None = _optional(SCALAR, "An RE2 expression, searched in the command, query or question.")
-    times: int | None = _optional(
-        Type("integer", least=1), "How many effects it answers; absent: any number."
-    )
-    tool: str | None = _optional(SCALAR, "Answer the tool of this name.")
-    task: str | None = _optional(SCALAR, "Answer the task of this name.")
-    args: Mapping[str, Any] | None = _optional(_MAP, "Answer only where the inputs have these values.")
-    result: ResultSpec | None = _optional(block(ResultSpec), "The result.")
-    results: tuple[ResultSpec, ...] | None = _optional(
+    state: str | None = optional(SCALAR, "Answer only in this state.")
+    kind: str | None = optional(SCALAR, f"Answer only this kind: {', '.join(RESULT_FIELDS)}.")
+    command: str | None = optional(SCALAR, "An RE2 expression, searched in the command, query or question.")
+    times: int | None = optional(Type("integer", least=1), "How many effects it answers; absent: any number.")
+    tool: str | None = optional(SCALAR, "Answer the tool of this name.")
+    task: str | None = optional(SCALAR, "Answer the task of this name.")
+    args: Mapping[str, Any] | None = optional(_MAP, "Answer only where the inputs have these values.")
+    result: ResultSpec | None = optional(block(ResultSpec), "The result.")
+    results: tuple[ResultSpec, ...] | None = optional(
         Type("list", block(ResultSpec), least=1), "Several results, one after another."
     )
-
-
-RULE_FIELDS = tuple(fields_of(RuleSpec).keys() - fields_of(ResultSpec).keys())
 
 
 @frozen(kw_only=True)
@@ -109,7 +100,7 @@ class WorldFile(Spec):
     env: Mapping[str, str] = optional(
         Type("map", SCALAR), "Environment variables; there are no others.", factory=dict
     )
-    clock: str | None = _optional(
+    clock: str | None = optional(
         Type("scalar", says="a time such as 2024-01-15T10:30:00Z"), "The time at which the clock starts."
     )
 

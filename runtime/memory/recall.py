@@ -15,7 +15,7 @@ from ...ir.diagnostics import nearest
 from ..host import clock
 from ..host.effect_context import Context
 from . import rerank, search
-from .ignore import Listing, list_files
+from .ignore import list_files
 from .index import FOLDER, Damaged, Index, Unusable, Update, index_path, throw_away
 from .search import Match, Source
 
@@ -67,7 +67,6 @@ class Answer(NamedTuple):
 
     matches: list[Match]
     update: Update
-    listing: Listing
     notices: list[str]
 
     @property
@@ -195,7 +194,7 @@ def recall(
         return update, search.find(index, root, request.sources, request.strategy, limit)
 
     update, matches = with_index(root, check, notices, use)
-    return Answer(_bounded(matches, notices), update, listing, notices)
+    return Answer(_bounded(matches, notices), update, notices)
 
 
 def _bounded(matches: list[Match], notices: list[str]) -> list[Match]:

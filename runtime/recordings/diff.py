@@ -309,11 +309,6 @@ def is_same(then: Item, now: Item) -> bool:
     return type(then) is type(now) and journals.is_same(_plain(then), _plain(now))
 
 
-def as_bytes(item: Item) -> bytes:
-    """What is compared of an event."""
-    return journals.to_json(_plain(item))
-
-
 def _plain(item: Item) -> Any:
     if isinstance(item, dict):
         return dict(sorted(item.items()))

@@ -66,19 +66,10 @@ def _bindings(text: str) -> dict[str, Binding]:
     return found
 
 
-def test_what_is_captured_and_assigned_is_known() -> None:
-    """A variable says whether functions inside use it and whether it changes."""
+def test_what_is_assigned_is_known() -> None:
+    """A variable says whether it changes."""
     found = _bindings("(let ((a 1) (b 2) (c 3)) (set! b 4) (set! c 5) (lambda (d) (list a c d b)))")
-    facts = {name: (binding.is_captured, binding.is_assigned) for name, binding in found.items()}
-    assert facts == {"a": (True, False), "b": (True, True), "c": (True, True), "d": (False, False)}
-    found = _bindings("(let ((a 1)) (loop ((i 0)) (if (< i 3) (recur (+ i a)) i)))")
-    assert not found["a"].is_captured
-
-
-def test_only_what_may_be_early_is_early() -> None:
-    """A variable is early where a call stands between a function that uses it and its definition."""
-    found = _bindings("(define (f) (list x y)) (define x 1) (f) (define y 2) (define (g) (f))")
-    assert (found["x"].is_early, found["y"].is_early, found["g"].is_early) == (False, True, False)
+    assert {name for name, binding in found.items() if binding.is_assigned} == {"b", "c"}
 
 
 def test_bindings_are_unique() -> None:

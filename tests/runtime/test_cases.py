@@ -447,9 +447,8 @@ def test_whatever_is_recorded_reads_back(
         path = os.path.join(folder, "case.yaml")
         case_writer.write(Case(path, "x.yaml", None, {}, (), 0, recording))
         again = case_reader.read(path).recording
-        assert [diff.as_bytes(event) for event in again.events] == [
-            diff.as_bytes(event) for event in recording.events
-        ]
+        assert len(again.events) == len(recording.events)
+        assert all(map(diff.is_same, recording.events, again.events))
         for then, now in zip(recording.answers, again.answers, strict=True):
             assert json_of(recording.result(then)) == json_of(again.result(now))
         assert again.given == recording.given

@@ -434,9 +434,7 @@ def test_pins_that_are_made_at_once_are_all_kept(project: Path) -> None:
         child = os.fork()
         if child == 0:
             try:
-                made = describing.Described(
-                    drafts.Draft(name, "goal", "paradigm: goal\n", None), "m", 0, None
-                )
+                made = describing.Described(drafts.Draft(name, "goal", "paradigm: goal\n", None), "m", None)
                 pinning.keep(f".loops/{name}.yaml", made)
                 os._exit(0)
             finally:
