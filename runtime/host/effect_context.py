@@ -158,7 +158,8 @@ class Context:
     on_output(stream, text): parts of "output" and "stderr" as they arrive. on_process(pid, start_time):
     a process was started; `start_time` distinguishes it from a later one with the same pid.
     on_tick(): called about every 0.1 s while waiting. folder: the run's, or None.
-    on_prompt(text): prompts at the terminal; None without one.
+    on_prompt(text): prompts at the terminal; None without one. on_agent(activity): what an agent does, as
+    `journal.agent_activity.AgentActivity`.
     """
 
     __slots__ = (
@@ -168,6 +169,7 @@ class Context:
         "interrupt",
         "iteration",
         "loop",
+        "on_agent",
         "on_output",
         "on_process",
         "on_prompt",
@@ -193,6 +195,7 @@ class Context:
         on_tick: Callable[[], object] | None = None,
         folder: str | None = None,
         on_prompt: Callable[[str], object] | None = None,
+        on_agent: Callable[[Any], object] | None = None,
     ) -> None:
         self.run_id = run_id
         self.effect_id = effect_id
@@ -207,6 +210,7 @@ class Context:
         self.on_tick = on_tick
         self.folder = folder
         self.on_prompt = on_prompt
+        self.on_agent = on_agent
 
     @property
     def variables(self) -> dict[str, str | None]:
