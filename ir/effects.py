@@ -34,6 +34,8 @@ TASK_RESULT = ("status", "content", "parsedContent", "criteria", "notes")
 RUNNERS = ("model", "agent")
 # The units of a budget. The slot `spent.<unit>` counts them for a run, `spent.<unit>.<state>` for a state.
 UNITS = ("usd", "tokens", "calls", "seconds")
+# What an agent may do without asking: everything, edits in the project, reading, what the user's settings say.
+PERMISSIONS = ("skip", "edit", "plan", "ask")
 # Policies for an effect whose outcome is unknown; `ask` asks the person who resumes the run.
 ON_UNKNOWN = ("rerun", "ask", "fail")
 # What a judging model says of evidence that does not show the result, where the schema has it.

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, get_args
 
 import attrs
 
-from ...ir.effects import CANNOT_JUDGE
+from ...ir.effects import CANNOT_JUDGE, PERMISSIONS
 from ...ir.records import frozen
 from ..source.schema import (
     ARGUMENTS,
@@ -340,7 +340,7 @@ class StateSpec(Spec):
         "What a resumed run does with an action that may have run; absent: `rerun`.",
     )
     permissions: str | None = optional(
-        choice("skip", "edit", "plan", "ask"),
+        choice(*PERMISSIONS),
         "What the agent may do without asking: all, edits, plans only, or as set; absent: the loop's.",
     )
     model: str | None = optional(TEXT, "The agent's model; absent: the loop's.")
@@ -425,7 +425,7 @@ class LoopSettings(Spec):
         "What runs slash commands: a name of `.loops/config.yaml`, or see `agent`.",
     )
     permissions: str | None = optional(
-        choice("skip", "edit", "plan", "ask"),
+        choice(*PERMISSIONS),
         "What agents may do without asking: all, edits, plans only, or as set; absent: `skip`.",
     )
     model: str | None = optional(TEXT, "The agent's model; absent: its own choice.")

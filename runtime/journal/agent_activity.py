@@ -16,7 +16,7 @@ ACTIVITY_KINDS = {
     "model": "name: the model that answers",
     "text": "text: what the agent says",
     "tool": "id, name, target: a tool starts; target: its file, command, pattern or address",
-    "tool-end": "id, name, target, text, is_error: a tool has ended; text: the end of its output or its error",
+    "tool-end": "id, name, target, text, is_error: a tool has ended; text: the end of its output",
     "files": "files: paths that the agent wrote, as the agent names them",
     "usage": "usage: {usd, input_tokens, output_tokens, cached_tokens, tokens} of the process so far",
     "rate-limit": "name: the state of the limit; resets_at: seconds since 1970, None if unknown",

@@ -1,146 +1,270 @@
-"""Agent programs: those that llc knows, and how a program is called and its output read.
+"""Agents of a project: which there are, what each can do, and the command that starts one.
 
-An agent that needs no configuration is a row of `KNOWN`; a project adds others under `agents` in
-`.loops/config.yaml`. See `spec/agents.md`.
+`stdlib/agents/` has one file per agent that llc knows, `agent_schema` declares what such a file contains;
+a project adds its own under `agents` in `.loops/config.yaml`. Imported where an agent starts or a loop
+is checked, never at the start of a run. Must not contain: the name of any agent but the default one.
 """
 
 from __future__ import annotations
 
 import os.path
 import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+import attrs
 
-PROMPT, SESSION = "{prompt}", "{session}"
-# How an output is read; `auto`: as events if it is events, as a report if it is one, else as text.
-OUTPUTS = ("auto", "text", "json", "stream-json")
-# Paths in a JSON report, unless `fields` of the agent names others.
-FIELDS = {
-    "result": "result",
-    "session": "session_id",
-    "usd": "total_cost_usd",
-    "input_tokens": "usage.input_tokens",
-    "output_tokens": "usage.output_tokens",
-    "error": "error",
+from ... import stdlib
+from ...frontend.source.document import Document
+from ...frontend.source.document import Mapping as MappingNode
+from ...frontend.source.files import read_source
+from ...frontend.source.schema import fields_of
+from ...frontend.source.schema_reader import SchemaReader
+from ...frontend.source.yaml_tree import read_document
+from ...ir.diagnostics import CompileError, suggest
+from .agent_schema import AgentSpec, PermissionMode
+
+DEFAULT = "claude"
+_FOLDER = os.path.join(os.path.dirname(stdlib.__file__), "agents")
+_PLACES = re.compile(
+    r"\{(prompt|session|new_session|options|permissions|model|effort|allowed_tools|append_prompt"
+    r"|schema|schema_file|cap_usd|cap_turns)\}"
+)
+# Placeholders that stand for several words.
+_SPLICED = ("options", "permissions")
+# What a loop can require of an agent, and the placeholder by which an agent provides it.
+CAPABILITIES = {
+    "model": "model",
+    "effort": "effort",
+    "allowed_tools": "allowed_tools",
+    "append_prompt": "append_prompt",
+    "session": "session",
+    "session_id": "new_session",
+    "schema": "schema",
+    "cap_usd": "cap_usd",
+    "cap_turns": "cap_turns",
 }
-# Options that a loop sets for an agent, and the arguments of Claude Code for each permission mode.
-OPTIONS = ("permissions", "model", "allowed_tools")
-SKIP = "--dangerously-skip-permissions"
-MODES = {
-    "skip": (SKIP,),
-    "edit": ("--permission-mode", "acceptEdits"),
-    "plan": ("--permission-mode", "plan"),
-    "ask": ("--permission-mode", "default"),
-}
-# What it may use where it refuses to have every permission, as it does for root.
-ROOT_TOOLS = ("Bash", "Edit", "Write", "NotebookEdit", "WebFetch", "WebSearch", "Skill", "SlashCommand")
-_PLACES = re.compile(r"\{(?:prompt|session)\}")
 
 
-class Agent:
-    """An agent program.
+class UnknownAgent(Exception):
+    """There is no agent of that name; `help` suggests another."""
 
-    argv: its words, one of which may hold `{prompt}`. resume: its words to continue `{session}`, () if it
-    cannot continue a session. output: one of `OUTPUTS`. fields: paths in a JSON report that differ from
-    `FIELDS`. permissions, model, allowed_tools: what a loop asks of it, None where it asks nothing.
-    """
+    def __init__(self, name: str, help: str | None) -> None:
+        self.name = name
+        self.help = help
+        super().__init__(f"no agent is called `{name[:80]}`")
 
-    __slots__ = ("allowed_tools", "argv", "fields", "model", "output", "permissions", "resume")
 
-    def __init__(
-        self,
-        argv: tuple[str, ...],
-        resume: tuple[str, ...] = (),
-        output: str = "auto",
-        fields: Mapping[str, str] | None = None,
-    ) -> None:
-        self.argv = argv
-        self.resume = resume
-        self.output = output
-        self.fields = fields or {}
-        self.permissions: str | None = None
-        self.model: str | None = None
-        self.allowed_tools: tuple[str, ...] | None = None
+def known_names() -> list[str]:
+    """The agents that need no configuration."""
+    return sorted(name[:-5] for name in os.listdir(_FOLDER) if name.endswith(".yaml"))
 
-    @property
-    def is_claude(self) -> bool:
-        """Whether it is Claude Code, whose options llc knows."""
-        return os.path.basename(self.argv[0]) == "claude"
 
-    @property
-    def reads_prompt(self) -> bool:
-        """Whether the prompt is its standard input, which has no limit of length, not an argument."""
-        return self.is_claude and not any(PROMPT in word for word in (*self.argv, *self.resume))
+@cache
+def known(name: str) -> AgentSpec:
+    """An agent that needs no configuration. Raises `UnknownAgent`."""
+    if name not in known_names():
+        raise UnknownAgent(name, suggest(name, known_names(), "there are"))
+    document = read_document(read_source(os.path.join(_FOLDER, f"{name}.yaml")))
+    found = read_agent(document, name)
+    if found is None or any(finding.is_error for finding in document.diagnostics):
+        raise CompileError(document.diagnostics, [document.source])
+    return found
 
-    def asked(self, args: Mapping[str, Any]) -> Agent:
-        """The same agent with what an effect asks of it."""
-        agent = Agent(self.argv, self.resume, self.output, self.fields)
-        agent.permissions, agent.model = args.get("permissions"), args.get("model")
-        tools = args.get("allowed_tools")
-        agent.allowed_tools = tuple(tools) if tools else None
+
+def read_agent(document: Document, name: str) -> AgentSpec | None:
+    """The agent in a file of its own; None where it is none, which `document.diagnostics` explains."""
+    reader = AgentReader(document)
+    root = document.root
+    if not isinstance(root, MappingNode):
+        reader.error("wrong-type", "an agent should be a mapping", root and document.span(root))
+        return None
+    found = reader.block(AgentSpec, root, document.span(root), "the agent", name=name)
+    return reader.checked(found) if isinstance(found, AgentSpec) and not found.flawed else None
+
+
+class AgentReader(SchemaReader):
+    """Reads agents: inheritance, and the checks across keys."""
+
+    def checked(self, agent: AgentSpec) -> AgentSpec:
+        """The agent with what it inherits; problems are reported."""
+        if agent.extends is not None:
+            try:
+                base = known(agent.extends)
+            except UnknownAgent as error:
+                self.error("unknown-agent", str(error), agent.spans["extends"], "", error.help)
+                return agent
+            agent = inherit(agent, base)
+        elif not agent.argv:
+            self.error("missing-field", "the agent needs `argv` or `extends`", agent.span)
+            return agent
+        if agent.resume and not is_placed(agent.resume, "session"):
+            self.error("missing-placeholder", "`resume` has no `{session}`", agent.span_of("resume"))
+        if agent.fields and agent.output != "json":
+            message = f"`fields` of the agent `{agent.name}` has no effect"
+            self.error("contradictory-keys", message, agent.span_of("fields"), "", "add `output: json`")
+        if agent.output == "events" and not agent.events:
+            self.error("missing-field", "`output: events` needs `events`", agent.span_of("output"))
+        self.check_patterns(agent)
         return agent
 
-    @property
-    def unknown_options(self) -> list[str]:
-        """What a loop asks of it that llc cannot tell it."""
-        return [] if self.is_claude else [name for name in OPTIONS if getattr(self, name)]
-
-    @property
-    def resuming(self) -> tuple[str, ...]:
-        """The words with which it continues a session; () if it cannot."""
-        options = RESUME_OPTIONS.get(os.path.basename(self.argv[0]))
-        return self.resume or ((self.argv[0], *options, *self.argv[1:]) if options else ())
-
-    def words(self, prompt: str, session: str | None = None, is_root: bool = False) -> list[str]:
-        """The words of the command, with the prompt in its place, else at the end.
-
-        is_root: whether the agent will refuse to be given every permission.
-        """
-        given = {PROMPT: prompt}
-        name, *rest = self.argv
-        if session and self.resuming:
-            given[SESSION] = session
-            name, *rest = self.resuming
-        if self.is_claude:
-            rest = self._options(rest, is_root)
-        if not self.reads_prompt and not any(PROMPT in word for word in rest):
-            rest = [*rest, PROMPT]
-        # In one pass: a prompt may contain `{session}`.
-        return [name, *(_PLACES.sub(lambda found: given.get(found[0], found[0]), word) for word in rest)]
-
-    def skips_permissions(self) -> bool:
-        """Whether it is to have every permission: asked for, or not said otherwise."""
-        if self.permissions is not None:
-            return self.permissions == "skip"
-        return SKIP in self.argv
-
-    def _options(self, rest: list[str], is_root: bool) -> list[str]:
-        """The words of Claude Code with what the loop asks of it."""
-        mode = self.permissions
-        if is_root and self.skips_permissions():
-            mode = "edit"
-        tools = self.allowed_tools
-        if mode is not None:
-            rest = [word for word in rest if word != SKIP]
-            if is_root and self.skips_permissions():
-                tools = tools or ROOT_TOOLS
-        options = list(MODES[mode]) if mode is not None else []
-        options += ["--model", self.model] if self.model else []
-        options += ["--allowedTools", ",".join(tools)] if tools else []
-        return [*options, *rest]
-
-    def path(self, field: str) -> str:
-        """Where a JSON report has `field`."""
-        return self.fields.get(field, FIELDS[field])
+    def check_patterns(self, agent: AgentSpec) -> None:
+        """Every regular expression can be compiled."""
+        texts = [(error.text, error.span_of("text")) for error in agent.errors if error.text]
+        texts += [(text, rule.span_of("like")) for rule in agent.events for text in rule.like.values()]
+        for text, span in texts:
+            try:
+                re.compile(text)
+            except (re.error, RecursionError, OverflowError) as error:
+                message = f"`{text[:80]}` is not a regular expression: {error}"
+                self.error("bad-pattern", message, span)
 
 
-# Agents that need no configuration, by name.
-KNOWN = {
-    "claude": Agent((*("claude", SKIP, "--output-format", "stream-json", "--verbose", "-p"),)),
-}
-DEFAULT = "claude"
-# Options with which a program continues a session, whatever its other words are.
-RESUME_OPTIONS = {"claude": ("--resume", SESSION)}
+def inherit(agent: AgentSpec, base: AgentSpec) -> AgentSpec:
+    """The agent with the keys of `base` where it has none of its own."""
+    missing = {key: getattr(base, key) for key in fields_of(AgentSpec) if not agent.is_given(key)}
+    if agent.is_given("argv"):
+        # Its own words continue a session by its own `resume`, else by the options.
+        missing = {key: value for key, value in missing.items() if key not in ("resume", "fork")}
+    return attrs.evolve(agent, **missing)
+
+
+def of_words(words: tuple[str, ...], name: str = "") -> AgentSpec:
+    """The agent that a command line starts: with what is known about the program, if it is known."""
+    program = os.path.basename(words[0])
+    for known_name in (DEFAULT, *known_names()):
+        base = known(known_name)
+        if base.argv[0] == program:
+            argv = (
+                words if any("{options}" in word for word in words) else (words[0], "{options}", *words[1:])
+            )
+            # It may print what it likes: its own words decide the format.
+            by = "argument" if any("{prompt}" in word for word in words) else base.prompt.by
+            return attrs.evolve(
+                base,
+                name=name or program,
+                argv=argv,
+                resume=(),
+                fork=(),
+                output="auto",
+                default_permissions=None,
+                prompt=attrs.evolve(base.prompt, by=by),
+            )
+    return AgentSpec(name=name or program, argv=words)
+
+
+# --- what it can do ---------------------------------------------------------------------------
+
+
+def is_placed(words: Iterable[Any], place: str) -> bool:
+    """Whether a placeholder is in words of a command."""
+    return any(
+        is_placed(word, place) if not isinstance(word, str) else f"{{{place}}}" in word for word in words
+    )
+
+
+def capabilities_of(agent: AgentSpec) -> frozenset[str]:
+    """What a loop can require of it: keys of `CAPABILITIES`, `fork`, and `permissions: MODE`."""
+    if agent.protocol == "acp":
+        return frozenset(("session", *(f"permissions: {mode}" for mode in ("skip", "edit", "plan", "ask"))))
+    words = (*agent.argv, *(agent.options if is_placed(agent.argv, "options") else ()), *agent.resume)
+    found = {name for name, place in CAPABILITIES.items() if is_placed(words, place)}
+    if agent.fork:
+        found.add("fork")
+    return frozenset(found | {f"permissions: {mode}" for mode in agent.permissions})
+
+
+def required_of(args: Mapping[str, Any]) -> list[str]:
+    """The capabilities that the arguments of an `agent` effect require."""
+    required = [name for name in ("model", "effort", "allowed_tools", "append_prompt") if args.get(name)]
+    if args.get("permissions"):
+        required.append(f"permissions: {args['permissions']}")
+    if args.get("session"):
+        required.append("session")
+    return required
+
+
+# --- the command ------------------------------------------------------------------------------
+
+
+class Command:
+    """The command that starts an agent for one effect.
+
+    argv: the program and its arguments. note: what the user should know about it, or "".
+    """
+
+    __slots__ = ("argv", "note")
+
+    def __init__(
+        self, agent: AgentSpec, args: Mapping[str, Any], is_root: bool, env: Mapping[str, str]
+    ) -> None:
+        """args: those of the effect, and `new_session`, the id of a session that is to be created."""
+        self.note = ""
+        wanted = args.get("permissions")
+        words = list(agent.argv)
+        session = args.get("session")
+        if session and agent.resume:
+            words = list(agent.resume)
+        name = wanted or agent.default_permissions
+        mode = agent.permissions.get(name) if name else None
+        if mode is None and not wanted:
+            name, mode = _own_mode(agent, words)
+        tools = args.get("allowed_tools")
+        if mode is not None and is_root and (instead := mode.as_root) is not None:
+            if instead.unless is None or env.get(instead.unless) != "1":
+                self.note = (
+                    f"[llc: {agent.argv[0]} refuses `permissions: {name}` as root; "
+                    f"it gets `{' '.join(instead.argv)}` and allowed tools]\n"
+                )
+                wanted, mode, tools = name, PermissionMode(argv=instead.argv), tools or instead.allowed_tools
+        if wanted:
+            words = [word for word in words if word not in _mode_words(agent)]
+        given: dict[str, Any] = {
+            "prompt": args["command"],
+            "session": session,
+            "new_session": None if session else args.get("new_session"),
+            "model": args.get("model"),
+            "effort": args.get("effort"),
+            "allowed_tools": ",".join(tools) if tools else None,
+            "append_prompt": args.get("append_prompt"),
+            "permissions": list(mode.argv)
+            if mode is not None and (wanted or agent.default_permissions)
+            else [],
+        }
+        given["options"] = _expanded(agent.options, given)
+        if agent.prompt.by == "argument" and not is_placed(words, "prompt"):
+            words.append("{prompt}")
+        self.argv = _expanded(words, given)
+
+
+def _own_mode(agent: AgentSpec, words: list[Any]) -> tuple[str | None, PermissionMode | None]:
+    """The permission mode that the words of a command request themselves."""
+    for name, mode in agent.permissions.items():
+        if mode.argv and all(word in words for word in mode.argv):
+            return name, mode
+    return None, None
+
+
+def _mode_words(agent: AgentSpec) -> set[str]:
+    """Words that request a permission mode by themselves."""
+    return {mode.argv[0] for mode in agent.permissions.values() if len(mode.argv) == 1}
+
+
+def _expanded(words: Iterable[Any], given: Mapping[str, Any]) -> list[str]:
+    """Words with their placeholders replaced; a list of words is left out where one has no value."""
+    found: list[str] = []
+    for word in words:
+        if not isinstance(word, str):
+            if all(given.get(place) is not None for part in word for place in _PLACES.findall(part)):
+                found += _expanded(word, given)
+        elif word[1:-1] in _SPLICED and word == f"{{{word[1:-1]}}}":
+            found += given.get(word[1:-1]) or ()
+        else:
+            # In one pass: a prompt may contain `{session}`.
+            found.append(_PLACES.sub(lambda place: _text(given.get(place[1]), place[0]), word))
+    return found
+
+
+def _text(value: Any, absent: str) -> str:
+    return absent if value is None else str(value)
