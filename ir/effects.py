@@ -12,12 +12,13 @@ from __future__ import annotations
 
 # The type of each argument and result field. `value` is any plain data.
 FIELD_TYPES = {
-    "allowed_tools": "texts", "args": "map", "argv": "texts", "agent": "text", "by": "text",
-    "choices": "texts", "code": "integer",
+    "allowed_tools": "texts", "append_prompt": "text", "args": "map", "argv": "texts", "agent": "text",
+    "by": "text", "choices": "texts", "code": "integer",
     "command": "text", "context": "map", "context_relevance": "map", "cwd": "text", "deadline_ms": "number",
     "default": "text", "definition": "map", "duration_ms": "number", "elapsed_ms": "number",
-    "error": "map", "exit_code": "integer", "files": "texts", "fresh_context": "value", "handoff": "text",
-    "history": "text", "history_config": "map", "inherited_context": "text", "input": "text", "inputs": "map",
+    "effort": "text", "error": "map", "exit_code": "integer", "files": "texts", "fresh_context": "value",
+    "handoff": "text", "idle_timeout_s": "number", "thread": "map", "history": "text",
+    "history_config": "map", "inherited_context": "text", "input": "text", "inputs": "map",
     "limit": "integer", "limit_ms": "number", "matches": "list", "matching_strategy": "text",
     "max_tokens": "integer", "model": "text", "name": "text", "names": "texts", "on_unknown": "text",
     "output": "text", "permissions": "text", "previous_outputs": "text", "program": "text",
@@ -34,7 +35,7 @@ TASK_RESULT = ("status", "content", "parsedContent", "criteria", "notes")
 RUNNERS = ("model", "agent")
 # The units of a budget. The slot `spent.<unit>` counts them for a run, `spent.<unit>.<state>` for a state.
 UNITS = ("usd", "tokens", "calls", "seconds")
-# What an agent may do without asking: everything, edits in the project, reading, what the user's settings say.
+# What an agent may do without asking: everything, edits in the project, reading, what its settings allow.
 PERMISSIONS = ("skip", "edit", "plan", "ask")
 # Policies for an effect whose outcome is unknown; `ask` asks the person who resumes the run.
 ON_UNKNOWN = ("rerun", "ask", "fail")
@@ -198,8 +199,9 @@ EFFECT_ROWS = (
     ),
     EffectKind(
         "agent",
-        "command argv? agent? model? permissions? allowed_tools? timeout_s? deadline_ms? on_unknown?",
-        "output stderr exit_code duration_ms elapsed_ms usage? session? handoff? signal? timed_out? "
+        "command argv? agent? model? effort? permissions? allowed_tools? append_prompt? session? thread? "
+        "idle_timeout_s? timeout_s? deadline_ms? on_unknown?",
+        "output stderr exit_code duration_ms elapsed_ms usage? session? thread? handoff? signal? timed_out? "
         "limit_ms? truncated? error?",
         "Pass a prompt or a slash command to the agent program.",
         subject="command", waits=True, acts=True, is_action=True, is_work=True, is_model_call=True,

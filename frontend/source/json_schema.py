@@ -38,6 +38,8 @@ def block_schema(
     required = [key for key, field in fields.items() if field.required]
     if required:
         found["required"] = required
+    if cls.any_of:
+        found["anyOf"] = [{"required": [key]} for key in cls.any_of]
     return found | getattr(cls, "json_schema", {})
 
 

@@ -110,6 +110,8 @@ class Spec:
 
     # Whether the block is an entry of a map and takes its name from the key.
     keyed: ClassVar[bool] = False
+    # Keys at least one of which is required.
+    any_of: ClassVar[tuple[str, ...]] = ()
     # The term for such a block in messages; empty: its path in the document.
     noun: ClassVar[str] = ""
 

@@ -176,6 +176,10 @@ class SchemaReader:
                 flawed = True
                 self.unknown_key(key, key_node, what, fields)
             flawed = flawed or any(value is BAD for value in values.values())
+        if cls.any_of and not any(key in places for key in cls.any_of):
+            flawed = True
+            keys = " or ".join(f"`{key}`" for key in cls.any_of)
+            self.error("missing-field", f"{what} needs {keys}", place or document.span(named or node))
         is_lost = False
         is_whole = not flawed and required_of(cls) <= values.keys()
         for key, field in () if is_whole else fields.items():

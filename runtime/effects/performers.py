@@ -28,7 +28,7 @@ PERFORMERS = {
     "tool": "effects.tools.tool:perform",
     "task": "effects.task:perform",
     "context": "effects.context_search:perform",
-    "agent": "effects.agent:perform",
+    "agent": "effects.agents.agent:perform",
     "ask": "effects.ask:perform",
     "evaluate": "effects.evaluate:perform",
     "jq": "effects.jq:perform",

@@ -18,6 +18,7 @@ from .output_capture import Capture
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
 
@@ -54,6 +55,36 @@ class NotStarted(Exception):
     def result(self, context: Context) -> dict[str, Any]:
         kind = "not-executable" if self.errno == errno.EACCES else "failed-to-start"
         return failure(context, 126, kind=kind, message=str(self))
+
+
+class ProcessOptions:
+    """How a process is started and ended where that differs from a shell action.
+
+    given: the text of its standard input, None: empty. env: more environment variables. stop_signals: sent to
+    the group before KILL, `grace` seconds apart. idle_s: seconds without output after which it is ended.
+    must_stop(): whether to end it now, asked after each output.
+    """
+
+    __slots__ = ("env", "given", "grace", "idle_s", "must_stop", "stop_signals")
+
+    def __init__(
+        self,
+        given: str | None = None,
+        env: Mapping[bytes, bytes] | None = None,
+        stop_signals: Sequence[int] = (signals.SIGTERM,),
+        grace: float = GRACE,
+        idle_s: float | None = None,
+        must_stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self.given = given
+        self.env = env or {}
+        self.stop_signals = stop_signals
+        self.grace = grace
+        self.idle_s = idle_s
+        self.must_stop = must_stop
+
+
+_SHELL_OPTIONS = ProcessOptions()
 
 
 class Runner:
@@ -98,11 +129,14 @@ class Runner:
         return None
 
     def run(
-        self, path: str, argv: list[str], args: dict[str, Any], context: Context, given: str | None = None
+        self,
+        path: str,
+        argv: list[str],
+        args: dict[str, Any],
+        context: Context,
+        options: ProcessOptions = _SHELL_OPTIONS,
     ) -> dict[str, Any]:
         """Run the program at `path` to its end; the result of a `shell` effect.
-
-        given: the text of its standard input; None: that is empty.
 
         A path without a slash is looked for on PATH as this process has it. `args` give `timeout_s` and
         `deadline_ms`. Raises `NotStarted`, and `Interrupted` when the wait was cut short (the group has
@@ -112,14 +146,15 @@ class Runner:
         limit, limited_by = context.limit(args, own="action")
         if limit is not None and limit <= 0:
             return failure(context, 124, timed_out=limited_by)
+        given = options.given
         if given is None:
-            child = _Child(self, path, argv, context, self._null)
+            child = _Child(self, path, argv, context, self._null, options)
         else:
             # A file, not a pipe: a program that does not read its input is not waited for.
             with files.TemporaryFile() as source:
                 source.write(given.encode("utf-8", "surrogateescape"))
                 source.seek(0)
-                child = _Child(self, path, argv, context, source.fileno())
+                child = _Child(self, path, argv, context, source.fileno(), options)
         try:
             end = None if limit is None else started + limit
             timed_out = child.watch(end, limited_by, self._left_behind)
@@ -136,7 +171,9 @@ class Runner:
         }
         if exit_code < 0:
             result["signal"] = signals.name_of(-exit_code)
-        if timed_out is not None and limit is not None:
+        if timed_out in ("idle", "stopped"):
+            result["ended"] = timed_out
+        elif timed_out is not None and limit is not None:
             result["timed_out"] = timed_out
             result["limit_ms"] = round(limit * 1000)
         truncated = {
@@ -147,9 +184,16 @@ class Runner:
         return result
 
     def spawn(
-        self, path: str, argv: list[str], context: Context, source: int, output: int, errors: int
+        self,
+        path: str,
+        argv: list[str],
+        context: Context,
+        source: int,
+        output: int,
+        errors: int,
+        more: Mapping[bytes, bytes],
     ) -> int:
-        env = self.env
+        env = {**self.env, **more} if more else self.env
         for name, value in context.variables.items():
             if value is None:
                 env.pop(name.encode(), None)  # an outer run's value must not show through
@@ -195,6 +239,8 @@ class _Child:
     __slots__ = (
         "_context",
         "_exit",
+        "_heard",
+        "_options",
         "_poller",
         "_runner",
         "_since",
@@ -205,8 +251,17 @@ class _Child:
         "stderr",
     )
 
-    def __init__(self, runner: Runner, path: str, argv: list[str], context: Context, source: int) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        path: str,
+        argv: list[str],
+        context: Context,
+        source: int,
+        options: ProcessOptions,
+    ) -> None:
         self._runner = runner
+        self._options = options
         self._context = context
         self.status: int | None = None
         self._exit = -1
@@ -216,7 +271,7 @@ class _Child:
             ends += pipes.pipe()
             output, output_end, errors, errors_end = ends
             self._since = processes.tick_now()
-            self.pid = runner.spawn(path, argv, context, source, output_end, errors_end)
+            self.pid = runner.spawn(path, argv, context, source, output_end, errors_end, options.env)
         except (OSError, ValueError) as error:
             for descriptor in ends:
                 files.close(descriptor)
@@ -231,8 +286,10 @@ class _Child:
         self._poller.register(errors, pipes.POLLIN)
 
     def watch(self, end: float | None, limited_by: str, left_behind: list[int]) -> str | None:
-        """Read until the process has ended; what ended it early ("action", "loop") or None."""
+        """Read until the process has ended; what ended it early (`limited_by`, "idle", "stopped") or None."""
         context, poller = self._context, self._poller
+        idle_s, must_stop = self._options.idle_s, self._options.must_stop
+        self._heard = clock.monotonic()
         if context.on_process is not None:
             context.on_process(self.pid, processes.new_start_time(self.pid, self._since))
         self._exit = _exit_descriptor(self.pid)
@@ -251,16 +308,22 @@ class _Child:
                 stopped_by = "interrupt"
             elif end is not None and now >= end:
                 stopped_by = limited_by
+            elif must_stop is not None and must_stop():
+                stopped_by = "stopped"
+            elif idle_s is not None and now >= self._heard + idle_s:
+                stopped_by = "idle"
             if stopped_by is not None:
                 self._end_group(interrupt)
                 break
             if on_tick is not None and now >= next_tick:
                 on_tick()
                 next_tick = now + TICK
-            if end is not None and (longest is None or end - now < longest):
-                self._turn(end - now)
-            else:
-                self._turn(longest)
+            wait = longest
+            if end is not None and (wait is None or end - now < wait):
+                wait = end - now
+            if idle_s is not None and (wait is None or self._heard + idle_s - now < wait):
+                wait = self._heard + idle_s - now
+            self._turn(wait)
         self._read_rest()
         for descriptor in self._streams:
             self._runner.keep(descriptor)
@@ -285,6 +348,8 @@ class _Child:
             if capture is not None:
                 data = files.read(descriptor, _CHUNK)
                 if data:
+                    if self._options.idle_s is not None:
+                        self._heard = clock.monotonic()
                     capture.feed(data)
                 else:
                     del self._streams[descriptor]
@@ -311,18 +376,23 @@ class _Child:
                     self._exit = -1
 
     def _end_group(self, interrupt: Interrupt) -> None:
-        """TERM, time to clean up, KILL; a further request to stop cuts that time short."""
+        """Send the stop signals, with time to clean up, then KILL; a further request cuts that short."""
         # Nothing was reaped so far, so the group is ours; afterwards a group that has members keeps
         # its number from being used again.
         requests = interrupt.count
-        end = clock.monotonic() + GRACE
-        _signal_group(self.pid, signals.SIGTERM)
-        while self.status is None or _group_exists(self.pid):
-            if clock.monotonic() >= end or interrupt.count > requests:
-                _signal_group(self.pid, signals.SIGKILL)
-                while self.status is None:
-                    self._turn(POLL_EXIT)
+        for number in self._options.stop_signals:
+            end = clock.monotonic() + self._options.grace
+            _signal_group(self.pid, number)
+            while self.status is None or _group_exists(self.pid):
+                if clock.monotonic() >= end or interrupt.count > requests:
+                    break
+                self._turn(POLL_EXIT)
+            else:
                 return
+            if interrupt.count > requests:
+                break
+        _signal_group(self.pid, signals.SIGKILL)
+        while self.status is None:
             self._turn(POLL_EXIT)
 
     def _read_rest(self) -> None:

@@ -13,7 +13,7 @@ from ...ir.effects import EFFECTS, TASK_RESULT
 from ..host import signals
 from ..host.clock import timestamp
 from ..host.effect_context import Context, EffectLike, leave, pause
-from .agent import handoff_of
+from .handoff import handoff_of
 from .parts import Parts
 from .performers import performer_of
 from .process import failure

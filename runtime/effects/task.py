@@ -20,7 +20,7 @@ from ..models.prompt import JSON_ONLY, BadInput, field_of, fill, json_output, me
 from ..models.prompt_files import Outside, Shown
 from ..project import configuration, models
 from ..project.settings import Configuration
-from . import agent
+from .agents import agent
 from .parts import Parts
 from .performers import turns_of
 from .process import Runner
@@ -390,7 +390,7 @@ class _Task:
         return {"agent": program} if isinstance(program, str) else {"argv": list(program) or None}
 
     def can_resume(self) -> bool:
-        return bool(agent.chosen(self.agent(), self.tasks.runner.env).resuming)
+        return agent.can_resume(self.agent(), self.tasks.runner.env)
 
     def run_agent(self, prompt: str, session: str | None = None) -> Answer:
         """What the agent program reports; `Failed` where it did not come to its end."""

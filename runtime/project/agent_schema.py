@@ -205,7 +205,9 @@ class KnownError(Spec):
     )
     exit: tuple[int, ...] = optional(Type("list", Type("integer", least=1, most=255)), "Exit code.", ())
     always: bool = optional(
-        BOOLEAN, "Whether `text` counts although the stream states success; standard error only.", False
+        BOOLEAN,
+        "Whether `text`, at the start of the answer or on standard error, counts in spite of success.",
+        False,
     )
     help: str | None = optional(TEXT, "What to do.")
 
@@ -235,6 +237,7 @@ class AgentSpec(Spec):
     """An agent program, by a name of the project's own."""
 
     keyed: ClassVar[bool] = True
+    any_of: ClassVar[tuple[str, ...]] = ("argv", "extends")
     noun: ClassVar[str] = "the agent"
     example: ClassVar[str] = "such as: codex: {argv: [codex, exec, '{prompt}'], output: text}"
 
@@ -246,7 +249,9 @@ class AgentSpec(Spec):
         (),
     )
     options: tuple[Any, ...] = optional(
-        _OPTIONS, "Arguments that depend on the loop; they follow the program unless `{options}` is given.", ()
+        _OPTIONS,
+        "Arguments that depend on the loop; they follow the program unless `{options}` is given.",
+        (),
     )
     resume: tuple[Any, ...] = optional(
         ARGV, "The same as `argv` where it continues `{session}`; absent: as `options` say.", ()

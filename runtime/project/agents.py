@@ -23,6 +23,7 @@ from ...frontend.source.schema import fields_of
 from ...frontend.source.schema_reader import SchemaReader
 from ...frontend.source.yaml_tree import read_document
 from ...ir.diagnostics import CompileError, suggest
+from ..host import files
 from .agent_schema import AgentSpec, PermissionMode
 
 DEFAULT = "claude"
@@ -33,17 +34,12 @@ _PLACES = re.compile(
 )
 # Placeholders that stand for several words.
 _SPLICED = ("options", "permissions")
-# What a loop can require of an agent, and the placeholder by which an agent provides it.
+# What a loop can require of an agent, and the placeholders any of which provides it.
 CAPABILITIES = {
-    "model": "model",
-    "effort": "effort",
-    "allowed_tools": "allowed_tools",
-    "append_prompt": "append_prompt",
-    "session": "session",
-    "session_id": "new_session",
-    "schema": "schema",
-    "cap_usd": "cap_usd",
-    "cap_turns": "cap_turns",
+    **{name: (name,) for name in ("model", "effort", "allowed_tools", "append_prompt", "session")},
+    "session_id": ("new_session",),
+    "schema": ("schema", "schema_file"),
+    **{name: (name,) for name in ("cap_usd", "cap_turns")},
 }
 
 
@@ -58,7 +54,7 @@ class UnknownAgent(Exception):
 
 def known_names() -> list[str]:
     """The agents that need no configuration."""
-    return sorted(name[:-5] for name in os.listdir(_FOLDER) if name.endswith(".yaml"))
+    return sorted(name[:-5] for name in files.listdir(_FOLDER) if name.endswith(".yaml"))
 
 
 @cache
@@ -76,9 +72,10 @@ def known(name: str) -> AgentSpec:
 def read_agent(document: Document, name: str) -> AgentSpec | None:
     """The agent in a file of its own; None where it is none, which `document.diagnostics` explains."""
     reader = AgentReader(document)
+    reader.is_built_in = True
     root = document.root
     if not isinstance(root, MappingNode):
-        reader.error("wrong-type", "an agent should be a mapping", root and document.span(root))
+        reader.error("wrong-type", "an agent should be a mapping", document.span(root) if root else None)
         return None
     found = reader.block(AgentSpec, root, document.span(root), "the agent", name=name)
     return reader.checked(found) if isinstance(found, AgentSpec) and not found.flawed else None
@@ -87,18 +84,24 @@ def read_agent(document: Document, name: str) -> AgentSpec | None:
 class AgentReader(SchemaReader):
     """Reads agents: inheritance, and the checks across keys."""
 
+    # Whether it reads a file of `stdlib/agents`, whose program is known by nothing else.
+    is_built_in = False
+
     def checked(self, agent: AgentSpec) -> AgentSpec:
         """The agent with what it inherits; problems are reported."""
         if agent.extends is not None:
             try:
-                base = known(agent.extends)
+                agent = _inherit(agent, known(agent.extends))
             except UnknownAgent as error:
                 self.error("unknown-agent", str(error), agent.spans["extends"], "", error.help)
                 return agent
-            agent = inherit(agent, base)
         elif not agent.argv:
-            self.error("missing-field", "the agent needs `argv` or `extends`", agent.span)
+            return agent  # reported
+        elif not isinstance(agent.argv[0], str):
+            self.error("wrong-type", "`argv` should begin with a program", agent.span_of("argv"))
             return agent
+        elif not self.is_built_in:
+            agent = _inherit(agent, of_words(agent.argv, agent.name))
         if agent.resume and not is_placed(agent.resume, "session"):
             self.error("missing-placeholder", "`resume` has no `{session}`", agent.span_of("resume"))
         if agent.fields and agent.output != "json":
@@ -121,36 +124,36 @@ class AgentReader(SchemaReader):
                 self.error("bad-pattern", message, span)
 
 
-def inherit(agent: AgentSpec, base: AgentSpec) -> AgentSpec:
+def _inherit(agent: AgentSpec, base: AgentSpec) -> AgentSpec:
     """The agent with the keys of `base` where it has none of its own."""
     missing = {key: getattr(base, key) for key in fields_of(AgentSpec) if not agent.is_given(key)}
-    if agent.is_given("argv"):
+    if agent.is_given("argv") and agent.extends is not None:
         # Its own words continue a session by its own `resume`, else by the options.
-        missing = {key: value for key, value in missing.items() if key not in ("resume", "fork")}
-    return attrs.evolve(agent, **missing)
+        missing |= {key: () for key in ("resume", "fork") if key in missing}
+        if "prompt" in missing and is_placed(agent.argv, "prompt"):
+            missing["prompt"] = attrs.evolve(base.prompt, by="argument")
+    found = attrs.evolve(agent, **missing)
+    if found.options and not is_placed(found.argv, "options"):
+        found = attrs.evolve(found, argv=(found.argv[0], "{options}", *found.argv[1:]))
+    return found
 
 
-def of_words(words: tuple[str, ...], name: str = "") -> AgentSpec:
+def of_words(words: tuple[Any, ...], name: str = "") -> AgentSpec:
     """The agent that a command line starts: with what is known about the program, if it is known."""
     program = os.path.basename(words[0])
-    for known_name in (DEFAULT, *known_names()):
-        base = known(known_name)
-        if base.argv[0] == program:
-            argv = (
-                words if any("{options}" in word for word in words) else (words[0], "{options}", *words[1:])
-            )
-            # It may print what it likes: its own words decide the format.
-            by = "argument" if any("{prompt}" in word for word in words) else base.prompt.by
-            return attrs.evolve(
-                base,
-                name=name or program,
-                argv=argv,
-                resume=(),
-                fork=(),
-                output="auto",
-                default_permissions=None,
-                prompt=attrs.evolve(base.prompt, by=by),
-            )
+    if program in known_names():
+        base = known(program)
+        return attrs.evolve(
+            base,
+            name=name or program,
+            argv=words if is_placed(words, "options") else (words[0], "{options}", *words[1:]),
+            resume=(),
+            fork=(),
+            # Its own words decide the format and the permissions.
+            output="auto",
+            default_permissions=None,
+            prompt=attrs.evolve(base.prompt, by="argument") if is_placed(words, "prompt") else base.prompt,
+        )
     return AgentSpec(name=name or program, argv=words)
 
 
@@ -169,10 +172,19 @@ def capabilities_of(agent: AgentSpec) -> frozenset[str]:
     if agent.protocol == "acp":
         return frozenset(("session", *(f"permissions: {mode}" for mode in ("skip", "edit", "plan", "ask"))))
     words = (*agent.argv, *(agent.options if is_placed(agent.argv, "options") else ()), *agent.resume)
-    found = {name for name, place in CAPABILITIES.items() if is_placed(words, place)}
+    found = {
+        name for name, places in CAPABILITIES.items() if any(is_placed(words, place) for place in places)
+    }
     if agent.fork:
         found.add("fork")
     return frozenset(found | {f"permissions: {mode}" for mode in agent.permissions})
+
+
+def agents_with(capabilities: Iterable[str]) -> str:
+    """The known agents that have all of these capabilities, as words of a message."""
+    needed = set(capabilities)
+    found = [f"`{name}`" for name in known_names() if needed <= capabilities_of(known(name))]
+    return ", ".join(found)
 
 
 def required_of(args: Mapping[str, Any]) -> list[str]:
@@ -211,13 +223,13 @@ class Command:
         if mode is None and not wanted:
             name, mode = _own_mode(agent, words)
         tools = args.get("allowed_tools")
-        if mode is not None and is_root and (instead := mode.as_root) is not None:
-            if instead.unless is None or env.get(instead.unless) != "1":
-                self.note = (
-                    f"[llc: {agent.argv[0]} refuses `permissions: {name}` as root; "
-                    f"it gets `{' '.join(instead.argv)}` and allowed tools]\n"
-                )
-                wanted, mode, tools = name, PermissionMode(argv=instead.argv), tools or instead.allowed_tools
+        instead = mode.as_root if mode is not None and is_root else None
+        if instead is not None and (instead.unless is None or env.get(instead.unless) != "1"):
+            self.note = (
+                f"[llc: {agent.argv[0]} refuses `permissions: {name}` as root; "
+                f"it gets `{' '.join(instead.argv)}` and allowed tools]\n"
+            )
+            wanted, mode, tools = name, PermissionMode(argv=instead.argv), tools or instead.allowed_tools
         if wanted:
             words = [word for word in words if word not in _mode_words(agent)]
         given: dict[str, Any] = {

@@ -18,7 +18,7 @@ from ...vm.code.emit import emit
 from ...vm.code.image import Image
 from ..host.paths import ROOT
 from . import configuration, models
-from .agents import KNOWN
+from .agents import known_names
 from .prices import Prices
 from .settings import Configuration
 
@@ -74,7 +74,7 @@ class Project:
 
     def agents(self) -> Sequence[str] | None:
         found = self._configuration
-        return None if found is None else (*KNOWN, *found.agents)
+        return None if found is None else (*known_names(), *found.agents)
 
     def is_priced(self, model: str) -> bool:
         found = self._configuration

@@ -25,13 +25,14 @@ from ...frontend.source.schema import (
     of,
     optional,
 )
-from ...frontend.source.schema_reader import BAD, SchemaReader
+from ...frontend.source.schema_reader import BAD
 from ...frontend.source.yaml_tree import read_document
 from ...frontend.tasks.mcp_servers import SERVERS, McpServer
 from ...ir.diagnostics import CompileError, suggest
 from ...ir.effects import RUNNERS, UNITS
 from ...ir.records import frozen
-from .agents import FIELDS, KNOWN, OUTPUTS, Agent
+from .agent_schema import AgentSpec
+from .agents import AgentReader, known_names
 from .providers import PROVIDERS
 from .settings import AGE, Configuration, ModelEntry, TaskSettings, age
 
@@ -77,34 +78,6 @@ class ModelSpec(Spec):
         ),
         "USD per million tokens of input and of output.",
     )
-
-
-@frozen(kw_only=True)
-class AgentSpec(Spec):
-    """An agent program, by a name of the project's own."""
-
-    keyed: ClassVar[bool] = True
-    noun: ClassVar[str] = "the agent"
-    example: ClassVar[str] = "such as: codex: {argv: [codex, exec, '{prompt}'], output: text}"
-
-    name: str
-    argv: tuple[str, ...] = attrs.field(
-        metadata=of(_WORDS, "The program and its arguments; `{prompt}` is the prompt.")
-    )
-    resume: tuple[str, ...] = optional(
-        _WORDS, "The same where it continues `{session}`; absent: it cannot.", ()
-    )
-    output: str = optional(choice(*OUTPUTS), "What it prints; `auto`: recognised from the output.", "auto")
-    fields: Mapping[str, str] = optional(
-        Type("map", TEXT, pattern="|".join(FIELDS), says=f"fields are {', '.join(FIELDS)}"),
-        "Paths of the values in a JSON report.",
-        factory=dict,
-    )
-
-    @property
-    def program(self) -> Agent:
-        """The program that it declares."""
-        return Agent(self.argv, self.resume, self.output, self.fields)
 
 
 @frozen(kw_only=True)
@@ -172,7 +145,7 @@ def read_configuration(path: str) -> Configuration:
     return found
 
 
-class _Reader(SchemaReader):
+class _Reader(AgentReader):
     def configuration(self) -> Configuration:
         document, root = self.document, self.document.root
         is_empty = isinstance(root, Scalar) and root.value is None
@@ -189,31 +162,23 @@ class _Reader(SchemaReader):
             else:
                 message = f"the model `{entry.name}` is given twice"
                 self.error("repeated-key", message, entry.spans["name"])
-        for agent in given.agents.values():
-            self.check_agent(agent)
+        programs = {name: self.checked(agent) for name, agent in given.agents.items()}
         self.check_task_agent(given)
         keys = (entry.key for entry in given.models if entry.key is not None)
         found = Configuration((*given.secrets, *keys), given.history.keep)
         found.older_than = age(given.history.older_than) if given.history.older_than else None
         found.models = models
         found.tasks = TaskSettings(**{key: getattr(given.tasks, key) for key in TaskSettings.__slots__})
-        found.agents = {name: agent.program for name, agent in given.agents.items()}
+        found.agents = programs
         found.mcp = dict(given.mcp)
         bounds = {unit: getattr(given.budget, unit) for unit in UNITS}
         found.budget = {unit: bound for unit, bound in bounds.items() if bound is not None}
         return found
 
-    def check_agent(self, agent: AgentSpec) -> None:
-        if agent.resume and not any("{session}" in word for word in agent.resume):
-            self.error("missing-placeholder", "`resume` has no `{session}`", agent.spans["resume"])
-        if agent.fields and agent.output != "json":
-            message = f"`fields` of the agent `{agent.name}` has no effect"
-            self.error("contradictory-keys", message, agent.spans["fields"], "", "add `output: json`")
-
     def check_task_agent(self, given: ConfigurationFile) -> None:
         """That a named agent of tasks exists."""
         name = given.tasks.agent
-        if isinstance(name, str) and name not in (*KNOWN, *given.agents):
-            help = suggest(name, [*KNOWN, *given.agents], "there are")
+        if isinstance(name, str) and name not in (*known_names(), *given.agents):
+            help = suggest(name, [*known_names(), *given.agents], "there are")
             message = f"no agent is called `{name[:80]}`"
             self.error("unknown-agent", message, given.tasks.spans["agent"], "", help)

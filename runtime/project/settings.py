@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 
 from ..host.paths import KEPT
-from .agents import Agent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # Start-up: the schema engine needs attrs, which a run without MCP servers does not load.
     from ...frontend.tasks.mcp_servers import McpServer
+    from .agent_schema import AgentSpec
 
 AGE = r"(\d{1,6})\s*(m|h|d|w)"
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -84,7 +84,7 @@ class Configuration:
         self.secrets = secrets
         self.keep = keep
         self.older_than = older_than
-        self.agents: dict[str, Agent] = {}
+        self.agents: dict[str, AgentSpec] = {}
         self.mcp: dict[str, McpServer] = {}
         self.models: dict[str, ModelEntry] = {}
         self.tasks = TaskSettings()

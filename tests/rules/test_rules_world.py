@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -135,10 +136,14 @@ def test_rule_10_slash_commands_go_to_claude(
     real: Run, project: Path, programs: Callable[[str, str], Path]
 ) -> None:
     """`claude --dangerously-skip-permissions … -p`, the command as its standard input."""
-    programs("claude", "printf '%s|' \"$@\" > argv; cat >> argv")
+    answered = '{"type": "result", "num_turns": 1, "result": "done"}'
+    programs("claude", f"printf '%s|' \"$@\" > argv; cat >> argv; echo '{answered}'")
     assert real(one('/ll:fix it\'s "now"'), "--no-llm").code == 0
-    flags = "--dangerously-skip-permissions|--output-format|stream-json|--verbose|-p|"
-    assert (project / "argv").read_text() == flags + '/ll:fix it\'s "now"'
+    words = "--dangerously-skip-permissions --session-id [-0-9a-f]{36} --output-format stream-json --verbose"
+    flags = words.replace(" ", r"\|")
+    argv, _, prompt = (project / "argv").read_text().partition("|-p|")
+    assert re.fullmatch(flags, argv)
+    assert prompt == '/ll:fix it\'s "now"'
 
 
 def test_rule_10_the_agent_can_be_configured(
@@ -193,7 +198,7 @@ def server(
     answers: ModuleType, monkeypatch: pytest.MonkeyPatch, programs: Callable[[str, str], Path]
 ) -> Iterator[Any]:
     """A Messages API on the loopback device for the real client, and an agent that prints a word."""
-    programs("claude", "echo did it")
+    programs("claude", """echo '{"type": "result", "num_turns": 1, "result": "did it\\\\n"}'""")
     with answers.MessagesServer() as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")

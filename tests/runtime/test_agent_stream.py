@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llc.runtime.effects.agent import LONGEST_HANDOFF, handoff_of
-from llc.runtime.effects.agent_stream import Stream
+from llc.runtime.effects.agents.event_stream import EventStream
+from llc.runtime.effects.handoff import LONGEST_HANDOFF, handoff_of
+from llc.runtime.project import agents
 
 Perform = Callable[..., dict[str, Any]]
+CLAUDE = agents.known("claude")
 
 INIT = {"type": "system", "subtype": "init", "session_id": "s-1", "tools": ["Edit"]}
 WORDS = {"type": "text", "text": "I look at it.\nThen I fix it."}
@@ -124,19 +126,15 @@ def test_what_is_not_understood_is_passed_over(
 def test_pieces_do_not_matter(cuts: list[int]) -> None:
     """However the text is cut into pieces, the same is read."""
     text = lines("words", INIT, SAID, "{", DONE)
-    whole, pieces = Stream(), Stream()
+    whole, pieces = EventStream(CLAUDE), EventStream(CLAUDE)
     whole.feed(text)
     places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
     for start, end in itertools.pairwise(places):
         pieces.feed(text[start:end])
     for stream in (whole, pieces):
         stream.finish()
-    assert (pieces.report, pieces.session, pieces.said, pieces.usage) == (
-        DONE,
-        "s-1",
-        whole.said,
-        whole.usage,
-    )
+    assert (pieces.is_final, pieces.session, pieces.answer) == (True, "s-1", "Fixed.")
+    assert (pieces.said, pieces.usage) == (whole.said, whole.usage)
 
 
 @given(
@@ -153,7 +151,7 @@ def test_pieces_do_not_matter(cuts: list[int]) -> None:
 )
 def test_nothing_it_says_is_too_odd(line: str) -> None:
     """Any text, any JSON: something is made of it."""
-    stream = Stream(lambda text: None)
+    stream = EventStream(CLAUDE, lambda text: None)
     stream.feed(line + "\n")
     stream.finish()
     assert isinstance(stream.said, str)
@@ -180,7 +178,11 @@ def test_an_agent_that_fails_is_an_error(says: Callable[..., None], perform: Per
     """Also where it ends with 0; what it used counts."""
     says(lines(INIT, {**DONE, "is_error": True, "result": "Invalid API key"}))
     result = perform("agent", command="/fix")
-    assert result["error"] == {"kind": "agent-failed", "message": "the agent failed: Invalid API key"}
+    help = "log in with `claude auth login`, or set ANTHROPIC_API_KEY"
+    assert result["error"] == {"kind": "auth", "message": f"the agent failed: Invalid API key; {help}"}
+    says(lines(INIT, {**DONE, "is_error": True, "result": "Too hot"}))
+    result = perform("agent", command="/fix")
+    assert result["error"] == {"kind": "agent-failed", "message": "the agent failed: Too hot"}
     assert result["usage"]["usd"] == 0.25
 
 

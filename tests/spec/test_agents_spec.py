@@ -7,7 +7,7 @@ from pathlib import Path
 from spec.blocks import Shell, take, text_of
 from spec.test_operating_spec import stable
 
-from llc.runtime.project.agents import KNOWN
+from llc.runtime.project import agents
 
 TEXT = text_of("agents.md")
 BLOCKS = take("agents.md", "yaml", "sh helper", "console")
@@ -15,7 +15,7 @@ BLOCKS = take("agents.md", "yaml", "sh helper", "console")
 
 def test_every_known_agent_is_in_the_chapter() -> None:
     """An agent that needs no configuration can be found there by its name."""
-    for name in KNOWN:
+    for name in agents.known_names():
         assert f"`{name}`" in TEXT, f"spec/agents.md does not mention the agent {name}"
 
 

@@ -85,7 +85,7 @@ class Tools:
             if name in TOOLS:
                 result = {"value": TOOLS[name](args["args"])}
             elif name.startswith("aider:"):
-                from .. import aider
+                from . import aider
 
                 result = {"value": aider.perform(name, args, context, self._shell.runner)}
             elif not isinstance(definition, dict):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 
-from ..host import clock, pipes, processes, signals, terminal
-from ..host.effect_context import TICK, Context, Interrupted, milliseconds
-from .process import NotStarted, Runner, end_process_group
-from .tools.builtin_tools import ToolError
+from ...host import clock, pipes, processes, signals, terminal
+from ...host.effect_context import TICK, Context, Interrupted, milliseconds
+from ..process import NotStarted, Runner, end_process_group
+from .builtin_tools import ToolError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def perform(name: str, args: dict[str, Any], context: Context, runner: Runner) -
 
 
 def _task_result(result: dict[str, Any]) -> dict[str, Any]:
-    from ...ir.results import TaskError, TaskResult, unstructure
+    from ....ir.results import TaskError, TaskResult, unstructure
 
     output, code = result["output"], result["exit_code"]
     notes: dict[str, Any] = {"exit_code": code}

@@ -1,0 +1,1 @@
+"""Agents: programs that work on a project by themselves, and the events that they write."""

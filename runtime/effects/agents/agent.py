@@ -1,0 +1,216 @@
+"""Prompts and slash commands: given to an agent program (`loops.md` 10; `spec/agents.md`).
+
+Owns which program that is, and how it is started and stopped. What it writes is read by `event_stream`,
+and what that says about its work by `outcome`.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from ....ir.diagnostics import suggest
+from ...host import clock, environment, files, leftovers, signals
+from ...host.effect_context import Context, Interrupted
+from ...host.paths import ROOT
+from ...journal.agent_activity import AgentActivity
+from ...project import agents, configuration
+from ...project.agent_schema import AgentSpec
+from ..evaluate import judge_of
+from ..parts import Parts
+from ..process import NotStarted, ProcessOptions, Runner, failure
+from ..shell import shell_of
+from . import outcome
+from .event_stream import EventStream
+
+VARIABLE = "LLC_AGENT"
+_HELP = f"name the agent program in the loop's `agent:` or in {VARIABLE}"
+_SIGNALS = {"INT": signals.SIGINT, "TERM": signals.SIGTERM}
+
+
+class _Refused(Exception):
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        self.message = message
+        super().__init__(kind, message)
+
+
+def perform(args: dict[str, Any], context: Context, parts: Parts) -> dict[str, Any]:
+    """Perform an `agent` effect. A model client that is needed afterwards starts at the same time."""
+    if "evaluate" in parts.kinds and not parts.has("judge"):
+        # Its import takes more than a second, which passes while the agent works.
+        judge_of(parts).start()
+    return run_agent(args, context, shell_of(parts).runner)
+
+
+def run_agent(args: dict[str, Any], context: Context, runner: Runner) -> dict[str, Any]:
+    """What the agent makes of `args["command"]`, as the result of an `agent` effect.
+
+    args: also `agent`, a name of the configuration, or `argv`, a program with its arguments; `session`,
+    the session to continue, and `thread`, what it had used before.
+    """
+    try:
+        agent = chosen(args, runner.env)
+        args = _with_session(agent, args, context)
+        _check(agent, args)
+    except _Refused as error:
+        return failure(context, 126, kind=error.kind, message=error.message)
+    name = agent.argv[0]
+    path = runner.find(name)
+    if path is None:
+        if "/" in name and files.exists(name):
+            message = f"`{name}` is not an executable file; {_HELP}"
+            return failure(context, 126, kind="not-executable", message=message)
+        where = "does not exist" if "/" in name else "is not on PATH"
+        install = f"install it with `{agent.install}`, or " if agent.install and "/" not in name else ""
+        return failure(context, 127, kind="not-found", message=f"`{name}` {where}; {install}{_HELP}")
+    env = {
+        key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in runner.env.items()
+    }
+    command = agents.Command(agent, args, environment.geteuid() == 0, env)
+    if command.note and context.on_output is not None:
+        context.on_output("stderr", command.note)
+    stream, listening = _listen(agent, args, context)
+    options = ProcessOptions(
+        given=args["command"] if agent.prompt.by == "stdin" else None,
+        env={key.encode(): value.encode() for key, value in agent.env.items()},
+        stop_signals=tuple(_SIGNALS[name] for name in agent.stop.signals),
+        grace=agent.stop.grace,
+        idle_s=args.get("idle_timeout_s"),
+        must_stop=None if stream is None else lambda: stream.must_stop,
+    )
+    if (session := args.get("new_session") or args.get("session")) and context.on_agent is not None:
+        context.on_agent(AgentActivity("session", id=session))
+    try:
+        result = runner.run(path, command.argv, args, listening, options)
+    except NotStarted as error:
+        return error.result(context)
+    except Interrupted:
+        leftovers.end_effect(context.effect_id, ())
+        raise
+    ended = result.pop("ended", "")
+    if ended or "timed_out" in result:
+        # Shell commands of an agent run in sessions of their own.
+        leftovers.end_effect(context.effect_id, ())
+    if stream is not None:
+        stream.finish()
+    outcome.read(result, agent, stream, ended, args.get("idle_timeout_s"))
+    if args.get("session"):
+        result.setdefault("session", args["session"])
+    return result
+
+
+def _with_session(agent: AgentSpec, args: dict[str, Any], context: Context) -> dict[str, Any]:
+    """The arguments with the id of a new session, if the agent accepts one."""
+    if args.get("session") or agent.output != "events" or "session_id" not in agents.capabilities_of(agent):
+        return args
+    # An effect that is performed again gets a session of its own: agents refuse an id that is in use.
+    seed = f"{context.effect_id} {clock.time()!r}".encode()
+    digest = hashlib.sha256(seed).hexdigest()
+    # Version 8 of RFC 9562: the other bits are ours.
+    variant = "89ab"[int(digest[16], 16) % 4]
+    id = f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
+    return {**args, "new_session": id}
+
+
+def _check(agent: AgentSpec, args: Mapping[str, Any]) -> None:
+    """That the agent can do what is asked of it."""
+    able = agents.capabilities_of(agent)
+    missing = [name for name in agents.required_of(args) if name not in able]
+    if missing:
+        named = " and ".join(f"`{name}`" for name in missing)
+        message = (
+            f"`{agent.argv[0]}` cannot be told {named}; write that into its arguments under `agents`, "
+            f"or use {agents.agents_with(missing) or 'another agent'}"
+        )
+        raise _Refused("unknown-option", message)
+    size, most = len(args["command"].encode("utf-8", "replace")), agent.prompt.max_bytes
+    if most is not None and size > most:
+        message = (
+            f"the prompt has {size} bytes, and {agent.argv[0]} takes {most}; use `:tail=N` or `:bytes=N`"
+        )
+        raise _Refused("too-large", message)
+
+
+# --- which program ----------------------------------------------------------------------------
+
+
+def chosen(args: Mapping[str, Any], env: Mapping[bytes, bytes]) -> AgentSpec:
+    """The program that an effect means: by name, by its words, by the environment, or the default."""
+    if args.get("agent"):
+        return _named(str(args["agent"]))
+    if args.get("argv"):
+        words = tuple(args["argv"])
+    else:
+        text = env.get(VARIABLE.encode(), b"").decode("utf-8", "surrogateescape")
+        try:
+            words = tuple(shlex.split(text))
+        except ValueError as error:
+            raise _Refused("failed-to-start", f"{VARIABLE} cannot be read: {error}") from None
+        if not words:
+            words = (agents.DEFAULT,)
+    if len(words) == 1:
+        entry = _entries().get(words[0])
+        if entry is not None:
+            return entry
+        if words[0] in agents.known_names():
+            return agents.known(words[0])
+    return agents.of_words(words)
+
+
+def can_resume(args: Mapping[str, Any], env: Mapping[bytes, bytes]) -> bool:
+    """Whether the program that an effect means can continue a session."""
+    return "session" in agents.capabilities_of(chosen(args, env))
+
+
+def _entries() -> Mapping[str, AgentSpec]:
+    """The agents of the project's configuration."""
+    try:
+        return configuration.load_usable(ROOT).agents
+    except configuration.Unusable as error:
+        raise _Refused("bad-configuration", str(error)) from None
+
+
+def _named(name: str) -> AgentSpec:
+    entries = _entries()
+    entry = entries.get(name)
+    if entry is not None:
+        return entry
+    if name in agents.known_names():
+        return agents.known(name)
+    help = suggest(name, [*agents.known_names(), *entries], "there are") or "there are none"
+    message = f"no agent is called `{name}` under `agents` in .loops/config.yaml; {help}"
+    raise _Refused("unknown-agent", message)
+
+
+# --- what it says -----------------------------------------------------------------------------
+
+
+def _listen(
+    agent: AgentSpec, args: Mapping[str, Any], context: Context
+) -> tuple[EventStream | None, Context]:
+    """A context in which what the agent says is read as it comes, and shown as people want it."""
+    if agent.output in ("text", "json"):
+        return None, context
+    # An agent without rules of its own may print the events of the default one.
+    rules = agent if agent.events else agents.known(agents.DEFAULT)
+    show = context.on_output
+    stream = EventStream(
+        rules,
+        None if show is None else lambda text: show("output", text),
+        context.on_agent,
+        args.get("thread"),
+    )
+    listening = copy.copy(context)
+
+    def take(name: str, text: str) -> None:
+        if name == "output":
+            stream.feed(text)
+        elif show is not None:
+            show(name, text)
+
+    listening.on_output = take
+    return stream, listening

@@ -1,0 +1,467 @@
+"""Interpreter of event rules: what the JSON lines of an agent mean (`project.agent_schema.EventRule`).
+
+Reads text in whatever pieces it arrives and yields `AgentActivity` records. Bounded in memory, tolerant of
+malformed lines and unknown events: a line that is no JSON is the agent's own words. Must not contain:
+processes, the result of the effect (`agent`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ...journal.agent_activity import AgentActivity
+from ...project.agent_schema import AgentSpec, CostRule, ErrorRule, EventRule, RetryRule, ToolRule, UsageRule
+
+# A longer line is passed over. A tool's whole result may stand in one.
+LONGEST_LINE = 64 << 20
+# Characters of what the agent said that are kept, in case there is no result in the end.
+_KEPT = 1 << 20
+# Characters of a line that is shown, of a text in a record, and of a text that an expression searches.
+_SHOWN = 200
+_TOLD = 4000
+_SEARCHED = 10_000
+# Refusals, tools that have started, and items of one list that are read.
+_MANY = 1000
+_COUNTS = ("input_tokens", "output_tokens", "tokens")
+
+
+class StreamError:
+    """A failure that the stream states. kind: one of `ERROR_KINDS`, "" if the stream does not tell."""
+
+    __slots__ = ("kind", "message", "status")
+
+    def __init__(self, kind: str, message: str, status: int | None) -> None:
+        self.kind = kind
+        self.message = message
+        self.status = status
+
+
+class EventStream:
+    """One agent's output.
+
+    show(text): what a person wants to see of it. tell(activity): each fact.
+    thread: tokens of the session before this process, for an agent that counts them all.
+
+    is_stream: whether a rule has matched. is_final: whether the final event was seen. turns: model turns,
+    None where the agent tells neither their number nor a turn. must_stop: whether waiting is pointless.
+    """
+
+    def __init__(
+        self,
+        agent: AgentSpec,
+        show: Callable[[str], object] | None = None,
+        tell: Callable[[AgentActivity], object] | None = None,
+        thread: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._rules = [_Rule(rule) for rule in agent.events]
+        self._show = show
+        self._tell_activity = tell
+        self._before = thread or {}
+        self._parts: list[str] = []
+        self._size = 0
+        self._is_skipping = False
+        self._said: deque[str] = deque()
+        self._said_size = 0
+        self._last_said = ""
+        self._is_delta = False
+        self._tools: dict[str, tuple[str, str]] = {}
+        self._messages: dict[str, dict[str, int]] = {}
+        self._steps: list[dict[str, int]] = []
+        self._process: dict[str, int] | None = None
+        self._is_counted = False
+        self._costs: dict[str, float | None] = {}
+        self._thread: dict[str, int] | None = None
+        self._final_text: str | None = None
+        self._told_usage: dict[str, Any] | None = None
+        self.counts_turns = any(rule.spec.turn for rule in self._rules)
+        self.has_final = any(rule.spec.final is not None for rule in self._rules)
+        self.is_stream = False
+        self.is_final = False
+        self.skipped = 0
+        self.turns: int | None = None
+        self.session: str | None = None
+        self.structured: Any = None
+        self.refusals: list[tuple[str, str]] = []
+        self.error: StreamError | None = None
+        self.must_stop = False
+
+    # --- lines ------------------------------------------------------------------------------------
+
+    def feed(self, text: str) -> None:
+        """Take what was written next."""
+        *lines, rest = text.split("\n")
+        for line in lines:
+            self._add(line)
+            self.finish()
+        self._add(rest)
+
+    def _add(self, part: str) -> None:
+        """Take a part of a line."""
+        if self._is_skipping or not part:
+            return
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size > LONGEST_LINE:
+            self._is_skipping = True
+            self._parts.clear()
+            self.skipped += 1
+
+    def finish(self) -> None:
+        """Take the line that has come so far as a whole one."""
+        line = "".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        self._is_skipping = False
+        if not line.strip():
+            return
+        event: Any = None
+        if line.lstrip().startswith("{"):
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                event = None
+        if isinstance(event, dict) and isinstance(event.get("type"), str):
+            self.take(event)
+        else:
+            self._say(line)
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Apply the rules to one event."""
+        is_final = False
+        error: StreamError | None = None
+        for rule in self._rules:
+            for place in rule.places(event):
+                self.is_stream = True
+                self._apply(rule.spec, place)
+                if rule.spec.error is not None:
+                    error = self._merge_error(error, rule.spec.error, place)
+                is_final = is_final or rule.spec.final is not None
+        if error is not None:
+            self.error = error
+            kind = {"name": error.kind, "text": error.message, "status": error.status}
+            self._tell("error", **kind)
+        elif is_final and not self.must_stop:
+            self.error = None  # the agent has recovered
+        self.is_final = self.is_final or is_final
+
+    def _merge_error(self, error: StreamError | None, rule: ErrorRule, place: Any) -> StreamError:
+        """The error of an event, to which several rules may contribute."""
+        message = _clip(text_at(place, rule.message) or "")
+        status = _whole(_first(place, rule.status))
+        self.must_stop = self.must_stop or rule.stop
+        if error is None:
+            return StreamError(rule.kind or "", message, status)
+        return StreamError(error.kind or rule.kind or "", message or error.message, status or error.status)
+
+    def _apply(self, rule: EventRule, place: Any) -> None:
+        if (
+            rule.session
+            and isinstance(session := _first(place, rule.session), str)
+            and session != self.session
+        ):
+            self.session = session
+            self._tell("session", id=session)
+        if rule.model and isinstance(model := _first(place, rule.model), str):
+            self._tell("model", name=model)
+        if rule.turn:
+            self.turns = (self.turns or 0) + 1
+        if rule.text and (text := text_at(place, rule.text)):
+            self._say(text, rule.delta)
+        if rule.tool is not None:
+            self._tool(rule.tool, place)
+        if rule.tool_end is not None:
+            self._tool_end(rule.tool_end, place)
+        if rule.files:
+            found = [file for file in values_at(place, rule.files) if isinstance(file, str) and file]
+            if found:
+                self._tell("files", files=tuple(found[:_MANY]))
+        if rule.usage is not None:
+            self._count(rule.usage, place)
+        if rule.cost is not None:
+            self._cost(rule.cost, place)
+        if rule.usage is not None or rule.cost is not None:
+            self._tell_usage()
+        if rule.rate_limit is not None:
+            resets = amount(_first(place, rule.rate_limit.resets_at))
+            state = _first(place, rule.rate_limit.state)
+            self._tell("rate-limit", name=state if isinstance(state, str) else "", resets_at=resets)
+        if rule.retry is not None:
+            self._retry(rule.retry, place)
+        if rule.refusal is not None and len(self.refusals) < _MANY:
+            name, target = _tool_of(rule.refusal, place)
+            self.refusals.append((name, target))
+            self._tell("refusal", name=name, target=target)
+        if rule.final is not None:
+            text = text_at(place, rule.final.text) if rule.final.text else None
+            self._final_text = text
+            if rule.final.turns is not None:
+                self.turns = _whole(_first(place, rule.final.turns))
+            if rule.final.structured is not None:
+                self.structured = _first(place, rule.final.structured)
+            self._tell("final", text=_clip(self.answer))
+
+    def _tool(self, rule: ToolRule, place: Any) -> None:
+        name, target = _tool_of(rule, place)
+        id = str(_first(place, rule.id) or "")
+        if id and len(self._tools) < _MANY:
+            self._tools[id] = name, target
+        self._is_delta = False
+        self._show_line(f"[{name} {target}]" if target else f"[{name}]")
+        self._tell("tool", id=id, name=name, target=target)
+
+    def _tool_end(self, rule: ToolRule, place: Any) -> None:
+        id = str(_first(place, rule.id) or "")
+        name, target = self._tools.pop(id, ("", ""))
+        if not name:
+            name, target = _tool_of(rule, place)
+        has_failed = bool(rule.failed) and _matches(place, _wanted(rule.failed))
+        text = _clip(text_at(place, rule.text) or "", is_end=True)
+        self._tell("tool-end", id=id, name=name, target=target, text=text, is_error=has_failed)
+
+    def _retry(self, rule: RetryRule, place: Any) -> None:
+        delay, attempt = amount(_first(place, rule.delay_ms)), _whole(_first(place, rule.attempt))
+        reason = _clip(text_at(place, rule.reason) or "")
+        self._show_line(f"[model request repeated{f': {reason}' if reason else ''}]")
+        self._tell(
+            "retry",
+            attempt=attempt,
+            delay_s=None if delay is None else delay / 1000,
+            status=_whole(_first(place, rule.status)),
+            text=reason,
+        )
+
+    # --- words ------------------------------------------------------------------------------------
+
+    def _say(self, text: str, is_delta: bool = False) -> None:
+        if not text.strip() and not is_delta:
+            return
+        if is_delta and self._is_delta and self._said:
+            self._said[-1] += text
+            self._last_said = self._said[-1][-_KEPT:]
+        else:
+            self._said.append(text)
+            self._last_said = text
+        self._is_delta = is_delta
+        self._said_size += len(text)
+        while self._said_size > _KEPT and len(self._said) > 1:
+            self._said_size -= len(self._said.popleft())
+        if len(self._said[0]) > 2 * _KEPT:
+            self._said[0] = self._said[0][-_KEPT:]
+            self._said_size = sum(map(len, self._said))
+        if self._show is not None:
+            self._show(text if is_delta or text.endswith("\n") else text + "\n")
+        self._tell("text", text=_clip(text))
+
+    def _show_line(self, text: str) -> None:
+        if self._show is not None:
+            line = " ".join(text.split())
+            if len(line) > _SHOWN:
+                line = line[: _SHOWN - 2] + "…]"
+            self._show(line + "\n")
+
+    def _tell(self, kind: str, **fields: Any) -> None:
+        if self._tell_activity is not None:
+            self._tell_activity(AgentActivity(kind, **fields))
+
+    @property
+    def said(self) -> str:
+        """What it said, one thing after another."""
+        text = "\n".join(part.rstrip("\n") for part in self._said)
+        return text[-_KEPT:] + ("\n" if text else "")
+
+    @property
+    def answer(self) -> str:
+        """The final answer: as the final event states it, else what was said last."""
+        return self._last_said if self._final_text is None else self._final_text
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether the final event states the answer."""
+        return self._final_text is not None
+
+    # --- amounts ----------------------------------------------------------------------------------
+
+    def _count(self, rule: UsageRule, place: Any) -> None:
+        tokens = _tokens(rule, place)
+        if rule.scope == "process":
+            self._process, self._is_counted = tokens, True
+        elif tokens is None:
+            return
+        elif rule.scope == "thread":
+            self._thread = tokens
+        elif rule.scope == "message" and rule.key is not None:
+            self._messages[str(_first(place, rule.key))] = tokens  # each part of a message repeats it
+        else:
+            self._steps.append(tokens)
+
+    def _cost(self, rule: CostRule, place: Any) -> None:
+        usd = amount(_first(place, rule.usd))
+        if rule.scope in ("process", "thread"):
+            self._costs["total"] = usd
+        else:
+            self._costs["sum"] = None if usd is None else (self._costs.get("sum") or 0.0) + usd
+
+    @property
+    def thread(self) -> dict[str, int] | None:
+        """Tokens of the whole session, for an agent that counts those."""
+        return self._thread
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """{usd, input_tokens?, output_tokens?, tokens} of the process; what is not known is None."""
+        usd = self._costs["total"] if "total" in self._costs else self._costs.get("sum")
+        found = self._counted()
+        if found is None:
+            return {"usd": usd, "tokens": None}
+        counted = found["input"], found["output"]
+        return {"usd": usd, **dict(zip(_COUNTS, (*counted, sum(counted)), strict=True))}
+
+    def _counted(self) -> dict[str, int] | None:
+        if self._is_counted:
+            return self._process
+        if self._thread is not None:
+            return {
+                name: max(0, count - int(self._before.get(name) or 0)) for name, count in self._thread.items()
+            }
+        parts = [*self._messages.values(), *self._steps]
+        if not parts:
+            return None
+        return {name: sum(part[name] for part in parts) for name in parts[0]}
+
+    def _tell_usage(self) -> None:
+        found = self._counted()
+        usage = {**self.usage, "cached_tokens": found["cached"]} if found is not None else self.usage
+        if usage != self._told_usage:
+            self._told_usage = usage
+            self._tell("usage", usage=usage)
+
+
+def _tokens(rule: UsageRule, place: Any) -> dict[str, int] | None:
+    """Tokens in an event: `input` includes the cached ones. None where the event states none."""
+    counts = {
+        name: [
+            count for value in values_at(place, getattr(rule, name)) if (count := amount(value)) is not None
+        ]
+        for name in ("input", "cached", "output")
+    }
+    if not any(counts.values()):
+        return None
+    found = {name: int(sum(values)) for name, values in counts.items()}
+    if rule.cached_is == "apart":
+        found["input"] += found["cached"]
+    return found
+
+
+def amount(value: Any) -> float | int | None:
+    """A finite number that is not negative, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if 0 <= value < 1e15 else None
+
+
+# --- rules ------------------------------------------------------------------------------------
+
+
+class _Rule:
+    """A rule with its conditions prepared."""
+
+    __slots__ = ("_each", "_like", "_match", "_where", "spec")
+
+    def __init__(self, spec: EventRule) -> None:
+        self.spec = spec
+        self._match = _wanted(spec.match)
+        self._where = _wanted(spec.where)
+        self._each = spec.each
+        self._like = [(path, re.compile(text)) for path, text in spec.like.items()]
+
+    def places(self, event: dict[str, Any]) -> Iterable[Any]:
+        """The objects to which the rule applies: the event, or items in it."""
+        if not _matches(event, self._match):
+            return
+        places: Iterable[Any] = (event,)
+        if self._each is not None:
+            found = _first(event, self._each)
+            places = found[:_MANY] if isinstance(found, list) else ()
+        for place in places:
+            if _matches(place, self._where) and all(
+                any(
+                    isinstance(value, str) and found.search(value[:_SEARCHED])
+                    for value in _values(place, path)
+                )
+                for path, found in self._like
+            ):
+                yield place
+
+
+def _wanted(given: Mapping[str, Any]) -> list[tuple[str, frozenset[str]]]:
+    return [
+        (path, frozenset(value if isinstance(value, tuple | list) else (value,)))
+        for path, value in given.items()
+    ]
+
+
+def _matches(place: Any, wanted: list[tuple[str, frozenset[str]]]) -> bool:
+    return all(any(_word(value) in words for value in _values(place, path)) for path, words in wanted)
+
+
+def _word(value: Any) -> str | None:
+    """A value as a rule names it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else None
+
+
+def _values(place: Any, path: str) -> list[Any]:
+    """The values at a path; more than one where it has `[*]`."""
+    found = [place]
+    for key in path.split("."):
+        name, is_list = (key[:-3], True) if key.endswith("[*]") else (key, False)
+        found = [one[name] for one in found if isinstance(one, dict) and name in one] if name else found
+        if is_list:
+            found = [item for one in found if isinstance(one, list) for item in one[:_MANY]]
+    return found
+
+
+def values_at(place: Any, paths: Any) -> list[Any]:
+    """The values at one path or at several."""
+    return [
+        value for path in ((paths,) if isinstance(paths, str) else paths) for value in _values(place, path)
+    ]
+
+
+def _first(place: Any, path: str | None) -> Any:
+    found = _values(place, path) if path else ()
+    return found[0] if found else None
+
+
+def text_at(place: Any, paths: Any) -> str | None:
+    """The first text at one path or at several."""
+    found = values_at(place, paths) if paths else ()
+    return next((value for value in found if isinstance(value, str) and value), None)
+
+
+def _tool_of(rule: ToolRule, place: Any) -> tuple[str, str]:
+    """The name and the target of a tool."""
+    name = _first(place, rule.name)
+    target = " ".join((text_at(place, rule.target) or "").split())
+    return (name if isinstance(name, str) and name else rule.as_name or "a tool"), _clip(target)
+
+
+def _whole(value: Any) -> int | None:
+    found = amount(value)
+    return None if found is None else int(found)
+
+
+def _clip(text: str, is_end: bool = False) -> str:
+    """A text of bounded length."""
+    if len(text) <= _TOLD:
+        return text
+    return "…" + text[-_TOLD:] if is_end else text[:_TOLD] + "…"
