@@ -37,6 +37,8 @@ RUNNERS = ("model", "agent")
 UNITS = ("usd", "tokens", "calls", "seconds")
 # What an agent may do without asking: everything, edits in the project, reading, what its settings allow.
 PERMISSIONS = ("skip", "edit", "plan", "ask")
+# When the files of a project are recorded: from the first agent of a run on, in every run, never.
+RECORD_FILES = ("agents", "all", "off")
 # Policies for an effect whose outcome is unknown; `ask` asks the person who resumes the run.
 ON_UNKNOWN = ("rerun", "ask", "fail")
 # What a judging model says of evidence that does not show the result, where the schema has it.
@@ -52,6 +54,7 @@ class EffectKind:
     args, result: field names, separated by blanks.
     waits: may take long; displays show it, and `timeout_s` and `deadline_ms` bound it.
     acts: may change the outside world; `effect started` is on disk before it is performed.
+    changes_files: may change files of the project; its trees are recorded (`runtime.trees`).
     is_slow: performed in the effect pool although it neither waits nor acts.
     is_action: a command that runs as a process; journaled as `action_start` and `action_complete`.
     is_work: the main work of a state; displays show its header, output and failure, and a program
@@ -69,6 +72,7 @@ class EffectKind:
     __slots__ = (
         "acts",
         "args",
+        "changes_files",
         "doc",
         "inputs",
         "is_action",
@@ -96,6 +100,7 @@ class EffectKind:
         subject: str,
         waits: bool = False,
         acts: bool = False,
+        changes_files: bool = False,
         is_slow: bool = False,
         is_action: bool = False,
         is_work: bool = False,
@@ -114,6 +119,7 @@ class EffectKind:
         self.subject = subject
         self.waits = waits
         self.acts = acts
+        self.changes_files = changes_files
         self.is_slow = waits or acts or is_slow
         self.is_action = is_action
         self.is_work = is_work
@@ -168,7 +174,7 @@ EFFECT_ROWS = (
         "command cwd? timeout_s? deadline_ms? on_unknown?",
         "output stderr exit_code duration_ms elapsed_ms signal? timed_out? limit_ms? truncated? error?",
         "Run a command in a shell, in its own process group, with standard input closed.",
-        subject="command", waits=True, acts=True, is_action=True, is_work=True,
+        subject="command", waits=True, acts=True, changes_files=True, is_action=True, is_work=True,
         scripted=_ACTION_RULE, optional="output stderr exit_code duration_ms elapsed_ms",
     ),
     EffectKind(
@@ -176,7 +182,8 @@ EFFECT_ROWS = (
         "name args definition? timeout_s? deadline_ms? on_unknown?",
         "value? error? duration_ms elapsed_ms timed_out?",
         "Use a tool; the result has its value, or an error.",
-        subject="name", waits=True, acts=True, is_work=True, may_prompt=True, inputs="args",
+        subject="name", waits=True, acts=True, changes_files=True, is_work=True, may_prompt=True,
+        inputs="args",
         scripted="value duration_ms timed_out error",
     ),
     EffectKind(
@@ -184,7 +191,8 @@ EFFECT_ROWS = (
         "name inputs files? context? history_config? definition? timeout_s? deadline_ms? on_unknown?",
         "result? turn? usage? error? duration_ms elapsed_ms timed_out?",
         "Have a model or an agent do a task; the result has its TaskResult.",
-        subject="name", waits=True, acts=True, is_work=True, is_model_call=True, inputs="inputs",
+        subject="name", waits=True, acts=True, changes_files=True, is_work=True, is_model_call=True,
+        inputs="inputs",
         scripted=f"{' '.join(TASK_RESULT)} usage duration_ms timed_out error",
     ),
     EffectKind(
@@ -204,7 +212,8 @@ EFFECT_ROWS = (
         "output stderr exit_code duration_ms elapsed_ms usage? session? thread? handoff? signal? timed_out? "
         "limit_ms? truncated? error?",
         "Pass a prompt or a slash command to the agent program.",
-        subject="command", waits=True, acts=True, is_action=True, is_work=True, is_model_call=True,
+        subject="command", waits=True, acts=True, changes_files=True, is_action=True, is_work=True,
+        is_model_call=True,
         scripted=f"{_ACTION_RULE} usage session handoff",
         optional="output stderr exit_code duration_ms elapsed_ms",
     ),

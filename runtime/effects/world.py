@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from ..host import clock
 from ..host.effect_context import Context, EffectLike
+from ..trees.recorder import TreeRecorder
 from .parts import Parts
 from .performers import TURNS, observer_of, performer_of, turns_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+# The part of a world that records trees.
+TREES = "trees"
 
 
 class World(Parts):
@@ -23,7 +28,16 @@ class World(Parts):
 
     def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
         context.interrupt.check()
-        return performer_of(effect.kind)(effect.args, context, self)
+        perform = performer_of(effect.kind)
+        recorder: TreeRecorder = self.keep_common(TREES, TreeRecorder)
+        if not recorder.wants(effect.kind, effect.args, context):
+            return perform(effect.args, context, self)
+        with recorder.around(context):
+            return perform(effect.args, context, self)
+
+    def record_files(self, mode: str, are_tasks_agents: bool) -> None:
+        """How the files of the project are recorded; the arguments are those of `TreeRecorder`."""
+        self.keep_common(TREES, lambda: TreeRecorder(mode, are_tasks_agents))
 
     def perform_kind(self, kind: str, args: dict[str, Any], context: Context) -> dict[str, Any]:
         return performer_of(kind)(args, context, self)

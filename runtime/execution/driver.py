@@ -398,6 +398,8 @@ class Driver:
             display.prompt(about)
         elif what == "process":
             self._log.process(seq, *about)
+        elif what == "event":
+            self._log.record(about)
         elif what == "failed":
             raise about
         else:
@@ -462,6 +464,7 @@ class Driver:
             interrupt=self._interrupt,
             output_dir=run.outputs,
             on_output=self._display.output,
+            on_event=self._log.record,
             on_process=lambda pid, begun: self._log.process(seq, pid, begun),
             on_tick=self._tick,
             folder=run.path,

@@ -66,6 +66,11 @@ class EffectLog:
         self._journal.record(Process(seq=seq, pid=pid, start_time=start_time))
         self._journal.flush()
 
+    def record(self, event: Event) -> None:
+        """An event about an effect in progress; it is in the file at once."""
+        self._journal.record(event)
+        self._journal.flush()
+
     def end(self, effect: Effect, result: dict[str, Any]) -> None:
         """An effect has its result."""
         seq, kind = effect.seq, effect.kind

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     # The effect's number, what happened, and what belongs to that.
     Message = tuple[int, str, Any]
 
-OUTPUT, PROMPT, PROCESS, DONE, CUT, FAILED = "output", "prompt", "process", "done", "cut", "failed"
+OUTPUT, PROMPT, PROCESS, EVENT = "output", "prompt", "process", "event"
+DONE, CUT, FAILED = "done", "cut", "failed"
 _LAST = (DONE, CUT, FAILED)
 # Parts of output that wait at most: an action that writes faster than it can be shown has to wait.
 _ROOM = 256
@@ -232,6 +233,7 @@ class RunEffects:
         context.interrupt = worker.interrupt
         context.on_output = lambda stream, text: pool.say(self, (seq, OUTPUT, (stream, text)))
         context.on_process = lambda pid, begun: pool.say(self, (seq, PROCESS, (pid, begun)))
+        context.on_event = lambda event: pool.say(self, (seq, EVENT, event))
         context.on_tick = None
         if context.on_prompt is not None:
             context.on_prompt = lambda text: pool.say(self, (seq, PROMPT, text))

@@ -159,7 +159,7 @@ class Context:
     a process was started; `start_time` distinguishes it from a later one with the same pid.
     on_tick(): called about every 0.1 s while waiting. folder: the run's, or None.
     on_prompt(text): prompts at the terminal; None without one. on_agent(activity): what an agent does, as
-    `journal.agent_activity.AgentActivity`.
+    `journal.agent_activity.AgentActivity`. on_event(event): journal events about the effect, written at once.
     """
 
     __slots__ = (
@@ -170,6 +170,7 @@ class Context:
         "iteration",
         "loop",
         "on_agent",
+        "on_event",
         "on_output",
         "on_process",
         "on_prompt",
@@ -196,6 +197,7 @@ class Context:
         folder: str | None = None,
         on_prompt: Callable[[str], object] | None = None,
         on_agent: Callable[[Any], object] | None = None,
+        on_event: Callable[[Any], object] | None = None,
     ) -> None:
         self.run_id = run_id
         self.effect_id = effect_id
@@ -211,6 +213,13 @@ class Context:
         self.folder = folder
         self.on_prompt = on_prompt
         self.on_agent = on_agent
+        self.on_event = on_event
+
+    @property
+    def seq(self) -> int:
+        """The number of the effect in its run."""
+        number = self.effect_id.rpartition("/")[2]
+        return int(number) if number.isdecimal() else 0
 
     @property
     def variables(self) -> dict[str, str | None]:

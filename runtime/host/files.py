@@ -18,6 +18,7 @@ from os import (
     O_RDWR,
     O_TRUNC,
     O_WRONLY,
+    R_OK,
     SEEK_END,
     X_OK,
     DirEntry,
@@ -67,7 +68,7 @@ open = builtins.open
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
-    from shutil import copyfile, rmtree
+    from shutil import copy2, copyfile, rmtree
     from tempfile import TemporaryFile, mkstemp
     from typing import Any
 else:
@@ -78,6 +79,6 @@ else:
 
 _DEFERRED = {
     "fcntl": ("LOCK_EX", "LOCK_NB", "LOCK_SH", "flock"),
-    "shutil": ("copyfile", "rmtree"),
+    "shutil": ("copy2", "copyfile", "rmtree"),
     "tempfile": ("TemporaryFile", "mkstemp"),
 }

@@ -85,6 +85,7 @@ class Command:
         self.older_than: int | None = None
         self.bounds = Bounds()
         self.budget: dict[str, float] = {}
+        self.record_files = ("agents", False)
         self.tier = "auto"
         self.is_scripted = False
         self.world: WorldLike
@@ -183,6 +184,7 @@ class Command:
             found = configuration.load(ROOT)
             names, self.keep, self.older_than = found.secrets, found.keep, found.older_than
             self.budget = found.budget
+            self.record_files = found.record_files, found.tasks.runner == "agent"
         secrets.begin(names)
 
     def choose_tier(self) -> None:
@@ -202,7 +204,9 @@ class Command:
     def open_world(self, script: str | None) -> None:
         """Open the world to perform effects in, scripted or real."""
         if script is None:
-            self.world = World() if self.scheduler is None else World(workers=self.scheduler.models)
+            world = World() if self.scheduler is None else World(workers=self.scheduler.models)
+            world.record_files(*self.record_files)
+            self.world = world
             return
         from ..effects.script_reader import load_world
         from ..effects.scripted_world import NoRule

@@ -6,6 +6,7 @@
     tasks: {model: local, runner: model, max_tokens: 8192, timeout: 600}
     mcp: {files: {command: files-server, args: [.], env: {TOKEN: $FILES_TOKEN}}}
     agents: {codex: {argv: [codex, exec, "{prompt}"], output: text}}
+    record_files: agents
     budget: {usd: 5, tokens: 1000000, calls: 50, seconds: 3600}
 
 A project without the file has the defaults, and nothing is imported for it: the classes are in `settings`,

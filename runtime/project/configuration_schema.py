@@ -29,7 +29,7 @@ from ...frontend.source.schema_reader import BAD
 from ...frontend.source.yaml_tree import read_document
 from ...frontend.tasks.mcp_servers import SERVERS, McpServer
 from ...ir.diagnostics import CompileError, suggest
-from ...ir.effects import RUNNERS, UNITS
+from ...ir.effects import RECORD_FILES, RUNNERS, UNITS
 from ...ir.records import frozen
 from .agent_schema import AgentSpec
 from .agents import AgentReader, known_names
@@ -134,6 +134,11 @@ class ConfigurationFile(Spec):
     budget: RunBudget = optional(
         block(RunBudget), "What agent and model calls of a run may use.", factory=RunBudget
     )
+    record_files: str = optional(
+        choice(*RECORD_FILES),
+        "When the project's files are recorded for `llc diff`: from a run's first agent on, always, never.",
+        Configuration().record_files,
+    )
 
 
 def read_configuration(path: str) -> Configuration:
@@ -171,6 +176,7 @@ class _Reader(AgentReader):
         found.tasks = TaskSettings(**{key: getattr(given.tasks, key) for key in TaskSettings.__slots__})
         found.agents = programs
         found.mcp = dict(given.mcp)
+        found.record_files = given.record_files
         bounds = {unit: getattr(given.budget, unit) for unit in UNITS}
         found.budget = {unit: bound for unit, bound in bounds.items() if bound is not None}
         return found

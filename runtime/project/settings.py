@@ -73,10 +73,20 @@ class TaskSettings:
 class Configuration:
     """secrets: names of environment variables. keep: how many finished runs of a loop are kept.
     older_than: seconds; only runs that started longer ago are removed, None for any. agents, mcp,
-    models: by name. budget: what a run may use, by unit.
+    models: by name. budget: what a run may use, by unit. record_files: one of `ir.effects.RECORD_FILES`.
     """
 
-    __slots__ = ("agents", "budget", "keep", "mcp", "models", "older_than", "secrets", "tasks")
+    __slots__ = (
+        "agents",
+        "budget",
+        "keep",
+        "mcp",
+        "models",
+        "older_than",
+        "record_files",
+        "secrets",
+        "tasks",
+    )
 
     def __init__(
         self, secrets: tuple[str, ...] = (), keep: int = KEPT, older_than: int | None = None
@@ -89,6 +99,7 @@ class Configuration:
         self.models: dict[str, ModelEntry] = {}
         self.tasks = TaskSettings()
         self.budget: dict[str, float] = {}
+        self.record_files = "agents"
 
 
 def age(text: str) -> int | None:

@@ -138,6 +138,7 @@ MEANINGS = {
     "no-states": "a loop has no states",
     "no-such-effect": "a recorded case names an effect that does not exist",
     "no-such-point": "a recorded run has no such effect, iteration or state",
+    "no-tree": "the files before or after a step were not recorded, or the record is lost",
     "no-terminal": "a question has no terminal to be asked on",
     "no-way-out": "a state has no route",
     "not-a-case": "a file is not a recorded case",

@@ -1,0 +1,50 @@
+"""The subcommand `diff`."""
+
+from __future__ import annotations
+
+from ...host.errors import EXIT_OK, UserError
+from ...inspection import file_changes
+from ...runs.lookup import find_run_folder
+from .. import parameters as shared
+from ..output import write_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    import typer
+
+
+def diff(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="A run's id or folder, or a loop's name for its last run; absent: the last run.",
+            metavar="[RUN|LOOP]",
+            autocompletion=shared.complete_any_run,
+        ),
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Argument(help="Only this step: an effect's number, iN or a state.", metavar="[STEP]"),
+    ] = None,
+    stat: Annotated[bool, typer.Option("--stat", help="Only the number of changed lines per file.")] = False,
+    name_only: Annotated[bool, typer.Option("--name-only", help="Only the names of changed files.")] = False,
+    json: shared.Json = False,
+) -> int:
+    """Show the files that a run changed.
+
+    Examples:
+        llc diff
+        llc diff fix-types --stat
+        llc diff fix-types fix
+        llc diff fix-types 12 | git apply -R
+    """
+    if stat + name_only + json > 1:
+        raise UserError("bad-option", "--stat, --name-only and --json exclude each other")
+    run = file_changes.last_run() if target is None else find_run_folder(target)
+    changes = file_changes.Changes(run, step)
+    if json:
+        write_json(changes.to_json())
+        return EXIT_OK
+    return file_changes.show(changes, "stat" if stat else "names" if name_only else "patch")

@@ -1,0 +1,1 @@
+"""File trees of a run: what the project's files were before and after an effect."""

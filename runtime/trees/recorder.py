@@ -1,0 +1,145 @@
+"""When trees are taken: before and after each effect that may change files; and their journal events.
+
+Owns the rule of `record_files`, and the order with effects that are performed at the same time. The stores
+are loaded with the first tree, because most runs need none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os.path
+from importlib import import_module
+
+from ...ir.effects import EFFECTS
+from ..host import clock, files, threads
+from ..host.effect_context import Context
+from ..host.paths import ROOT
+from ..journal.events import ABSENT, TreeTaken
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .git_trees import GitTrees
+
+# Seconds for which a tree is that of the next effect too.
+_FRESH = 0.05
+# Changes that an event names at most.
+MOST_CHANGES = 200
+FOLDER = "trees"
+
+
+class TreeRecorder:
+    """Takes the trees of one run.
+
+    mode: of `ir.effects.RECORD_FILES`. are_tasks_agents: whether an agent performs tasks that do not say who.
+    """
+
+    def __init__(self, mode: str = "agents", are_tasks_agents: bool = False) -> None:
+        self._mode = mode
+        self._are_tasks_agents = are_tasks_agents
+        # None until the first effect that may change files.
+        self._is_active: bool | None = None
+        self._store: GitTrees | None = None
+        self._problem: str | None = None
+        self._lock = threads.Lock()
+        self._taken: TreeTaken | None = None
+        self._fresh_until = 0.0
+        # Effects that are performed now, each with those performed at the same time.
+        self._beside: dict[int, set[int]] = {}
+
+    def close(self) -> None:
+        """There is nothing to close: it is a part of a world."""
+
+    def wants(self, kind: str, args: dict[str, Any], context: Context) -> bool:
+        """Whether trees are taken around this effect."""
+        if self._mode == "off" or context.folder is None or not EFFECTS[kind].changes_files:
+            return False
+        if self._is_active is None:
+            # A resumed run continues with what it recorded before.
+            self._is_active = self._mode == "all" or files.exists(os.path.join(context.folder, FOLDER))
+        self._is_active = self._is_active or self._is_agent(kind, args)
+        return self._is_active
+
+    def _is_agent(self, kind: str, args: dict[str, Any]) -> bool:
+        """Whether an agent performs the effect."""
+        if kind == "tool":
+            return str(args.get("name")).startswith("aider:")
+        if kind == "task":
+            runner = (args.get("definition") or {}).get("runner")
+            return self._are_tasks_agents if runner is None else runner == "agent"
+        return kind == "agent"
+
+    @contextlib.contextmanager
+    def around(self, context: Context) -> Iterator[None]:
+        """Inside, an effect is performed; its trees are taken and recorded, also where it is interrupted."""
+        seq = context.seq
+        with self._lock:
+            for others in self._beside.values():
+                others.add(seq)
+            self._beside[seq] = set(self._beside)
+        self._take("before", seq, context)
+        try:
+            yield
+        finally:
+            self._take("after", seq, context)
+            with self._lock:
+                del self._beside[seq]
+
+    def _take(self, when: str, seq: int, context: Context) -> None:
+        if context.on_event is None:
+            return
+        with self._lock:
+            beside = sorted(self._beside[seq])
+            taken = self._taken
+            if when == "before" and taken is not None and clock.monotonic() < self._fresh_until:
+                event = TreeTaken(seq=seq, when=when, store=taken.store, tree=taken.tree, duration_ms=0)
+            else:
+                event = self._taken = self._event(when, seq, context)
+                self._fresh_until = clock.monotonic() + _FRESH
+            if when == "after":
+                if beside:
+                    event.wire["beside"] = beside
+                runs = self._other_runs(context)
+                if runs:
+                    event.wire["runs"] = runs
+            context.on_event(event)
+
+    def _event(self, when: str, seq: int, context: Context) -> TreeTaken:
+        begun = clock.monotonic()
+        tree = None
+        try:
+            if self._problem is None:
+                tree = self._open(context).take()
+        except Exception as error:
+            # Whatever is wrong with the files or with git, the effect is performed.
+            self._problem = f"{error}" or type(error).__name__
+        took = round((clock.monotonic() - begun) * 1000)
+        if tree is None:
+            return TreeTaken(seq=seq, when=when, store="", tree=None, reason=self._problem, duration_ms=took)
+        changes: Any = ABSENT
+        if when == "after" and tree.changes is not None:
+            changes = [[change.letter, change.path] for change in tree.changes[:MOST_CHANGES]]
+        return TreeTaken(
+            seq=seq,
+            when=when,
+            store=tree.store,
+            tree=tree.id,
+            changes=changes,
+            changed=ABSENT if changes is ABSENT else len(tree.changes or ()),
+            left_out=[list(entry) for entry in tree.left_out[:MOST_CHANGES]] or ABSENT,
+            duration_ms=took,
+        )
+
+    def _open(self, context: Context) -> GitTrees:
+        if self._store is None:
+            assert context.folder is not None
+            module = import_module(f"{__package__}.stores")
+            self._store = module.open_store(os.path.join(context.folder, FOLDER), ROOT)
+        return self._store
+
+    def _other_runs(self, context: Context) -> list[str]:
+        """Other runs that are active in the project, whose changes are in the trees too."""
+        locks = import_module(f"{__package__.rpartition('.')[0]}.runs.locks")
+        return [run.id for run in locks.unfinished(ROOT) if run.id != context.run_id and locks.is_live(run)]

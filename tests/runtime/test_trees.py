@@ -1,0 +1,376 @@
+"""Trees of a run in real git repositories, and `llc diff`: whatever state the repository is in."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llc.runtime.trees.git_trees import GitTrees
+from llc.runtime.trees.tree import LARGEST_FILE, NoTree
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+Git = Callable[..., str]
+LOOP = """
+name: l
+initial: check
+agent: stub
+states:
+  check: {action: "test -e ok", evaluate: {type: exit_code}, on_success: done, on_failure: fix}
+  fix: {action: "/fix it", next: check}
+  done: {terminal: true}
+"""
+
+
+@pytest.fixture
+def git(place: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
+    """Runs git in a repository with one commit."""
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "n")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "n@example.org")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=place, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    git("init", "-q", "-b", "main", ".")
+    (place / "src").mkdir()
+    (place / "src/a.txt").write_text("one\n")
+    (place / "b.txt").write_text("".join(f"line {n}\n" for n in range(20)))
+    (place / ".gitignore").write_text("ignored/\n")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    return git
+
+
+@pytest.fixture
+def trees(git: Git, place: Path) -> GitTrees:
+    """A store of trees for that repository, with a first tree."""
+    found = GitTrees.create("trees-of-run", "")
+    (place / ".git/info/exclude").write_text("trees-of-run\n")
+    (place / "trees-of-run/info/exclude").write_text("trees-of-run\n")
+    found.take()
+    return found
+
+
+def changes(trees: GitTrees) -> dict[str, str]:
+    """The letters of the files that changed since the last tree."""
+    return {change.path: change.letter for change in trees.take().changes or ()}
+
+
+def agent(place: Path, script: str) -> None:
+    """Write the loop and its agent, a shell script."""
+    (place / ".loops").mkdir(exist_ok=True)
+    (place / ".loops/l.yaml").write_text(LOOP)
+    (place / ".loops/config.yaml").write_text('agents: {stub: {argv: [./stub, "{prompt}"], output: text}}')
+    (place / "stub").write_text(f"#!/bin/sh\n{script}\n")
+    (place / "stub").chmod(0o755)
+
+
+def user_state(git: Git, place: Path) -> tuple[Any, ...]:
+    """Everything of the user's repository that must not change."""
+    index = place / ".git/index"
+    return (
+        index.read_bytes() if index.exists() else None,
+        git("for-each-ref"),
+        (place / ".git/HEAD").read_text(),
+        sorted(path.name for path in (place / ".git").rglob("*") if path.is_file()),
+    )
+
+
+def test_a_diff_shows_what_a_run_and_a_step_changed(llc: Run, git: Git, place: Path) -> None:
+    """Changed, new, deleted, renamed and binary files; the user's repository stays as it was."""
+    (place / "x.bin").write_bytes(b"\0\1\2")
+    git("add", "-A")
+    git("commit", "-qm", "second")
+    agent(place, "echo two >> src/a.txt; mv b.txt c.txt; rm x.bin; echo new > ok; echo secret > ignored.txt")
+    before = user_state(git, place)
+    assert llc("run", "l").returncode == 0
+    assert user_state(git, place) == before
+    patch = llc("diff")
+    assert patch.returncode == 0
+    assert "rename from b.txt\nrename to c.txt\n" in patch.stdout
+    assert "+two\n" in patch.stdout
+    assert "Binary files a/x.bin and /dev/null differ" in patch.stdout
+    assert llc("diff", "l", "fix").stdout == patch.stdout == llc("diff", "l", "2").stdout
+    assert llc("diff", "l", "i2").stderr == "effect 3 (check) changed no files\n"
+    assert llc("diff", "--name-only").stdout == "c.txt\nignored.txt\nok\nsrc/a.txt\nx.bin\n"
+    assert "src/a.txt   | " in llc("diff", "l", "--stat").stdout
+    told = json.loads(llc("diff", "--json").stdout)
+    assert [(file["status"], file["path"], file["added"], file["removed"]) for file in told["files"]] == [
+        ("R", "c.txt", 0, 0),
+        ("A", "ignored.txt", 1, 0),
+        ("A", "ok", 1, 0),
+        ("M", "src/a.txt", 1, 0),
+        ("D", "x.bin", None, None),
+    ]
+    assert told["files"][0]["from"] == "b.txt"
+    assert told["patch"] == patch.stdout
+
+
+def test_errors_name_the_remedy(llc: Run, git: Git, place: Path) -> None:
+    """No run, no such step, a step before the first agent, a run whose trees are lost."""
+    agent(place, "echo new > ok")
+    assert "nothing was run here yet" in llc("diff").stderr
+    llc("run", "l")
+    assert "there is no effect, iteration or state `nope`" in llc("diff", "l", "nope").stderr
+    refused = llc("diff", "l", "1")
+    assert refused.returncode == 2
+    assert "no trees were recorded for effect 1 (check)" in refused.stderr
+    assert "record_files: all" in refused.stderr
+    assert "exclude each other" in llc("diff", "--stat", "--json").stderr
+    (run,) = (place / ".loops/.history").glob("l-*")
+    subprocess.run(["rm", "-r", str(run / "trees")], check=True)
+    assert "are not there any more" in llc("diff").stderr
+
+
+@pytest.mark.parametrize(("mode", "count"), [("off", 0), ("agents", 4), ("all", 6)])
+def test_record_files_decides_when_trees_are_taken(
+    llc: Run, git: Git, place: Path, mode: str, count: int
+) -> None:
+    agent(place, "echo new > ok")
+    with (place / ".loops/config.yaml").open("a") as file:
+        file.write(f"\nrecord_files: {mode}\n")
+    assert llc("run", "l").returncode == 0
+    (journal,) = (place / ".loops/.history").glob("l-*/*.jsonl")
+    assert sum('"event":"tree"' in line for line in journal.read_text().splitlines()) == count
+
+
+def test_objects_of_the_user_that_a_diff_needs_are_kept(llc: Run, git: Git, place: Path) -> None:
+    """A rewritten history and `git gc` take nothing from the run, nor does a removed repository."""
+    agent(place, "echo two >> src/a.txt; echo new > ok")
+    git("add", "-A")
+    git("commit", "-qm", "second")
+    llc("run", "l")
+    patch = llc("diff").stdout
+    git("checkout", "-q", "--orphan", "other")
+    git("rm", "-rqf", "--cached", "src")
+    git("commit", "-qm", "other")
+    git("branch", "-D", "main")
+    git("reflog", "expire", "--expire=now", "--all")
+    git("gc", "-q", "--prune=now")
+    assert llc("diff").stdout == patch
+    subprocess.run(["rm", "-rf", str(place / ".git")], check=True)
+    assert llc("diff").stdout == patch
+
+
+def test_clean_removes_the_trees(llc: Run, git: Git, place: Path) -> None:
+    agent(place, "echo new > ok")
+    llc("run", "l")
+    assert llc("clean", "l", "--keep", "0").returncode == 0
+    assert not list((place / ".loops/.history").glob("l-*"))
+    assert "nothing was run here yet" in llc("diff").stderr
+
+
+# --- states of a repository -----------------------------------------------------------------------
+
+
+def test_no_commit_yet(place: Path, git: Git) -> None:
+    subprocess.run(["rm", "-rf", str(place / ".git")], check=True)
+    git("init", "-q", ".")
+    trees = GitTrees.create("t", "")
+    (place / "t/info/exclude").write_text("t\n")
+    trees.take()
+    (place / "new").write_text("x")
+    assert changes(trees) == {"new": "A"}
+
+
+def test_a_merge_with_conflicts(trees: GitTrees, git: Git, place: Path) -> None:
+    git("checkout", "-qb", "side")
+    (place / "src/a.txt").write_text("side\n")
+    git("commit", "-qam", "side")
+    git("checkout", "-q", "main")
+    (place / "src/a.txt").write_text("main\n")
+    git("commit", "-qam", "main")
+    merged = subprocess.run(["git", "merge", "side"], cwd=place, capture_output=True)
+    assert merged.returncode == 1
+    during = GitTrees.create("trees-of-run-2", "")
+    (place / "trees-of-run-2/info/exclude").write_text("trees-of-run*\n")
+    before = user_state(git, place)
+    during.take()
+    (place / "src/a.txt").write_text("both\n")
+    assert changes(during) == {"src/a.txt": "M"}
+    assert user_state(git, place) == before
+
+
+@pytest.mark.parametrize("content", [b"", b"DIRC garbage", b"\0" * 500])
+def test_a_damaged_index(git: Git, place: Path, content: bytes) -> None:
+    (place / ".git/index").write_bytes(content)
+    trees = GitTrees.create("t", "")
+    (place / "t/info/exclude").write_text("t\n")
+    trees.take()
+    (place / "src/a.txt").write_text("changed\n")
+    (place / "b.txt").unlink()
+    assert changes(trees) == {"src/a.txt": "M", "b.txt": "D"}
+    assert (place / ".git/index").read_bytes() == content
+
+
+def test_a_split_index(git: Git, place: Path) -> None:
+    git("update-index", "--split-index")
+    trees = GitTrees.create("t", "")
+    (place / "t/info/exclude").write_text("t\n")
+    trees.take()
+    (place / "src/a.txt").write_text("changed\n")
+    assert changes(trees) == {"src/a.txt": "M"}
+
+
+def test_a_change_of_the_same_size_at_the_same_time(trees: GitTrees, git: Git, place: Path) -> None:
+    """The index is copied with its time, so git reads files that changed when it was written."""
+    for number in range(20):
+        (place / "src/a.txt").write_text(f"{number:03}\n")
+        git("add", "-A")
+        (place / "src/a.txt").write_text(f"{number:03}\n"[::-1].strip() + "\n")
+        found = GitTrees.create(f"trees-of-run/t{number}", "")
+        tree = found.take()
+        expected = (place / "src/a.txt").read_text()
+        shown = subprocess.run(
+            ["git", "cat-file", "blob", f"{tree.id}:src/a.txt"],
+            env={**os.environ, "GIT_DIR": found.path},
+            capture_output=True,
+            text=True,
+        )
+        assert shown.stdout == expected
+
+
+def test_links_are_never_followed(trees: GitTrees, git: Git, place: Path, tmp_path: Path) -> None:
+    """A link out of the project is recorded as a link, also where it replaces a folder."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.txt").write_text("outside\n")
+    (place / "link").symlink_to(outside)
+    subprocess.run(["rm", "-r", str(place / "src")], check=True)
+    (place / "src").symlink_to(outside)
+    assert changes(trees) == {"link": "A", "src": "A", "src/a.txt": "D"}
+
+
+def test_a_folder_replaces_a_file_and_the_other_way_round(trees: GitTrees, place: Path) -> None:
+    (place / "b.txt").unlink()
+    (place / "b.txt").mkdir()
+    (place / "b.txt/inner").write_text("x")
+    subprocess.run(["rm", "-r", str(place / "src")], check=True)
+    (place / "src").write_text("x")
+    assert changes(trees) == {"b.txt": "D", "b.txt/inner": "A", "src": "A", "src/a.txt": "D"}
+
+
+def test_strange_names(trees: GitTrees, place: Path) -> None:
+    names = ["line\nbreak", "\x1b[31mred", "--option", ":(top)magic", "*", 'quo"te', "ümlaut", "tab\t"]
+    for name in names:
+        (place / name).write_text("x\n")
+    Path(os.fsdecode(os.fsencode(place) + b"/raw-\xff")).write_text("x\n")
+    assert changes(trees) == dict.fromkeys([*names, "raw-\udcff"], "A")
+
+
+def test_special_files_and_nested_repositories_are_left_out(trees: GitTrees, place: Path) -> None:
+    os.mkfifo(place / "fifo")
+    (place / "b.txt").unlink()
+    os.mkfifo(place / "b.txt")
+    subprocess.run(["git", "init", "-q", "nested"], cwd=place, check=True)
+    (place / "nested/file").write_text("x")
+    tree = trees.take()
+    assert [tuple(change) for change in tree.changes or ()] == [("D", "b.txt")]
+    assert tree.left_out == (("nested/", "repository"),)
+
+
+def test_a_large_file_is_recorded_by_size_and_time(trees: GitTrees, place: Path) -> None:
+    """200 MB are neither read nor stored; a change of it is seen."""
+    with (place / "large").open("wb") as file:
+        file.truncate(200_000_000)
+    first = trees.take()
+    assert [tuple(change) for change in first.changes or ()] == [("A", "large")]
+    assert first.left_out == (("large", "large"),)
+    assert changes(trees) == {}
+    with (place / "large").open("r+b") as file:
+        file.truncate(LARGEST_FILE + 1)
+    last = trees.take()
+    assert [tuple(change) for change in last.changes or ()] == [("M", "large")]
+    assert b"-[llc: large file, content not recorded: 200000000 bytes" in trees.diff(first.id, last.id)
+    assert (
+        sum(path.stat().st_size for path in (place / "trees-of-run").rglob("*") if path.is_file()) < 100_000
+    )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read every file")
+def test_an_unreadable_file(trees: GitTrees, place: Path) -> None:
+    (place / "closed").write_text("x")
+    (place / "closed").chmod(0)
+    tree = trees.take()
+    assert tree.left_out == (("closed", "unreadable"),)
+
+
+def test_no_program_of_the_project_is_started(git: Git, place: Path) -> None:
+    """Hooks, filters, diff drivers and monitors of the user's configuration and attributes."""
+    alarm = place / "alarm"
+    alarm.write_text(f"#!/bin/sh\ntouch {place}/started\ncat\n")
+    alarm.chmod(0o755)
+    for name in ("post-index-change", "pre-commit", "reference-transaction"):
+        hook = place / ".git/hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(alarm.read_text())
+        hook.chmod(0o755)
+    (place / ".gitattributes").write_text("*.txt filter=f diff=f\n")
+    for key in ("filter.f.clean", "filter.f.smudge", "diff.f.command", "diff.f.textconv", "core.fsmonitor"):
+        git("config", key, str(alarm))
+    git("config", "filter.f.required", "true")
+    trees = GitTrees.create("t", "")
+    (place / "t/info/exclude").write_text("t\n")
+    first = trees.take()
+    (place / "src/a.txt").write_text("changed\n")
+    last = trees.take()
+    assert b"+changed" in trees.diff(first.id, last.id)
+    assert not (place / "started").exists()
+
+
+def test_a_submodule_is_recorded_by_its_commit(git: Git, place: Path, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "sub"], cwd=tmp_path, check=True)
+    commit = ["git", "commit", "-q", "--allow-empty", "-m"]
+    subprocess.run([*commit, "one"], cwd=tmp_path / "sub", check=True)
+    git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(tmp_path / "sub"), "sub")
+    git("commit", "-qm", "sub")
+    trees = GitTrees.create("t", "")
+    (place / "t/info/exclude").write_text("t\n")
+    trees.take()
+    subprocess.run([*commit, "two"], cwd=place / "sub", check=True)
+    assert changes(trees) == {"sub": "M"}
+
+
+def test_a_sparse_checkout(git: Git, place: Path) -> None:
+    """Files outside of it are in no difference."""
+    git("sparse-checkout", "set", "--cone", "src")
+    (place / "other").mkdir()
+    trees = GitTrees.create("t", "")
+    (place / "t/info/exclude").write_text("t\n")
+    trees.take()
+    (place / "src/a.txt").write_text("changed\n")
+    assert changes(trees) == {"src/a.txt": "M"}
+
+
+def test_a_repository_with_sha256(place: Path, git: Git) -> None:
+    subprocess.run(["rm", "-rf", str(place / ".git")], check=True)
+    git("init", "-q", "--object-format=sha256", ".")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    trees = GitTrees.create("t", "")
+    (place / "t/info/exclude").write_text("t\n")
+    first = trees.take()
+    (place / "src/a.txt").write_text("changed\n")
+    (place / "b.txt").unlink()
+    last = trees.take()
+    assert len(last.id) == 64
+    assert b"+changed" in trees.diff(first.id, last.id)
+
+
+def test_without_git_or_a_repository_there_is_no_git_tree(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(NoTree, match="not a git repository"):
+        GitTrees.create("t", "")
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
+    with pytest.raises(NoTree, match="git is not installed"):
+        GitTrees.create("t", "")
