@@ -91,6 +91,14 @@ def complete_answer(args: list[str], incomplete: str) -> list[str]:
     return _starting(choices, incomplete)
 
 
+def complete_step(args: list[str], incomplete: str) -> list[str]:
+    """The states of a run that have trees."""
+    from ..inspection import file_changes
+
+    states = file_changes.states_with_trees(args[0]) if args else []
+    return _starting(states, incomplete)
+
+
 def _starting(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 

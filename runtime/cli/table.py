@@ -79,7 +79,7 @@ PARAMETERS: dict[str, Any] = {
     'verbose:logs': ('verbose', ('--verbose', '-v'), 'flag', 'Show the whole of each output.'),
     'json:logs': ('json', ('--json',), 'flag', 'Write the events as JSON, one per line.'),
     'target:diff': ('target', (), 'text', "A run's id or folder, or a loop's name for its last run; absent: the last run.", '[RUN|LOOP]', 'completers:complete_any_run'),
-    'step': ('step', (), 'text', "Only this step: an effect's number, iN or a state.", '[STEP]'),
+    'step': ('step', (), 'text', "Only this step: an effect's number, iN or a state.", '[STEP]', 'completers:complete_step'),
     'stat': ('stat', ('--stat',), 'flag', 'Only the number of changed lines per file.'),
     'name_only': ('name_only', ('--name-only',), 'flag', 'Only the names of changed files.'),
     'target:history': ('target', (), 'text', "A loop's name, or a run's id; by default all finished runs.", '[RUN|LOOP]', 'completers:complete_any_run'),

@@ -18,6 +18,7 @@ from .completers import complete_question as complete_question
 from .completers import complete_ready_loop as complete_ready_loop
 from .completers import complete_run as complete_run
 from .completers import complete_server as complete_server
+from .completers import complete_step as complete_step
 from .completers import complete_tool as complete_tool
 
 # In the order of the help; options without a heading are before all.

@@ -21,6 +21,7 @@ from ..journal.events import EffectFinished, EffectStarted, StateEnter, TreeTake
 from ..journal.run_folder import RunFolder
 from ..runs.follower import Follower
 from ..runs.locks import unfinished
+from ..runs.lookup import find_run_folder
 from ..runs.runs import HOW_TO_BEGIN, runs_in
 from ..trees.recorder import FOLDER
 from ..trees.stores import open_recorded
@@ -115,6 +116,15 @@ def chosen(steps: dict[int, Step], word: str | None, run: RunFolder) -> list[Ste
         f"there is no effect, iteration or state `{word}` in {run.id}",
         f"it has {len(steps)} effects; `i3` is the third iteration{states}",
     )
+
+
+def states_with_trees(target: str) -> list[str]:
+    """The states of a run whose steps can be shown, for completion."""
+    try:
+        steps = steps_of(find_run_folder(target))
+    except UserError:
+        return []
+    return list(dict.fromkeys(step.state for step in steps.values() if step.state and any(step.trees)))
 
 
 class Changes:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from .git_trees import GitTrees
-
 # Seconds for which a tree is that of the next effect too.
 _FRESH = 0.05
 # Changes that an event names at most.
@@ -41,7 +39,7 @@ class TreeRecorder:
         self._are_tasks_agents = are_tasks_agents
         # None until the first effect that may change files.
         self._is_active: bool | None = None
-        self._store: GitTrees | None = None
+        self._store: Any = None
         self._problem: str | None = None
         self._lock = threads.Lock()
         self._taken: TreeTaken | None = None
@@ -91,19 +89,12 @@ class TreeRecorder:
         if context.on_event is None:
             return
         with self._lock:
-            beside = sorted(self._beside[seq])
             taken = self._taken
             if when == "before" and taken is not None and clock.monotonic() < self._fresh_until:
                 event = TreeTaken(seq=seq, when=when, store=taken.store, tree=taken.tree, duration_ms=0)
             else:
                 event = self._taken = self._event(when, seq, context)
                 self._fresh_until = clock.monotonic() + _FRESH
-            if when == "after":
-                if beside:
-                    event.wire["beside"] = beside
-                runs = self._other_runs(context)
-                if runs:
-                    event.wire["runs"] = runs
             context.on_event(event)
 
     def _event(self, when: str, seq: int, context: Context) -> TreeTaken:
@@ -119,7 +110,8 @@ class TreeRecorder:
         if tree is None:
             return TreeTaken(seq=seq, when=when, store="", tree=None, reason=self._problem, duration_ms=took)
         changes: Any = ABSENT
-        if when == "after" and tree.changes is not None:
+        is_after = when == "after"
+        if is_after and tree.changes is not None:
             changes = [[change.letter, change.path] for change in tree.changes[:MOST_CHANGES]]
         return TreeTaken(
             seq=seq,
@@ -128,11 +120,13 @@ class TreeRecorder:
             tree=tree.id,
             changes=changes,
             changed=ABSENT if changes is ABSENT else len(tree.changes or ()),
+            beside=(is_after and sorted(self._beside[seq])) or ABSENT,
+            runs=(is_after and self._other_runs(context)) or ABSENT,
             left_out=[list(entry) for entry in tree.left_out[:MOST_CHANGES]] or ABSENT,
             duration_ms=took,
         )
 
-    def _open(self, context: Context) -> GitTrees:
+    def _open(self, context: Context) -> Any:
         if self._store is None:
             assert context.folder is not None
             module = import_module(f"{__package__}.stores")

@@ -26,7 +26,11 @@ def diff(
     ] = None,
     step: Annotated[
         str | None,
-        typer.Argument(help="Only this step: an effect's number, iN or a state.", metavar="[STEP]"),
+        typer.Argument(
+            help="Only this step: an effect's number, iN or a state.",
+            metavar="[STEP]",
+            autocompletion=shared.complete_step,
+        ),
     ] = None,
     stat: Annotated[bool, typer.Option("--stat", help="Only the number of changed lines per file.")] = False,
     name_only: Annotated[bool, typer.Option("--name-only", help="Only the names of changed files.")] = False,
