@@ -18,22 +18,11 @@ from ..source.document import Document
 from ..source.schema import MAX_NAME, fields_of
 from ..template.template import parse
 from .evaluator_checks import jq_problem, regex_problem, schema_problems, schema_verdicts
+from .evaluator_schema import DEFAULT_VERDICTS, Answer, ExitCode, LlmStructured, OutputContains, OutputJson
 from .foreign_keys import explain_key
 from .graph import Graph
 from .project_checks import is_judged_by_model
-from .schema import (
-    CURRENT,
-    DEFAULT_MODEL_TEXT,
-    DEFAULT_VERDICTS,
-    FAILURE_NAMES,
-    Answer,
-    ExitCode,
-    LlmStructured,
-    Loop,
-    OutputContains,
-    OutputJson,
-    StateSpec,
-)
+from .schema import CURRENT, DEFAULT_MODEL_TEXT, FAILURE_NAMES, Loop, StateSpec
 from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
 
 _SPECIAL_KEYS = (*(key for key in fields_of(StateSpec) if key.startswith("on_")), "on_yes", "on_no")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from ...ir.diagnostics import Diagnostic
-from .schema import LlmStructured, schema_for
+from .evaluator_schema import LlmStructured, schema_for
 
 
 def jq_problem(text: str) -> str | None:

@@ -13,7 +13,8 @@ import attrs
 
 from ..source.schema import Spec, Type, fields_of
 from ..source.yaml_writer import Word, entry
-from .schema import Evaluator, Loop
+from .evaluator_schema import Evaluator
+from .schema import Loop
 
 _LOOP_KEYS = ("name", "description", "initial", "scope", "context", "llm", "agent", "budget", "states")
 

@@ -30,7 +30,8 @@ from ..source.schema import (
     of,
     optional,
 )
-from .schema import Convergence, ExitCode, Loop, LoopSettings, StateSpec
+from .evaluator_schema import Convergence, ExitCode
+from .schema import Loop, LoopSettings, StateSpec
 
 
 @frozen(kw_only=True)

@@ -18,8 +18,9 @@ from ..source.document import Document, Mapping, Node, Refused, Scalar
 from ..source.schema import Field, Spec, Type, fields_of
 from ..source.schema_reader import BAD, Bad, SchemaReader, describe, is_empty
 from ..source.yaml_tree import read_document
+from .evaluator_schema import EVALUATORS
 from .foreign_keys import action_type_of, explain_key
-from .schema import EVALUATORS, Loop, LoopSettings, StateSpec
+from .schema import Loop, LoopSettings, StateSpec
 
 if TYPE_CHECKING:
     from .paradigms import Constraint, InvariantsSpec, LoopSpec

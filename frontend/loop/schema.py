@@ -1,27 +1,25 @@
-"""Schema of a loop: settings, evaluators and states, one class per block (`source.schema`).
+"""Schema of a loop: settings and states, one class per block (`source.schema`).
 
-The keys of the other paradigms are in `paradigms`, which a loop of states need not load. Must not
-be in here: YAML, templates, checks across fields.
+Evaluators are in `evaluator_schema`; the keys of the other paradigms in `paradigms`, which a loop of states
+need not load. Must not be in here: YAML, templates, checks across fields.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, get_args
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import attrs
 
-from ...ir.effects import CANNOT_JUDGE, PERMISSIONS
+from ...ir.effects import PERMISSIONS
 from ...ir.records import frozen
 from ..source.schema import (
     ARGUMENTS,
     BOOLEAN,
     COUNT,
     DURATION,
-    EXIT_CODES,
     JSON,
-    MEASURE,
     NAME,
     PAUSE,
     TARGET,
@@ -34,6 +32,7 @@ from ..source.schema import (
     of,
     optional,
 )
+from .evaluator_schema import EVALUATORS, Answer, AnyEvaluator, ExitCode, LlmStructured, NamedEvaluator
 
 DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
 CURRENT = "$current"
@@ -80,174 +79,6 @@ class Budget(Spec):
         """What is bounded, by unit."""
         given = {"usd": self.usd, "tokens": self.tokens, "calls": self.calls, "seconds": self.seconds}
         return {unit: bound for unit, bound in given.items() if bound is not None}
-
-
-# --- evaluators -------------------------------------------------------------------------------
-
-
-@frozen(kw_only=True)
-class Evaluator(Spec):
-    """How an action's result becomes a verdict; `type` says which class it is."""
-
-    noun: ClassVar[str] = "evaluator"
-    type: ClassVar[str] = ""
-    # What it can say apart from `error`; None: whatever a schema allows.
-    verdicts: ClassVar[tuple[str, ...] | None] = ("success", "failure")
-    details: ClassVar[tuple[str, ...]] = ()
-
-    source: str | None = optional(TEMPLATE, "What to judge instead of this state's own output.")
-
-
-@frozen(kw_only=True)
-class OutputEvaluator(Evaluator):
-    """An evaluator that reads output, and so must know a crash from an answer."""
-
-    ignore_exit: bool = optional(
-        BOOLEAN, "Judge the output even of a command that crashed (126, 127, a signal).", False
-    )
-
-
-@frozen(kw_only=True)
-class ExitCode(Evaluator):
-    """The exit code says it; what shell commands get by default."""
-
-    type: ClassVar[str] = "exit_code"
-    details: ClassVar[tuple[str, ...]] = ("exit_code",)
-
-    success: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `success`; absent: `[0]`.")
-    failure: tuple[int, ...] | None = optional(EXIT_CODES, "Exit codes that mean `failure`; absent: `[1]`.")
-
-
-@frozen(kw_only=True)
-class OutputNumeric(OutputEvaluator):
-    """The output is a number, compared with a target."""
-
-    type: ClassVar[str] = "output_numeric"
-    details: ClassVar[tuple[str, ...]] = ("value", "target", "operator")
-
-    operator: str = attrs.field(metadata=of(choice("eq", "ne", "lt", "le", "gt", "ge"), "The comparison."))
-    target: int | float | str = attrs.field(metadata=of(MEASURE, "What to compare with."))
-
-
-@frozen(kw_only=True)
-class OutputJson(OutputEvaluator):
-    """The output is JSON; a jq expression takes a value from it, compared with a target."""
-
-    type: ClassVar[str] = "output_json"
-    details: ClassVar[tuple[str, ...]] = ("value", "path", "target", "operator")
-
-    path: str = attrs.field(metadata=of(TEMPLATE, "A jq expression; the first value it gives counts."))
-    operator: str = optional(
-        choice("eq", "ne", "lt", "le", "gt", "ge"), "The comparison; order needs numbers.", "eq"
-    )
-    target: Any = attrs.field(metadata=of(JSON, "What to compare with: any JSON value or a template."))
-
-
-@frozen(kw_only=True)
-class OutputContains(OutputEvaluator):
-    """The output contains a text or matches an expression."""
-
-    type: ClassVar[str] = "output_contains"
-    details: ClassVar[tuple[str, ...]] = ("matched", "pattern")
-
-    pattern: str = attrs.field(metadata=of(TEMPLATE, "A substring or an RE2 regular expression."))
-    negate: bool = optional(BOOLEAN, "`success` when the pattern is not found.", False)
-    match: str = optional(
-        choice("auto", "substring", "regex"), "What the pattern is; `auto` takes it as either.", "auto"
-    )
-
-
-@frozen(kw_only=True)
-class Convergence(OutputEvaluator):
-    """The output is a measurement, compared with a target and the measurement before."""
-
-    type: ClassVar[str] = "convergence"
-    verdicts: ClassVar[tuple[str, ...] | None] = ("target", "progress", "stall")
-    details: ClassVar[tuple[str, ...]] = ("current", "previous", "target", "delta")
-
-    target: int | float | str = attrs.field(metadata=of(MEASURE, "The value to reach."))
-    tolerance: int | float | str = optional(Type("measure", least=0), "How near counts as reached.", 0)
-    previous: int | float | str | None = optional(
-        MEASURE, "The measurement before; absent: the last one this state made."
-    )
-    direction: str = optional(choice("minimize", "maximize"), "Which way is progress.", "minimize")
-
-
-@frozen(kw_only=True)
-class LlmStructured(Evaluator):
-    """A model reads the output and gives a verdict; what slash commands get by default."""
-
-    type: ClassVar[str] = "llm_structured"
-    verdicts: ClassVar[tuple[str, ...] | None] = None
-    details: ClassVar[tuple[str, ...]] = ("confidence", "confident", "reason", "raw", "error", "message")
-
-    prompt: str | None = optional(TEMPLATE, "The question; absent: whether the action succeeded.")
-    schema: dict[str, Any] | None = optional(
-        Type("map", JSON), "JSON Schema of the answer, an object with a `verdict`."
-    )
-    min_confidence: float = optional(
-        Type("number", least=0, most=1), "From which confidence on a verdict is confident.", 0.5
-    )
-    uncertain_suffix: bool = optional(
-        BOOLEAN, "Whether a verdict below it gets `_uncertain` appended.", False
-    )
-
-
-DEFAULT_VERDICTS = ("success", "failure", "blocked", "partial")
-DEFAULT_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "verdict": {
-            "type": "string",
-            "enum": list(DEFAULT_VERDICTS),
-            "description": (
-                "- success: The action completed its goal\n"
-                "- failure: The action failed, should retry\n"
-                "- blocked: Cannot proceed without external help\n"
-                "- partial: Made progress but not complete\n"
-            ),
-        },
-        "confidence": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "description": "Confidence in this verdict (0-1)",
-        },
-        "reason": {"type": "string", "description": "Brief explanation"},
-    },
-    "required": ["verdict", "confidence", "reason"],
-}
-
-
-def schema_for(evaluator: LlmStructured, verdicts: Collection[str]) -> dict[str, Any]:
-    """The JSON Schema of the model's answer, with `cannot_judge` where `verdicts`, those routed, has it."""
-    if evaluator.schema is not None or CANNOT_JUDGE not in verdicts:
-        return evaluator.schema or DEFAULT_SCHEMA
-    verdict = DEFAULT_SCHEMA["properties"]["verdict"]
-    told = f"{verdict['description']}- {CANNOT_JUDGE}: The output does not show whether it succeeded\n"
-    wider = {**verdict, "enum": [*DEFAULT_VERDICTS, CANNOT_JUDGE], "description": told}
-    return {**DEFAULT_SCHEMA, "properties": {**DEFAULT_SCHEMA["properties"], "verdict": wider}}
-
-
-DEFAULT_PROMPT = "Evaluate whether this action succeeded based on its output."
-
-
-@frozen(kw_only=True)
-class Answer(Evaluator):
-    """The answer to a question is the verdict where it is one of `choices`, else it is `success`.
-
-    What states that ask get by default; it cannot be named.
-    """
-
-    type: ClassVar[str] = "answer"
-    verdicts: ClassVar[tuple[str, ...] | None] = ("success",)
-    details: ClassVar[tuple[str, ...]] = ("answer", "by")
-
-
-NamedEvaluator = ExitCode | OutputNumeric | OutputJson | OutputContains | Convergence | LlmStructured
-AnyEvaluator = NamedEvaluator | Answer
-
-EVALUATORS: dict[str, type[Evaluator]] = {cls.type: cls for cls in get_args(NamedEvaluator)}
 
 
 # --- states -----------------------------------------------------------------------------------

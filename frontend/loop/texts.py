@@ -14,7 +14,8 @@ from ...ir.spans import Span
 from ..source.schema import fields_of
 from ..template.nodes import Template
 from ..template.template import parse
-from .schema import Evaluator, Loop, StateSpec
+from .evaluator_schema import Evaluator
+from .schema import Loop, StateSpec
 
 # The span of a part of a text, given the span of the text, the text, and two offsets (`Document.within`).
 Within = Callable[[Span | None, str, int, int], Span | None]

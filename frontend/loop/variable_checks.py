@@ -17,8 +17,9 @@ from ..source.document import Document
 from ..source.schema import fields_of
 from ..template.nodes import NAMESPACES, Constant, Problem, Template, Variable, text_of
 from ..template.template import parse
+from .evaluator_schema import EVALUATORS
 from .graph import Graph
-from .schema import EVALUATORS, Loop, StateSpec
+from .schema import Loop, StateSpec
 from .texts import argument_key, argument_texts, template_of, texts_of_evaluator
 
 DETAILS = sorted(

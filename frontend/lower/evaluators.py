@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from ...ir.builder import expr, freeze, prim, record, store
 from ...ir.nodes import Const, Expr, Slot
-from ..loop.schema import (
+from ..loop.evaluator_schema import (
     DEFAULT_PROMPT,
     Answer,
     Convergence,
@@ -19,9 +19,9 @@ from ..loop.schema import (
     OutputContains,
     OutputJson,
     OutputNumeric,
-    StateSpec,
     schema_for,
 )
+from ..loop.schema import StateSpec
 from . import templates
 from .budgets import check_budget, spend
 from .chain import Chain

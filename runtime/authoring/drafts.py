@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...frontend.compile import Compiled
+from ...frontend.loop.evaluator_schema import EVALUATORS
 from ...frontend.loop.paradigms import PARADIGMS, slug
-from ...frontend.loop.schema import EVALUATORS, LoopSettings, StateSpec
+from ...frontend.loop.schema import LoopSettings, StateSpec
 from ...frontend.source.schema import Spec, fields_of
 from ...frontend.source.yaml_writer import Word, bare, entry
 from ..host import files

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llc.frontend.loop.checks import check
+from llc.frontend.loop.evaluator_schema import EVALUATORS
 from llc.frontend.loop.fsm_printer import print_fsm
 from llc.frontend.loop.paradigms import PARADIGMS, to_fsm
 from llc.frontend.loop.reader import read_loop
-from llc.frontend.loop.schema import EVALUATORS, LoopSettings, StateSpec
+from llc.frontend.loop.schema import LoopSettings, StateSpec
 from llc.frontend.source.files import text_source
 from llc.frontend.source.schema import fields_of
 from llc.ir.diagnostics import render_all

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from llc.frontend.loop.evaluator_schema import EVALUATORS
 from llc.frontend.loop.json_schema import json_schema
 from llc.frontend.loop.paradigms import PARADIGMS
 from llc.frontend.loop.reader import read_loop
-from llc.frontend.loop.schema import EVALUATORS, StateSpec
+from llc.frontend.loop.schema import StateSpec
 from llc.frontend.source.files import text_source
 from llc.frontend.source.schema import fields_of
 from llc.frontend.source.yaml_tree import read_document

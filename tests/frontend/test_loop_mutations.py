@@ -19,8 +19,9 @@ import pytest
 import yaml
 
 from llc.frontend.compile import compile_text
+from llc.frontend.loop.evaluator_schema import EVALUATORS
 from llc.frontend.loop.paradigms import PARADIGMS
-from llc.frontend.loop.schema import EVALUATORS, LoopSettings, StateSpec
+from llc.frontend.loop.schema import LoopSettings, StateSpec
 from llc.frontend.source.schema import fields_of
 from llc.ir.compile_options import CompileOptions
 from llc.ir.diagnostics import CompileError, render_all

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from llc.frontend.loop.evaluator_schema import Convergence, ExitCode, OutputJson
 from llc.frontend.loop.paradigms import GoalSpec, LoopSpec
 from llc.frontend.loop.reader import read_loop
-from llc.frontend.loop.schema import Convergence, ExitCode, Loop, OutputJson, StateSpec, is_slash_command
+from llc.frontend.loop.schema import Loop, StateSpec, is_slash_command
 from llc.frontend.source.files import text_source
 from llc.ir.diagnostics import Diagnostic
 

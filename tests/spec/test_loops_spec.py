@@ -10,9 +10,10 @@ from spec.blocks import text_of
 from spec.tables import compare, keys
 
 from llc.frontend.compile import compile_text
-from llc.frontend.loop import paradigms, schema
+from llc.frontend.loop import evaluator_schema, paradigms, schema
+from llc.frontend.loop.evaluator_schema import Evaluator
 from llc.frontend.loop.fsm_printer import print_fsm
-from llc.frontend.loop.schema import Evaluator, LoopSettings
+from llc.frontend.loop.schema import LoopSettings
 
 ROOT = Path(__file__).parents[2]
 TEXT = text_of("loops.md")
@@ -33,8 +34,9 @@ def test_tables_are_printed_from_the_schema(update: bool) -> None:
     """The tables of keys are those of the classes."""
 
     def lines_of(name: str) -> list[str]:
-        cls = getattr(schema, name, None) or getattr(paradigms, name)
-        shared = (LoopSettings, schema.OutputEvaluator, Evaluator)
+        homes = (schema, evaluator_schema, paradigms)
+        cls = next(getattr(home, name) for home in homes if hasattr(home, name))
+        shared = (LoopSettings, evaluator_schema.OutputEvaluator, Evaluator)
         return keys(cls, next((base for base in shared if issubclass(cls, base) and cls is not base), None))
 
     compare("loops.md", lines_of, update)
