@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+import tempfile
 
 import pytest
 
 from llc.runtime.cli import entry
 
 
-def run_llc(
-    patch: pytest.MonkeyPatch, folder: Path, *words: str, program: str = "llc", **env: str
-) -> subprocess.CompletedProcess[str]:
-    """What the program prints with these arguments, and its exit code; its streams are files in `folder`."""
-    streams = [folder / "stdout", folder / "stderr"]
-    with patch.context() as own, streams[0].open("w") as out, streams[1].open("w") as err:
-        own.setattr(sys, "argv", [program, *words])
-        own.setattr(sys, "stdout", out)
-        own.setattr(sys, "stderr", err)
+def run_llc(*words: str, program: str = "llc", **env: str) -> subprocess.CompletedProcess[str]:
+    """What the program prints with these arguments, and its exit code; its streams are files."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as err,
+    ):
+        patch.setattr(sys, "argv", [program, *words])
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
         for name, value in env.items():
-            own.setenv(name, value)
+            patch.setenv(name, value)
         code = entry.main() if program == "llc" else entry.main_ll_loop()
-    shown = [path.read_text() for path in streams]
-    for path in streams:
-        path.unlink()
+        shown = []
+        for stream in (out, err):
+            stream.flush()
+            stream.seek(0)
+            shown.append(stream.read())
     return subprocess.CompletedProcess(words, code, *shown)

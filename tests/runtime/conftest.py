@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from in_process import run_llc
 
 from llc.runtime.effects.world import World
 from llc.runtime.host.effect_context import Context, Interrupt
@@ -49,14 +50,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def llc(place: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs llc there as a process of its own."""
-
-    def llc(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
-        )
-
-    return llc
+    """Runs llc there, in this process."""
+    return run_llc
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from golden_cases import CASES, run_world, worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_process import run_llc
 
 from llc.ir.diagnostics import CompileError
 from llc.runtime.journal import codec
@@ -46,16 +46,7 @@ def llc(place: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     for name in ("NO_COLOR", "FORCE_COLOR", "LLC_LLM_MODEL"):
         monkeypatch.delenv(name, raising=False)
 
-    def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, **env},
-        )
-
-    return llc
+    return run_llc
 
 
 def case_of(llc: Llc, project: Path, name: str = "fix", text: str | None = None, *words: str) -> str:

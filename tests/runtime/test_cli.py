@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import os
@@ -60,7 +59,7 @@ def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     for name in ("NO_COLOR", "FORCE_COLOR", "LLC_LLM_MODEL"):
         monkeypatch.delenv(name, raising=False)
 
-    return functools.partial(run_llc, monkeypatch, tmp_path)
+    return run_llc
 
 
 def process(*words: str, **given: Any) -> subprocess.CompletedProcess[str]:

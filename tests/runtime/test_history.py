@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import subprocess
@@ -57,7 +56,7 @@ def llc(place: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     (place / ".loops" / "asks.yaml").write_text(ASKS)
     (place / "world.yaml").write_text(ASKS_WORLD)
 
-    return functools.partial(run_llc, monkeypatch, place)
+    return run_llc
 
 
 def past(name: str, seconds: float, root: str = "") -> RunFolder:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_process import run_llc
 from joint_programs import FIX, World, drive, program_of, write
 
 from llc.runtime.host.effect_context import Interrupt
@@ -65,8 +66,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def llc(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False)
+llc = run_llc
 
 
 def events(project: Path, name: str) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -66,7 +65,7 @@ def project(place: Path) -> Iterator[Path]:
 def llc(project: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     """Run llc here, with files as its streams."""
 
-    return functools.partial(run_llc, monkeypatch, project)
+    return run_llc
 
 
 def wait_for(condition: Callable[[], Any]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from in_process import run_llc
 
 from llc.runtime.host import secrets as masking
 from llc.runtime.host.errors import UserError
@@ -299,7 +300,7 @@ def test_a_hostile_name_stays_inside(
 def test_a_hostile_target_is_an_unknown_run(project: Path, target: str) -> None:
     """Verbs that take a run refuse what names none, in a readable line."""
     for verb in ("status", "logs", "attach", "stop"):
-        done = llc(verb, "--", target)
+        done = run_llc(verb, "--", target)
         assert done.returncode == 2
         assert "error[" in done.stderr
         assert "\x1b" not in done.stderr

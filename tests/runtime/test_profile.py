@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import subprocess
@@ -81,7 +80,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def llc(project: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     """Run llc in the project, with files as its streams."""
 
-    return functools.partial(run_llc, monkeypatch, project)
+    return run_llc
 
 
 def shares(told: dict[str, Any]) -> float:

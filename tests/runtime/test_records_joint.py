@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from in_process import run_llc
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -61,11 +61,7 @@ def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
-    def llc(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
-        )
-
+    llc = run_llc
     done = llc("run", "release", "--script", "world.yaml", "--record", "release", "--quiet")
     assert done.returncode == 0, done.stderr
     return llc

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from in_process import run_llc
 
 from llc.ir.effects import UNITS
 from llc.runtime.host.errors import UserError
@@ -43,9 +43,7 @@ def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages_server: Any, a
     def llc(*words: str) -> subprocess.CompletedProcess[str]:
         if words[0] == "scripted":
             words = ("run", *words[1:], "--script", "world.yaml")
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
-        )
+        return run_llc(*words)
 
     return llc
 

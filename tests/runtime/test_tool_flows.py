@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_process import run_llc
 
 import llc as package
 from llc.runtime.effects.script_reader import load_world
@@ -43,12 +44,7 @@ def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     for name in ("NO_COLOR", "FORCE_COLOR", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
 
-    def llc(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False
-        )
-
-    return llc
+    return run_llc
 
 
 def value(done: subprocess.CompletedProcess[str]) -> Any:
