@@ -269,8 +269,8 @@ ROWS = (
     ),
     _row(
         "judge_numeric",
-        "text operator target",
-        "`output_numeric`: a text read as a number, compared with a target.",
+        "text operator target stderr?",
+        "`output_numeric`: the number of an output, compared with a target.",
     ),
     _row(
         "judge_contains",
@@ -284,7 +284,7 @@ ROWS = (
     ),
     _row(
         "judge_convergence",
-        "text target tolerance previous last direction",
+        "text target tolerance previous last direction stderr?",
         "`convergence`: a measurement against target and predecessor.",
     ),
     _row(

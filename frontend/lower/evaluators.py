@@ -90,6 +90,10 @@ class Evaluation:
             return self.field("source")
         return prim("get", Slot("last"), "output")
 
+    def stderr(self) -> list[Expr]:
+        """What the command said whose output is evaluated, for the message where the output is no number."""
+        return [prim("get", Slot("last"), "stderr")] if self.sees_exit and not self.evaluator.source else []
+
     def prepared(self, *operands: Expr) -> None:
         """Ask the host for what the operands read, before the judging state uses them."""
         self.context.prepare(self.chain, self.state, "judge", self.needs)
@@ -122,7 +126,8 @@ class Evaluation:
     def numeric(self, evaluator: OutputNumeric) -> Expr:
         subject, target = self.subject(), self.field("target")
         self.prepared(subject, target)
-        return self.unless_crashed(prim("judge_numeric", subject, evaluator.operator, target))
+        result = prim("judge_numeric", subject, evaluator.operator, target, *self.stderr())
+        return self.unless_crashed(result)
 
     def contains(self, evaluator: OutputContains) -> Expr:
         subject, pattern = self.subject(), self.field("pattern")
@@ -162,9 +167,8 @@ class Evaluation:
             previous = self.field("previous", lenient=True)
         self.prepared(subject, target, tolerance, previous)
         measured = Slot(f"measured.{self.state.name}")
-        return self.unless_crashed(
-            prim("judge_convergence", subject, target, tolerance, previous, measured, evaluator.direction)
-        )
+        operands = (subject, target, tolerance, previous, measured, evaluator.direction)
+        return self.unless_crashed(prim("judge_convergence", *operands, *self.stderr()))
 
     def model(self, evaluator: LlmStructured) -> Expr:
         context, state, chain = self.context, self.state, self.chain

@@ -186,6 +186,38 @@ def test_numeric_without_a_number_is_an_error() -> None:
     assert judge("numeric", "5", "le", "five")[1]["message"] == 'the target is not a number: "five"'
 
 
+@pytest.mark.parametrize(
+    ("output", "value"),
+    [
+        ("0\n0\n", 0),  # grep -c x || echo 0
+        ("Found 3 errors in 2 files\n3\n \n", 3),
+        ("a\r\n-2.5\r\n", -2.5),
+        ("3\nFound 3 errors\n", None),
+        ("1 2", None),
+        ("x\n1 2\n", None),
+        ("x\n" + "9" * 1001, None),
+        ("", None),
+        ("\n\n", None),
+    ],
+)
+def test_the_number_of_an_output_is_its_last_line(output: str, value: float | None) -> None:
+    """The last line that is not blank, if it holds a number and nothing else."""
+    verdict, details = judge("numeric", output, "eq", 0 if value is None else value)
+    assert (verdict, details["value"]) == ("error" if value is None else "success", value)
+    verdict, details = judge("convergence", output, 0, 0, None, None, "minimize")
+    assert details["current"] == value
+    assert judge("convergence", "7", 0, 0, output, None, "minimize")[1]["previous"] == value
+
+
+def test_without_a_number_the_message_has_what_the_command_said() -> None:
+    """The last line of its error output explains why there is none."""
+    said = "warning\njq: error (at <stdin>:1): Cannot index array with string\n"
+    expected = 'the output is not a number: "" (jq: error (at <stdin>:1): Cannot index array with string)'
+    assert judge("numeric", "", "eq", 0, said)[1]["message"] == expected
+    assert judge("convergence", "", 0, 0, None, None, "minimize", said)[1]["message"] == expected
+    assert judge("numeric", "5", "eq", "x", said)[1]["message"] == 'the target is not a number: "x"'
+
+
 def test_an_unknown_operator_is_a_fault() -> None:
     """The frontend never lets one through."""
     with pytest.raises(PrimitiveFault):

@@ -76,8 +76,17 @@ def number_in(value: Value) -> int | float | None:
     return value
 
 
-def _not_a_number(what: str, value: Value) -> str:
-    return f"{what} is not a number: {show(value)}"
+def measured_in(output: Value) -> int | float | None:
+    """The number that an output is, or its last line that is not blank; None where that is none."""
+    value = number_in(output)
+    if value is not None or not isinstance(output, str):
+        return value
+    return number_in(output.rstrip().rpartition("\n")[2])
+
+
+def _not_a_number(what: str, value: Value, stderr: Value = None) -> str:
+    said = _last_line(stderr)
+    return f"{what} is not a number: {show(value)}" + (f" ({said})" if said else "")
 
 
 def _ordered(operator: str, left: int | float, right: int | float) -> bool:
@@ -200,11 +209,15 @@ def _codes(value: Value) -> tuple[Value, ...]:
 # --- outputs ----------------------------------------------------------------------------------
 
 
-def judge_numeric(text: Value, operator: Value, target: Value) -> Result:
-    """`output_numeric`: a text read as a number, compared with a number or a text that spells one."""
-    value, bound = number_in(text), number_in(target)
+def judge_numeric(text: Value, operator: Value, target: Value, stderr: Value = None) -> Result:
+    """`output_numeric`: the number of an output, compared with a number or a text that spells one.
+
+    stderr: what the command said, for the message where there is no number.
+    """
+    value, bound = measured_in(text), number_in(target)
     if value is None or bound is None:
-        message = _not_a_number("the output", text) if value is None else _not_a_number("the target", target)
+        message = _not_a_number("the output", text, stderr)
+        message = message if value is None else _not_a_number("the target", target)
         shown = target if bound is None else bound
         return _result("error", value=value, target=shown, operator=operator, message=message)
     holds = _ordered(operator, value, bound)
@@ -282,30 +295,38 @@ def _reported(reply: dict[str, Value], default: str) -> tuple[str, str]:
 
 
 def judge_convergence(
-    text: Value, target: Value, tolerance: Value, previous: Value, last: Value, direction: Value
+    text: Value,
+    target: Value,
+    tolerance: Value,
+    previous: Value,
+    last: Value,
+    direction: Value,
+    stderr: Value = None,
 ) -> Result:
     """`convergence`: a measurement against its target and the one before (loops.md, rule 4).
 
     previous: what the author says to compare with, null if nothing; where it is no number, `last`
     is used, which is what this state measured before, null the first time. Progress is a step in the
-    direction that ends nearer to the target: one that passes it by more is a stall.
+    direction that ends nearer to the target: one that passes it by more is a stall. stderr: as in
+    `judge_numeric`.
     """
     if direction not in ("minimize", "maximize"):
         raise PrimitiveFault("bad-operand", f"no direction is called {show(direction)}")
-    current, goal, room = number_in(text), number_in(target), number_in(tolerance)
+    current, goal, room = measured_in(text), number_in(target), number_in(tolerance)
     if current is None or goal is None or room is None:
-        what, wrong = ("the output", text)
+        message = _not_a_number("the output", text, stderr)
         if current is not None:
             what, wrong = ("the target", target) if goal is None else ("the tolerance", tolerance)
+            message = _not_a_number(what, wrong)
         return _result(
             "error",
             current=current,
             previous=number_in(last),
             target=goal,
             delta=None,
-            message=_not_a_number(what, wrong),
+            message=message,
         )
-    before = number_in(previous)
+    before = measured_in(previous)
     details: dict[str, Value] = {}
     if before is None:
         before = number_in(last)
